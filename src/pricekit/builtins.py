@@ -1,0 +1,33 @@
+"""What pricekit ships, registered through the same hooks as any plugin package."""
+
+from pricekit.core.hookspecs import Register, hookimpl
+
+
+@hookimpl
+def pricekit_register_features(register: Register) -> None:
+    """The four nested feature sets."""
+    for size, name in ((15, "Fast15"), (20, "Balanced20"), (22, "Optimized22"), (25, "Ultra25")):
+        register(name.lower(), f"pricekit.features.catalog:{name}", f"{size} features of catalogue text")
+
+
+@hookimpl
+def pricekit_register_backbones(register: Register) -> None:
+    """The backbones that need no download."""
+    register(
+        "bag",
+        "pricekit.training.backbones.bag:Bag",
+        "weighted bag of token and hashed-bigram embeddings; no download, trains in a minute on a CPU",
+    )
+
+
+@hookimpl
+def pricekit_register_losses(register: Register) -> None:
+    """The losses on the log price."""
+    register("smape", "pricekit.training.losses:Smape", "exact SMAPE of the log price, bounded gradient")
+    register("focal-smape", "pricekit.training.losses:FocalSmape", "SMAPE that weighs hard rows more")
+
+
+@hookimpl
+def pricekit_register_policies(register: Register) -> None:
+    """The policies."""
+    register("quick", "pricekit.training.policies:Quick", "backbone bag on a CPU, with early stopping")

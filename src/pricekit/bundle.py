@@ -1,0 +1,112 @@
+"""The bundle: a folder that predicts, with neither torch nor transformers installed.
+
+    manifest.json     schema version, hashes of all other files, plugins, metrics
+    model.onnx        input_ids, attention_mask, features -> price
+    tokenizer.json    a `tokenizers` tokenizer
+    preprocess.json   columns, length, feature plugins with their fitted state
+    README.md         the model card
+
+No file is parsed before its hash was checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pricekit.errors import BundleError
+from pricekit.files import publish_folder
+
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.json"
+REQUIRED = ("model.onnx", "tokenizer.json", "preprocess.json")
+MAX_MANIFEST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle whose files were all found and match their hashes."""
+
+    path: Path
+    manifest: dict[str, Any]
+
+    @property
+    def model(self) -> Path:
+        """The ONNX graph."""
+        return self.path / "model.onnx"
+
+
+def write_bundle(path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
+    """Publish a bundle at once or not at all.
+
+    Args:
+        path: the folder, replaced if it is there.
+        files: contents by file name.
+        facts: what the manifest says beside schema version and hashes.
+    """
+    listed = {name: {"sha256": _sha256(content), "bytes": len(content)} for name, content in files.items()}
+    manifest = {"schema_version": SCHEMA_VERSION, **facts, "files": listed}
+    text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
+    publish_folder(path, {**files, MANIFEST: text.encode()})
+
+
+def is_bundle(path: Path) -> bool:
+    """Say whether a folder looks like a bundle."""
+    return (path / MANIFEST).is_file()
+
+
+def open_bundle(path: Path) -> Bundle:
+    """Check a bundle's manifest and every file's size and hash; raises BundleError."""
+    manifest = _read_manifest(path)
+    listed = manifest["files"]
+    for name in REQUIRED:
+        if name not in listed:
+            raise BundleError(f"the bundle {path} lists no {name} in its manifest; export it again")
+    for name, expected in listed.items():
+        _check_file(path, name, expected)
+    return Bundle(path, manifest)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    source = path / MANIFEST
+    if not source.is_file():
+        raise BundleError(f"{path} is not a bundle: it has no {MANIFEST}; make one with pricekit export")
+    if source.is_symlink() or source.stat().st_size > MAX_MANIFEST_BYTES:
+        raise BundleError(f"{source} is a link or over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
+    try:
+        manifest = json.loads(source.read_text("utf-8"))
+        version = manifest["schema_version"]
+        if not isinstance(version, int) or not isinstance(manifest.get("files"), dict):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise BundleError(f"{source} is damaged: it is not a bundle's manifest; export it again") from None
+    if version > SCHEMA_VERSION:
+        raise BundleError(
+            f"the bundle {path} has schema version {version}, this pricekit reads up to {SCHEMA_VERSION}; "
+            "upgrade pricekit, or export the run again with this version"
+        )
+    return dict(manifest)
+
+
+def _check_file(path: Path, name: str, expected: Any) -> None:
+    file = path / name
+    if Path(name).name != name or "\\" in name or name in (".", ".."):
+        raise BundleError(
+            f"the bundle {path} names the file '{name}', outside its own folder; do not trust it"
+        )
+    if file.is_symlink() or not file.is_file():
+        raise BundleError(f"the bundle {path} lacks {name}, or it is a link; copy the bundle again, whole")
+    with file.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if not isinstance(expected, dict) or found != expected.get("sha256"):
+        raise BundleError(
+            f"{file} was altered or truncated: its SHA-256 is not the manifest's; copy or export the bundle again"
+        )
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,50 @@
+"""`pricekit features`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pricekit.cli.options import TABLE, named_columns, split_names, table_options
+
+
+@click.command(short_help="Compute the engineered features of a table.")
+@click.argument("table", type=TABLE)
+@click.option("--out", type=TABLE, required=True, help="CSV or Parquet file.")
+@click.option(
+    "--features",
+    "names",
+    default="optimized22",
+    show_default=True,
+    help="Feature plugins, separated by commas.",
+)
+@table_options(price=False)
+def features(
+    table: Path, out: Path, names: str, text: str | None, id_: str | None, encoding: str, limit: int | None
+) -> None:
+    r"""Compute the features of every row of TABLE, fitted on all of its rows.
+
+    \b
+    pricekit features products.csv --features ultra25 --out features.parquet
+
+    For a look at what a model sees beside the text. In training they are fitted on the training rows
+    only, and prediction uses that state.
+    """
+    import pandas as pd
+
+    from pricekit.features.fitted import fit_features
+    from pricekit.screen import notice, say
+    from pricekit.table import Columns, read_table, write_atomically
+
+    columns = named_columns(Columns(price=None), text, None, id_)
+    rows = read_table(table, columns, limit=limit, encoding=encoding, notices=notice)
+    fitted = fit_features(split_names(names), {}, rows)
+    frame = pd.DataFrame(fitted.transform(rows), columns=fitted.names)
+    frame.insert(0, columns.id or "row", rows.ids.to_numpy())
+    with write_atomically(out) as temporary:
+        if out.suffix.lower() in (".parquet", ".pq"):
+            frame.to_parquet(temporary, index=False)
+        else:
+            frame.to_csv(temporary, index=False, sep="\t" if out.suffix.lower() == ".tsv" else ",")
+    say(f"{len(rows):,} rows, {len(fitted.names)} features: {out}")

@@ -1,0 +1,91 @@
+"""The entry point: commands found by name, errors told in one paragraph."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from pricekit import __version__
+from pricekit.errors import PricekitError
+
+COMMANDS = {
+    "train": "Train a model on a table of texts and prices.",
+    "evaluate": "Score a run or a bundle on a table with prices.",
+    "export": "Export a run into a bundle that predicts without torch.",
+    "predict": "Price the rows of a table with a run or a bundle.",
+    "features": "Compute the engineered features of a table.",
+    "plugins": "List and explain features, backbones, losses and policies.",
+    "demo": "Make a catalogue, train, export and predict: the whole path in two minutes.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command only when it is called, so that `--help` is quick."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the commands in the order of a user's work."""
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import one command."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"pricekit.cli.{name}"), name)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="pricekit")
+def cli() -> None:
+    r"""Price products from catalogue text.
+
+    \b
+    pricekit train products.csv --out run
+    pricekit export run --out bundle
+    pricekit predict bundle new.csv --out prices.csv
+
+    The defaults read the columns sample_id, catalog_content and price; --id, --text and --price name
+    others. Exit codes: 0 done, 1 a failure told in one paragraph, 2 wrong usage, 130 interrupted.
+    """
+
+
+def run_command(*arguments: str) -> None:
+    """Run one command as if it had been typed, after showing it."""
+    click.echo(f"\n$ pricekit {' '.join(arguments)}", err=True)
+    cli.main(list(arguments), standalone_mode=False)
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Abort:
+        _fail("interrupted; what was finished is kept", 130)
+    except KeyboardInterrupt:
+        _fail("interrupted; what was finished is kept", 130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.exit(1)
+    except PricekitError as error:
+        _fail(str(error), 1)
+    except MemoryError:
+        _fail("out of memory; give the command a smaller table or --limit, or use a larger machine", 1)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}", 1)
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo(f"pricekit: {message}", err=True)
+    sys.exit(code)

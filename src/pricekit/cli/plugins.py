@@ -1,0 +1,105 @@
+"""`pricekit plugins`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+
+@click.group(short_help="List and explain features, backbones, losses and policies.")
+def plugins() -> None:
+    """Features, backbones, losses and policies, built in or from installed packages."""
+
+
+@plugins.command("list")
+@click.option("--kind", type=click.Choice(["feature", "backbone", "loss", "policy"]), help="Only this kind.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+def list_(kind: str | None, as_json: bool) -> None:
+    """List all plugins, and the packages that failed to load."""
+    from dataclasses import asdict
+
+    from pricekit.core.loader import registry
+    from pricekit.core.registry import KINDS
+    from pricekit.screen import notice, show_table
+
+    found = [entry for k in KINDS if kind in (None, k) for entry in registry().of_kind(k)]
+    if as_json:
+        click.echo(json.dumps([asdict(entry) for entry in found], indent=2))
+        return
+    rows = [[e.kind, e.name, f"{e.package} {e.version}", e.summary] for e in found]
+    show_table("", ["kind", "name", "package", "what it is"], rows, stderr=False)
+    for broken in registry().broken:
+        notice(f"{broken.package} {broken.version} failed to load: {broken.reason}")
+
+
+@plugins.command("show")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+def show(name: str, as_json: bool) -> None:
+    """Explain the plugin NAME: where it is defined, its options, a policy's numbers."""
+    from pricekit.screen import show_table
+
+    for facts in map(_facts, _named(name)):
+        if as_json:
+            click.echo(json.dumps(facts, indent=2))
+            continue
+        options, numbers = facts.pop("options"), facts.pop("defaults", {})
+        click.echo("\n".join(f"{key:<9}{value}" for key, value in facts.items()))
+        if options:
+            rows = [[o["name"], o["type"], o["default"], o["description"]] for o in options]
+            show_table("options", ["name", "type", "default", "what it does"], rows, stderr=False)
+        if numbers:
+            show_table("defaults", ["setting", "value"], [[k, v] for k, v in numbers.items()], stderr=False)
+
+
+def _named(name: str) -> list[Any]:
+    """Return the plugins of that name, of any kind; raises PluginError."""
+    from pricekit.core.loader import registry
+    from pricekit.core.registry import KINDS, nearest
+    from pricekit.errors import PluginError
+
+    found = [entry for kind in KINDS for entry in registry().of_kind(kind) if entry.name == name]
+    if not found:
+        names = sorted({entry.name for entry in registry().entries.values()})
+        raise PluginError(
+            f"there is no plugin '{name}'; available: {', '.join(names)}.{nearest(name, names)}"
+        )
+    return found
+
+
+def _facts(entry: Any) -> dict[str, Any]:
+    from pricekit.core.registry import options_model
+
+    plugin = entry.load()
+    model = options_model(plugin)
+    facts = {
+        "name": entry.name,
+        "kind": entry.kind,
+        "summary": entry.summary,
+        "package": f"{entry.package} {entry.version}",
+        "defined": entry.target,
+        "options": [_option(n, f) for n, f in model.model_fields.items()] if model else [],
+    }
+    if names := getattr(plugin, "names", None):
+        facts["columns"] = ", ".join(names) if not callable(names) else ""
+    if defaults := getattr(plugin, "defaults", None):
+        facts["defaults"] = dict(_flat(defaults))
+    return facts
+
+
+def _option(name: str, field: Any) -> dict[str, str]:
+    kind = getattr(field.annotation, "__name__", str(field.annotation))
+    default = "required" if field.is_required() else json.dumps(field.default, default=str)
+    return {"name": name, "type": kind, "default": default, "description": field.description or ""}
+
+
+def _flat(table: Any, prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for key, value in table.items():
+        if hasattr(value, "items"):
+            rows += _flat(value, f"{prefix}{key}.")
+        else:
+            rows.append((prefix + key, json.dumps(value)))
+    return rows

@@ -1,0 +1,40 @@
+"""`pricekit predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pricekit.cli.options import FOLDER, TABLE, named_columns, table_options
+
+
+@click.command(short_help="Price the rows of a table with a run or a bundle.")
+@click.argument("model", type=FOLDER)
+@click.argument("table", type=TABLE)
+@click.option(
+    "--out", type=TABLE, required=True, help="CSV, TSV, Parquet or JSON lines file of ids and prices."
+)
+@table_options(price=False)
+def predict(
+    model: Path, table: Path, out: Path, text: str | None, id_: str | None, encoding: str, limit: int | None
+) -> None:
+    r"""Price every row of TABLE with MODEL, the folder of a run or of a bundle.
+
+    \b
+    pricekit predict bundle new.csv --out prices.csv
+
+    The output has one row for each row of the table, in its order, and appears when it is complete.
+    Columns are those that the model was trained with, unless --text and --id name others.
+    """
+    import time
+
+    from pricekit.cli.models import open_predictor
+    from pricekit.screen import say
+
+    predictor = open_predictor(model)
+    started = time.perf_counter()
+    columns = named_columns(predictor.preprocessor.columns, text, None, id_)
+    rows = predictor.predict_file(table, out, columns=columns, encoding=encoding, limit=limit)
+    seconds = time.perf_counter() - started
+    say(f"{rows:,} rows priced in {seconds:.1f} s ({rows / seconds:,.0f} rows/s): {out}")

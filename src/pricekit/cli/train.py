@@ -1,0 +1,115 @@
+"""`pricekit train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pricekit.cli.options import FOLDER, TABLE, split_names, table_options
+
+
+@click.command(short_help="Train a model on a table of texts and prices.")
+@click.argument("table", type=TABLE)
+@click.option("--out", type=FOLDER, required=True, help="Folder of the run.")
+@click.option("--policy", metavar="P", help="How to train; brings defaults for all below.  [default: quick]")
+@click.option("--backbone", metavar="B", help="Tokenizer and encoder.")
+@click.option("--features", metavar="F", help="Feature plugins, separated by commas.")
+@click.option("--loss", metavar="L", help="Training objective.")
+@table_options(price=True)
+@click.option("--valid", type=TABLE, help="Table to validate on, instead of a part of TABLE.")
+@click.option("--max-length", type=int, metavar="N", help="Tokens of a text; what is longer is cut.")
+@click.option("--epochs", type=int, metavar="N", help="Passes over the rows at most.")
+@click.option("--seed", type=int, metavar="N", help="Makes split, weights and order.  [default: 0]")
+@click.option("--config", "config_file", type=TABLE, help="TOML file of settings; flags go over it.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. loss.gamma=1.5."
+)
+@click.option("--resume", is_flag=True, help="Go on with the run in --out after its last finished epoch.")
+@click.option("--overwrite", is_flag=True, help="Delete the run in --out first.")
+@click.option("--dry-run", is_flag=True, help="Read the table, print configuration and split, and stop.")
+def train(
+    table: Path,
+    out: Path,
+    valid: Path | None,
+    encoding: str,
+    resume: bool,
+    overwrite: bool,
+    dry_run: bool,
+    **flags: Any,
+) -> None:
+    r"""Train a model on TABLE (CSV, TSV, Parquet or JSON lines) into the folder of a run.
+
+    \b
+    pricekit train products.csv --out run
+    pricekit train shop.parquet --text title,description --price eur --id sku --out run
+    pricekit train products.csv --out run --set training.epochs=20 --set backbone.members=5
+
+    The screen shows each epoch's validation SMAPE (0 to 200 percent, lower is better). The run keeps
+    its configuration, split, metrics, checkpoints, and the rows that could not be used.
+    """
+    from pricekit.screen import say
+    from pricekit.training.train import Source, clear_run, load_split, train
+
+    source = Source(table, valid, encoding)
+    config = _saved_config(out, flags) if resume else _config(flags)
+    if dry_run:
+        split = load_split(source, config)
+        say(
+            f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on; nothing was trained"
+        )
+        click.echo(config.to_toml(), nl=False)
+        return
+    if overwrite and not resume:
+        clear_run(out)
+    try:
+        facts = train(source, config, out, resume=resume)
+    except KeyboardInterrupt:
+        say(f"the last finished epoch is kept; go on with: pricekit train {table} --out {out} --resume")
+        raise
+    metrics = facts["metrics"]
+    say(
+        f"validation SMAPE {metrics['smape']:.2f} (a constant price: {facts['constant_smape']:.2f}), median error "
+        f"{metrics['mdape']:.1f}%, best epoch {facts['best_epoch']}, {facts['seconds']:.0f} s"
+    )
+    say(f"the run is in {out}; next: pricekit export {out} --out BUNDLE")
+
+
+def _config(flags: dict[str, Any]) -> Any:
+    from pricekit.config import build_config, parse_override, read_toml
+    from pricekit.core.loader import registry
+
+    file = read_toml(flags["config_file"]) if flags["config_file"] else {}
+    above = [file, _flag_layer(flags), *map(parse_override, flags["overrides"])]
+    policy = build_config(above).policy  # a layer may name the policy, whose defaults lie below all of them
+    defaults = registry().create("policy", policy.name, policy.options).defaults
+    return build_config([defaults, *above])
+
+
+def _flag_layer(flags: dict[str, Any]) -> dict[str, Any]:
+    layer: dict[str, Any] = {
+        kind: {"name": flags[kind]} for kind in ("policy", "backbone", "loss") if flags[kind] is not None
+    }
+    layer |= {key: flags[key] for key in ("max_length", "seed", "limit") if flags[key] is not None}
+    if flags["features"] is not None:
+        layer["features"] = split_names(flags["features"])
+    if flags["epochs"] is not None:
+        layer["training"] = {"epochs": flags["epochs"]}
+    columns = {"price": flags["price"], "id": flags["id_"], "text": split_names(flags["text"] or "")}
+    if given := {key: value for key, value in columns.items() if value}:
+        layer["columns"] = given
+    return layer
+
+
+def _saved_config(out: Path, flags: dict[str, Any]) -> Any:
+    from pricekit.config import build_config, read_toml
+    from pricekit.errors import ConfigError, TrainingError
+
+    if not (out / "config.toml").is_file():
+        raise TrainingError(f"there is no run in {out} to resume; train without --resume")
+    if _flag_layer(flags) or flags["overrides"] or flags["config_file"]:
+        raise ConfigError(
+            f"--resume goes on with the settings in {out / 'config.toml'}; leave the other settings out"
+        )
+    return build_config([read_toml(out / "config.toml")])

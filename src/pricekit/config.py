@@ -1,0 +1,183 @@
+"""The configuration of a run: typed, TOML in and out, dotted overrides, JSON schema.
+
+Layers, each over the one before: the defaults here, the policy's defaults, a file, the flags.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pricekit.errors import ConfigError
+
+Layer = Mapping[str, Any]
+"""A part of a configuration, as nested tables."""
+
+
+class Section(BaseModel):
+    """A section of the configuration; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", validate_default=True)
+
+
+class Choice(BaseModel):
+    """A plugin by name; every other key is one of its options, checked by the plugin's own model."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The plugin's options as given."""
+        return dict(self.model_extra or {})
+
+
+class ColumnsConfig(Section):
+    """Which columns of the table mean what; the defaults are those of the reference data."""
+
+    text: list[str] = Field(["catalog_content"], min_length=1)
+    price: str = "price"
+    id: str | None = Field(None, description="None: sample_id where there is one, else the row number")
+
+
+class HeadConfig(Section):
+    """The layers between (encoding, features) and the raw output, without the last one of width 1."""
+
+    widths: list[int] = Field([], description="width of each hidden layer; none is a linear head")
+    dropout: list[float] = Field([], description="dropout after each hidden layer")
+    norm: Literal["none", "batch", "layer"] = "layer"
+    activation: Literal["relu", "gelu"] = "gelu"
+
+    @model_validator(mode="after")
+    def _same_length(self) -> HeadConfig:
+        if len(self.dropout) != len(self.widths):
+            raise ValueError(
+                f"head.dropout has {len(self.dropout)} values and head.widths {len(self.widths)}; "
+                "expected one dropout for each width"
+            )
+        return self
+
+
+class TrainingConfig(Section):
+    """The numbers of the training loop; steps are optimizer steps."""
+
+    epochs: int = Field(10, ge=1, description="passes over the training rows at most")
+    batch_size: int = Field(64, ge=1, description="rows of one forward pass")
+    gradient_accumulation_steps: int = Field(1, ge=1, description="batches of one optimizer step")
+    eval_batch_size: int = Field(256, ge=1, description="rows of one forward pass in validation")
+    learning_rate: float = Field(1e-3, gt=0, description="at its peak")
+    weight_decay: float = Field(0.0, ge=0)
+    warmup_epochs: float = Field(0.0, ge=0, description="epochs of linear warmup")
+    max_grad_norm: float | None = Field(None, gt=0, description="clip the gradient's norm to this")
+    patience: int | None = Field(
+        None, ge=1, description="stop after this many epochs without a better validation SMAPE"
+    )
+
+
+class RunConfig(Section):
+    """Everything that a run needs to be repeated."""
+
+    policy: Choice = Choice(name="quick")
+    backbone: Choice = Choice(name="bag")
+    features: list[str] = Field(["optimized22"], description="feature plugins by name, in order")
+    feature_options: dict[str, dict[str, Any]] = Field({}, description="options of features, by name")
+    loss: Choice = Choice(name="smape")
+    columns: ColumnsConfig = ColumnsConfig()
+    head: HeadConfig = HeadConfig()
+    training: TrainingConfig = TrainingConfig()
+    max_length: int = Field(256, ge=1, description="tokens of a text; what is longer is cut")
+    validation_fraction: float = Field(0.15, gt=0, lt=1)
+    limit: int | None = Field(None, ge=1, description="read only the first rows of the table")
+    seed: int = Field(0, ge=0)
+
+    def to_toml(self) -> str:
+        """Return the configuration as TOML; `from_toml` gives it back."""
+        return tomli_w.dumps(self.model_dump(exclude_none=True))
+
+
+def build_config(layers: Iterable[Layer]) -> RunConfig:
+    """Merge layers over the defaults, later ones over earlier ones, and check; raises ConfigError."""
+    merged: dict[str, Any] = RunConfig().model_dump()
+    for layer in layers:
+        merged = merge(merged, layer)
+    try:
+        return RunConfig.model_validate(merged)
+    except ValidationError as error:
+        raise explain_invalid(error, "the configuration", _dotted_names(RunConfig)) from None
+
+
+def merge(below: Layer, above: Layer) -> dict[str, Any]:
+    """Lay one nested table over another.
+
+    The options of a plugin fall away when the layer above names another plugin.
+    """
+    result = dict(below)
+    for key, value in above.items():
+        old = result.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            same_plugin = value.get("name", old.get("name")) == old.get("name")
+            result[key] = merge(old, value) if same_plugin else dict(value)
+        else:
+            result[key] = value
+    return result
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read one layer from a TOML file; raises ConfigError."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the configuration {path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the configuration {path} is not valid TOML: {error}") from None
+
+
+def parse_override(text: str) -> dict[str, Any]:
+    """Turn `loss.gamma=1.5` into `{"loss": {"gamma": 1.5}}`; a value is TOML, else a string."""
+    dotted, equals, value = text.partition("=")
+    keys = [key.strip() for key in dotted.split(".")]
+    if not equals or not all(keys):
+        raise ConfigError(f"'{text}' is not a setting; expected key=value, such as loss.gamma=1.5")
+    layer: Any = _toml_value(value.strip())
+    for key in reversed(keys):
+        layer = {key: layer}
+    return dict(layer)
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        return text
+
+
+def explain_invalid(error: ValidationError, where: str, names: Iterable[str]) -> ConfigError:
+    """Say in one paragraph what a validation found, with the nearest name for each unknown key."""
+    known = list(names)
+    return ConfigError(f"{where}: " + "; ".join(_explain_one(dict(e), known) for e in error.errors()))
+
+
+def _explain_one(found: dict[str, Any], known: list[str]) -> str:
+    dotted = ".".join(str(part) for part in found["loc"])
+    if found["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(dotted, known, n=1, cutoff=0.5)
+        hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(known)}"
+        return f"there is no setting '{dotted}'; {hint}"
+    message = found["msg"].removeprefix("Value error, ")
+    return f"{dotted} is {found['input']!r}: {message}" if dotted else message
+
+
+def _dotted_names(model: type[BaseModel], prefix: str = "") -> list[str]:
+    names: list[str] = []
+    for name, field in model.model_fields.items():
+        names.append(prefix + name)
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            names += _dotted_names(inner, f"{prefix}{name}.")
+    return names

@@ -1,0 +1,1 @@
+"""The plugin interfaces: hookspecs, contracts, registry, guarded loader."""

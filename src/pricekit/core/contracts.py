@@ -1,0 +1,104 @@
+"""What a plugin of each kind must provide.
+
+Shapes: N rows of a table, B rows of a batch, L tokens, H hidden size, K features, M members.
+
+A plugin is a class. Where it has options it carries a pydantic model named `Options` and is made
+as `Plugin(options)`; without one it is made as `Plugin()`. `--set loss.gamma=1.5` is checked
+against that model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from tokenizers import Tokenizer
+
+    from pricekit.config import TrainingConfig
+    from pricekit.table import Table
+    from pricekit.tokens import Tokens
+
+State = dict[str, Any]
+"""Fitted state: plain JSON values only."""
+
+
+@runtime_checkable
+class Feature(Protocol):
+    """One or more numeric columns computed from a table; imports no torch.
+
+    Row by row or in batches the result is the same to the bit. The price is never looked at.
+    """
+
+    names: tuple[str, ...]
+    """The names of the K columns."""
+
+    def fit(self, table: Table) -> State:
+        """Return the state learned from the training rows."""
+
+    def transform(self, table: Table, state: State) -> np.ndarray:
+        """Return the columns as finite float32, (N, K)."""
+
+
+@runtime_checkable
+class Backbone(Protocol):
+    """A tokenizer and an encoder."""
+
+    max_length: int | None
+    """The most tokens that the encoder takes; None where there is no limit."""
+
+    def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
+        """Return a tokenizer, loaded or trained on the training texts; it neither pads nor truncates."""
+
+    def encoder(self, tokenizer: Tokenizer, tokens: Tokens | None) -> Encoder:
+        """Return a new encoder.
+
+        `tokens` are those of the training rows, for what is fitted rather than learned (idf weights).
+        They are None when a saved encoder is opened again: its state is loaded afterwards.
+        """
+
+
+class Encoder(Protocol):
+    """A `torch.nn.Module`: `(input_ids, attention_mask) -> (B, H)`; both inputs are int64 (B, L)."""
+
+    hidden_size: int
+    """H, all members together."""
+
+    members: int
+    """M groups of H / M, each with a head of its own, averaged in the raw output; usually 1."""
+
+    def __call__(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Return the encoding, float32 (B, H). Positions whose mask is 0 must not change it."""
+
+
+@runtime_checkable
+class Loss(Protocol):
+    """A `torch.nn.Module` that holds the training objective and its link from raw output to price.
+
+    What `fit` learns is kept in buffers, so that it travels with the model's weights.
+    """
+
+    def fit(self, price: torch.Tensor) -> None:
+        """Learn what the link needs from the training prices, float32 (N,)."""
+
+    def forward(self, raw: torch.Tensor, price: torch.Tensor) -> torch.Tensor:
+        """Return the mean loss, a scalar, for raw outputs and true prices of one shape."""
+
+    def to_price(self, raw: torch.Tensor) -> torch.Tensor:
+        """Return prices in the table's currency: finite, not negative. Traced into the graph."""
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """How to train: numbers and defaults for the other kinds, optimizer, schedule."""
+
+    defaults: Mapping[str, Any]
+    """A part of the run's configuration: backbone, features, loss, head, max_length, training."""
+
+    def optimizer(self, model: torch.nn.Module, training: TrainingConfig) -> torch.optim.Optimizer:
+        """Return the optimizer over the model's parameters."""
+
+    def schedule(self, step: int, warmup_steps: int, total_steps: int) -> float:
+        """Return what the learning rate is multiplied by at an optimizer step, counted from 0."""

@@ -1,0 +1,134 @@
+"""The registry: which plugins there are, and how one is made from its name and options."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from pricekit.config import explain_invalid
+from pricekit.errors import ConfigError, PluginError
+
+KINDS = {
+    "feature": "pricekit_register_features",
+    "backbone": "pricekit_register_backbones",
+    "loss": "pricekit_register_losses",
+    "policy": "pricekit_register_policies",
+}
+"""Each kind of plugin and the hook that registers it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One registered plugin, not yet imported."""
+
+    kind: str
+    name: str
+    target: str
+    summary: str
+    package: str
+    version: str
+
+    def load(self) -> Any:
+        """Import the plugin's class; raises PluginError where that fails."""
+        module, _, attribute = self.target.partition(":")
+        try:
+            return getattr(import_module(module), attribute)
+        except Exception as error:
+            raise PluginError(
+                f"the {self.kind} '{self.name}' of package {self.package} {self.version} cannot be loaded "
+                f"from {self.target}: {type(error).__name__}: {error}. {_cure(error, self.package)}"
+            ) from error
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A plugin package that failed to load, and why."""
+
+    name: str
+    package: str
+    version: str
+    reason: str
+    traceback: str
+
+
+@dataclass
+class Registry:
+    """All plugins by kind and name, and the packages that failed to load."""
+
+    entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
+    broken: list[Broken] = field(default_factory=list)
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add the plugins of one package, all or none; raises PluginError for a name that is taken."""
+        new: dict[tuple[str, str], Entry] = {}
+        for entry in entries:
+            taken = self.entries.get((entry.kind, entry.name)) or new.get((entry.kind, entry.name))
+            if taken:
+                raise PluginError(
+                    f"the {entry.kind} '{entry.name}' is registered twice, by {taken.package} {taken.version} "
+                    f"and by {entry.package} {entry.version}; uninstall one of the two"
+                )
+            new[entry.kind, entry.name] = entry
+        self.entries |= new
+
+    def of_kind(self, kind: str) -> list[Entry]:
+        """Return the plugins of a kind, by name."""
+        return sorted((e for e in self.entries.values() if e.kind == kind), key=lambda e: e.name)
+
+    def get(self, kind: str, name: str) -> Entry:
+        """Return one plugin; raises PluginError that lists what there is and the nearest name."""
+        if entry := self.entries.get((kind, name)):
+            return entry
+        names = [e.name for e in self.of_kind(kind)]
+        raise PluginError(
+            f"there is no {kind} '{name}'; available: {', '.join(names) or 'none'}."
+            f"{nearest(name, names)}{self._broken_note()}"
+        )
+
+    def _broken_note(self) -> str:
+        if not self.broken:
+            return ""
+        failed = "; ".join(f"{b.package} {b.version} ({b.reason})" for b in self.broken)
+        return f" Plugin packages that failed to load and may have held it: {failed}."
+
+    def create(self, kind: str, name: str, options: Mapping[str, Any] | None = None) -> Any:
+        """Make a plugin from its name and options.
+
+        Raises:
+            PluginError: the name is unknown, or the plugin cannot be imported.
+            ConfigError: an option is unknown or of the wrong type.
+        """
+        plugin = self.get(kind, name).load()
+        model = options_model(plugin)
+        if model is None:
+            if options:
+                raise ConfigError(f"the {kind} '{name}' takes no options, but got {', '.join(options)}")
+            return plugin()
+        try:
+            return plugin(model(**(options or {})))
+        except ValidationError as error:
+            raise explain_invalid(error, f"{kind} '{name}'", list(model.model_fields)) from None
+
+
+def options_model(plugin: Any) -> type[BaseModel] | None:
+    """Return the pydantic model of a plugin's options, None where it has none."""
+    model = getattr(plugin, "Options", None)
+    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return " Did you mean 'x'?" for the closest of `names`, "" where none is close."""
+    close = difflib.get_close_matches(name.lower(), list(names), n=1)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def _cure(error: Exception, package: str) -> str:
+    missing = getattr(error, "name", None) if isinstance(error, ImportError) else None
+    if package == "pricekit" and missing and not missing.startswith("pricekit"):
+        return f"{missing} is part of an extra: pip install 'pricekit[train]'"
+    return f"Upgrade {package}, or uninstall it and choose another"

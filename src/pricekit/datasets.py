@@ -1,0 +1,204 @@
+"""Invented products for demos and tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+NOISE_SD = 0.25
+"""Standard deviation of the log price that nothing in the text tells."""
+
+SIZE_ELASTICITY = 0.7
+PACK_ELASTICITY = 0.85
+
+_BRANDS = (
+    "Quillmoor", "Tunderby", "Oravelle Lane", "Zestavio", "Brindlecroft", "Halvinka", "Nordfjæll",
+    "Pemberlune", "Cásamira", "Wexley & Thorn", "Juniwick", "Maplethwaite", "Solbrakka", "Ferndipity",
+    "Grübelhof", "Tamsin Vale", "Ostrelli", "Kettlewhim", "Bravonda", "Lumbrique", "Hollowgate Farms",
+    "Sunpetalia", "Dorvik", "Marrowby's", "Cobblestead", "Yarrowmint", "Petit Ourson d'Or", "Velmara",
+    "Rustwood Mill", "Ambrifield", "Noxley", "Tidewhistle", "Orchardly", "Crannigan", "Bluefettle",
+    "Svenholt", "Mirabelline", "Harrowdew", "Pico Verdejo", "Gladwyn Pantry",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Category:
+    base: float  # the price of the reference size from a brand of level 1
+    sizes: tuple[float, ...]  # ounces, fluid ounces or pieces; the middle one is the reference
+    measure: str
+    nouns: tuple[str, ...]
+    flavours: tuple[str, ...]
+
+
+_CATEGORIES = (
+    _Category(14.0, (4, 8, 12, 16, 32), "weight", ("Ground Coffee", "Whole Bean Coffee", "Espresso Roast"),
+              ("Dark Roast", "Hazelnut", "Café de Olla", "Breakfast Blend")),
+    _Category(9.0, (10, 16, 20, 40, 100), "count", ("Herbal Tea Bags", "Green Tea", "Chai Tea"),
+              ("Chamomile", "Jasmine", "Peppermint", "Ginger Lemon")),
+    _Category(5.0, (1.5, 5, 8, 11, 16), "weight", ("Potato Chips", "Crackers", "Pretzel Twists"),
+              ("Sea Salt", "Jalapeño", "Sour Cream & Onion", "Smoked Paprika")),
+    _Category(8.0, (1.4, 3.5, 7, 12, 24), "weight", ("Chocolate Bar", "Truffles", "Gummy Candy"),
+              ("Raspberry", "Crème Brûlée", "Salted Caramel", "Mint")),
+    _Category(6.0, (0.7, 1.5, 3, 8, 16), "weight", ("Seasoning", "Spice Blend", "Curry Powder"),
+              ("Za'atar", "Lemon Pepper", "Cajun", "Garlic & Herb")),
+    _Category(11.0, (8.5, 12, 17, 25.5, 34), "fluid", ("Olive Oil", "Avocado Oil", "Balsamic Vinegar"),
+              ("Extra Virgin", "Basil Infused", "Cold Pressed", "Aged")),
+    _Category(7.0, (8, 12, 16, 33.8, 64), "fluid", ("Sparkling Water", "Fruit Nectar", "Energy Drink"),
+              ("Grapefruit", "Mango", "Açaí Berry", "Yuzu")),
+    _Category(6.5, (5, 9, 14.5, 18, 28), "fluid", ("Hot Sauce", "Pasta Sauce", "Salad Dressing"),
+              ("Habanero", "Roasted Garlic", "Sweet Chili", "Caesar")),
+    _Category(18.0, (4, 6, 12, 18, 24), "count", ("Protein Bars", "Granola Bars", "Fruit Leathers"),
+              ("Peanut Butter", "Blueberry", "Maple Pecan", "Cherry")),
+    _Category(24.0, (6, 10, 16, 24, 48), "weight", ("Raw Honey", "Mixed Nuts", "Dried Mushrooms"),
+              ("Wildflower", "Lightly Salted", "Forest", "Smoked")),
+)  # fmt: skip
+
+_UNITS = {
+    "weight": (("Ounce", 1.0), ("ounce", 1.0), ("oz", 1.0), ("Oz", 1.0), ("OZ", 1.0), ("Ounces", 1.0),
+               ("Pound", 1 / 16), ("lb", 1 / 16), ("Gram", 28.3495), ("g", 28.3495)),
+    "fluid": (("Fl Oz", 1.0), ("fl oz", 1.0), ("FL OZ", 1.0), ("Fluid Ounce", 1.0), ("Fl. Oz", 1.0),
+              ("Milliliter", 29.5735), ("ml", 29.5735), ("Liter", 0.0295735)),
+    "count": (("Count", 1.0), ("count", 1.0), ("Ct", 1.0), ("ct", 1.0), ("Each", 1.0)),
+}  # fmt: skip
+
+_PACKS = np.array([1, 2, 3, 4, 6, 8, 12, 24])
+_PACK_CHANCES = np.array([0.55, 0.1, 0.08, 0.07, 0.1, 0.02, 0.06, 0.02])
+
+_PACK_FORMS = (
+    "{name}, {size} {unit} (Pack of {pack})",
+    "{name} - {pack} x {size} {unit}",
+    "{name}, {size} {unit}, {pack} Pack",
+    "{pack}-Pack {name}, {size}-{unit}",
+    "{name} {size} {unit} - PACK OF {pack}",
+)
+_SINGLE_FORMS = (
+    "{name}, {size} {unit}",
+    "{name} {size}{unit}",
+    "{name} – {size} {unit}",
+    "{name}, {size} {unit} (Pack of 1)",
+)
+_BULLETS = (
+    "SMALL BATCH: our {noun} is made slowly, a little at a time",
+    "{flavour} taste that {brand} fans ask for by name",
+    "No artificial colors, flavors or preservatives",
+    "Made in a facility that also handles milk, soy and tree nuts",
+    "Great for gifts, picnics and everyday moments - share it",
+    "Resealable; keeps fresh up to 12 months in a cool, dry place",
+    "100% satisfaction guaranteed, or write to us & we make it right",
+    "Pairs well with almost anything 🍋",
+)
+_DESCRIPTIONS = (
+    "{brand} brings you {noun} with {flavour} character, packed with care.",
+    "<p>Discover <b>{brand}</b> {noun}.</p><p>{flavour}, as it should be.</p>",
+    "A pantry staple since our first market stall. {flavour} {noun} for the whole family.",
+    "Enjoy {noun} at home &amp; on the go.<br>Store in a cool place.",
+    "{noun} in the {flavour} style: simple ingredients, nothing to hide. It is what we serve our own guests.",
+)
+
+
+@dataclass(frozen=True)
+class _Products:
+    """What decides the prices, one entry a product, (N,)."""
+
+    brand: np.ndarray
+    category: np.ndarray
+    size: np.ndarray
+    pack: np.ndarray
+    log_price: np.ndarray  # without noise
+
+
+def make_catalog(rows: int, seed: int = 0) -> pd.DataFrame:
+    """A table of invented products whose prices follow brand, size, category, pack and noise.
+
+    price = brand level · category level · (size / reference size)^0.7 · pack^0.85 · exp(0.25·z), with
+    z ~ N(0, 1), rounded to cents, at least 0.05. Levels belong to the name and are the same for
+    every seed, so catalogues of different seeds can train and test one model.
+
+    The price without its noise scores a SMAPE of E[200·tanh(0.25·|z| / 2)] = 19.7 percent: no model can
+    do better on many rows.
+
+    Args:
+        rows: the number of products.
+        seed: the same seed gives the same table.
+
+    Returns:
+        `sample_id` (int64, from 0), `catalog_content` (labelled lines: name, bullet points,
+        description, Value, Unit) and `price` (float64, in dollars).
+    """
+    rng = np.random.default_rng(seed)
+    products = _draw(rows, rng)
+    noisy = products.log_price + NOISE_SD * rng.standard_normal(rows)
+    return pd.DataFrame(
+        {
+            "sample_id": np.arange(rows, dtype=np.int64),
+            "catalog_content": pd.Series(_texts(products, rng), dtype="str"),
+            "price": np.maximum(np.round(np.exp(noisy), 2), 0.05),
+        }
+    )
+
+
+def _brand_levels() -> np.ndarray:
+    """The logarithm of each brand's level; it belongs to the name, whatever the catalogue's seed."""
+    return np.random.default_rng(len(_BRANDS)).normal(0.0, 0.5, len(_BRANDS))
+
+
+def _draw(rows: int, rng: np.random.Generator) -> _Products:
+    brand = np.minimum(
+        rng.geometric(0.06, rows) - 1, len(_BRANDS) - 1
+    )  # some brands are common, most are rare
+    category = rng.integers(len(_CATEGORIES), size=rows)
+    sizes = np.array([kind.sizes for kind in _CATEGORIES])
+    size = sizes[category, rng.integers(sizes.shape[1], size=rows)]
+    pack = rng.choice(_PACKS, size=rows, p=_PACK_CHANCES)
+    base = np.array([kind.base for kind in _CATEGORIES])[category]
+    relative = size / sizes[category, sizes.shape[1] // 2]
+    log_price = np.log(base) + _brand_levels()[brand]
+    log_price += SIZE_ELASTICITY * np.log(relative) + PACK_ELASTICITY * np.log(pack)
+    return _Products(brand, category, size, pack, log_price)
+
+
+def _texts(products: _Products, rng: np.random.Generator) -> list[str]:
+    # One draw for all: a row's choices are digits of its own numbers, not calls of the generator.
+    choices = rng.integers(1 << 30, size=(len(products.size), 8)).tolist()
+    columns = (products.brand, products.category, products.size, products.pack)
+    rows = zip(*(column.tolist() for column in columns), choices, strict=True)
+    return [
+        _text(_BRANDS[brand], _CATEGORIES[kind], size, pack, picks) for brand, kind, size, pack, picks in rows
+    ]
+
+
+def _text(brand: str, kind: _Category, size: float, pack: int, picks: list[int]) -> str:
+    words = {
+        "brand": brand,
+        "noun": kind.nouns[picks[0] % len(kind.nouns)],
+        "flavour": kind.flavours[picks[1] % len(kind.flavours)],
+    }
+    units = _UNITS[kind.measure]
+    unit, factor = units[picks[2] % len(units)]
+    lines = [_name(words, f"{size * factor:.4g}", unit, pack, picks[3]), *_bullets(words, picks[4])]
+    if picks[5] % 20 < 11:
+        lines.append("Product Description: " + _DESCRIPTIONS[picks[5] // 20 % 5].format(**words))
+    return "\n".join([*lines, *_quantity(round(size * factor * pack, 4), unit, picks[6]), ""])
+
+
+def _name(words: dict[str, str], size: str, unit: str, pack: int, pick: int) -> str:
+    name = f"{words['brand']} {words['flavour']} {words['noun']}"
+    if pick % 4 == 0:
+        name = f"{words['brand']} {words['noun']}, {words['flavour']}"
+    forms = _SINGLE_FORMS if pack == 1 else _PACK_FORMS
+    return "Item Name: " + forms[pick // 4 % len(forms)].format(name=name, size=size, unit=unit, pack=pack)
+
+
+def _bullets(words: dict[str, str], pick: int) -> list[str]:
+    count, first, numbered = pick % 6, pick // 6 % 8, pick // 48 % 10 > 0
+    texts = [_BULLETS[(first + i) % 8].format(**words) for i in range(count)]
+    return [f"Bullet Point{f' {i}' if numbered else ''}: {text}" for i, text in enumerate(texts, start=1)]
+
+
+def _quantity(total: float, unit: str, pick: int) -> list[str]:
+    """Value and unit lines; in the wild they are missing now and then, and so they are here."""
+    if pick % 75 == 0:
+        return ["Unit: None"] if pick // 75 % 2 else ["Value: nan", "Unit: None"]
+    return [f"Value: {total}", f"Unit: {unit}"]

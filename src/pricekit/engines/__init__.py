@@ -1,0 +1,1 @@
+"""Engines: what executes a bundle's graph."""

@@ -1,0 +1,51 @@
+"""Everything pricekit raises on purpose.
+
+    PricekitError
+    ├── ConfigError     a setting is unknown, of the wrong type or contradicts another
+    ├── DataError       a table cannot be read or used
+    ├── PluginError     a plugin is unknown, broken, or registered twice
+    ├── TrainingError   training cannot start, continue or be resumed
+    ├── ExportError     a model cannot be exported, or its graph differs from it
+    └── BundleError     a bundle is incomplete, altered or of another schema
+
+Each message says what was found, what was expected and what to do. The command line prints it as
+one paragraph and exits with 1.
+"""
+
+__all__ = [
+    "BundleError",
+    "ConfigError",
+    "DataError",
+    "ExportError",
+    "PluginError",
+    "PricekitError",
+    "TrainingError",
+]
+
+
+class PricekitError(Exception):
+    """Base of every error that pricekit explains."""
+
+
+class ConfigError(PricekitError):
+    """A setting is unknown, of the wrong type, or contradicts another one."""
+
+
+class DataError(PricekitError):
+    """A table cannot be read, or no row of it can be used."""
+
+
+class PluginError(PricekitError):
+    """A plugin is unknown, failed to load, or its name is taken."""
+
+
+class TrainingError(PricekitError):
+    """Training cannot start, go on, or be resumed."""
+
+
+class ExportError(PricekitError):
+    """A model cannot be exported, or the exported graph differs from the model."""
+
+
+class BundleError(PricekitError):
+    """A bundle is incomplete, was altered, or has an unknown schema version."""

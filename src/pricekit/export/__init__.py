@@ -1,0 +1,1 @@
+"""Export: run -> ONNX graph -> verification -> bundle."""

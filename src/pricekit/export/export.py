@@ -1,0 +1,69 @@
+"""From a run to a published bundle."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pricekit import __version__
+from pricekit.bundle import is_bundle, write_bundle
+from pricekit.errors import ExportError
+from pricekit.export.card import model_card
+from pricekit.export.graph import OPSET, export_graph
+from pricekit.export.verify import Check, verify_graph
+from pricekit.training.run import Run, open_run, read_sample
+
+
+def export_run(path: Path, out: Path, *, overwrite: bool = False) -> list[Check]:
+    """Export a run's best weights into a bundle; returns the checks that the graph passed.
+
+    Raises:
+        ExportError: `out` is taken, the model cannot be exported, or its graph differs from it;
+            nothing is published then, and a bundle that was there stays.
+        TrainingError: `path` is not a finished run.
+    """
+    _check_free(out, overwrite)
+    run = open_run(path)
+    inputs = run.preprocessor(read_sample(run))
+    with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
+        graph = Path(folder) / "model.onnx"
+        export_graph(run.model, inputs.batch(np.arange(2) % len(inputs)), graph)
+        checks = verify_graph(run.model, graph, inputs, run.config.max_length)
+        model = graph.read_bytes()
+    facts = _facts(run, checks)
+    files = {
+        "model.onnx": model,
+        **{name: text.encode() for name, text in run.preprocessor.files().items()},
+        "README.md": model_card(run, facts).encode(),
+    }
+    write_bundle(out, files, facts)
+    return checks
+
+
+def _check_free(out: Path, overwrite: bool) -> None:
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not is_bundle(out):
+        raise ExportError(f"{out} exists and is not a bundle, so it is not overwritten; name another folder")
+    if not overwrite:
+        raise ExportError(
+            f"the bundle {out} exists already; replace it with --overwrite, or name another folder"
+        )
+
+
+def _facts(run: Run, checks: list[Check]) -> dict[str, Any]:
+    return {
+        "pricekit_version": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "precision": "fp32",
+        "opset": OPSET,
+        **run.facts,
+        "verified": {
+            "shapes": [[check.rows, check.length] for check in checks],
+            "max_relative_difference": max(check.difference for check in checks),
+        },
+    }

@@ -1,0 +1,72 @@
+"""The model as one float32 ONNX graph."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from pricekit.errors import ExportError
+from pricekit.preprocess import Batch
+from pricekit.training.engine import to_tensors
+from pricekit.training.model import PriceModel
+
+OPSET = 18
+INPUTS = ("input_ids", "attention_mask", "features")
+
+
+class _Priced(nn.Module):
+    """The model with its inputs in the graph's order."""
+
+    def __init__(self, model: PriceModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor) -> Tensor:
+        return cast(Tensor, self.model(input_ids, attention_mask, features))
+
+
+def export_graph(model: PriceModel, example: Batch, path: Path) -> None:
+    """Write the graph: `input_ids`, `attention_mask`, `features` -> `price`, any batch and length.
+
+    Args:
+        model: what to export; link and normalisation become part of the graph.
+        example: a batch of at least two rows and two tokens to trace with.
+        path: the file, with all weights inside.
+
+    Raises:
+        ExportError: torch cannot export the model.
+    """
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
+    tensors = to_tensors(example)
+    shapes: dict[str, Any] = {
+        "input_ids": {0: batch, 1: length},
+        "attention_mask": {0: batch, 1: length},
+        "features": {0: batch},
+    }
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # the exporter's own deprecations; what counts is verified
+            torch.onnx.export(
+                _Priced(model.eval()),
+                tuple(tensors[name] for name in INPUTS),
+                path,
+                input_names=list(INPUTS),
+                output_names=["price"],
+                dynamic_shapes=shapes,
+                opset_version=OPSET,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ExportError(
+            f"torch cannot export the encoder {type(model.encoder).__name__} to ONNX: {reason}. "
+            "Nothing was published; the encoder must be made of operations that torch.onnx.export knows"
+        ) from error

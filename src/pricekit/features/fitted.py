@@ -1,0 +1,81 @@
+"""Feature plugins together: fitted once on the training rows, stored as JSON, applied anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pricekit.core.contracts import Feature, State
+from pricekit.core.loader import registry
+from pricekit.errors import ConfigError, PluginError
+from pricekit.table import Table
+
+
+@dataclass(frozen=True)
+class FittedFeature:
+    """One feature plugin with its options and its fitted state."""
+
+    name: str
+    options: dict[str, Any]
+    plugin: Feature
+    state: State
+
+
+@dataclass(frozen=True)
+class FittedFeatures:
+    """All feature plugins of a run, in order."""
+
+    parts: tuple[FittedFeature, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the K columns."""
+        return [column for part in self.parts for column in part.plugin.names]
+
+    def transform(self, table: Table) -> np.ndarray:
+        """Return the columns, float32 (N, K); raises PluginError for a plugin that breaks its contract."""
+        blocks = [_checked(part, part.plugin.transform(table, part.state), len(table)) for part in self.parts]
+        return np.hstack(blocks) if blocks else np.zeros((len(table), 0), np.float32)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return names, options and states as plain JSON values."""
+        return [{"name": p.name, "options": p.options, "state": p.state} for p in self.parts]
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Mapping[str, Any]]) -> FittedFeatures:
+        """Return what `to_json` described; raises PluginError where a plugin is not installed."""
+        return cls(tuple(_make(p["name"], p["options"], p["state"]) for p in parts))
+
+
+def fit_features(names: Sequence[str], options: Mapping[str, dict[str, Any]], table: Table) -> FittedFeatures:
+    """Fit feature plugins on the training rows; raises ConfigError, PluginError."""
+    if unused := set(options) - set(names):
+        raise ConfigError(
+            f"feature_options names {', '.join(sorted(unused))}, not among features {', '.join(names)}"
+        )
+    parts = []
+    for name in names:
+        part = _make(name, options.get(name, {}), {})
+        parts.append(FittedFeature(part.name, part.options, part.plugin, part.plugin.fit(table)))
+    fitted = FittedFeatures(tuple(parts))
+    if twice := sorted({c for c in fitted.names if fitted.names.count(c) > 1}):
+        raise ConfigError(f"the features {', '.join(names)} give the same columns twice: {', '.join(twice)}")
+    return fitted
+
+
+def _make(name: str, options: dict[str, Any], state: State) -> FittedFeature:
+    return FittedFeature(name, options, registry().create("feature", name, options), state)
+
+
+def _checked(part: FittedFeature, block: np.ndarray, rows: int) -> np.ndarray:
+    expected = (rows, len(part.plugin.names))
+    if block.shape != expected or block.dtype != np.float32 or not np.isfinite(block).all():
+        raise PluginError(
+            f"the feature '{part.name}' gave {block.dtype} of shape {block.shape}"
+            f"{'' if np.isfinite(block).all() else ' with values that are not finite'}, "
+            f"expected finite float32 of shape {expected}; report it to the plugin's author"
+        )
+    return block

@@ -1,0 +1,98 @@
+"""The predictor: preprocessor and engine, over a table in memory or streamed from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pricekit.bundle import open_bundle
+from pricekit.engines.ort import Engine, load_cpu
+from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
+from pricekit.screen import notice, progress
+from pricekit.table import Columns, PredictionWriter, Table, iter_table, progress_size
+from pricekit.tokens import batches_by_length
+
+WINDOW = 8192
+"""Rows held in memory at once, sorted by length inside."""
+
+BATCH_SIZE = 64
+"""Rows of one call of the engine."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Prices from a trained model."""
+
+    preprocessor: Preprocessor
+    engine: Engine
+
+    @classmethod
+    def load(cls, path: str | Path) -> Predictor:
+        """Open a bundle; raises BundleError, PluginError."""
+        bundle = open_bundle(Path(path))
+        return cls(load_preprocessor(bundle.path), load_cpu(bundle.model))
+
+    def predict(self, rows: Table | Sequence[str]) -> np.ndarray:
+        """Return one price a row, float32 (N,), in the order given.
+
+        Args:
+            rows: a table, or texts as the model was trained on.
+        """
+        table = rows if isinstance(rows, Table) else _table_of(rows)
+        prices = np.empty(len(table), np.float32)
+        if len(table):
+            for batch, found in predict_inputs(self.engine, self.preprocessor(table)):
+                prices[batch] = found
+        return prices
+
+    def predict_file(
+        self,
+        source: Path,
+        out: Path,
+        *,
+        columns: Columns | None = None,
+        encoding: str = "utf-8",
+        limit: int | None = None,
+        notices: Callable[[str], None] = notice,
+    ) -> int:
+        """Price a table file window by window in bounded memory; returns the number of rows.
+
+        Every input row gets exactly one output row, in the table's order. The output appears whole
+        or not at all.
+
+        Raises:
+            DataError: the table cannot be read, or the output cannot be written.
+        """
+        columns = replace(columns or self.preprocessor.columns, price=None)
+        rows = empty = position = 0
+        tables = iter_table(source, columns, rows=WINDOW, limit=limit, encoding=encoding, notices=notices)
+        with (
+            PredictionWriter(out, columns.id or "row") as writer,
+            progress("pricing", progress_size(source)) as advance,
+        ):
+            for table in tables:
+                writer.write(table.ids, self.predict(table))
+                rows += len(table)
+                empty += int((table.text.str.strip() == "").sum())
+                advance(table.position - position, f"{rows:,} rows")
+                position = table.position
+        if empty:
+            notices(f"{empty:,} of {rows:,} rows have no text; they were priced all the same.")
+        return rows
+
+
+def predict_inputs(
+    engine: Engine, inputs: Inputs, batch_size: int = BATCH_SIZE
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield (row numbers, prices) of batches of alike length until all rows are priced."""
+    for rows in batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), batch_size):
+        yield rows, engine(inputs.batch(rows))
+
+
+def _table_of(texts: Sequence[str]) -> Table:
+    text = pd.Series(list(texts), dtype="str")
+    return Table(pd.Series(np.arange(len(text))), text, None, pd.DataFrame({"text": text}))

@@ -1,0 +1,79 @@
+"""What people see: notices, tables and progress bars, all on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table as RichTable
+
+
+class Advance(Protocol):
+    """Moves a progress bar on by some units, and replaces the note beside it."""
+
+    def __call__(self, units: float, note: str = "") -> None:
+        """Move on by `units` of the bar's total."""
+
+
+def notice(text: str) -> None:
+    """Say one plain sentence."""
+    Console(stderr=True).print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """Say what was done."""
+    Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress(title: str, total: float) -> Iterator[Advance]:
+    """Show a bar with the remaining time while the block runs; on a terminal only, and gone when it ends."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=max(total, 1e-9), note="")
+
+        def advance(units: float, note: str = "") -> None:
+            bar.update(task, advance=units)
+            if note:
+                bar.update(task, note=note)
+
+        yield advance
+
+
+def show_table(
+    title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], *, stderr: bool = True
+) -> None:
+    """Print a table; columns whose cells are all numbers are set to the right."""
+    table = RichTable(title=title or None, title_justify="left")
+    for position, header in enumerate(headers):
+        numeric = bool(rows) and all(_is_number(row[position]) for row in rows)
+        table.add_column(header, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(stderr=stderr).print(table, markup=False, highlight=False)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "").rstrip("%"))
+    except ValueError:
+        return False
+    return True

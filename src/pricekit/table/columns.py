@@ -1,0 +1,133 @@
+"""Raw columns to clean text and to prices, whole columns at a time.
+
+Later ways of writing a price ("$5,000", "1 234,56 €") belong into `parse_price` and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pricekit.table.model import MAX_TEXT_CHARS, NOT_A_NUMBER, NOT_FINITE, Tally
+
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
+_MAX_NUMBER_CHARS = 400  # the longest finite float64 written out is 309 digits before the point
+
+
+def text_array(cells: Sequence[str]) -> pa.Array:
+    """Python strings as an Arrow column; halves of surrogate pairs, which UTF-8 lacks, become U+FFFD."""
+    try:
+        return pa.array(cells, pa.large_string())
+    except UnicodeEncodeError:
+        whole = [cell.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for cell in cells]
+        return pa.array(whole, pa.large_string())
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this Arrow type holds text."""
+    checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(check(kind) for check in checks)
+
+
+def flat(column: pa.ChunkedArray) -> pa.Array:
+    """One array, dictionary-encoded values written out, text as `large_string` with "" for null."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if is_text(column.type):
+        column = pc.fill_null(column.cast(pa.large_string()), "")
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def as_text(column: pa.Array) -> pa.Array:
+    """Any column as text, "" for null: numbers as Python writes them, lists and structs as JSON."""
+    kind = column.type
+    if is_text(kind):
+        return column
+    if pa.types.is_floating(kind):
+        written = pa.array(column.to_numpy(zero_copy_only=False).astype(str), pa.large_string())
+        return pc.if_else(column.is_null(), "", written)
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return text_array([_written(value) for value in column.to_pylist()])
+    return pc.fill_null(column.cast(pa.large_string()), "")
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def clean(cells: pa.Array, tally: Tally) -> pa.Array:
+    """Remove NUL bytes and cut to `MAX_TEXT_CHARS` characters, counting the cells changed."""
+    has_nul = pc.sum(pc.match_substring(cells, "\0")).as_py() or 0
+    if has_nul:
+        tally.nul_cells += has_nul
+        cells = pc.replace_substring(cells, "\0", "")
+    if (pc.max(pc.binary_length(cells)).as_py() or 0) > MAX_TEXT_CHARS:
+        tally.cut_cells += pc.sum(pc.greater(pc.utf8_length(cells), MAX_TEXT_CHARS)).as_py()
+        cells = pc.utf8_slice_codeunits(cells, 0, MAX_TEXT_CHARS)
+    return cells
+
+
+def join_text(names: Sequence[str], columns: Sequence[pa.Array], tally: Tally) -> pa.Array:
+    """One text of several columns: a line "name: cell" for each cell that is not blank."""
+    if len(columns) == 1:
+        return columns[0]
+    lines = [_labelled(name, cells) for name, cells in zip(names, columns, strict=True)]
+    joined = pc.binary_join_element_wise(*lines, pa.scalar("", pa.large_string()))
+    return clean(pc.utf8_slice_codeunits(joined, 1), tally)
+
+
+def _labelled(name: str, cells: pa.Array) -> pa.Array:
+    # Each begins with the line end that parts it from the one before. Nulls for the blank cells would be
+    # shorter, but pyarrow's join with null_handling="skip" loses rows that have nothing but nulls.
+    blank = pc.equal(pc.utf8_trim_whitespace(cells), "")
+    label = pa.scalar(f"\n{name}: ", pa.large_string())
+    line = pc.binary_join_element_wise(label, cells, pa.scalar("", pa.large_string()))
+    return pc.if_else(blank, pa.scalar("", pa.large_string()), line)
+
+
+def parse_price(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Prices, float64 (N,), NaN where there is none, and flaws, object (N,), where a cell is no price.
+
+    A cell is a number as Python's `float` reads it, without underscores, "nan" or "inf".
+    """
+    kind = column.type
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return _from_numbers(column) if numeric else _from_text(as_text(column))
+
+
+def _from_numbers(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return _finite(np.array(values, dtype=np.float64))
+
+
+def _from_text(cells: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    cells = pc.utf8_trim_whitespace(cells)
+    short = pc.less_equal(pc.binary_length(cells), _MAX_NUMBER_CHARS)
+    number = _mask(pc.and_(short, pc.match_substring_regex(cells, _NUMBER)))
+    values = np.full(len(cells), np.nan)
+    values[number] = cells.filter(pa.array(number)).to_numpy(zero_copy_only=False).astype(np.float64)
+    values, flaws = _finite(values)
+    flaws[~number & _mask(pc.not_equal(cells, ""))] = NOT_A_NUMBER
+    flaws[_mask(pc.match_substring_regex(cells, _NOT_FINITE))] = NOT_FINITE
+    return values, flaws
+
+
+def _finite(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    flaws = np.full(len(values), "", dtype=object)
+    infinite = np.isinf(values)
+    flaws[infinite] = NOT_FINITE
+    values[infinite] = np.nan
+    return values, flaws
+
+
+def _mask(booleans: pa.Array) -> np.ndarray:
+    return np.asarray(booleans.to_numpy(zero_copy_only=False), dtype=bool)

@@ -1,0 +1,142 @@
+"""CSV and TSV, read with the standard library's reader: every row of the file is one row of the table.
+
+A faster parser guesses types, drops lines it does not understand, or counts quotes on several
+threads; this one does as it is told, and it is not what prediction waits for.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from io import TextIOWrapper
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pricekit.errors import DataError
+from pricekit.table.columns import text_array
+from pricekit.table.encoding import bytes_read, open_text
+from pricekit.table.model import RawChunk, Tally
+
+MAX_CHUNK_CHARS = 64 << 20
+_MAX_CELL_CHARS = 64 << 20
+
+# Fed after the last line. A row of its own says that the file ended between two rows; at the end of
+# another row it says that the file ended inside quotes, which the reader does not tell.
+_END = "\0end of file\0"
+
+Record = tuple[int, list[str]]  # the line of the file that a row begins on, and its fields
+
+
+def read_delimited(path: Path, delimiter: str, rows: int, encoding: str, tally: Tally) -> Iterator[RawChunk]:
+    """Yield chunks of at most `rows` rows or about `MAX_CHUNK_CHARS` characters, every column as text.
+
+    A row with fewer fields than the header is filled with "", one with more is cut; both are marked
+    as ragged, save rows whose fields beyond the header are all empty.
+
+    Raises:
+        DataError: no header, a name twice in it, text in another encoding, or a quote that is
+            opened and swallows the rows after it.
+    """
+    with open_text(path, encoding, newline="") as stream:
+        records = _records(path, stream, delimiter, tally)
+        names = _header(path, next(records, None))
+        yield from _chunks(names, records, stream, rows, tally)
+
+
+def _records(path: Path, stream: TextIOWrapper, delimiter: str, tally: Tally) -> Iterator[Record]:
+    """Rows that are not blank."""
+    # The limit belongs to the whole process; it is raised, never lowered under somebody else's feet.
+    csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL_CHARS))
+    reader = csv.reader(_with_end(stream), delimiter=delimiter)
+    first_line = 1
+    width = 0
+    try:
+        for fields in reader:
+            if fields == [_END]:
+                return
+            if fields and fields[-1].endswith(_END):
+                _end_in_quotes(path, fields, first_line, width, delimiter, tally)
+            if fields:
+                width = width or len(fields)
+                yield first_line, fields
+            first_line = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: the row that begins on line {first_line:,} cannot be read: {error}. "
+            "Perhaps a quote is opened there and never closed."
+        ) from None
+
+
+def _with_end(stream: TextIOWrapper) -> Iterator[str]:
+    yield from stream
+    yield _END
+
+
+def _end_in_quotes(
+    path: Path, fields: list[str], line: int, width: int, delimiter: str, tally: Tally
+) -> None:
+    """Keep the last row of a file that was cut off inside a cell; refuse a quote that swallowed rows."""
+    fields[-1] = fields[-1].removesuffix(_END)
+    swallowed = fields[-1].splitlines()[1:]
+    alike = sum(len(row) == width for row in csv.reader(swallowed, delimiter=delimiter))
+    if not width or (width > 1 and alike * 2 > len(swallowed)):
+        raise DataError(
+            f"{path}: a quote opened in the row on line {line:,} is never closed, so the {len(swallowed):,} "
+            'lines after it would be one cell. Close the quote, or write a quote of the text itself as "".'
+        )
+    tally.ends_in_quotes = True
+
+
+def _header(path: Path, record: Record | None) -> list[str]:
+    if record is None:
+        raise DataError(f"{path} has no rows: the file is empty. A header and at least one row are expected.")
+    names = [name.replace("\0", "").strip("\ufeff \t\r\n") for name in record[1]]
+    names = [name or f"column {number}" for number, name in enumerate(names, start=1)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(
+            f"{path}: the header names {', '.join(map(repr, twice[:5]))} more than once. "
+            "Each column needs a name of its own; is the first line a header?"
+        )
+    return names
+
+
+def _chunks(
+    names: list[str], records: Iterator[Record], stream: TextIOWrapper, rows: int, tally: Tally
+) -> Iterator[RawChunk]:
+    width = len(names)
+    table: list[list[str]] = []
+    ragged: list[int] = []
+    chars = 0
+    for line, fields in records:
+        fits = len(fields) == width or _fit(fields, width)
+        if not fits or tally.ends_in_quotes:  # only the last row finds the latter true
+            tally.ragged += 1
+            tally.first_ragged_line = tally.first_ragged_line or line
+            ragged.append(len(table))
+        table.append(fields)
+        chars += sum(map(len, fields))
+        if len(table) >= rows or chars >= MAX_CHUNK_CHARS:
+            yield _chunk(names, table, ragged, stream)
+            table, ragged, chars = [], [], 0
+    if table:
+        yield _chunk(names, table, ragged, stream)
+
+
+def _fit(fields: list[str], width: int) -> bool:
+    """Make a row as wide as the header; True where it only had empty fields too many."""
+    surplus = fields[width:]
+    del fields[width:]
+    missing = width - len(fields)
+    fields.extend([""] * missing)
+    return missing <= 0 and not any(surplus)
+
+
+def _chunk(names: list[str], table: list[list[str]], ragged: list[int], stream: TextIOWrapper) -> RawChunk:
+    marks = np.zeros(len(table), dtype=bool)
+    marks[ragged] = True
+    cells = zip(names, zip(*table, strict=True), strict=True)
+    columns = pa.table({name: text_array(column) for name, column in cells})
+    return RawChunk(columns, marks, bytes_read(stream))

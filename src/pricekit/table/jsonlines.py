@@ -1,0 +1,85 @@
+"""JSON lines: one object a line, every value as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pricekit.errors import DataError
+from pricekit.table.columns import text_array
+from pricekit.table.encoding import bytes_read, open_text
+from pricekit.table.model import RawChunk
+
+MAX_CHUNK_CHARS = 64 << 20
+_CONSTANTS = {True: "true", False: "false", None: ""}
+
+
+def read_json_lines(path: Path, rows: int, encoding: str) -> Iterator[RawChunk]:
+    """Yield chunks of at most `rows` rows or about `MAX_CHUNK_CHARS` characters, every column as text.
+
+    Numbers stay as they are written, null and missing keys are "", a list or object is its JSON.
+    A chunk has the columns of all rows so far.
+
+    Raises:
+        DataError: a line that is not a JSON object, an empty file, text in another encoding.
+    """
+    names: dict[str, None] = {}
+    chunk: list[dict[str, str]] = []
+    chars = 0
+    # Only "\n" ends a line: the other line ends may stand between two JSON tokens.
+    with open_text(path, encoding, newline="\n") as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.isspace():
+                continue
+            row = _row(path, number, line)
+            names.update(dict.fromkeys(row))
+            chunk.append(row)
+            chars += len(line)
+            if len(chunk) >= rows or chars >= MAX_CHUNK_CHARS:
+                yield _chunk(names, chunk, bytes_read(stream))
+                chunk, chars = [], 0
+        if chunk:
+            yield _chunk(names, chunk, bytes_read(stream))
+    if not names:
+        raise DataError(f"{path} has no rows: at least one JSON object with a key is expected.")
+
+
+def _row(path: Path, number: int, line: str) -> dict[str, str]:
+    row = _load(path, number, line, as_written=True)
+    if any(isinstance(value, dict | list) for value in row.values()):
+        plain = _load(path, number, line, as_written=False)
+        row |= {key: value for key, value in plain.items() if isinstance(value, dict | list)}
+    return {key: value if isinstance(value, str) else _text(value) for key, value in row.items()}
+
+
+def _load(path: Path, number: int, line: str, as_written: bool) -> dict[str, Any]:
+    number_of: dict[str, Any] = {}
+    if as_written:
+        number_of = {"parse_float": str, "parse_int": str, "parse_constant": str}
+    try:
+        row = json.loads(line.removeprefix("\ufeff"), **number_of)
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{path}: line {number:,} is not JSON: {error}. One object a line is expected."
+        ) from None
+    if not isinstance(row, dict):
+        raise DataError(
+            f"{path}: line {number:,} is a JSON {type(row).__name__}, not an object. One object a line is "
+            'expected, such as {"sample_id": 1, "catalog_content": "...", "price": 9.5}.'
+        )
+    return row
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return _CONSTANTS[value]
+
+
+def _chunk(names: dict[str, None], rows: list[dict[str, str]], position: int) -> RawChunk:
+    columns = pa.table({name: text_array([row.get(name, "") for row in rows]) for name in names})
+    return RawChunk(columns, None, position)

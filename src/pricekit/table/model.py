@@ -1,0 +1,195 @@
+"""What a table is, which columns mean what, and why a row can be set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from pricekit.errors import DataError
+
+MAX_TEXT_CHARS = 50_000
+"""Longer cells and texts are cut here, in training and prediction alike: no model reads further."""
+
+RAGGED = "ragged row"
+NO_TEXT = "no text"
+NO_PRICE = "no price"
+NOT_A_NUMBER = "price not a number"
+NOT_FINITE = "price not finite"
+NOT_POSITIVE = "price not positive"
+DUPLICATE_ID = "duplicate id"
+
+REASONS = (RAGGED, NO_TEXT, NO_PRICE, NOT_A_NUMBER, NOT_FINITE, NOT_POSITIVE, DUPLICATE_ID)
+"""Why a row cannot be trained on or judged by; where several hold, the first of them is given."""
+
+Notices = Callable[[str], None]
+"""Takes one plain sentence that the user should read."""
+
+_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns mean what.
+
+    Attributes:
+        text: the text columns; several become labelled lines of one text.
+        price: the price column; None reads no price.
+        id: the id column; None numbers the rows from 0.
+        id_required: the user asked for this id column, so a file without it is an error.
+    """
+
+    text: tuple[str, ...] = ("catalog_content",)
+    price: str | None = "price"
+    id: str | None = "sample_id"
+    id_required: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of products, in the order of their file.
+
+    Attributes:
+        ids: one id a row, (N,); strings, or the column's own type where the file is Parquet, or
+            row numbers from 0 (int64) where the file has no id column.
+        text: one text a row, (N,), pandas `str` dtype, never missing (an empty cell is "").
+        price: float64 (N,), in the table's currency, NaN where none could be read, otherwise
+            finite; None where no price column was read.
+        frame: the columns as read, (N, columns), for features that use more than the text.
+            Columns of text are of `str` dtype, "" where the file has nothing.
+        flaws: object (N,), what reading found wrong with a row and the columns above cannot tell:
+            "ragged row", "price not a number", "price not finite" or "". None is "" everywhere.
+        rows: int64 (N,), each row's number in its file, from 0. None is 0 to N-1.
+        position: how much of `progress_size(path)` had been read after this table, in bytes.
+    """
+
+    ids: pd.Series
+    text: pd.Series
+    price: np.ndarray | None
+    frame: pd.DataFrame
+    flaws: np.ndarray | None = None
+    rows: np.ndarray | None = None
+    position: int = 0
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    @property
+    def known_price(self) -> np.ndarray:
+        """The prices, float64 (N,), of a table whose price column was read."""
+        if self.price is None:
+            raise ValueError("the table was read without its price column")
+        return self.price
+
+    def take(self, positions: np.ndarray) -> Table:
+        """The rows at these positions, int (M,), in the order given."""
+        return Table(
+            ids=self.ids.take(positions).reset_index(drop=True),
+            text=self.text.take(positions).reset_index(drop=True),
+            price=None if self.price is None else self.price[positions],
+            frame=self.frame.take(positions).reset_index(drop=True),
+            flaws=None if self.flaws is None else self.flaws[positions],
+            rows=np.asarray(positions, np.int64) if self.rows is None else self.rows[positions],
+            position=self.position,
+        )
+
+
+@dataclass(frozen=True)
+class RawChunk:
+    """Some consecutive rows as a file format gives them.
+
+    Attributes:
+        columns: the columns, unchanged.
+        ragged: bool (N,), rows that had too few or too many fields; None where that cannot be.
+        position: bytes of the file read so far.
+    """
+
+    columns: pa.Table
+    ragged: np.ndarray | None
+    position: int
+
+
+@dataclass
+class Tally:
+    """Counts of what was repaired while reading one file, said to the user at its end."""
+
+    ragged: int = 0
+    first_ragged_line: int = 0
+    ends_in_quotes: bool = False
+    nul_cells: int = 0
+    cut_cells: int = 0
+
+    def sentences(self, path: Path) -> list[str]:
+        """One sentence for each kind of repair that was needed."""
+        found = []
+        if self.ragged:
+            found.append(
+                f"{path}: rows with too few or too many fields: {self.ragged:,}, the first on line "
+                f"{self.first_ragged_line:,}. Prediction prices them, training sets them aside."
+            )
+        if self.ends_in_quotes:
+            found.append(f"{path}: the file ends inside a quoted cell; it may have been cut off.")
+        if self.nul_cells:
+            found.append(f"{path}: cells from which NUL bytes were removed: {self.nul_cells:,}.")
+        if self.cut_cells:
+            found.append(f"{path}: cells cut to {MAX_TEXT_CHARS:,} characters: {self.cut_cells:,}.")
+        return found
+
+
+def format_of(path: Path) -> str:
+    """The format that a path's suffix names: csv, tsv, parquet or jsonl.
+
+    Raises:
+        DataError: another suffix.
+    """
+    try:
+        return _FORMATS[path.suffix.lower()]
+    except KeyError:
+        supported = ", ".join(_FORMATS)
+        raise DataError(
+            f"{path}: the format of a table is told from its suffix, and {path.suffix or 'no suffix'!r} "
+            f"is none of those supported: {supported}. Give it one of these."
+        ) from None
+
+
+def concat_tables(tables: Sequence[Table]) -> Table:
+    """One table of several, at least one, in order; columns that some lack are "" there."""
+    if len(tables) == 1:
+        return tables[0]
+    prices = [table.price for table in tables if table.price is not None]
+    return Table(
+        ids=pd.concat([table.ids for table in tables], ignore_index=True),
+        text=pd.concat([table.text for table in tables], ignore_index=True),
+        price=np.concatenate(prices) if len(prices) == len(tables) else None,
+        frame=_concat_frames([table.frame for table in tables]),
+        flaws=np.concatenate([_flaws(table) for table in tables]),
+        rows=np.concatenate([_rows(table) for table in tables]),
+        position=tables[-1].position,
+    )
+
+
+def _concat_frames(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Only JSON lines find new columns on the way, and all their columns are text."""
+    joined = pd.concat(frames, ignore_index=True)
+    if any(len(frame.columns) < len(joined.columns) for frame in frames):
+        joined = joined.fillna("")
+    return joined
+
+
+def _flaws(table: Table) -> np.ndarray:
+    return np.full(len(table), "", dtype=object) if table.flaws is None else table.flaws
+
+
+def _rows(table: Table) -> np.ndarray:
+    return np.arange(len(table), dtype=np.int64) if table.rows is None else table.rows

@@ -1,0 +1,70 @@
+"""Texts to token ids: the same code trains and predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tokenizers import Tokenizer
+
+CHARS_PER_TOKEN = 8
+"""A text is cut at this many characters for each token of `max_length` before it is tokenised."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The token ids of N texts, without padding: row i is `ids[offsets[i]:offsets[i + 1]]`.
+
+    Attributes:
+        ids: int32 (T,), all rows one after the other; every row has at least one id.
+        offsets: int64 (N + 1,).
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of tokens of each row, int64 (N,)."""
+        return np.diff(self.offsets)
+
+
+def pad_id_of(tokenizer: Tokenizer) -> int:
+    """Return the id that the tokenizer pads with, 0 where it names none."""
+    return int(tokenizer.padding["pad_id"]) if tokenizer.padding else 0
+
+
+def encode(tokenizer: Tokenizer, texts: Sequence[str], max_length: int, pad_id: int) -> Tokens:
+    """Tokenise texts, each cut to `max_length` tokens; a text without tokens becomes one `pad_id`."""
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length)
+    limit = CHARS_PER_TOKEN * max_length
+    encodings = tokenizer.encode_batch_fast([text[:limit] for text in texts])
+    rows = [encoding.ids or [pad_id] for encoding in encodings]
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    ids = np.empty(offsets[-1], np.int32)
+    for row, start, end in zip(rows, offsets[:-1], offsets[1:], strict=True):
+        ids[start:end] = row
+    return Tokens(ids, offsets)
+
+
+def pad(tokens: Tokens, rows: np.ndarray, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return `input_ids` and `attention_mask` of some rows, both int64 (B, longest of them)."""
+    lengths = tokens.lengths[rows]
+    position = np.arange(lengths.max())
+    mask = position < lengths[:, None]
+    input_ids = np.full(mask.shape, pad_id, np.int64)
+    input_ids[mask] = tokens.ids[(tokens.offsets[rows][:, None] + position)[mask]]
+    return input_ids, mask.astype(np.int64)
+
+
+def batches_by_length(lengths: np.ndarray, rows: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
+    """Split rows into batches of alike length, shortest first, so that little is padded."""
+    ordered = rows[np.argsort(lengths[rows], kind="stable")]
+    for start in range(0, len(ordered), batch_size):
+        yield ordered[start : start + batch_size]

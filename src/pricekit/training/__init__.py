@@ -1,0 +1,1 @@
+"""Training: all of pricekit that imports torch, beside the export."""

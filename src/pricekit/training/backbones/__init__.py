@@ -1,0 +1,1 @@
+"""The built-in backbones, one a file."""

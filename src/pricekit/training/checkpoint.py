@@ -1,0 +1,83 @@
+"""Checkpoints: one safetensors file each, with its JSON state in the header, so that one rename
+publishes weights, optimizer and state together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from pricekit.errors import TrainingError
+from pricekit.files import write_atomically
+
+_MODEL, _OPTIMIZER = "model.", "optimizer."
+
+
+def save_checkpoint(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer | None, state: Mapping[str, Any]
+) -> None:
+    """Write weights, the optimizer's state where one is given, and JSON values, atomically."""
+    tensors = {_MODEL + name: t.detach().contiguous() for name, t in model.state_dict().items()}
+    record: dict[str, Any] = {"state": dict(state)}
+    if optimizer is not None:
+        moments, numbers = _flatten(optimizer.state_dict()["state"])
+        tensors |= moments
+        record["optimizer"] = numbers
+    with write_atomically(path) as temporary:
+        save_file(tensors, temporary, metadata={"pricekit": json.dumps(record)})
+
+
+def load_checkpoint(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer | None = None
+) -> dict[str, Any]:
+    """Load what `save_checkpoint` wrote and return its JSON values.
+
+    Raises:
+        TrainingError: the file is missing or damaged, or its tensors are not this model's.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            record = json.loads(file.metadata()["pricekit"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        model.load_state_dict(_under(tensors, _MODEL))
+    except FileNotFoundError:
+        raise TrainingError(f"there is no checkpoint {path}; train without --resume") from None
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise TrainingError(
+            f"the checkpoint {path} is damaged or of another configuration: {error}; train again into a new folder"
+        ) from error
+    if optimizer is not None:
+        state = _unflatten(_under(tensors, _OPTIMIZER), record["optimizer"])
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    return dict(record["state"])
+
+
+def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+def _flatten(state: Mapping[int, Mapping[str, Any]]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    tensors: dict[str, Tensor] = {}
+    numbers: dict[str, Any] = {}
+    for index, values in state.items():
+        for key, value in values.items():
+            if isinstance(value, Tensor):
+                tensors[f"{_OPTIMIZER}{index}.{key}"] = value.contiguous()
+            else:
+                numbers[f"{index}.{key}"] = value
+    return tensors, numbers
+
+
+def _unflatten(tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in [*tensors.items(), *numbers.items()]:
+        index, _, key = name.partition(".")
+        state.setdefault(int(index), {})[key] = value
+    return state

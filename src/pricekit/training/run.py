@@ -1,0 +1,88 @@
+"""The run: a folder with all that training leaves behind.
+
+config.toml           the whole configuration
+split.parquet         the ids of the training and validation rows
+rejected.parquet      the rows that could not be used, with the reason
+sample.parquet        some validation rows, on which an exported graph is checked
+tokenizer.json, preprocess.json    what turns a table into model inputs
+metrics.jsonl         one line an epoch
+last.safetensors      to resume from
+best.safetensors      lowest validation SMAPE
+run.json              table, rows, plugins, metrics of the best weights; written at the end
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pricekit.config import RunConfig, build_config, read_toml
+from pricekit.core.loader import registry
+from pricekit.core.registry import Entry
+from pricekit.errors import TrainingError
+from pricekit.predict import Predictor
+from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
+from pricekit.table import Table, read_table
+from pricekit.training.checkpoint import load_checkpoint
+from pricekit.training.engine import torch_engine
+from pricekit.training.model import PriceModel
+
+BEST = "best.safetensors"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, opened."""
+
+    path: Path
+    config: RunConfig
+    preprocessor: Preprocessor
+    model: PriceModel
+    facts: dict[str, Any]
+
+    def predictor(self) -> Predictor:
+        """Return a predictor that runs the model in torch."""
+        return Predictor(self.preprocessor, torch_engine(self.model))
+
+
+def is_run(path: Path) -> bool:
+    """Say whether a folder looks like a run."""
+    return (path / "config.toml").is_file()
+
+
+def open_run(path: Path) -> Run:
+    """Open a finished run with its best weights; raises TrainingError, PluginError, ConfigError."""
+    if not (path / "run.json").is_file():
+        raise TrainingError(
+            f"{path} is not a finished run: it has no run.json; finish it with pricekit train --resume"
+            if is_run(path)
+            else f"{path} is not a run: it has no config.toml; make one with pricekit train"
+        )
+    config = build_config([read_toml(path / "config.toml")])
+    preprocessor = load_preprocessor(path)
+    model = build_model(config, preprocessor, None)
+    load_checkpoint(path / BEST, model)
+    return Run(path, config, preprocessor, model, json.loads((path / "run.json").read_text("utf-8")))
+
+
+def read_sample(run: Run) -> Table:
+    """Return the run's sample rows."""
+    columns = replace(run.preprocessor.columns, price=None)
+    return read_table(run.path / "sample.parquet", columns, notices=lambda _: None)
+
+
+def build_model(config: RunConfig, preprocessor: Preprocessor, train: Inputs | None) -> PriceModel:
+    """Make the model; `train` is None for one whose weights are loaded afterwards."""
+    backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
+    encoder = backbone.encoder(preprocessor.tokenizer, train.tokens if train else None)
+    loss = registry().create("loss", config.loss.name, config.loss.options)
+    return PriceModel(encoder, config.head, loss, len(preprocessor.features.names))
+
+
+def plugins_of(config: RunConfig) -> list[Entry]:
+    """Return the registered plugins that a configuration uses."""
+    chosen = [("feature", name) for name in config.features]
+    chosen += [("backbone", config.backbone.name), ("loss", config.loss.name), ("policy", config.policy.name)]
+    return [registry().get(kind, name) for kind, name in chosen]

@@ -1,0 +1,171 @@
+"""From a table to a finished run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from pricekit.config import RunConfig
+from pricekit.core.contracts import Policy
+from pricekit.core.loader import registry
+from pricekit.errors import DataError, TrainingError
+from pricekit.features.fitted import fit_features
+from pricekit.files import write_atomically, write_text
+from pricekit.metrics import price_metrics, smape
+from pricekit.preprocess import Preprocessor, load_preprocessor
+from pricekit.screen import notice, say
+from pricekit.table import Columns, Table, count_reasons, read_usable
+from pricekit.tokens import pad_id_of
+from pricekit.training.batches import split_rows
+from pricekit.training.engine import predict
+from pricekit.training.loop import Examples, fit
+from pricekit.training.run import build_model, is_run, plugins_of
+
+MIN_ROWS = 10
+SAMPLE_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the rows come from."""
+
+    table: Path
+    valid: Path | None = None
+    encoding: str = "utf-8"
+
+
+@dataclass(frozen=True)
+class Split:
+    """The usable rows, in two parts, and those that were set aside."""
+
+    train: Table
+    valid: Table
+    rejected: pd.DataFrame
+
+
+def columns_of(config: RunConfig) -> Columns:
+    """Return the columns that training reads."""
+    named = config.columns.id
+    return Columns(tuple(config.columns.text), config.columns.price, named or Columns().id, named is not None)
+
+
+def load_split(source: Source, config: RunConfig) -> Split:
+    """Read the tables, set unusable rows aside, split the rest; raises DataError."""
+    table, rejected = _read(source.table, source, config)
+    if source.valid:
+        valid, more = _read(source.valid, source, config)
+        return Split(table, valid, pd.concat([rejected, more], ignore_index=True))
+    if len(table) < MIN_ROWS:
+        raise DataError(
+            f"{source.table} has {len(table)} usable rows, training needs at least {MIN_ROWS}; "
+            f"{count_reasons(rejected) or 'no row was set aside'}"
+        )
+    train, valid_rows = split_rows(table.known_price, config.validation_fraction, config.seed)
+    return Split(table.take(train), table.take(valid_rows), rejected)
+
+
+def train(source: Source, config: RunConfig, out: Path, *, resume: bool = False) -> dict[str, Any]:
+    """Train a model into the folder `out`; returns what `run.json` says.
+
+    Raises:
+        DataError: the table cannot be used.
+        TrainingError: `out` is taken, training failed, or there is nothing to resume.
+        ConfigError, PluginError: a setting or a plugin is wrong.
+    """
+    started = time.perf_counter()
+    plugins = plugins_of(config)
+    policy: Policy = registry().create("policy", config.policy.name, config.policy.options)
+    split = load_split(source, config)
+    if not resume:
+        _start_folder(out, config, split)
+    say(f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on")
+    preprocessor = _resumed(out, split) if resume else _fit_preprocessor(config, split.train, out)
+    rows, valid = (Examples(preprocessor(part), part.known_price) for part in (split.train, split.valid))
+    torch.manual_seed(config.seed)
+    model = build_model(config, preprocessor, rows.inputs)
+    model.fit(torch.from_numpy(rows.inputs.features), torch.from_numpy(rows.price))
+    at = fit(model, policy, config.training, rows, valid, out, seed=config.seed, resume=resume)
+    prices = predict(model, valid.inputs, config.training.eval_batch_size)
+    facts = {
+        "table": source.table.name,
+        "rows": {"train": len(split.train), "valid": len(split.valid), "rejected": len(split.rejected)},
+        "best_epoch": at.best_epoch,
+        "seconds": round(time.perf_counter() - started, 1),
+        "metrics": price_metrics(prices, valid.price),
+        "constant_smape": smape(np.full_like(valid.price, best_constant(rows.price)), valid.price),
+        "plugins": [
+            {"kind": p.kind, "name": p.name, "package": p.package, "version": p.version} for p in plugins
+        ],
+    }
+    write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
+    return facts
+
+
+def best_constant(price: np.ndarray) -> float:
+    """Return the one price, of 200 quantiles, with the lowest SMAPE over prices (N,)."""
+    candidates = np.quantile(price, np.linspace(0.0, 1.0, 200))
+    return float(min(candidates, key=lambda c: smape(np.full_like(price, c), price)))
+
+
+def _read(path: Path, source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
+    columns = columns_of(config)
+    return read_usable(path, columns, limit=config.limit, encoding=source.encoding, notices=notice)
+
+
+def _start_folder(out: Path, config: RunConfig, split: Split) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise TrainingError(
+            f"{out} exists already; go on with it with --resume, start it anew with --overwrite, or name another folder"
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    parts = [
+        pd.DataFrame({"id": part.ids.astype(str), "part": name})
+        for name, part in (("train", split.train), ("valid", split.valid))
+    ]
+    sample = split.valid.frame.head(SAMPLE_ROWS)
+    for name, frame in (("split", pd.concat(parts)), ("rejected", split.rejected), ("sample", sample)):
+        with write_atomically(out / f"{name}.parquet") as path:
+            frame.to_parquet(path, index=False)
+    write_text(out / "config.toml", config.to_toml())
+
+
+def clear_run(out: Path) -> None:
+    """Delete a run's folder; raises TrainingError where the folder is something else."""
+    if out.exists() and not is_run(out):
+        raise TrainingError(f"{out} is not a run, so it is not overwritten; name another folder")
+    shutil.rmtree(out, ignore_errors=True)
+
+
+def _fit_preprocessor(config: RunConfig, table: Table, out: Path) -> Preprocessor:
+    backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
+    if backbone.max_length is not None and config.max_length > backbone.max_length:
+        raise TrainingError(
+            f"max_length is {config.max_length}, backbone '{config.backbone.name}' takes at most {backbone.max_length}; "
+            f"use --max-length {backbone.max_length}"
+        )
+    tokenizer = backbone.tokenizer(table.text.tolist())
+    features = fit_features(config.features, config.feature_options, table)
+    columns = replace(columns_of(config), id_required=False)
+    preprocessor = Preprocessor(columns, tokenizer, config.max_length, pad_id_of(tokenizer), features)
+    for name, text in preprocessor.files().items():
+        write_text(out / name, text)
+    return preprocessor
+
+
+def _resumed(out: Path, split: Split) -> Preprocessor:
+    """Open the preprocessor of an unfinished run, after checking that the table is still the same."""
+    saved = pd.read_parquet(out / "split.parquet")
+    found = pd.concat([split.train.ids, split.valid.ids]).astype(str).tolist()
+    if saved["id"].tolist() != found:
+        raise TrainingError(
+            f"the table's rows are not those that {out} was started with; train into a new folder"
+        )
+    return load_preprocessor(out)

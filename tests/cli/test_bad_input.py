@@ -1,0 +1,137 @@
+"""Every bad input ends well: handled and said, or one paragraph, exit code 1 and no partial output."""
+
+import shutil
+
+import pandas as pd
+import pytest
+
+from tests.cli.test_commands import TINY
+
+HEADER = "sample_id,catalog_content,price\n"
+
+
+def _table(tmp_path, content, name="t.csv"):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.fixture
+def refused(pricekit, tmp_path):
+    """Assert that a command fails with one paragraph and leaves nothing behind."""
+
+    def check(*arguments, saying, out):
+        before = sorted(p.name for p in tmp_path.iterdir())
+        code, stdout, err = pricekit(*arguments, "--out", out)
+        assert code == 1, err
+        assert stdout == ""
+        assert saying in err
+        assert err.rstrip().splitlines()[-1].startswith("pricekit: ")
+        assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+    return check
+
+
+BAD = {
+    "empty file": ("", "rows"),
+    "header only": (HEADER, "no rows"),
+    "one row": (HEADER + "1,tea,3\n", "at least 10"),
+    "a price column of text": (
+        HEADER + "".join(f"{i},tea,cheap\n" for i in range(20)),
+        "price not a number: 20",
+    ),
+    "no price at all": (HEADER + "".join(f"{i},tea,\n" for i in range(20)), "no price: 20"),
+    "a missing column": ("id,words\n1,tea\n", "id, words"),
+    "wrong encoding": (HEADER.encode() + b"1,caf\xe9,3\n", "--encoding"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_tables_that_cannot_be_trained_on(refused, tmp_path, case):
+    content, saying = BAD[case]
+    refused("train", _table(tmp_path, content), saying=saying, out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("case", ["empty file", "header only", "a missing column", "wrong encoding"])
+def test_tables_that_cannot_be_priced(refused, bundle, tmp_path, case):
+    content, saying = BAD[case]
+    refused("predict", bundle, _table(tmp_path, content), saying=saying, out=tmp_path / "prices.csv")
+
+
+def _rows(count):
+    return "".join(f"{i},green tea {i} oz,{i + 1}.5\n" for i in range(count))
+
+
+HANDLED = {
+    "a text column of numbers": (HEADER + "".join(f"{i},{i * 7},{i + 1}\n" for i in range(30)), 30, ""),
+    "NUL bytes": (HEADER + _rows(30) + "30,ol\0ive,3\n", 31, "NUL"),
+    "ragged rows": (HEADER + _rows(30) + "30,tea\n31,tea,4,extra\n", 32, "fields"),
+    "a cell of 50 MB": (HEADER + _rows(30) + "30," + "x y " * 12_500_000 + ",3\n", 31, "cut"),
+}
+
+
+@pytest.mark.parametrize("case", HANDLED)
+def test_tables_that_are_handled_and_said(pricekit, tmp_path, case):
+    content, rows, saying = HANDLED[case]
+    table = _table(tmp_path, content)
+    code, _, err = pricekit("train", table, "--out", tmp_path / "run", *TINY)
+    assert code == 0, err
+    assert saying in err
+    code, _, err = pricekit("predict", tmp_path / "run", table, "--out", tmp_path / "prices.csv")
+    assert code == 0, err
+    assert saying in err
+    prices = pd.read_csv(tmp_path / "prices.csv")
+    assert len(prices) == rows
+    assert (prices["price"] > 0).all()
+
+
+def test_other_encodings_are_read_when_named(pricekit, bundle, tmp_path):
+    table = _table(tmp_path, BAD["wrong encoding"][0])
+    code, _, err = pricekit("predict", bundle, table, "--encoding", "latin-1", "--out", tmp_path / "p.csv")
+    assert code == 0, err
+
+
+def test_no_id_column_at_prediction(pricekit, bundle, tmp_path):
+    table = _table(tmp_path, "catalog_content\nGreen tea\nOlive oil\n")
+    code, _, err = pricekit("predict", bundle, table, "--out", tmp_path / "p.csv")
+    assert code == 0, err
+    assert "row number" in err
+    assert pd.read_csv(tmp_path / "p.csv").iloc[:, 0].tolist() == [0, 1]
+    code, _, err = pricekit("predict", bundle, table, "--id", "sku", "--out", tmp_path / "q.csv")
+    assert (code, "--id" in err) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "preprocess.json"])
+@pytest.mark.parametrize("keep", [-1, 100])
+def test_truncated_bundles(refused, bundle, catalog, tmp_path, name, keep):
+    copy = shutil.copytree(bundle, tmp_path / "bundle")
+    (copy / name).write_bytes((copy / name).read_bytes()[:keep])
+    refused("predict", copy, catalog, saying=name, out=tmp_path / "prices.csv")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "saying"),
+    [
+        (["train", "none.csv"], "none.csv"),
+        (["train", "{catalog}", "--backbone", "bga"], "Did you mean 'bag'"),
+        (["train", "{catalog}", "--set", "training.epoch=3"], "training.epochs"),
+        (["train", "{catalog}", "--set", "nonsense"], "expected key=value"),
+        (["train", "{catalog}", "--config", "none.toml"], "none.toml"),
+        (["train", "{catalog}", "--price", "eur"], "--price"),
+        (["train", "{catalog}", "--text", "title"], "--text"),
+        (["export", "{bundle}"], "is not a run"),
+        (["predict", "none", "{catalog}"], "is not there"),
+        (["predict", "{catalog}", "{catalog}"], "is a file"),
+    ],
+)
+def test_wrong_arguments(refused, catalog, bundle, tmp_path, arguments, saying):
+    given = [a.format(catalog=catalog, bundle=bundle) for a in arguments]
+    refused(*given, saying=saying, out=tmp_path / "out")
+
+
+def test_an_output_of_unknown_format(refused, bundle, catalog, tmp_path):
+    refused("predict", bundle, catalog, saying=".parquet", out=tmp_path / "prices.xlsx")
+
+
+def test_an_output_in_a_missing_folder(refused, bundle, catalog, tmp_path):
+    refused("predict", bundle, catalog, saying="none", out=tmp_path / "none" / "prices.csv")

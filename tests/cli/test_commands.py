@@ -1,0 +1,165 @@
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pricekit.cli.main import COMMANDS
+
+TINY = (
+    *("--set", "backbone.vocab_size=500", "--set", "backbone.buckets=64", "--set", "backbone.width=4"),
+    *("--epochs", "2", "--max-length", "64"),
+)
+
+
+def test_the_whole_path(pricekit, catalog, tmp_path):
+    run, bundle, prices = tmp_path / "run", tmp_path / "bundle", tmp_path / "prices.csv"
+    code, _, err = pricekit("train", catalog, "--out", run, *TINY)
+    assert code == 0, err
+    assert "validation SMAPE" in err
+    code, _, err = pricekit("export", run, "--out", bundle)
+    assert code == 0, err
+    assert "verified at" in err
+    code, _, err = pricekit("predict", bundle, catalog, "--out", prices)
+    assert code == 0, err
+    found = pd.read_csv(prices)
+    assert found["sample_id"].tolist() == pd.read_csv(catalog)["sample_id"].tolist()
+    assert (found["price"] > 0).all()
+    from_run = pricekit("predict", run, catalog, "--out", tmp_path / "from_run.csv")
+    assert from_run[0] == 0, from_run
+    assert pd.read_csv(tmp_path / "from_run.csv")["price"].to_numpy() == pytest.approx(
+        found["price"], rel=1e-5
+    )
+    scores = []
+    for model in (run, bundle):
+        code, out, err = pricekit("evaluate", model, catalog, "--json")
+        assert code == 0, err
+        scores.append(json.loads(out))
+    assert scores[0] == pytest.approx(scores[1], rel=1e-4)
+    assert scores[0]["rows"] == 400
+
+
+def test_columns_of_any_name(pricekit, catalog, tmp_path):
+    frame = pd.read_csv(catalog)
+    shop = pd.DataFrame(
+        {"title": frame["catalog_content"].str.split("\n").str[0], "about": "good", "eur": frame["price"]}
+    )
+    shop.to_parquet(tmp_path / "shop.parquet")
+    columns = ("--text", "title,about", "--price", "eur")
+    code, _, err = pricekit("train", tmp_path / "shop.parquet", *columns, "--out", tmp_path / "run", *TINY)
+    assert code == 0, err
+    assert "row number" in err
+    code, _, err = pricekit(
+        "predict", tmp_path / "run", tmp_path / "shop.parquet", "--out", tmp_path / "p.jsonl"
+    )
+    assert code == 0, err
+    assert len((tmp_path / "p.jsonl").read_text().splitlines()) == 400
+
+
+def test_a_dry_run_prints_the_configuration_and_writes_nothing(pricekit, catalog, tmp_path):
+    code, out, err = pricekit(
+        "train", catalog, "--out", tmp_path / "run", "--dry-run", "--loss", "focal-smape", *TINY
+    )
+    assert code == 0, err
+    config = tomllib.loads(out)
+    assert config["loss"]["name"] == "focal-smape"
+    assert config["backbone"]["width"] == 4
+    assert config["training"]["epochs"] == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_resume_takes_the_saved_settings(pricekit, catalog, run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "run")
+    (copy / "run.json").unlink()
+    code, _, err = pricekit("train", catalog, "--out", copy, "--resume")
+    assert code == 0, err
+    assert (copy / "run.json").exists()
+    code, _, err = pricekit("train", catalog, "--out", copy, "--resume", "--epochs", "9")
+    assert code == 1
+    assert "leave the other settings out" in err
+    code, _, err = pricekit("train", catalog, "--out", tmp_path / "none", "--resume")
+    assert (code, "no run in" in err) == (1, True)
+
+
+def test_an_existing_run_is_kept_unless_told(pricekit, catalog, run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "run")
+    code, _, err = pricekit("train", catalog, "--out", copy, *TINY)
+    assert (code, "--overwrite" in err) == (1, True)
+    code, _, err = pricekit("train", catalog, "--out", copy, "--overwrite", *TINY)
+    assert code == 0, err
+
+
+def test_features(pricekit, catalog, tmp_path):
+    code, _, err = pricekit("features", catalog, "--features", "fast15", "--out", tmp_path / "f.parquet")
+    assert code == 0, err
+    frame = pd.read_parquet(tmp_path / "f.parquet")
+    assert frame.shape == (400, 16)
+    assert np.isfinite(frame.drop(columns="sample_id")).all().all()
+
+
+def test_plugins(pricekit):
+    code, out, _ = pricekit("plugins", "list", "--json")
+    assert code == 0
+    assert {(p["kind"], p["name"]) for p in json.loads(out)} >= {("backbone", "bag"), ("policy", "quick")}
+    code, out, _ = pricekit("plugins", "list", "--kind", "loss")
+    assert "focal-smape" in out
+    assert "bag" not in out
+    code, out, _ = pricekit("plugins", "show", "focal-smape", "--json")
+    assert json.loads(out)["options"][0]["default"] == "2.0"
+    for name in ("quick", "bag", "fast15"):
+        code, out, err = pricekit("plugins", "show", name)
+        assert code == 0, err
+        assert "pricekit." in out
+    code, _, err = pricekit("plugins", "show", "quik")
+    assert (code, "Did you mean 'quick'" in err) == (1, True)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_that_teaches(pricekit, command):
+    code, out, _ = pricekit(command, "--help")
+    assert code == 0
+    assert len(out.splitlines()) > 8
+
+
+def test_wrong_usage_exits_with_2(pricekit):
+    assert pricekit("train")[0] == 2
+    assert pricekit("nonsense")[0] == 2
+    assert pricekit("predict", "a", "b", "--out", "c", "--limit", "0")[0] == 2
+
+
+def test_an_interrupt_exits_with_130(pricekit, catalog, run, tmp_path, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pricekit.training.train.fit", interrupted)
+    code, _, err = pricekit("train", catalog, "--out", tmp_path / "run", *TINY)
+    assert code == 130
+    assert "--resume" in err
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from pricekit.cli.main import cli; cli(['--help'], standalone_mode=False);"
+        "assert not {'torch', 'pandas', 'numpy', 'pydantic', 'rich'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_the_demo_shows_prices(pricekit, tmp_path, monkeypatch):
+    monkeypatch.setattr("pricekit.cli.demo.TRAINING", TINY)
+    code, _, err = pricekit("demo", "--out", tmp_path / "demo", "--rows", "1000")
+    assert code == 0, err
+    assert "true price" in err
+    assert "SMAPE of the 500 new products" in err
+    code, _, err = pricekit(
+        "demo", "--out", tmp_path / "demo", "--rows", "1000"
+    )  # again, over its own folder
+    assert code == 0, err
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "x.txt").write_text("x")
+    code, _, err = pricekit("demo", "--out", tmp_path / "mine")
+    assert (code, "holds something else" in err) == (1, True)

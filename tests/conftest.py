@@ -1,0 +1,49 @@
+"""What several tests share: a small catalogue, a run trained on it, and its bundle."""
+
+from pathlib import Path
+
+import pytest
+
+from pricekit.config import RunConfig, build_config
+from pricekit.datasets import make_catalog
+
+TINY = {
+    "backbone": {"name": "bag", "vocab_size": 1000, "buckets": 512, "width": 8, "members": 2},
+    "training": {"epochs": 3, "learning_rate": 0.01},
+    "max_length": 64,
+}
+
+
+def tiny_config(*layers: dict) -> RunConfig:
+    """The policy quick with a model that trains in a second."""
+    from pricekit.training.policies import Quick
+
+    return build_config([Quick.defaults, TINY, *layers])
+
+
+@pytest.fixture(scope="session")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CSV of 400 invented products."""
+    path = tmp_path_factory.mktemp("tables") / "products.csv"
+    make_catalog(400, seed=3).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def run(catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run; read only."""
+    from pricekit.training.train import Source, train
+
+    out = tmp_path_factory.mktemp("runs") / "run"
+    train(Source(catalog), tiny_config(), out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def bundle(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run's bundle; read only."""
+    from pricekit.export.export import export_run
+
+    out = tmp_path_factory.mktemp("bundles") / "bundle"
+    export_run(run, out)
+    return out

@@ -1,0 +1,122 @@
+"""The registry and the guarded loader, with toy plugins that no line of the core knows."""
+
+import re
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from pricekit.core.loader import load, registry
+from pricekit.errors import ConfigError, PluginError
+
+GOOD = """
+import pricekit
+from pydantic import BaseModel
+
+class Options(BaseModel, extra="forbid"):
+    gamma: float = 2.0
+
+class Mine:
+    Options = Options
+    def __init__(self, options):
+        self.gamma = options.gamma
+
+class Plain:
+    pass
+
+@pricekit.hookimpl
+def pricekit_register_losses(register):
+    register("mine", "toy_good:Mine", "a toy")
+    register("plain", "toy_good:Plain", "a toy without options")
+    register("gone", "toy_good:Gone", "a toy that is not there")
+"""
+
+BROKEN = {
+    "import error": ("import does_not_exist", "No module named 'does_not_exist'"),
+    "exit": ("raise SystemExit(3)", "SystemExit: 3"),
+    "unknown hook": (
+        "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_lossses(register): pass",
+        "unknown hook",
+    ),
+    "wrong argument": (
+        "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_losses(rigister): pass",
+        "rigister",
+    ),
+    "failing hook": (
+        "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_losses(register): raise OSError('disk')",
+        "OSError: disk",
+    ),
+    "bad target": (
+        "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_losses(register): register('x', 'y', 'z')",
+        "expected 'package.module:Attribute'",
+    ),
+    "duplicate of a built-in": (
+        "import pricekit\n@pricekit.hookimpl\n"
+        "def pricekit_register_losses(register): register('new', 'a:B', ''); register('smape', 'a:B', '')",
+        "registered twice, by pricekit .* and by toy_broken",
+    ),
+}
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """Write a plugin module and return its entry point."""
+
+    def write(name, source):
+        (tmp_path / f"{name}.py").write_text(source)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        return EntryPoint(name, name, "pricekit")
+
+    return write
+
+
+def test_the_built_ins_are_there_and_load():
+    for entry in registry().entries.values():
+        assert entry.load() is not None
+        assert entry.summary
+    assert {kind for kind, _ in registry().entries} == {"feature", "backbone", "loss", "policy"}
+
+
+def test_a_plugin_registers_and_takes_options(plugin):
+    found = load([plugin("toy_good", GOOD)])
+    assert found.create("loss", "mine", {"gamma": 1.5}).gamma == 1.5
+    assert found.create("loss", "mine").gamma == 2.0
+    assert not found.broken
+    with pytest.raises(ConfigError, match="did you mean 'gamma'"):
+        found.create("loss", "mine", {"gama": 1})
+    with pytest.raises(ConfigError, match="gamma is 'x'"):
+        found.create("loss", "mine", {"gamma": "x"})
+    with pytest.raises(ConfigError, match="takes no options"):
+        found.create("loss", "plain", {"gamma": 1})
+    with pytest.raises(PluginError, match=r"cannot be loaded from toy_good:Gone.*Upgrade toy_good"):
+        found.create("loss", "gone")
+
+
+@pytest.mark.parametrize("way", BROKEN)
+def test_a_broken_plugin_hurts_nobody(plugin, way, capsys):
+    source, reason = BROKEN[way]
+    found = load([plugin("toy_broken", source), plugin("toy_good", GOOD)])
+    assert found.get("loss", "mine")
+    assert found.get("loss", "smape").package == "pricekit"
+    assert [b.package for b in found.broken] == ["toy_broken"]
+    assert re.search(reason, found.broken[0].reason)
+    assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(PluginError, match="toy_broken"):  # nothing of it stays, and the error says so
+        found.get("loss", "new")
+
+
+def test_an_unknown_name_lists_what_there_is():
+    with pytest.raises(
+        PluginError, match=r"no loss 'smap'; available: focal-smape, smape\. Did you mean 'smape'"
+    ):
+        registry().get("loss", "smap")
+
+
+def test_registration_imports_nothing_heavy():
+    code = (
+        "import sys; from pricekit.core.loader import registry; registry(); import pricekit.predict;"
+        "heavy = {'torch', 'transformers', 'onnx', 'sklearn'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,41 @@
+"""Run in an environment that holds nothing but the wheel and its extra `cpu`: price a table from a bundle."""
+
+import csv
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+
+
+def main() -> None:
+    for name in ("torch", "transformers", "sklearn", "onnx", "safetensors"):
+        if importlib.util.find_spec(name):
+            sys.exit(f"{name} is installed; this must run without it")
+    known = json.loads((GOLDEN / "prices.json").read_text("utf-8"))
+    with tempfile.TemporaryDirectory() as folder:
+        table, out = Path(folder) / "table.csv", Path(folder) / "prices.csv"
+        with table.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([["sample_id", "catalog_content"], *enumerate(known["texts"])])
+        pricekit = Path(sys.executable).with_name("pricekit")
+        subprocess.run([pricekit, "predict", GOLDEN / "bundle", table, "--out", out], check=True)
+        with out.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        refused = subprocess.run(
+            [pricekit, "train", table, "--out", Path(folder) / "run"], capture_output=True, text=True
+        )
+    for number, (row, price) in enumerate(zip(rows, known["prices"], strict=True)):
+        assert row["sample_id"] == str(number), row
+        assert math.isclose(float(row["price"]), price, rel_tol=1e-4), (row, price)
+    assert refused.returncode == 1, refused
+    assert "pip install 'pricekit[train]'" in refused.stderr, refused.stderr
+    assert "Traceback" not in refused.stderr
+    print(f"{len(rows)} rows priced without torch, as expected; training asks for its extra")
+
+
+if __name__ == "__main__":
+    main()

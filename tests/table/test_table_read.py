@@ -1,0 +1,239 @@
+"""Good tables: every format gives the same rows, in chunks or whole."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pricekit.datasets import make_catalog
+from pricekit.table import Columns, concat_tables, iter_table, progress_size, read_table
+
+FORMATS = ("csv", "tsv", "jsonl", "parquet")
+DEFAULT = Columns()
+# One explicit folder for all examples: each overwrites the same file.
+MODERATE = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+cell = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
+awkward = st.sampled_from(
+    ['"', "\n", "\r\n", "\r", ",", "\t", "\u2028", '","', "é🍋", "NA", "  x ", "'", "\\"]
+)
+cells = st.lists(st.one_of(cell, awkward, st.lists(awkward, max_size=4).map("".join)), min_size=1, max_size=8)
+
+
+def silent(sentence: str) -> None:
+    raise AssertionError(f"no notice was expected: {sentence}")
+
+
+def save(path: Path, columns: dict[str, list[str]]) -> Path:
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(columns), path)
+    elif path.suffix == ".jsonl":
+        lines = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), newline="")
+    else:
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",", quoting=csv.QUOTE_ALL)
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+    return path
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@MODERATE
+@given(texts=cells)
+def test_any_text_survives_the_file(tmp_path: Path, suffix: str, texts: list[str]) -> None:
+    numbers = [str(i) for i in range(len(texts))]
+    path = save(tmp_path / f"t.{suffix}", {"sample_id": numbers, "catalog_content": texts})
+    table = read_table(path, Columns(price=None), notices=silent)
+    assert table.text.tolist() == texts
+    assert table.ids.tolist() == numbers
+    assert table.price is None
+    assert table.text.dtype == "str"
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@MODERATE
+@given(price=st.floats(allow_nan=False, allow_infinity=False))
+def test_prices_are_read_to_the_last_bit(tmp_path: Path, suffix: str, price: float) -> None:
+    path = save(
+        tmp_path / f"t.{suffix}", {"sample_id": ["1"], "catalog_content": ["x"], "price": [repr(price)]}
+    )
+    read = read_table(path, DEFAULT, notices=silent).price
+    assert read is not None
+    assert read.dtype == np.float64
+    assert read.tobytes() == np.array([price]).tobytes()
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("rows", [1, 7, 50, 1000])
+def test_chunks_together_are_the_whole(tmp_path: Path, suffix: str, rows: int) -> None:
+    frame = make_catalog(50, seed=1).astype("str")
+    path = save(tmp_path / f"t.{suffix}", {str(name): frame[name].tolist() for name in frame})
+    whole = read_table(path, DEFAULT, notices=silent)
+    chunks = list(iter_table(path, DEFAULT, rows=rows, notices=silent))
+    assert [len(chunk) for chunk in chunks] == [min(rows, 50 - start) for start in range(0, 50, rows)]
+    joined = concat_tables(chunks)
+    pd.testing.assert_frame_equal(joined.frame, whole.frame)
+    pd.testing.assert_series_equal(joined.text, whole.text)
+    pd.testing.assert_series_equal(joined.ids, whole.ids)
+    np.testing.assert_array_equal(joined.price, whole.price)
+    np.testing.assert_array_equal(joined.rows, np.arange(50))
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_position_grows_to_the_size_of_the_file(tmp_path: Path, suffix: str) -> None:
+    frame = make_catalog(500, seed=1).astype("str")
+    path = save(tmp_path / f"t.{suffix}", {str(name): frame[name].tolist() for name in frame})
+    positions = [chunk.position for chunk in iter_table(path, DEFAULT, rows=50)]
+    assert positions == sorted(positions)
+    assert positions[0] < positions[-1] == progress_size(path)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("limit", [1, 3, 4, 10, 99])
+def test_limit_takes_the_first_rows(tmp_path: Path, suffix: str, limit: int) -> None:
+    texts = [f"text {i}" for i in range(10)]
+    path = save(tmp_path / f"t.{suffix}", {"sample_id": texts, "catalog_content": texts, "price": ["1"] * 10})
+    chunks = list(iter_table(path, DEFAULT, rows=3, limit=limit))
+    assert [text for chunk in chunks for text in chunk.text] == texts[:limit]
+    assert read_table(path, DEFAULT, limit=limit).text.tolist() == texts[:limit]
+
+
+def test_nothing_after_the_limit_is_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"catalog_content": "x"}\n' * 4 + "no JSON\n")
+    assert len(read_table(path, Columns(price=None, id=None), limit=4)) == 4
+    path = tmp_path / "t.csv"
+    path.write_text("catalog_content,price\na,1\nb\nc,3\nd\n")
+    chunks = list(iter_table(path, Columns(id=None), rows=2, limit=3, notices=lambda _: None))
+    assert concat_tables(chunks).text.tolist() == ["a", "b", "c"]
+    assert len(read_table(path, Columns(id=None), limit=2, notices=lambda _: None)) == 2
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_chunk_ends_at_64_mb_of_text(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("delimited.MAX_CHUNK_CHARS", "jsonlines.MAX_CHUNK_CHARS", "parquet.MAX_CHUNK_BYTES"):
+        monkeypatch.setattr(f"pricekit.table.{module}", 10_000)
+    texts = [f"{i}" * 1000 for i in range(1, 100)]
+    path = save(tmp_path / f"t.{suffix}", {"sample_id": texts, "catalog_content": texts, "price": ["1"] * 99})
+    chunks = list(iter_table(path, DEFAULT))
+    assert len(chunks) > 5
+    assert concat_tables(chunks).text.tolist() == texts
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_several_text_columns_become_labelled_lines(tmp_path: Path, suffix: str) -> None:
+    columns = {"name": ["tea", "", "  "], "brand": ["", "Ø", " "], "about": ["a\nb", "c", ""]}
+    path = save(tmp_path / f"t.{suffix}", columns)
+    table = read_table(path, Columns(("about", "name", "brand"), None, None), notices=silent)
+    assert table.text.tolist() == ["about: a\nb\nname: tea", "about: c\nbrand: Ø", ""]
+    assert table.ids.tolist() == [0, 1, 2]
+
+
+def test_the_frame_has_every_column_as_read(tmp_path: Path) -> None:
+    path = save(
+        tmp_path / "t.csv", {"sample_id": ["007"], "catalog_content": ["x"], "price": ["1.50"], "z": [" NA "]}
+    )
+    frame = read_table(path, DEFAULT).frame
+    assert frame.to_dict("records") == [
+        {"sample_id": "007", "catalog_content": "x", "price": "1.50", "z": " NA "}
+    ]
+    assert (frame.dtypes == "str").all()
+
+
+def test_parquet_keeps_types_of_ids_and_takes_any_type_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    columns = {
+        "sample_id": pa.array([7, None, 9], pa.int64()),
+        "a": pa.array([1.5, None, 2.0], pa.float32()),
+        "b": pa.array(["x", None, "x"]).dictionary_encode(),
+        "c": pa.array([["p", "é"], None, []]),
+        "d": pa.array([b"\xff", b"ok", None]),
+        "e": pa.array([True, None, False]),
+        "price": pa.array([1, None, 3], pa.int32()),
+    }
+    pq.write_table(pa.table(columns), path)
+    table = read_table(path, Columns(("a", "b", "c", "d", "e")), notices=silent)
+    assert table.ids.dtype == "Int64"
+    assert table.ids.isna().tolist() == [False, True, False]
+    assert table.text.tolist() == [
+        'a: 1.5\nb: x\nc: ["p", "é"]\nd: \ufffd\ne: true',
+        "d: ok",
+        "a: 2.0\nb: x\nc: []\ne: false",
+    ]
+    np.testing.assert_array_equal(table.price, [1.0, np.nan, 3.0])
+
+
+def test_parquet_ignores_a_pandas_index(tmp_path: Path) -> None:
+    frame = make_catalog(5).iloc[[3, 1, 0, 2, 4]].set_index("sample_id")
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet", DEFAULT, notices=silent)
+    assert table.ids.tolist() == [3, 1, 0, 2, 4]
+    assert table.frame.index.equals(pd.RangeIndex(5))
+
+
+def test_json_values_are_text_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.ndjson"
+    path.write_text(
+        '{"id": 12345678901234567890, "t": {"b": [1, 2.50, "é"]}, "p": 1.10}\n\n'
+        '{"id": "x", "t": true, "p": null, "late": "\\ud800"}\r\n'
+        '{"t":\r1e3, "p": NaN}'
+    )
+    table = read_table(path, Columns(("t",), "p", "id"))
+    assert table.ids.tolist() == ["12345678901234567890", "x", ""]
+    assert table.text.tolist() == ['{"b": [1, 2.5, "é"]}', "true", "1e3"]
+    assert table.frame["p"].tolist() == ["1.10", "", "NaN"]
+    assert table.frame["late"].tolist() == ["", "\ufffd", ""]
+    chunks = list(iter_table(path, Columns(("t",), "p", "id"), rows=1))
+    pd.testing.assert_frame_equal(concat_tables(chunks).frame, table.frame)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_any_line_end_will_do(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(f'catalog_content,price{end}"a{end}b",1{end}{end}c,2'.encode())
+    table = read_table(path, Columns(id=None), notices=silent)
+    assert table.text.tolist() == [f"a{end}b", "c"]
+
+
+@pytest.mark.parametrize("suffix", ["CSV", "Tsv", "PQ", "NDJSON"])
+def test_suffixes_in_any_case(tmp_path: Path, suffix: str) -> None:
+    kind = {"CSV": "csv", "Tsv": "tsv", "PQ": "parquet", "NDJSON": "jsonl"}[suffix]
+    path = save(tmp_path / f"t.{kind}", {"sample_id": ["1"], "catalog_content": ["x"], "price": ["2"]})
+    assert read_table(path.rename(tmp_path / f"T.{suffix}"), DEFAULT).text.tolist() == ["x"]
+
+
+BOMS: list[tuple[str, Callable[[str], bytes]]] = [
+    ("utf-8", lambda text: text.encode("utf-8-sig")),
+    ("utf-16", lambda text: text.encode("utf-16")),
+    ("utf-16-be", lambda text: ("\ufeff" + text).encode("utf-16-be")),
+    ("utf-32", lambda text: text.encode("utf-32")),
+]
+
+
+@pytest.mark.parametrize(("name", "encode"), BOMS, ids=[name for name, _ in BOMS])
+@pytest.mark.parametrize("asked", ["utf-8", "latin-1"])
+def test_a_byte_order_mark_decides_the_encoding(
+    tmp_path: Path, name: str, encode: Callable[[str], bytes], asked: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(encode("sample_id,catalog_content,price\n1,Café 🍋,2\n"))
+    assert read_table(path, DEFAULT, encoding=asked, notices=silent).text.tolist() == ["Café 🍋"]
+
+
+def test_another_encoding_on_demand(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("sample_id,catalog_content,price\n1,Käse,2\n".encode("latin-1"))
+    assert read_table(path, DEFAULT, encoding="latin-1").text.tolist() == ["Käse"]

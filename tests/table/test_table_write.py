@@ -1,0 +1,197 @@
+"""Predictions on disk: one row for each row, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pricekit.errors import DataError
+from pricekit.table import Columns, PredictionWriter, iter_table, read_table
+
+FORMATS = ("csv", "tsv", "jsonl", "parquet")
+BACK = Columns(text=("id",), id="id")
+
+characters = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+awkward = st.sampled_from(["", '"', "\n", "\r", "\t", ",", "a\rb", '"\r\n",', " x ", "007"])
+ids = st.lists(st.one_of(awkward, st.text(characters, max_size=8)), max_size=20)
+moderate = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def fail(writer: PredictionWriter, error: type[BaseException]) -> None:
+    writer.write(pd.Series(["a"]), np.ones(1))
+    raise error
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@moderate
+@given(ids=ids, seed=st.integers(0, 9), half=st.booleans())
+def test_what_is_written_is_read_again(
+    tmp_path: Path, suffix: str, ids: list[str], seed: int, half: bool
+) -> None:
+    path = tmp_path / f"out.{suffix}"
+    price = np.exp(np.random.default_rng(seed).normal(0, 20, len(ids))).astype(
+        np.float32 if half else np.float64
+    )
+    cut = len(ids) // 2
+    with PredictionWriter(path, "id") as writer:
+        writer.write(pd.Series(ids[:cut], dtype="str"), price[:cut])
+        writer.write(pd.Series(ids[cut:], dtype="str"), price[cut:])
+    if ids:
+        table = read_table(path, BACK)
+        assert table.ids.tolist() == ids
+        assert table.price is not None
+        np.testing.assert_array_equal(table.price.astype(price.dtype), price)
+    assert names(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_one_row_out_for_each_row_in(tmp_path: Path, suffix: str) -> None:
+    source = tmp_path / "in.csv"
+    source.write_text("sample_id,catalog_content\n1,a\n2\n2,b,c,d\n,\n\n3,e\n")
+    with PredictionWriter(tmp_path / f"out.{suffix}", "sample_id") as writer:
+        for chunk in iter_table(source, Columns(price=None), rows=2, notices=lambda _: None):
+            writer.write(chunk.ids, np.full(len(chunk), 1.5))
+    out = read_table(tmp_path / f"out.{suffix}", Columns(text=("price",)))
+    assert out.ids.tolist() == ["1", "2", "2", "", "3"]
+    assert out.price is not None
+    assert out.price.tolist() == [1.5] * 5
+
+
+def test_csv_is_plain(tmp_path: Path) -> None:
+    with PredictionWriter(tmp_path / "out.csv", "sample_id") as writer:
+        writer.write(pd.Series([33127, 5]), np.array([12.34, 0.1], dtype=np.float32))
+    assert (tmp_path / "out.csv").read_bytes() == b"sample_id,price\n33127,12.34\n5,0.1\n"
+
+
+def test_json_lines_are_plain(tmp_path: Path) -> None:
+    with PredictionWriter(tmp_path / "out.jsonl", "sample_id") as writer:
+        writer.write(pd.Series([7, None], dtype="Int64"), np.array([12.34, 0.1], dtype=np.float32))
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"sample_id": 7, "price": 12.34},
+        {"sample_id": None, "price": 0.1},
+    ]
+
+
+def test_parquet_ids_may_be_missing(tmp_path: Path) -> None:
+    with PredictionWriter(tmp_path / "out.parquet", "id") as writer:
+        writer.write(pd.Series(["a", None], dtype="str"), np.ones(2))
+    assert pq.read_table(tmp_path / "out.parquet")["id"].to_pylist() == ["a", None]
+
+
+def test_parquet_has_types_and_large_row_groups(tmp_path: Path) -> None:
+    with PredictionWriter(tmp_path / "out.parquet", "sample_id") as writer:
+        for start in range(0, 200_000, 8000):
+            writer.write(pd.Series(np.arange(start, start + 8000)), np.ones(8000, np.float32))
+    file = pq.ParquetFile(tmp_path / "out.parquet")
+    assert [str(kind) for kind in file.schema_arrow.types] == ["int64", "double"]
+    assert file.num_row_groups == 2
+    assert file.read()["sample_id"].to_pylist() == list(range(200_000))
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failure_leaves_nothing_behind(tmp_path: Path, suffix: str, error: type[BaseException]) -> None:
+    path = tmp_path / f"out.{suffix}"
+    with pytest.raises(error), PredictionWriter(path, "id") as writer:
+        fail(writer, error)
+    assert names(tmp_path) == []
+
+
+def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), PredictionWriter(path, "id") as writer:
+        fail(writer, ZeroDivisionError)
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["out.csv"]
+
+
+def test_an_error_of_the_system_inside_the_block_is_not_taken_for_a_writing_error(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionError), PredictionWriter(tmp_path / "out.csv", "id") as writer:
+        fail(writer, ConnectionError)
+
+
+def test_nothing_is_there_before_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    with PredictionWriter(path, "id") as writer:
+        writer.write(pd.Series(["a"]), np.ones(1))
+        assert not path.exists()
+    assert path.exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permission bits")
+def test_the_file_has_the_usual_permissions(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    with PredictionWriter(tmp_path / "ours.csv", "id"):
+        pass
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("usual", "ours.csv")]
+    assert modes[0] == modes[1]
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_full_disk_is_explained(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    path = tmp_path / f"out.{suffix}"
+    with (
+        pytest.raises(DataError, match=r"out\.\w+ cannot be written: No space left"),
+        PredictionWriter(path, "id"),
+    ):
+        pass
+    assert names(tmp_path) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_disk_that_fills_while_writing_is_explained(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = PredictionWriter._open
+    monkeypatch.setattr(PredictionWriter, "_open", lambda self, _: opened(self, Path("/dev/full")))
+    with (
+        pytest.raises(DataError, match="cannot be written"),
+        PredictionWriter(tmp_path / f"out.{suffix}", "id") as writer,
+    ):
+        writer.write(pd.Series(np.arange(300_000)), np.ones(300_000))
+    assert names(tmp_path) == []
+
+
+def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
+    for suffix in FORMATS:
+        absent = tmp_path / "no" / f"a.{suffix}"
+        with pytest.raises(DataError, match="cannot be written: "), PredictionWriter(absent, "id"):
+            raise AssertionError("said too late")
+    (tmp_path / "b.csv").mkdir()
+    with pytest.raises(DataError, match="is a folder"), PredictionWriter(tmp_path / "b.csv", "id"):
+        pass
+    with pytest.raises(DataError, match="supported"):
+        PredictionWriter(tmp_path / "c.xlsx", "id")
+    with pytest.raises(DataError, match="'price'"):
+        PredictionWriter(tmp_path / "c.csv", "price")
+
+
+def test_one_price_for_each_id(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError, match="2 ids and 1 prices"),
+        PredictionWriter(tmp_path / "a.csv", "id") as writer,
+    ):
+        writer.write(pd.Series(["a", "b"]), np.ones(1))
+    assert names(tmp_path) == []

@@ -1,0 +1,95 @@
+import json
+import shutil
+
+import pytest
+
+from pricekit.bundle import MANIFEST, SCHEMA_VERSION, open_bundle
+from pricekit.errors import BundleError
+from pricekit.predict import Predictor
+
+
+@pytest.fixture
+def copy(bundle, tmp_path):
+    return shutil.copytree(bundle, tmp_path / "copy")
+
+
+def _edit(copy, **changes):
+    manifest = json.loads((copy / MANIFEST).read_text())
+    (copy / MANIFEST).write_text(json.dumps({**manifest, **changes}))
+
+
+def test_a_bundle_holds_what_it_says(bundle):
+    manifest = open_bundle(bundle).manifest
+    assert set(manifest["files"]) == {p.name for p in bundle.iterdir()} - {MANIFEST}
+    assert manifest["schema_version"] == SCHEMA_VERSION
+    assert manifest["precision"] == "fp32"
+    assert 0 < manifest["metrics"]["smape"] < 200
+    assert {(p["kind"], p["name"], p["package"]) for p in manifest["plugins"]} == {
+        ("feature", "optimized22", "pricekit"),
+        ("backbone", "bag", "pricekit"),
+        ("loss", "smape", "pricekit"),
+        ("policy", "quick", "pricekit"),
+    }
+    assert [1, 1] in manifest["verified"]["shapes"]
+    card = (bundle / "README.md").read_text()
+    assert f"{manifest['metrics']['smape']:.2f}" in card
+
+
+def test_a_bundle_moves(copy, catalog):
+    assert len(Predictor.load(copy).predict(["Green tea"])) == 1
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "preprocess.json", "README.md"])
+@pytest.mark.parametrize("harm", ["one byte", "truncated", "missing", "link"])
+def test_an_altered_bundle_is_refused_and_names_the_file(copy, name, harm):
+    file = copy / name
+    content = bytearray(file.read_bytes())
+    if harm == "one byte":
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    elif harm == "truncated":
+        file.write_bytes(content[:-7])
+    else:
+        file.unlink()
+        if harm == "link":
+            (copy.parent / name).write_bytes(content)
+            file.symlink_to(copy.parent / name)
+    with pytest.raises(BundleError, match=name):
+        Predictor.load(copy)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "damaged"), ("{", "damaged"), ("[]", "damaged"), ("{}", "damaged"), ("[" * 100_000, "damaged")],
+)
+def test_a_damaged_manifest_is_refused(copy, text, message):
+    (copy / MANIFEST).write_text(text)
+    with pytest.raises(BundleError, match=message):
+        open_bundle(copy)
+
+
+def test_a_newer_schema_is_refused_politely(copy):
+    _edit(copy, schema_version=SCHEMA_VERSION + 1)
+    with pytest.raises(BundleError, match="upgrade pricekit"):
+        open_bundle(copy)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", "a\\b"])
+def test_no_path_leads_outside(copy, name):
+    files = json.loads((copy / MANIFEST).read_text())["files"]
+    _edit(copy, files={**files, name: {"sha256": "0", "bytes": 1}})
+    with pytest.raises(BundleError, match="outside its own folder"):
+        open_bundle(copy)
+
+
+def test_a_file_that_is_not_listed_is_refused(copy):
+    files = json.loads((copy / MANIFEST).read_text())["files"]
+    files.pop("model.onnx")
+    _edit(copy, files=files)
+    with pytest.raises(BundleError, match=r"lists no model\.onnx"):
+        open_bundle(copy)
+
+
+def test_a_folder_that_is_no_bundle(tmp_path):
+    with pytest.raises(BundleError, match="is not a bundle"):
+        open_bundle(tmp_path)

@@ -1,0 +1,84 @@
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pricekit.config import RunConfig, build_config, merge, parse_override, read_toml
+from pricekit.errors import ConfigError
+
+
+def test_toml_round_trip(tmp_path):
+    config = build_config(
+        [{"backbone": {"name": "bag", "width": 8}, "head": {"widths": [4], "dropout": [0.1]}}]
+    )
+    (tmp_path / "config.toml").write_text(config.to_toml())
+    assert build_config([read_toml(tmp_path / "config.toml")]) == config
+
+
+def test_later_layers_win_key_by_key():
+    config = build_config([{"training": {"epochs": 3, "batch_size": 8}}, {"training": {"epochs": 5}}])
+    assert (config.training.epochs, config.training.batch_size) == (5, 8)
+
+
+def test_options_of_another_plugin_fall_away():
+    below = {"backbone": {"name": "bag", "width": 8}}
+    assert merge(below, {"backbone": {"name": "other"}}) == {"backbone": {"name": "other"}}
+    assert merge(below, {"backbone": {"members": 2}}) == {
+        "backbone": {"name": "bag", "width": 8, "members": 2}
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "layer"),
+    [
+        ("loss.gamma=1.5", {"loss": {"gamma": 1.5}}),
+        ("seed=3", {"seed": 3}),
+        ("head.widths=[8, 4]", {"head": {"widths": [8, 4]}}),
+        ("columns.price=eur", {"columns": {"price": "eur"}}),
+        ("a=b=c", {"a": "b=c"}),
+    ],
+)
+def test_overrides_are_toml_values_else_strings(text, layer):
+    assert parse_override(text) == layer
+
+
+@pytest.mark.parametrize("text", ["seed", "=3", "a..b=1", ""])
+def test_what_is_no_override_is_refused(text):
+    with pytest.raises(ConfigError, match="expected key=value"):
+        parse_override(text)
+
+
+@given(st.text(max_size=30))
+def test_any_override_is_parsed_or_refused(text):
+    with contextlib.suppress(ConfigError):
+        assert isinstance(parse_override(text), dict)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.epoch=3", "did you mean 'training.epochs'"),
+        ("trainig.epochs=3", "did you mean 'training'"),
+        ("training.epochs=0", "training.epochs is 0"),
+        ("head.widths=[1]", "one dropout for each width"),
+        ("loss=3", "loss is 3"),
+    ],
+)
+def test_errors_name_the_setting_and_the_cure(override, message):
+    with pytest.raises(ConfigError, match=message):
+        build_config([parse_override(override)])
+
+
+def test_a_file_that_is_no_toml_is_an_error(tmp_path):
+    (tmp_path / "c.toml").write_text("= 3")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        read_toml(tmp_path / "c.toml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_toml(tmp_path / "none.toml")
+
+
+def test_there_is_a_json_schema():
+    schema = RunConfig.model_json_schema()
+    assert "training" in json.loads(json.dumps(schema))["properties"]

@@ -1,0 +1,40 @@
+import os
+
+import pytest
+
+from pricekit.files import publish_folder, write_text
+
+
+def test_a_folder_appears_whole_and_is_replaced_whole(tmp_path):
+    out = tmp_path / "deep" / "bundle"
+    publish_folder(out, {"a": b"1", "b": b"2"})
+    publish_folder(out, {"a": b"3"})
+    assert {p.name: p.read_bytes() for p in out.iterdir()} == {"a": b"3"}
+    assert [p.name for p in out.parent.iterdir()] == ["bundle"]
+
+
+def test_a_failure_leaves_the_old_folder(tmp_path, monkeypatch):
+    out = tmp_path / "bundle"
+    publish_folder(out, {"a": b"1"})
+    rename = os.rename
+
+    def fail(source, target):
+        if target == out and (source / "a").read_bytes() == b"2":
+            raise OSError(28, "No space left on device")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(OSError, match="No space"):
+        publish_folder(out, {"a": b"2"})
+    assert (out / "a").read_bytes() == b"1"
+    assert [p.name for p in tmp_path.iterdir()] == ["bundle"]
+
+
+def test_a_text_is_replaced_whole_and_readable_by_others(tmp_path):
+    write_text(tmp_path / "f", "one")
+    write_text(tmp_path / "f", "two\nü")
+    assert (tmp_path / "f").read_bytes() == "two\nü".encode()
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o666 & ~umask
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]

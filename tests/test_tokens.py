@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from pricekit.tokens import CHARS_PER_TOKEN, batches_by_length, encode, pad, pad_id_of
+
+WORDS = ["[PAD]", "[UNK]", "red", "green", "tea"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    made = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    return made
+
+
+def test_encode_and_pad_by_hand(tokenizer):
+    tokens = encode(tokenizer, ["red tea", "", "green tea red tea"], max_length=3, pad_id=0)
+    assert tokens.lengths.tolist() == [2, 1, 3]  # an empty text keeps one live token
+    input_ids, mask = pad(tokens, np.array([2, 0]), pad_id=0)
+    assert input_ids.tolist() == [[3, 4, 2], [2, 4, 0]]
+    assert mask.tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert input_ids.dtype == mask.dtype == np.int64
+
+
+def test_texts_are_cut_before_they_are_tokenised(tokenizer):
+    long = "red " * 10_000 + "tea"
+    assert encode(tokenizer, [long], 4, 0).ids.tolist() == [2, 2, 2, 2]
+    assert encode(tokenizer, [" " * CHARS_PER_TOKEN * 4 + "tea"], 4, 0).ids.tolist() == [0]
+
+
+def test_the_pad_id_is_the_tokenizers_own(tokenizer):
+    other = Tokenizer.from_str(tokenizer.to_str())
+    other.enable_padding(pad_id=1, pad_token="[UNK]")
+    assert (pad_id_of(tokenizer), pad_id_of(other)) == (0, 1)
+    assert encode(other, ["red", "red tea"], 8, 1).lengths.tolist() == [1, 2]  # its padding is off
+
+
+@given(st.lists(st.text(alphabet="red tgn", max_size=40), min_size=1, max_size=8))
+def test_padding_and_masking_give_the_tokens_back(tokenizer, texts):
+    tokens = encode(tokenizer, texts, 6, 0)
+    rows = np.arange(len(texts))[::-1]
+    input_ids, mask = pad(tokens, rows, pad_id=0)
+    assert mask.sum(1).min() >= 1
+    for row, ids, live in zip(rows, input_ids, mask, strict=True):
+        expected = tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]]
+        assert ids[live == 1].tolist() == expected.tolist()
+        assert (np.diff(live) <= 0).all()  # padding comes last
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(1, 7))
+def test_batches_by_length_hold_every_row_once_in_order_of_length(lengths, size):
+    lengths = np.array(lengths)
+    batches = list(batches_by_length(lengths, np.arange(len(lengths)), size))
+    rows = np.concatenate(batches)
+    assert sorted(rows.tolist()) == list(range(len(lengths)))
+    assert max(map(len, batches)) <= size
+    assert (np.diff(lengths[rows]) >= 0).all()

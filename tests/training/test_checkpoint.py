@@ -1,0 +1,62 @@
+import pytest
+import torch
+from torch import nn
+
+from pricekit.errors import TrainingError
+from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
+from pricekit.training.optim import LazyAdamW
+
+
+def _trained(seed=0):
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    optimizer = LazyAdamW(model.parameters(), lr=0.1)
+    model(torch.randn(4, 3)).square().sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+def test_a_checkpoint_gives_back_everything(tmp_path):
+    model, optimizer = _trained()
+    save_checkpoint(tmp_path / "c.safetensors", model, optimizer, {"epoch": 3, "best_smape": float("inf")})
+    other, other_optimizer = _trained(seed=1)
+    state = load_checkpoint(tmp_path / "c.safetensors", other, other_optimizer)
+    assert state == {"epoch": 3, "best_smape": float("inf")}
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True)
+    )
+    for index, values in optimizer.state_dict()["state"].items():
+        found = other_optimizer.state_dict()["state"][index]
+        assert found["step"] == values["step"]
+        assert torch.equal(found["exp_avg_sq"], values["exp_avg_sq"])
+    assert [f.name for f in tmp_path.iterdir()] == ["c.safetensors"]
+
+
+def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):
+    path = tmp_path / "c.safetensors"
+    model, _ = _trained()
+    save_checkpoint(path, model, None, {"epoch": 1})
+
+    def cut_short(tensors, target, metadata):
+        target.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pricekit.training.checkpoint.save_file", cut_short)
+    with pytest.raises(OSError, match="No space"):
+        save_checkpoint(path, model, None, {"epoch": 2})
+    assert load_checkpoint(path, model) == {"epoch": 1}
+    assert [f.name for f in tmp_path.iterdir()] == ["c.safetensors"]
+
+
+def test_damage_and_other_models_are_told(tmp_path):
+    path = tmp_path / "c.safetensors"
+    model, _ = _trained()
+    with pytest.raises(TrainingError, match="no checkpoint"):
+        load_checkpoint(path, model)
+    save_checkpoint(path, model, None, {})
+    with pytest.raises(TrainingError, match="another configuration"):
+        load_checkpoint(path, nn.Linear(7, 7))
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(TrainingError, match="damaged"):
+        load_checkpoint(path, model)

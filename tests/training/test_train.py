@@ -1,0 +1,178 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from pricekit.config import build_config
+from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
+from pricekit.training.run import open_run
+from pricekit.training.train import Source, clear_run, train
+from tests.conftest import tiny_config
+
+
+def _weights(run):
+    return open_run(run).model.state_dict()
+
+
+def test_a_run_holds_what_it_says(run, catalog):
+    opened = open_run(run)
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [m["epoch"] for m in metrics] == [1, 2, 3]
+    assert opened.facts["metrics"]["smape"] == pytest.approx(min(m["valid_smape"] for m in metrics), abs=1e-4)
+    assert opened.facts["metrics"]["smape"] < opened.facts["constant_smape"]
+    split = pd.read_parquet(run / "split.parquet")
+    assert set(split["id"]) == set(pd.read_csv(catalog)["sample_id"].astype(str))
+    assert split["part"].value_counts().to_dict() == {"train": 340, "valid": 60}
+    assert len(pd.read_parquet(run / "rejected.parquet")) == 0
+    assert {p["kind"] for p in opened.facts["plugins"]} == {"feature", "backbone", "loss", "policy"}
+
+
+def test_the_model_learns(catalog, tmp_path):
+    facts = train(Source(catalog), tiny_config({"training": {"epochs": 25}}), tmp_path / "run")
+    assert facts["metrics"]["smape"] < 0.7 * facts["constant_smape"]
+
+
+def test_the_same_seed_gives_the_same_weights(run, catalog, tmp_path):
+    train(Source(catalog), tiny_config(), tmp_path / "again")
+    train(Source(catalog), tiny_config({"seed": 1}), tmp_path / "other")
+    again, other = _weights(tmp_path / "again"), _weights(tmp_path / "other")
+    name = "encoder.embedding.weight"
+    assert all(torch.equal(t, again[n]) for n, t in _weights(run).items())
+    assert not torch.equal(again[name][:100], other[name][:100])
+
+
+def test_a_killed_run_is_resumed_to_the_same_weights(run, catalog, tmp_path):
+    """Kill the process after its first epoch, resume, and compare with the run that was never stopped."""
+    out = tmp_path / "run"
+    code = (
+        "import sys, time; from pathlib import Path; import pricekit.training.loop as loop;"
+        "from tests.conftest import tiny_config; from pricekit.training.train import Source, train\n"
+        "def slow(*a, step=loop._step, **k): time.sleep(0.3); return step(*a, **k)\n"
+        "loop._step = slow; train(Source(Path(sys.argv[1])), tiny_config(), Path(sys.argv[2]))"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(catalog), str(out)], stderr=subprocess.DEVNULL, cwd=Path.cwd()
+    )
+    deadline = time.monotonic() + 120
+    while not (out / "metrics.jsonl").exists() and child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.4)  # into the second epoch
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert not (out / "run.json").exists()
+    with pytest.raises(TrainingError, match="not a finished run"):
+        open_run(out)
+    train(Source(catalog), tiny_config(), out, resume=True)
+    assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(run).items())
+    epochs = [json.loads(line)["epoch"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert epochs == [1, 2, 3]
+
+
+def test_resume_refuses_another_table(run, catalog, tmp_path):
+    out = tmp_path / "run"
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out)
+    other = tmp_path / "other.csv"
+    pd.read_csv(catalog).iloc[:-5].to_csv(other, index=False)
+    with pytest.raises(TrainingError, match="not those that"):
+        train(Source(other), tiny_config({"training": {"epochs": 2}}), out, resume=True)
+
+
+def test_patience_stops_early(catalog, tmp_path):
+    config = tiny_config({"training": {"epochs": 50, "patience": 2, "learning_rate": 0.05}})
+    facts = train(Source(catalog), config, tmp_path / "run")
+    epochs = len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    assert epochs == facts["best_epoch"] + 2 < 50
+
+
+def test_accumulation_gives_the_gradient_of_the_whole_step(catalog, tmp_path):
+    """Batches of 8, two a step, end where batches of 16 end (without dropout, within float error)."""
+    quiet = {
+        "backbone": {"name": "bag", "vocab_size": 1000, "buckets": 512, "width": 4, "token_dropout": 0.0}
+    }
+    weights = []
+    for size, steps in ((340, 1), (100, 4)):
+        training = {"epochs": 1, "batch_size": size, "gradient_accumulation_steps": steps}
+        out = tmp_path / str(size)
+        train(Source(catalog), tiny_config(quiet, {"training": training}), out)
+        weights.append(_weights(out)["heads.0.0.weight"])
+    assert torch.allclose(*weights, atol=1e-5)
+
+
+def test_rejected_rows_are_kept_with_their_reason(catalog, tmp_path, capsys):
+    frame = pd.read_csv(catalog, dtype=str)
+    frame.loc[0, "price"] = "cheap"
+    frame.loc[1, "price"] = "-3"
+    frame.loc[2, "catalog_content"] = " "
+    frame.loc[3, "sample_id"] = frame.loc[4, "sample_id"]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    train(Source(tmp_path / "t.csv"), tiny_config({"training": {"epochs": 1}}), tmp_path / "run")
+    rejected = pd.read_parquet(tmp_path / "run" / "rejected.parquet")
+    assert rejected["reason"].tolist() == [
+        "price not a number",
+        "price not positive",
+        "no text",
+        "duplicate id",
+    ]
+    assert "4 of 400 rows cannot be used" in capsys.readouterr().err
+
+
+def test_a_validation_table_of_its_own(catalog, tmp_path):
+    valid = tmp_path / "valid.csv"
+    pd.read_csv(catalog).head(30).to_csv(valid, index=False)
+    facts = train(Source(catalog, valid), tiny_config({"training": {"epochs": 1}}), tmp_path / "run")
+    assert facts["rows"] == {"train": 400, "valid": 30, "rejected": 0}
+
+
+def test_features_are_fitted_on_the_training_rows_only(run):
+    split = pd.read_parquet(run / "split.parquet")
+    opened = open_run(run)
+    assert opened.preprocessor.features.parts[0].state != {}
+    assert np.isfinite(opened.model.feature_mean.numpy()).all()
+    assert (split["part"] == "train").sum() == opened.facts["rows"]["train"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"), [(1, "1 usable rows, training needs at least 10"), (9, "at least 10")]
+)
+def test_too_few_rows(catalog, tmp_path, rows, message):
+    with pytest.raises(DataError, match=message):
+        train(Source(catalog), tiny_config({"limit": rows}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_ten_rows_train(catalog, tmp_path):
+    train(Source(catalog), tiny_config({"limit": 10}), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("layer", "error", "message"),
+    [
+        ({"backbone": {"name": "bagg"}}, PluginError, "Did you mean 'bag'"),
+        ({"backbone": {"name": "bag", "wdth": 3}}, ConfigError, "did you mean 'width'"),
+        ({"features": ["optimized22", "fast15"]}, ConfigError, "same columns twice"),
+        ({"feature_options": {"mine": {}}}, ConfigError, "not among features"),
+    ],
+)
+def test_wrong_settings_are_told(catalog, tmp_path, layer, error, message):
+    with pytest.raises(error, match=message):
+        train(Source(catalog), tiny_config(layer), tmp_path / "run")
+
+
+def test_a_taken_folder_is_left_alone(catalog, run, tmp_path):
+    with pytest.raises(TrainingError, match="exists already"):
+        train(Source(catalog), tiny_config(), run)
+    (tmp_path / "mine.txt").write_text("x")
+    with pytest.raises(TrainingError, match="not a run"):
+        clear_run(tmp_path)
+    assert (tmp_path / "mine.txt").exists()
+
+
+def test_the_saved_configuration_repeats_the_run(run):
+    assert build_config([open_run(run).config.model_dump()]) == open_run(run).config
