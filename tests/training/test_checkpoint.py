@@ -4,13 +4,13 @@ from torch import nn
 
 from pricekit.errors import TrainingError
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
-from pricekit.training.optim import LazyAdamW
+from pricekit.training.optim import RowwiseAdagrad
 
 
 def _trained(seed=0):
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
-    optimizer = LazyAdamW(model.parameters(), lr=0.1)
+    optimizer = RowwiseAdagrad(model.parameters(), lr=0.1)
     model(torch.randn(4, 3)).square().sum().backward()
     optimizer.step()
     return model, optimizer

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from pricekit.training.optim import LazyAdamW
+from pricekit.training.optim import RowwiseAdagrad
 
 
 def _train(optimizer, parameters, steps=5):
@@ -15,19 +15,19 @@ def _train(optimizer, parameters, steps=5):
 
 def test_dense_steps_are_torch_adamw():
     mine, theirs = (nn.Parameter(torch.ones(3, 2)) for _ in range(2))
-    _train(LazyAdamW([mine], lr=0.1, weight_decay=0.1), [mine])
+    _train(RowwiseAdagrad([mine], lr=0.1, weight_decay=0.1), [mine])
     _train(torch.optim.AdamW([theirs], lr=0.1, weight_decay=0.1), [theirs])
     assert torch.allclose(mine, theirs, atol=1e-6)
 
 
-def test_sparse_steps_are_torch_sparse_adam():
-    ids = [torch.tensor([0, 2, 2]), torch.tensor([2]), torch.tensor([1, 0])]
+def test_sparse_steps_of_width_one_are_torch_adagrad():
+    """With rows of width 1 a sum a row is a sum a weight, which is what torch's Adagrad keeps."""
     tables = []
-    for make in (LazyAdamW, torch.optim.SparseAdam):
+    for make in (RowwiseAdagrad, torch.optim.Adagrad):
         torch.manual_seed(0)
-        table = nn.Embedding(5, 3, sparse=True)
+        table = nn.Embedding(5, 1, sparse=True)
         optimizer = make(table.parameters(), lr=0.1)
-        for rows in ids:
+        for rows in (torch.tensor([0, 2, 2]), torch.tensor([2]), torch.tensor([1, 0])):
             optimizer.zero_grad()
             table(rows).square().sum().backward()
             optimizer.step()
@@ -35,10 +35,21 @@ def test_sparse_steps_are_torch_sparse_adam():
     assert torch.allclose(*tables, atol=1e-6)
 
 
+def test_a_sparse_step_by_hand():
+    table = nn.Embedding(2, 2, sparse=True)
+    nn.init.zeros_(table.weight)
+    optimizer = RowwiseAdagrad(table.parameters(), lr=0.1)
+    (table(torch.tensor([1])) * torch.tensor([[3.0, 4.0]])).sum().backward()
+    optimizer.step()
+    root = ((9 + 16) / 2) ** 0.5
+    expected = torch.tensor([[0.0, 0.0], [-0.1 * 3 / root, -0.1 * 4 / root]])
+    assert torch.allclose(table.weight, expected, atol=1e-6)
+
+
 def test_rows_that_the_batch_lacks_are_untouched():
     table = nn.Embedding(5, 3, sparse=True)
     before = table.weight.detach().clone()
-    optimizer = LazyAdamW(table.parameters(), lr=0.1, weight_decay=0.5)
+    optimizer = RowwiseAdagrad(table.parameters(), lr=0.1, weight_decay=0.5)
     table(torch.tensor([1, 3])).sum().backward()
     optimizer.step()
     changed = (table.weight != before).any(1).tolist()
@@ -48,9 +59,9 @@ def test_rows_that_the_batch_lacks_are_untouched():
 @pytest.mark.parametrize("sparse", [False, True])
 def test_it_lowers_a_convex_loss(sparse):
     table = nn.Embedding(4, 2, sparse=sparse)
-    optimizer = LazyAdamW(table.parameters(), lr=0.05)
+    optimizer = RowwiseAdagrad(table.parameters(), lr=0.1)
     losses = []
-    for _ in range(200):
+    for _ in range(300):
         optimizer.zero_grad()
         loss = (table(torch.arange(4)) - 1).square().mean()
         losses.append(loss.item())

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch import nn
 
-from pricekit.config import TrainingConfig
-from pricekit.training.optim import LazyAdamW
+from pricekit.config import Section, TrainingConfig
+from pricekit.training.optim import RowwiseAdagrad
 
 
 def warmup_cosine(step: int, warmup_steps: int, total_steps: int) -> float:
@@ -26,24 +29,46 @@ def warmup_cosine(step: int, warmup_steps: int, total_steps: int) -> float:
 class Quick:
     """Sized for `bag` on a CPU: a minute or so for a few thousand rows, with early stopping."""
 
-    defaults: dict[str, Any] = {  # noqa: RUF012 (a constant)
-        "backbone": {"name": "bag"},
-        "features": ["optimized22"],
-        "loss": {"name": "smape"},
-        "head": {"widths": [], "dropout": []},
-        "max_length": 384,
-        "training": {
-            "epochs": 12,
-            "batch_size": 64,
-            "learning_rate": 3e-3,
-            "warmup_epochs": 0.5,
-            "patience": 3,
-        },
-    }
+    class Options(Section):
+        """Options of `quick`."""
+
+        embedding_learning_rate: float = Field(
+            0.2, gt=0, description="at its peak, for embeddings of sparse gradient"
+        )
+
+    defaults: Mapping[str, Any] = MappingProxyType(
+        {
+            "backbone": {"name": "bag"},
+            "features": ["optimized22"],
+            "loss": {"name": "smape"},
+            "head": {"widths": [128], "dropout": [0.0], "norm": "none", "activation": "gelu"},
+            "max_length": 256,
+            "training": {
+                "epochs": 10,
+                "batch_size": 64,
+                "gradient_accumulation_steps": 1,
+                "learning_rate": 5e-3,
+                "weight_decay": 0.0,
+                "warmup_epochs": 1.0,
+                "patience": 4,
+            },
+        }
+    )
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
 
     def optimizer(self, model: nn.Module, training: TrainingConfig) -> torch.optim.Optimizer:
-        """Return an optimizer that updates only the embedding rows that a batch touched."""
-        return LazyAdamW(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay)
+        """Return row-wise Adagrad for sparse embeddings, AdamW for the rest."""
+        sparse = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding) and m.sparse}
+        groups = [
+            {
+                "params": [p for p in model.parameters() if id(p) in sparse],
+                "lr": self.options.embedding_learning_rate,
+            },
+            {"params": [p for p in model.parameters() if id(p) not in sparse]},
+        ]
+        return RowwiseAdagrad(groups, lr=training.learning_rate, weight_decay=training.weight_decay)
 
     def schedule(self, step: int, warmup_steps: int, total_steps: int) -> float:
         """Return the factor of warmup and cosine."""

@@ -1,0 +1,100 @@
+"""The feature sets fast15, balanced20, optimized22 and ultra25: nested, each begins with the one before.
+
+| column | what it is |
+|---|---|
+| value | quantity in its own unit: the Value line, else from the item name (see `quantity`); 0 for none |
+| pack_size | packs in the item name ("Pack of 6"), else pieces ("12 count"), else 1 |
+| total_quantity | value in grams, millilitres, pieces or millimetres |
+| log_quantity | log(1 + total_quantity) |
+| value_per_unit | total_quantity / pack_size: the size of one piece; no price is in it |
+| quantity_category | 0 for no quantity, else 1 to 7, by edges for pieces or for measures |
+| unit_type | 0 none or unknown, 1 weight, 2 volume, 3 pieces, 4 length |
+| is_pack, is_large_pack | pack_size over 1, pack_size 12 or more |
+| has_value, has_description | a quantity was found; a description line has content |
+| has_numbers, has_capitals, has_fraction | the item name has a digit, a word all in capitals, "1/2" or "½" |
+| brand, category | log(1 + training rows of that brand or category), 0 for the unknown (see `names`) |
+| text_length, word_count, avg_word_length | characters, words, characters a word |
+| vocab_richness | different words / words |
+| bullet_points, num_sentences, comma_count | how many |
+| price_keywords | words of luxury minus words of thrift in the item name |
+| bulk_indicators | words of large quantities in the item name |
+
+All are finite and bounded, whatever the text; of a text only the first 32,768 characters are read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pricekit.features.columns import compute, fit_names
+from pricekit.features.lines import as_strings
+from pricekit.table import Table
+
+State = dict[str, Any]
+
+FAST15 = (
+    *("value", "pack_size", "total_quantity", "text_length", "has_value", "brand", "category", "word_count"),
+    *("has_numbers", "has_capitals", "log_quantity", "value_per_unit", "is_pack", "bullet_points"),
+    "quantity_category",
+)
+BALANCED20 = (*FAST15, "has_description", "num_sentences", "avg_word_length", "price_keywords", "unit_type")
+OPTIMIZED22 = (*BALANCED20, "vocab_richness", "bulk_indicators")
+ULTRA25 = (*OPTIMIZED22, "comma_count", "is_large_pack", "has_fraction")
+
+
+class _Named(Protocol):
+    """A feature set: what the two functions below need of it."""
+
+    names: tuple[str, ...]
+
+
+def _fit(self: _Named, table: Table) -> State:
+    """Count the brands and categories of the training rows; the price is not looked at.
+
+    The state is {"label": label, "brand": {name: rows}, "category": {name: rows}}, where label is that
+    of a column whose name says nothing, but which begins most texts; mostly "".
+    """
+    return fit_names(as_strings(table.text))
+
+
+def _transform(self: _Named, table: Table, state: State) -> npt.NDArray[np.float32]:
+    """Compute the set's columns in the order of `names`, float32 (N, K), finite.
+
+    The state is what `fit` returned, or its copy from JSON.
+    """
+    return compute(as_strings(table.text), self.names, state)
+
+
+class Fast15:
+    """The 15 features of FAST: quantities, packs, brand, category and lengths."""
+
+    names: tuple[str, ...] = FAST15
+    fit = _fit
+    transform = _transform
+
+
+class Balanced20:
+    """The 20 features of BLAZING: `Fast15` and description, sentences, word lengths, keywords, unit."""
+
+    names: tuple[str, ...] = BALANCED20
+    fit = _fit
+    transform = _transform
+
+
+class Optimized22:
+    """The 22 features of OPTIMIZED: `Balanced20` and the vocabulary's richness and words of bulk."""
+
+    names: tuple[str, ...] = OPTIMIZED22
+    fit = _fit
+    transform = _transform
+
+
+class Ultra25:
+    """The 25 features of ULTRA: `Optimized22` and commas, large packs and fractions."""
+
+    names: tuple[str, ...] = ULTRA25
+    fit = _fit
+    transform = _transform

@@ -1,0 +1,189 @@
+"""Labelled lines: where the title, Value, Unit, brand and category of each text are.
+
+A text is lines of the form "Label: content" ("Item Name: ...", "brand_name: ..."), or plain text. The
+lines of a batch are cut without copying: every piece is a pair of offsets into the one buffer with all texts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+LABEL_BYTES = 40  # a colon further into the line than this ends no label
+TITLE_CHARACTERS = 300  # what an item name is searched in; plain text without lines is cut here
+TEXT_CHARACTERS = (
+    32_768  # nothing behind this is read: one absurd cell must not take the memory of all others
+)
+
+# A line's kind by its label, matched in ASCII lower case; the first that matches wins.
+KINDS = {
+    "bullet": r"^bullet[ _]?points?[ _]?[0-9]*$",
+    "description": r"description|^desc$",
+    "value": r"^value$",
+    "unit": r"^units?$",
+    "brand": r"brand|^(?:manufacturer|maker|winery)$",
+    "category": r"categor|^(?:product[ _.-]?)?type$|^(?:variety|department|genre)$",
+    "title": r"^(?:(?:item|product)[ _.-]?)?(?:name|title)$",
+}
+KIND_CODES = {name: code for code, name in enumerate(KINDS, start=1)}
+
+
+def numpy_of(array: Any) -> npt.NDArray[Any]:
+    """Give an Arrow array as a numpy one; null becomes NaN or None."""
+    values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return values
+
+
+def as_strings(values: object) -> pa.LargeStringArray:
+    """Give the texts as one Arrow array without nulls, each cut at `TEXT_CHARACTERS`.
+
+    Args:
+        values: a pandas Series or any sequence of str, (N,).
+
+    Returns:
+        (N,) large strings.
+    """
+    array = pa.array(values, from_pandas=True)
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    array = pc.fill_null(array.cast(pa.large_string()), "")
+    longest = pc.max(pc.binary_length(array)).as_py() or 0
+    return pc.utf8_slice_codeunits(array, 0, TEXT_CHARACTERS) if longest > TEXT_CHARACTERS else array
+
+
+@dataclass(frozen=True)
+class Texts:
+    """N texts end to end in one buffer, a newline behind each, so that no word or line goes on into the next.
+
+    Attributes:
+        data: their UTF-8 bytes, uint8.
+        offset: where each text begins, and the end of the last, (N + 1,).
+        characters: code points of each text, without that newline, (N,).
+    """
+
+    data: Bytes
+    offset: Ints
+    characters: Ints
+
+    def __len__(self) -> int:
+        return len(self.characters)
+
+    def parts(self, size: int) -> list[Texts]:
+        """Cut the texts into runs of about `size` bytes, without copying; a longer text is one by itself."""
+        cuts = np.flatnonzero(np.diff(self.offset[1:] // size, prepend=-1))
+        return [self._part(a, b) for a, b in itertools.pairwise([*cuts.tolist(), len(self)])]
+
+    def _part(self, first: int, last: int) -> Texts:
+        offset = self.offset[first : last + 1]
+        data = self.data[offset[0] : offset[-1]]
+        return Texts(data, offset - offset[0], self.characters[first:last])
+
+    def tally(self, positions: Ints) -> Ints:
+        """Count the sorted byte positions that fall into each text, (N,)."""
+        return np.diff(np.searchsorted(positions, self.offset))
+
+
+def join_texts(array: pa.LargeStringArray) -> Texts:
+    """Lay out texts, (N,) large strings without nulls, for work on their bytes."""
+    newline = pa.scalar("\n", array.type)
+    joined = pc.binary_join_element_wise(array, pa.scalar("", array.type), newline)
+    _, offset, data = joined.buffers()
+    characters = numpy_of(pc.utf8_length(array)).astype(np.int64)
+    if not len(array):
+        return Texts(np.zeros(0, np.uint8), np.zeros(1, np.int64), characters)
+    place = np.frombuffer(offset, np.int64, len(array) + 1, joined.offset * 8)
+    return Texts(np.frombuffer(data, np.uint8)[place[0] : place[-1]], place - place[0], characters)
+
+
+def _pieces(data: Bytes, start: Ints, cut: Ints) -> pa.LargeStringArray:
+    """View every line as two pieces, before and from `cut`: (2L,) strings over the same bytes."""
+    offset = np.empty(2 * len(start) + 1, np.int64)
+    offset[0:-1:2], offset[1::2], offset[-1] = start, cut, len(data)
+    buffers = [None, pa.py_buffer(offset), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_string(), 2 * len(start), buffers)
+
+
+def _kinds(labels: pa.LargeStringArray) -> npt.NDArray[np.int8]:
+    """Give the kind of each label; a table has few different ones, so only those are looked at."""
+    encoded = labels.dictionary_encode()
+    names = pc.ascii_trim_whitespace(pc.ascii_lower(encoded.dictionary))
+    kinds = np.zeros(len(names), np.int8)
+    for name, pattern in reversed(KINDS.items()):
+        kinds[numpy_of(pc.match_substring_regex(names, pattern))] = KIND_CODES[name]
+    return np.take(kinds, numpy_of(encoded.indices))
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines of N texts, L in all, in order.
+
+    Attributes:
+        row: the text that a line is of, (L,).
+        kind: its kind, a code of `KIND_CODES` or 0, (L,).
+        first: the index of each text's first line, (N,).
+        pieces: label and content of each line, (2L,); a line without a known label is all content.
+    """
+
+    row: Ints
+    kind: npt.NDArray[np.int8]
+    first: Ints
+    pieces: pa.LargeStringArray
+
+    def find(self, name: str, *, last: bool = False) -> pa.LargeStringArray:
+        """Give each text's first (or last) line of a kind: its content, trimmed, "" without one, (N,)."""
+        index = np.full(len(self.first), -1, np.int64)
+        found = np.flatnonzero(self.kind == KIND_CODES[name])
+        if not len(found):
+            return pa.repeat(pa.scalar("", self.pieces.type), len(self.first))
+        ordered = found if last else found[::-1]  # of several assignments to one place the last one stays
+        index[self.row[ordered]] = ordered
+        return self._content(index)
+
+    def tally(self, name: str) -> Ints:
+        """Count the lines of a kind in each text, (N,)."""
+        return np.bincount(self.row[self.kind == KIND_CODES[name]], minlength=len(self.first))
+
+    def titles(self, label: str) -> pa.LargeStringArray:
+        """Give the item names: the first line with such a label, or else the first without `label`, (N,)."""
+        named = np.zeros(len(self.first), bool)
+        named[self.row[self.kind == KIND_CODES["title"]]] = True
+        line = self.first_lines()
+        if label:
+            line = pc.replace_substring_regex(line, f"^{re.escape(label)}:[ \\t]*", "")
+        return pc.utf8_slice_codeunits(pc.if_else(named, self.find("title"), line), 0, TITLE_CHARACTERS)
+
+    def first_lines(self) -> pa.LargeStringArray:
+        """Give each text's first line without its label if that is known; its first characters, (N,)."""
+        return pc.utf8_slice_codeunits(self._content(self.first), 0, TITLE_CHARACTERS + LABEL_BYTES)
+
+    def _content(self, index: Ints) -> pa.LargeStringArray:
+        where = pa.array(2 * index + 1, mask=index < 0)
+        return pc.ascii_trim_whitespace(pc.fill_null(self.pieces.take(where), ""))
+
+
+def split_lines(texts: Texts) -> Lines:
+    """Cut texts into lines at every newline and recognise the labels; every text has at least one line."""
+    data = texts.data
+    end = np.flatnonzero(data == ord("\n")) + 1
+    start = np.concatenate([[0], end])[: len(end)]
+    colon = np.append(np.flatnonzero(data == ord(":")), len(data))
+    colon = colon[np.searchsorted(colon, start)]
+    labelled = np.flatnonzero(colon < np.minimum(end, start + LABEL_BYTES))
+    kind = np.zeros(len(start), np.int8)
+    cut = start.copy()
+    cut[labelled] = colon[labelled]
+    kind[labelled] = _kinds(_pieces(data, start, cut).take(pa.array(2 * labelled)))
+    content = np.where(kind > 0, colon + 1, start)
+    count = texts.tally(start)
+    row = np.repeat(np.arange(len(texts)), count)
+    return Lines(row, kind, np.cumsum(count) - count, _pieces(data, start, content))

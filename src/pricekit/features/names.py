@@ -1,0 +1,130 @@
+"""Brand and category of a product, and how frequent they are among the training rows.
+
+The number of a brand or category is log(1 + rows that have it); the unknown has 0. A place in the alphabet,
+as the original systems used, would say nothing, and an unseen brand would have no place at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pricekit.features.lines import LABEL_BYTES, Lines, numpy_of
+
+Floats = npt.NDArray[np.float64]
+
+MIN_COUNT = 2  # a name of one training row says nothing about another row
+MAX_NAMES = 50_000  # of each dictionary; the most frequent stay
+NAME_CHARACTERS = 60
+
+LABEL = rf"^(?P<label>[^:]{{1,{LABEL_BYTES}}}):"
+_OTHER = "\x80-\U0010ffff"  # everything outside ASCII, as a range inside a character class
+_WORD = "[^ ,|(:;]+"
+# The first one to three words of an item name, up to the first comma, bar, bracket or colon.
+LEADING = (
+    rf"^[^a-z0-9{_OTHER}]*(?P<one>[a-z0-9{_OTHER}][^ ,|(:;]*)(?: +(?P<two>{_WORD})(?: +(?P<three>{_WORD}))?)?"
+)
+# The last word before the first comma, bracket, dash or number: "green taco sauce, 12 ounce" gives "sauce".
+_LETTER = "a-z\xc0-\u024f"  # with the accented letters of Latin scripts
+HEAD = rf"(?P<name>[{_LETTER}]{{2,}})[^0-9{_LETTER}]*(?:[,(|:;–—0-9]| - | for | with | by |$)"
+PLURAL = r"([a-z]{2}[a-rt-z])s$"
+PACK_PHRASE = r"\b(?:pack|set|case|box) of [0-9]+ ?"
+
+
+def _name(text: pa.LargeStringArray) -> pa.LargeStringArray:
+    return pc.utf8_slice_codeunits(pc.fill_null(text, ""), 0, NAME_CHARACTERS)
+
+
+def leading_words(title: pa.LargeStringArray) -> list[pa.LargeStringArray]:
+    """Give the first one, two and three words of lower-case names, each (N,), "" where there are fewer."""
+    found = pc.extract_regex(title, LEADING)
+    one, two, three = (pc.fill_null(pc.struct_field(found, name), "") for name in ("one", "two", "three"))
+    blank = pa.scalar(" ", one.type)
+    pair = pc.if_else(pc.equal(two, ""), "", pc.binary_join_element_wise(one, two, blank))
+    triple = pc.if_else(pc.equal(three, ""), "", pc.binary_join_element_wise(one, two, three, blank))
+    return [_name(one), _name(pair), _name(triple)]
+
+
+def head_word(title: pa.LargeStringArray) -> pa.LargeStringArray:
+    """Give the head word of lower-case item names, without a plural s, "" where there is none, (N,)."""
+    title = pc.replace_substring_regex(title, PACK_PHRASE, "")
+    word = pc.struct_field(pc.extract_regex(title, HEAD), "name")
+    return pc.replace_substring_regex(_name(word), PLURAL, r"\1")
+
+
+def labelled(lines: Lines, kind: str) -> pa.LargeStringArray:
+    """Give the content of the "brand" or "category" line in lower case, "" where there is none, (N,)."""
+    return _name(pc.ascii_lower(lines.find(kind)))
+
+
+def common_label(first_lines: pa.LargeStringArray) -> str:
+    """Give what comes before the colon in over half of the first lines, "" without such a label.
+
+    Of columns whose labels say nothing here ("produto: ..."), the first is taken for the item name; left
+    there, its label would be everyone's brand.
+    """
+    counts = pc.value_counts(pc.struct_field(pc.extract_regex(first_lines, LABEL), "label").drop_null())
+    rows = {entry["values"]: entry["counts"] for entry in counts.to_pylist()}
+    label = max(rows, key=rows.__getitem__, default="")
+    return label if 2 * rows.get(label, 0) > len(first_lines) else ""
+
+
+def count_brands(stated: pa.LargeStringArray, title: pa.LargeStringArray) -> dict[str, int]:
+    """Count the brands of training rows: the brand lines, or without any the words that begin the names."""
+    return count_names([stated] if _any(stated) else leading_words(title))
+
+
+def count_categories(stated: pa.LargeStringArray, title: pa.LargeStringArray) -> dict[str, int]:
+    """Count the categories of training rows: the category lines, or without any the head words."""
+    return count_names([stated if _any(stated) else head_word(title)])
+
+
+def count_names(columns: list[pa.LargeStringArray]) -> dict[str, int]:
+    """Count names over all columns; at most `MAX_NAMES`, none with fewer than `MIN_COUNT` rows.
+
+    Ties are kept in order of the name, so that the result does not depend on the order of the rows.
+    """
+    counts = pc.value_counts(pa.concat_arrays(columns))
+    frequent = counts.filter(
+        pc.and_(pc.greater_equal(counts.field("counts"), MIN_COUNT), pc.not_equal(counts.field("values"), ""))
+    )
+    keys = [("counts", "descending"), ("values", "ascending")]
+    table = pa.table({"values": frequent.field("values"), "counts": frequent.field("counts")}).sort_by(keys)
+    top = table.slice(0, MAX_NAMES)
+    return dict(zip(top["values"].to_pylist(), top["counts"].to_pylist(), strict=True))
+
+
+def brand_frequency(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, int]) -> Floats:
+    """Give log(1 + count) of the brand line, or else of the longest known beginning of the name, (N,)."""
+    stated = labelled(lines, "brand")
+    candidates = [*leading_words(title), stated]
+    frequency = np.zeros(len(title))
+    for found in _lookup(candidates, counts):
+        frequency = np.where(found > 0, found, frequency)
+    has_line = numpy_of(pc.not_equal(stated, ""))
+    return np.where(has_line, _lookup([stated], counts)[0], frequency)
+
+
+def category_frequency(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, int]) -> Floats:
+    """Give log(1 + count) of the category line, or else of the head word of the name, (N,)."""
+    stated = labelled(lines, "category")
+    name = pc.if_else(pc.not_equal(stated, ""), stated, head_word(title))
+    frequency: Floats = _lookup([name], counts)[0]
+    return frequency
+
+
+def _any(text: pa.LargeStringArray) -> bool:
+    return bool(pc.any(pc.not_equal(text, "")).as_py())
+
+
+def _lookup(columns: list[pa.LargeStringArray], counts: Mapping[str, int]) -> Floats:
+    """Give log(1 + count) of each name, (columns, N)."""
+    logs = np.log1p(np.array([*counts.values(), 0], np.float64))
+    index = pc.fill_null(
+        pc.index_in(pa.concat_arrays(columns), pa.array(list(counts), pa.large_string())), len(counts)
+    )
+    return np.take(logs, numpy_of(index)).reshape(len(columns), -1)

@@ -1,0 +1,193 @@
+"""How much one buys: Value and Unit lines, quantities and packs in item names, in a common measure.
+
+Does a Value line count the whole or one piece? Of the 1,099 reference rows that state a size and a pack in the
+name, 89% have their product there ("12 Ounce (Pack of 6)", Value 72), 6% the size alone. So
+
+    value = Value line                            where it is a positive number
+          = size in the name x packs in the name  otherwise
+    total = size in the name x packs, in g or ml  where the Unit line only counts ("Count", "None")
+                                                  and the name states a weight or volume
+          = value x unit, in g, ml, pieces or mm  otherwise
+
+A Value line is never multiplied. Only "Pack of 6" and "6 x 12 oz" multiply a size of the name; a count beside
+it does not, because "4 oz, 10 count" as often means four ounces in all. To prefer weight to a mere count took
+boosted trees on these features alone from 59.9 to 58.7 SMAPE on the reference rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pricekit.features.lines import Lines, numpy_of
+from pricekit.features.units import COUNT, LENGTH, NONE, UNITS, VOLUME, WEIGHT, pattern
+
+Floats = npt.NDArray[np.float64]
+
+MAX_VALUE = 1e6  # in the stated unit
+MAX_TOTAL = 1e9  # in the common measure
+MAX_PACK = 10_000
+
+_CONTAINER = "packs?|cases?|sets?|box(?:es)?|cartons?|lots?|bundles?|trays?|total"
+_NUMBER = r"[0-9]{1,3},[0-9]{3}(?:\.[0-9]{1,6})?|[0-9]{1,7}(?:[.,][0-9]{1,18})?|\.[0-9]{1,18}"
+_AMOUNT = rf"(?:(?P<whole>[0-9]{{1,3}})[ -]{{1,2}})?(?P<number>{_NUMBER})(?: ?/ ?(?P<under>[0-9]{{1,3}}))?"
+
+# Regular expressions mean the same to RE2 and to Python's re.ASCII; all run over lower case.
+VALUE_LINE = rf"^{_AMOUNT}[ -]{{0,2}}(?P<unit>[a-z][a-z. -]{{0,19}})?$"
+SIZE = rf"(?:^|[^0-9.,/]){_AMOUNT}[ -]{{0,2}}(?P<unit>{pattern(WEIGHT, VOLUME)})(?:[^a-z0-9]|$)"
+PIECES = rf"(?:^|[^0-9.,/]){_AMOUNT}[ -]{{0,2}}(?P<unit>{pattern(COUNT)})(?:[^a-z0-9]|$)"
+EXTENT = rf"(?:^|[^0-9.,/]){_AMOUNT}[ -]{{0,2}}(?P<unit>{pattern(LENGTH)})(?:[^a-z0-9]|$)"
+NUTRIENT = (
+    r"[0-9.]{1,6} ?m?g(?:rams?)? (?:of )?(?:[a-z]{1,12} )?"
+    r"(?:protein|sugars?|carbs?|fat|fiber|fibre|sodium|caffeine)"
+)
+PACK_OF = rf"\b(?:{_CONTAINER})[ -](?:of|/)[ -]?(?P<pack>[0-9]{{1,5}})(?:[^0-9.,]|[.,][^0-9]|[.,]?$)"
+PACKS = (
+    r"(?:^|[^0-9.,/])(?P<pack>[0-9]{1,5})(?:[ -]{0,3}(?:packs?|pks?|packages|cases)|[ -]?(?:/|per|in a) ?"
+    r"(?:packs?|pks?|case|cs|box|bx|carton|set))(?:[^a-z0-9]|$)"
+)
+TIMES = (
+    rf"(?:^|[^0-9.,/])(?P<pack>[0-9]{{1,5}}) ?(?:x|×) ?(?:{_NUMBER})[ -]{{0,2}}"
+    rf"(?:{pattern(WEIGHT, VOLUME, COUNT)})(?:[^a-z0-9]|$)"
+)
+VULGAR = {"½": " 1/2", "¼": " 1/4", "¾": " 3/4", "⅓": " 1/3", "⅔": " 2/3", "⅛": " 1/8", "⁄": "/"}
+DENOMINATORS = (2, 3, 4, 8)
+THOUSANDS = r"^([1-9][0-9]{0,2}),([0-9]{3})"
+
+_PARTS = ("number", "under", "whole", "unit")
+_SPELLINGS = pa.array(list(UNITS), pa.large_string())
+_KIND = np.array([unit.kind for unit in UNITS.values()] + [NONE], np.int64)
+_SIZE = np.array([unit.size for unit in UNITS.values()] + [1.0])
+
+
+@dataclass(frozen=True)
+class Packs:
+    """Packs of N item names.
+
+    Attributes:
+        stated: from words that mean packs, 1 without any, (N,); a size of the name is multiplied by it.
+        size: the same, or else the pieces ("12 count"), else 1; 1 to 10,000, (N,).
+    """
+
+    stated: Floats
+    size: Floats
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """Quantities of N texts.
+
+    Attributes:
+        value: in its own unit, 0 where there is none, (N,).
+        kind: the class of the unit, `NONE` where there is none or an unknown one, (N,).
+        total: in the common measure of that class, (N,).
+    """
+
+    value: Floats
+    kind: npt.NDArray[np.int64]
+    total: Floats
+
+
+def clean_title(title: pa.LargeStringArray) -> pa.LargeStringArray:
+    """Lower the ASCII letters and write fractions with ASCII digits: "1½_LB" becomes "1 1/2 lb"."""
+    text = pc.replace_substring(pc.ascii_lower(title), "_", " ")
+    for sign, ascii_form in VULGAR.items():
+        text = pc.replace_substring(text, sign, ascii_form)
+    return text
+
+
+def packs(title: pa.LargeStringArray) -> Packs:
+    """Read packs and pieces in item names: "Pack of 6", "6-pack", "12 per case", "6 x 12 oz", "12 count".
+
+    Args:
+        title: cleaned item names, (N,).
+    """
+    stated = np.ones(len(title))
+    for expression in (TIMES, PACKS, PACK_OF):  # the surest comes last and overwrites
+        found = _floats(_group(title, expression, "pack")[0])
+        stated = np.where((found >= 1) & (found <= MAX_PACK), found, stated)
+    pieces = _read(*_group(title, PIECES, *_PARTS)).total
+    size = np.where((stated == 1) & (pieces >= 1) & (pieces <= MAX_PACK), pieces, stated)
+    return Packs(stated, np.floor(size))
+
+
+def amounts(lines: Lines, title: pa.LargeStringArray, pack: Packs) -> Amounts:
+    """Read value and unit of each text by the rule of this module.
+
+    Args:
+        lines: the lines of the texts.
+        title: cleaned item names, (N,).
+        pack: what the item names say of packs.
+    """
+    stated = _stated(lines)
+    vague = np.flatnonzero(np.isin(stated.kind, (NONE, COUNT)))
+    if not len(vague):
+        return stated
+    named = _named(title.take(pa.array(vague)), pack.stated[vague])
+    missing = stated.value[vague] <= 0
+    better = missing | np.isin(named.kind, (WEIGHT, VOLUME))
+    stated.value[vague[missing]] = named.value[missing]
+    stated.kind[vague[better]] = named.kind[better]
+    stated.total[vague[better]] = named.total[better]
+    return stated
+
+
+def _stated(lines: Lines) -> Amounts:
+    """Read the Value and Unit lines; a unit behind the number counts where the Unit line has none."""
+    number, under, whole, behind = _group(pc.ascii_lower(lines.find("value", last=True)), VALUE_LINE, *_PARTS)
+    unit = pc.ascii_lower(lines.find("unit", last=True))
+    unit = pc.if_else(pc.is_in(unit, pa.array(["", "none"], unit.type)), behind, unit)
+    return _read(number, under, whole, unit)
+
+
+def _named(title: pa.LargeStringArray, pack: Floats) -> Amounts:
+    """Read item names: a weight or volume, else a length, else pieces, else packs."""
+    title = pc.replace_substring_regex(title, NUTRIENT, "")
+    value, kind = np.where(pack > 1, pack, 0.0), np.where(pack > 1, COUNT, NONE)
+    total = value
+    for expression in (PIECES, EXTENT, SIZE):  # the surest comes last and overwrites
+        found = _read(*_group(title, expression, *_PARTS))
+        use = found.value > 0
+        value = np.where(use, np.minimum(found.value * pack, MAX_VALUE), value)
+        total = np.where(use, np.minimum(found.total * pack, MAX_TOTAL), total)
+        kind = np.where(use, found.kind, kind)
+    return Amounts(value, kind, total)
+
+
+def _group(text: pa.LargeStringArray, expression: str, *names: str) -> list[pa.LargeStringArray]:
+    """Give the named groups of the first match, each (N,), null without a match."""
+    found = pc.extract_regex(text, expression)
+    return [pc.struct_field(found, name) for name in names]
+
+
+def _floats(text: pa.LargeStringArray) -> Floats:
+    """Read numbers: "1,000" is a thousand, "1,5" one and a half; NaN for null and for the empty string.
+
+    Few of them differ, so only the different ones are read.
+    """
+    encoded = pc.fill_null(text, "").dictionary_encode()
+    plain = pc.replace_substring(pc.replace_substring_regex(encoded.dictionary, THOUSANDS, r"\1\2"), ",", ".")
+    number = pc.if_else(pc.equal(plain, ""), "nan", plain).cast(pa.float64())
+    return np.take(numpy_of(number), numpy_of(encoded.indices))
+
+
+def _read(number: pa.Array, under: pa.Array, whole: pa.Array, unit: pa.Array) -> Amounts:
+    """Turn matched strings into amounts: whole + number / under, from 0 to `MAX_VALUE`.
+
+    "1/2" is a half, but "12/1 oz" and "6/12 oz" are how the trade writes 12 x 1 oz and 6 x 12 oz.
+    """
+    numerator, divisor, integer = _floats(number), _floats(under), _floats(whole)
+    fraction = np.isin(divisor, DENOMINATORS) & (numerator < divisor)
+    value = np.where(fraction, numerator / np.where(fraction, divisor, 1.0), numerator)
+    value = np.where((divisor >= 1) & ~fraction, numerator * divisor, value)
+    value = value + np.where(fraction & (integer > 0), integer, 0.0)
+    value = np.where(value > 0, np.minimum(value, MAX_VALUE), 0.0)
+    plain = pc.replace_substring_regex(pc.fill_null(unit, ""), "[ .-]", "")
+    index = numpy_of(pc.fill_null(pc.index_in(plain, _SPELLINGS), len(UNITS)))
+    return Amounts(
+        value, np.where(value > 0, _KIND[index], NONE), np.minimum(value * _SIZE[index], MAX_TOTAL)
+    )
