@@ -53,6 +53,9 @@ class HeadConfig(Section):
     dropout: list[float] = Field([], description="dropout after each hidden layer")
     norm: Literal["none", "batch", "layer"] = "layer"
     activation: Literal["relu", "gelu"] = "gelu"
+    feature_bins: int = Field(
+        0, ge=0, description="piecewise-linear parts of each feature, beside its standardised value"
+    )
 
     @model_validator(mode="after")
     def _same_length(self) -> HeadConfig:

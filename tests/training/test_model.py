@@ -6,7 +6,8 @@ from torch import nn
 
 from pricekit.config import HeadConfig
 from pricekit.training.losses import Smape
-from pricekit.training.model import FEATURE_BOUND, PriceModel, build_head
+from pricekit.training.model import PriceModel, build_head
+from pricekit.training.numeric import BOUND
 
 
 class Sums(nn.Module):
@@ -33,7 +34,7 @@ def test_raw_by_hand(model):
     ids, mask = torch.tensor([[1, 2, 9], [3, 4, 5]]), torch.tensor([[1, 1, 0], [1, 1, 1]])
     # log(1 + x) of the features was 0 and 2, mean 1 and sd 1; 1e9 is clamped
     raw = model.raw(ids, mask, torch.tensor([[math.expm1(3.0)], [1e9]]))
-    expected = torch.tensor([[3 + 2, 30 + 2], [12 + FEATURE_BOUND, 120 + FEATURE_BOUND]])
+    expected = torch.tensor([[3 + 2, 30 + 2], [12 + BOUND, 120 + BOUND]])
     assert torch.allclose(raw, expected)
 
 

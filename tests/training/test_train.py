@@ -134,7 +134,7 @@ def test_features_are_fitted_on_the_training_rows_only(run):
     split = pd.read_parquet(run / "split.parquet")
     opened = open_run(run)
     assert opened.preprocessor.features.parts[0].state != {}
-    assert np.isfinite(opened.model.feature_mean.numpy()).all()
+    assert np.isfinite(opened.model.numeric.mean.numpy()).all()
     assert (split["part"] == "train").sum() == opened.facts["rows"]["train"]
 
 

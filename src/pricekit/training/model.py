@@ -1,4 +1,4 @@
-"""The model: encoding ‖ normalised features -> head -> raw -> price."""
+"""The model: encoding ‖ numeric features -> head -> raw -> price."""
 
 from __future__ import annotations
 
@@ -8,50 +8,40 @@ import torch
 from torch import Tensor, nn
 
 from pricekit.config import HeadConfig
-
-FEATURE_BOUND = 10.0
-"""Standardised features are clamped to ±10, so that one absurd cell cannot run away with a price."""
+from pricekit.training.numeric import NumericEncoding
 
 _ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
 _NORMS = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
 class PriceModel(nn.Module):
-    """Encoder, heads, loss with its link, and the constants that normalise the features.
+    """Encoder, numeric encoding of the features, heads, and the loss with its link.
 
     With an encoder of M members the encoding is M groups side by side. Each has its own head and its
     own loss; the prediction is the mean of their raw outputs.
     """
-
-    feature_mean: Tensor
-    feature_std: Tensor
 
     def __init__(self, encoder: Any, head: HeadConfig, loss: Any, features: int) -> None:
         super().__init__()
         self.encoder = encoder
         self.loss = loss
         self.members = int(encoder.members)
-        width = encoder.hidden_size // self.members + features
+        self.numeric = NumericEncoding(features, head.feature_bins)
+        width = encoder.hidden_size // self.members + self.numeric.out_features
         self.heads = nn.ModuleList(build_head(width, head) for _ in range(self.members))
-        self.register_buffer("feature_mean", torch.zeros(features))
-        self.register_buffer("feature_std", torch.ones(features))
 
     def fit(self, features: Tensor, price: Tensor) -> None:
         """Learn the features' constants and the loss's link from the training rows, (N, K) and (N,)."""
-        squashed = _squash(features.double())
-        std = squashed.std(0, correction=0)
-        self.feature_mean.copy_(squashed.mean(0))
-        self.feature_std.copy_(torch.where(std > 1e-6, std, torch.ones_like(std)))
+        self.numeric.fit(features)
         self.loss.fit(price)
 
     def raw(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor) -> Tensor:
         """Return the raw output of each member, (B, M)."""
         encoding = self.encoder(input_ids, attention_mask)
-        normalised = (_squash(features) - self.feature_mean) / self.feature_std
-        normalised = normalised.clamp(-FEATURE_BOUND, FEATURE_BOUND)
+        numeric = self.numeric(features)
         groups = encoding.chunk(self.members, dim=1)
         heads = zip(groups, self.heads, strict=True)
-        return torch.cat([head(torch.cat([group, normalised], 1)) for group, head in heads], 1)
+        return torch.cat([head(torch.cat([group, numeric], 1)) for group, head in heads], 1)
 
     def training_loss(
         self, input_ids: Tensor, attention_mask: Tensor, features: Tensor, price: Tensor
@@ -64,11 +54,6 @@ class PriceModel(nn.Module):
         """Return the price of each row, (B,), in the table's currency: what is exported."""
         raw = self.raw(input_ids, attention_mask, features).mean(1)
         return cast(Tensor, self.loss.to_price(raw))
-
-
-def _squash(features: Tensor) -> Tensor:
-    """Return sign(x)·log(1 + |x|): quantities span six decades, and a price follows their ratios."""
-    return features.sign() * features.abs().log1p()
 
 
 def build_head(inputs: int, config: HeadConfig) -> nn.Sequential:

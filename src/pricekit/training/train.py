@@ -148,7 +148,7 @@ def _fit_preprocessor(config: RunConfig, table: Table, out: Path) -> Preprocesso
     backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
     if backbone.max_length is not None and config.max_length > backbone.max_length:
         raise TrainingError(
-            f"max_length is {config.max_length}, backbone '{config.backbone.name}' takes at most {backbone.max_length}; "
+            f"max_length is {config.max_length}, '{config.backbone.name}' takes at most {backbone.max_length}; "
             f"use --max-length {backbone.max_length}"
         )
     tokenizer = backbone.tokenizer(table.text.tolist())

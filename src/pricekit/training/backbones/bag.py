@@ -19,7 +19,7 @@ from pricekit.config import Section
 from pricekit.tokens import Tokens
 
 PAD, UNK = "[PAD]", "[UNK]"
-_HASH_FIRST, _HASH_SECOND = 1_000_003, 8_191  # odd, so that each id alone spreads over all buckets
+_FIRST, _SECOND, _PRIME = 1_000_003, 8_191, (1 << 31) - 1
 
 
 class Bag:
@@ -31,12 +31,12 @@ class Bag:
         """Options of `bag`."""
 
         vocab_size: int = Field(20_000, ge=256, description="tokens of the vocabulary at most")
-        buckets: int = Field(1 << 17, ge=1, description="rows that bigrams are hashed into")
-        width: int = Field(32, ge=1, description="width of an embedding, each member")
-        members: int = Field(2, ge=1, description="models trained side by side and averaged")
+        buckets: int = Field(1 << 16, ge=1, description="rows that bigrams are hashed into")
+        width: int = Field(16, ge=1, description="width of an embedding, each member")
+        members: int = Field(8, ge=1, description="models trained side by side and averaged")
         token_dropout: float = Field(0.5, ge=0, lt=1, description="share of tokens dropped in training")
         lead: float = Field(
-            4.0, ge=0, description="extra weight of the first token; fades over `lead_tokens`"
+            12.0, ge=0, description="extra weight of the first token; fades over `lead_tokens`"
         )
         lead_tokens: float = Field(40.0, gt=0, description="tokens over which the extra weight falls to 1/e")
 
@@ -115,24 +115,35 @@ class BagEncoder(nn.Module):
         mask = torch.cat([attention_mask, attention_mask * has_following], 1)
         position = torch.cumsum(torch.ones_like(input_ids), 1) - 1
         lead = 1 + self.options.lead * torch.exp(-position.float() / self.options.lead_tokens)
-        weights = self.idf[rows] * mask * torch.cat([lead, lead], 1)
+        idf = functional.embedding(rows, self.idf[:, None])[:, :, 0]  # exports as Gather; indexing is slower
+        weights = idf * mask * torch.cat([lead, lead], 1)
         return rows, weights / weights.square().sum(1, keepdim=True).clamp(min=1e-12).sqrt()
 
     def _bigrams(self, first: Tensor, second: Tensor) -> Tensor:
-        hashed = (first * _HASH_FIRST + second * _HASH_SECOND) % self.options.buckets
+        # The prime scatters what is linear in the ids before it is cut to the number of buckets.
+        hashed = (first * _FIRST + second * _SECOND) % _PRIME % self.options.buckets
         return hashed + self.vocab_size
 
     def _dropped_bag(self, rows: Tensor, weights: Tensor) -> Tensor:
-        """Return the bag with tokens dropped, each member its own; gradients reach the batch's rows only."""
-        batch, position = torch.nonzero(weights, as_tuple=True)
-        weight = weights[batch, position] / (1 - self.options.token_dropout)
-        unique, index = torch.unique(rows[batch, position], return_inverse=True)
-        groups = self.embedding(unique).chunk(self.members, dim=1)
-        return torch.cat([self._member_bag(g, index, weight, batch, len(rows)) for g in groups], 1)
+        """Return the bag with terms dropped, each member its own; gradients reach the batch's rows only.
 
-    def _member_bag(self, vectors: Tensor, index: Tensor, weight: Tensor, batch: Tensor, size: int) -> Tensor:
-        kept = torch.rand(len(index)) >= self.options.token_dropout
-        offsets = torch.searchsorted(batch[kept], torch.arange(size))
-        return functional.embedding_bag(
-            index[kept], vectors.contiguous(), offsets, mode="sum", per_sample_weights=weight[kept]
+        Each distinct row is looked up once, as (U, M·D) seen as (U·M, D), and all members are summed
+        by one call, which takes only the terms that were kept.
+        """
+        live = weights > 0
+        unique, index = torch.unique(rows[live], return_inverse=True)
+        vectors = self.embedding(unique).view(-1, self.options.width)
+        place = torch.zeros_like(rows)
+        place[live] = index * self.members
+        kept = torch.rand(len(rows), self.members, rows.shape[1]) >= self.options.token_dropout
+        kept &= live[:, None]
+        member = torch.arange(self.members)[:, None]
+        counts = kept.sum(2).flatten()
+        bags = functional.embedding_bag(
+            (place[:, None] + member)[kept],
+            vectors,
+            counts.cumsum(0) - counts,
+            mode="sum",
+            per_sample_weights=weights[:, None].expand_as(kept)[kept] / (1 - self.options.token_dropout),
         )
+        return bags.view(len(rows), self.hidden_size)

@@ -1,0 +1,106 @@
+"""SMAPE of `bag` and its peers on one split of a table, a fifth of the rows held out, stratified by price.
+
+    python benchmarks/accuracy.py TABLE [--text COLS] [--price COL] [--id COL] [--seeds 0 1 2]
+
+Every model sees the same training rows, and where it takes features the same `optimized22`, fitted on
+them. The peers choose their settings on a part of the training rows. `bag` is trained by
+`pricekit train` with the policy's number of epochs and scored with its last weights, so that no epoch is
+chosen on the rows that score it. `--seeds` are seeds of the model; the split stays.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import peers
+
+from pricekit import Columns, Table, smape
+from pricekit.config import build_config
+from pricekit.features.fitted import fit_features
+from pricekit.screen import notice, show_table
+from pricekit.table import read_usable
+from pricekit.training.batches import split_rows
+from pricekit.training.policies import Quick
+from pricekit.training.train import Source, train
+
+HELD_OUT = 0.2
+
+
+def main() -> None:
+    """Parse the command line and print the table."""
+    options = _options()
+    columns = Columns(tuple(options.text.split(",")), options.price, options.id or Columns().id)
+    table, _ = read_usable(options.table, columns, limit=None, encoding=options.encoding, notices=notice)
+    train_rows, test_rows = split_rows(table.known_price, HELD_OUT, options.split)
+    parts = table.take(train_rows), table.take(test_rows)
+    rows = [*_peer_rows(*parts)]
+    rows += [_bag_row(*parts, columns, seed) for seed in options.seeds]
+    if len(options.seeds) > 1:
+        bags = [float(row[1]) for row in rows[-len(options.seeds) :]]
+        rows.append(["bag, mean of the seeds", f"{np.mean(bags):.2f}", ""])
+        best = min(float(row[1]) for row in rows[: -len(bags) - 1])
+        rows.append(["bag below the best peer by", f"{best - np.mean(bags):.2f}", ""])
+        rows.append(["bag, highest less lowest seed", f"{max(bags) - min(bags):.2f}", ""])
+    title = f"{options.table.name}: {len(train_rows):,} rows, {len(test_rows):,} held out, split {options.split}"
+    show_table(title, ["model", "SMAPE", "seconds"], rows, stderr=False)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("table", type=Path)
+    parser.add_argument("--text", default="catalog_content")
+    parser.add_argument("--price", default="price")
+    parser.add_argument("--id")
+    parser.add_argument("--encoding", default="utf-8")
+    parser.add_argument("--split", type=int, default=0, help="seed of the split")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="seeds of `bag`")
+    return parser.parse_args()
+
+
+def _peer_rows(train_part: Table, test_part: Table) -> list[list[str]]:
+    texts, held = train_part.text.tolist(), test_part.text.tolist()
+    price = train_part.known_price
+    fitted = fit_features(["optimized22"], {}, train_part)
+    features = fitted.transform(train_part), fitted.transform(test_part)
+    models: list[tuple[str, Callable[[], np.ndarray]]] = [
+        ("constant", lambda: peers.constant(price, len(held))),
+        ("TF-IDF + Ridge on log price", lambda: peers.ridge(texts, price, held)),
+        (
+            "TF-IDF + SVD + LightGBM, same features",
+            lambda: peers.svd_lightgbm(texts, features[0], price, held, features[1]),
+        ),
+    ]
+    return [_timed(name, predict, test_part.known_price) for name, predict in models]
+
+
+def _timed(name: str, predict: Callable[[], np.ndarray], actual: np.ndarray) -> list[str]:
+    started = time.perf_counter()
+    score = smape(predict(), actual)
+    return [name, f"{score:.2f}", f"{time.perf_counter() - started:.0f}"]
+
+
+def _bag_row(train_part: Table, test_part: Table, columns: Columns, seed: int) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{name}.parquet" for name in ("train", "test")]
+        for path, part in zip(paths, (train_part, test_part), strict=True):
+            part.frame.to_parquet(path)
+        chosen = {
+            "seed": seed,
+            "columns": {"text": list(columns.text), "price": columns.price},
+            "training": {"patience": None},
+        }
+        facts = train(
+            Source(paths[0], paths[1]), build_config([Quick.defaults, chosen]), Path(folder) / "run"
+        )
+        lines = (Path(folder) / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
+    return [f"bag, seed {seed}", f"{json.loads(lines[-1])['valid_smape']:.2f}", f"{facts['seconds']:.0f}"]
+
+
+if __name__ == "__main__":
+    main()
