@@ -19,12 +19,11 @@ import numpy as np
 import peers
 
 from pricekit import Columns, Table, smape
-from pricekit.config import build_config
+from pricekit.core.configure import configure
 from pricekit.features.fitted import fit_features
 from pricekit.screen import notice, show_table
 from pricekit.table import read_usable
 from pricekit.training.batches import split_rows
-from pricekit.training.policies import Quick
 from pricekit.training.train import Source, train
 
 HELD_OUT = 0.2
@@ -45,7 +44,9 @@ def main() -> None:
         best = min(float(row[1]) for row in rows[: -len(bags) - 1])
         rows.append(["bag below the best peer by", f"{best - np.mean(bags):.2f}", ""])
         rows.append(["bag, highest less lowest seed", f"{max(bags) - min(bags):.2f}", ""])
-    title = f"{options.table.name}: {len(train_rows):,} rows, {len(test_rows):,} held out, split {options.split}"
+    title = (
+        f"{options.table.name}: {len(train_rows):,} rows, {len(test_rows):,} held out, split {options.split}"
+    )
     show_table(title, ["model", "SMAPE", "seconds"], rows, stderr=False)
 
 
@@ -95,9 +96,7 @@ def _bag_row(train_part: Table, test_part: Table, columns: Columns, seed: int) -
             "columns": {"text": list(columns.text), "price": columns.price},
             "training": {"patience": None},
         }
-        facts = train(
-            Source(paths[0], paths[1]), build_config([Quick.defaults, chosen]), Path(folder) / "run"
-        )
+        facts = train(Source(paths[0], paths[1]), configure([chosen]), Path(folder) / "run")
         lines = (Path(folder) / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
     return [f"bag, seed {seed}", f"{json.loads(lines[-1])['valid_smape']:.2f}", f"{facts['seconds']:.0f}"]
 

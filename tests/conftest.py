@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pricekit.config import RunConfig, build_config
+from pricekit.config import RunConfig
+from pricekit.core.configure import configure
 from pricekit.datasets import make_catalog
 
 TINY = {
@@ -16,9 +17,7 @@ TINY = {
 
 def tiny_config(*layers: dict) -> RunConfig:
     """The policy quick with a model that trains in a second."""
-    from pricekit.training.policies import Quick
-
-    return build_config([Quick.defaults, TINY, *layers])
+    return configure([TINY, *layers])
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,14 @@
+import hashlib
 import json
 import shutil
 
+import onnx
 import pytest
 
 from pricekit.bundle import MANIFEST, SCHEMA_VERSION, open_bundle
-from pricekit.errors import BundleError
+from pricekit.errors import BundleError, PluginError
 from pricekit.predict import Predictor
+from pricekit.preprocess import load_preprocessor
 
 
 @pytest.fixture
@@ -93,3 +96,33 @@ def test_a_file_that_is_not_listed_is_refused(copy):
 def test_a_folder_that_is_no_bundle(tmp_path):
     with pytest.raises(BundleError, match="is not a bundle"):
         open_bundle(tmp_path)
+
+
+def test_files_that_the_manifest_does_not_list_are_never_read(copy):
+    """Not even by the graph: weights that it would take from beside itself do not load."""
+    graph = onnx.load(copy / "model.onnx")
+    onnx.save(
+        graph, copy / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
+    )
+    content = (copy / "model.onnx").read_bytes()
+    files = json.loads((copy / MANIFEST).read_text())["files"]
+    files["model.onnx"] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    _edit(copy, files=files)
+    with pytest.raises(BundleError, match="cannot be loaded"):
+        Predictor.load(copy)
+
+
+def test_a_preprocessor_of_wrong_keys_is_damaged(bundle):
+    files = {**open_bundle(bundle).files, "preprocess.json": b"{}"}
+    with pytest.raises(BundleError, match=r"preprocess\.json is damaged"):
+        load_preprocessor(files, bundle)
+
+
+def test_a_missing_feature_plugin_is_named_with_the_cure(bundle):
+    files = open_bundle(bundle).files
+    record = json.loads(files["preprocess.json"])
+    record["features"][0] |= {"name": "theirs", "package": "pricekit-theirs", "version": "1.2"}
+    with pytest.raises(
+        PluginError, match=r"'theirs' of the package pricekit-theirs 1\.2.*pip install pricekit-theirs"
+    ):
+        load_preprocessor({**files, "preprocess.json": json.dumps(record).encode()}, bundle)

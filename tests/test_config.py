@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.config import RunConfig, build_config, merge, parse_override, read_toml
-from pricekit.errors import ConfigError
+from pricekit.core.configure import configure
+from pricekit.errors import ConfigError, PluginError
 
 
 def test_toml_round_trip(tmp_path):
@@ -38,6 +39,7 @@ def test_options_of_another_plugin_fall_away():
         ("head.widths=[8, 4]", {"head": {"widths": [8, 4]}}),
         ("columns.price=eur", {"columns": {"price": "eur"}}),
         ("a=b=c", {"a": "b=c"}),
+        ("training.patience=none", {"training": {"patience": None}}),
     ],
 )
 def test_overrides_are_toml_values_else_strings(text, layer):
@@ -64,6 +66,7 @@ def test_any_override_is_parsed_or_refused(text):
         ("training.epochs=0", "training.epochs is 0"),
         ("head.widths=[1]", "one dropout for each width"),
         ("loss=3", "loss is 3"),
+        ("seed=99999999999999999", "seed is 99999999999999999"),
     ],
 )
 def test_errors_name_the_setting_and_the_cure(override, message):
@@ -82,3 +85,32 @@ def test_a_file_that_is_no_toml_is_an_error(tmp_path):
 def test_there_is_a_json_schema():
     schema = RunConfig.model_json_schema()
     assert "training" in json.loads(json.dumps(schema))["properties"]
+
+
+def test_a_policy_s_defaults_lie_below_and_options_are_resolved():
+    config = configure([parse_override("backbone.width=8"), parse_override("head.widths=[64]")])
+    assert config.backbone.options["width"] == 8
+    assert config.backbone.options["members"] >= 1  # a default, written out so that the run can be repeated
+    assert config.head.dropout == [0.0]  # of the policy quick
+    assert config.training.patience is not None
+    assert configure([parse_override("training.patience=none")]).training.patience is None
+
+
+@pytest.mark.parametrize(
+    ("override", "error", "message"),
+    [
+        ("loss.gama=1", ConfigError, "takes no options, but got gama"),
+        ("backbone.widht=3", ConfigError, "did you mean 'width'"),
+        ("policy.name=quik", PluginError, "Did you mean 'quick'"),
+        ("training.epochs=0", ConfigError, "training.epochs is 0"),
+    ],
+)
+def test_wrong_options_are_found_before_any_table_is_read(override, error, message):
+    with pytest.raises(error, match=message):
+        configure([parse_override(override)])
+
+
+def test_batch_norm_needs_batches():
+    head = {"widths": [4], "dropout": [0.0], "norm": "batch"}
+    with pytest.raises(ConfigError, match="use 2 or more"):
+        build_config([{"head": head, "training": {"batch_size": 1}}])

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import pricekit.predict as predict_module
+from pricekit.errors import DataError
 from pricekit.predict import Predictor
 from pricekit.training.run import open_run
 
@@ -93,3 +94,11 @@ def test_prediction_imports_no_torch(bundle, catalog, tmp_path):
     )
     subprocess.run([sys.executable, "-c", code, bundle, catalog, tmp_path / "p.csv"], check=True)
     assert len(pd.read_csv(tmp_path / "p.csv")) == 400
+
+
+def test_the_table_itself_is_never_overwritten(predictor, catalog, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_bytes(catalog.read_bytes())
+    with pytest.raises(DataError, match="is the table itself"):
+        predictor.predict_file(table, tmp_path / "." / "t.csv")
+    assert table.read_bytes() == catalog.read_bytes()

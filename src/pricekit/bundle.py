@@ -6,7 +6,7 @@
     preprocess.json   columns, length, feature plugins with their fitted state
     README.md         the model card
 
-No file is parsed before its hash was checked.
+No file is parsed before its hash was checked, and nothing else in the folder is read.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ MAX_MANIFEST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle whose files were all found and match their hashes."""
+    """A bundle in memory: what was checked is what is parsed, whatever happens to the folder.
+
+    Attributes:
+        path: where it was read from.
+        manifest: what it says of itself.
+        files: the contents of all other files by name; each matched its hash.
+    """
 
     path: Path
     manifest: dict[str, Any]
-
-    @property
-    def model(self) -> Path:
-        """The ONNX graph."""
-        return self.path / "model.onnx"
+    files: dict[str, bytes]
 
 
 def write_bundle(path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
@@ -60,15 +62,13 @@ def is_bundle(path: Path) -> bool:
 
 
 def open_bundle(path: Path) -> Bundle:
-    """Check a bundle's manifest and every file's size and hash; raises BundleError."""
+    """Read a bundle and check every file's size and hash; raises BundleError."""
     manifest = _read_manifest(path)
     listed = manifest["files"]
     for name in REQUIRED:
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {name} in its manifest; export it again")
-    for name, expected in listed.items():
-        _check_file(path, name, expected)
-    return Bundle(path, manifest)
+    return Bundle(path, manifest, {name: _read_file(path, name, facts) for name, facts in listed.items()})
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
@@ -92,20 +92,27 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def _check_file(path: Path, name: str, expected: Any) -> None:
+def _read_file(path: Path, name: str, expected: Any) -> bytes:
     file = path / name
-    if Path(name).name != name or "\\" in name or name in (".", ".."):
+    if Path(name).name != name or "\\" in name or name in ("", ".", ".."):
         raise BundleError(
             f"the bundle {path} names the file '{name}', outside its own folder; do not trust it"
         )
     if file.is_symlink() or not file.is_file():
         raise BundleError(f"the bundle {path} lacks {name}, or it is a link; copy the bundle again, whole")
-    with file.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if not isinstance(expected, dict) or found != expected.get("sha256"):
+    facts = expected if isinstance(expected, dict) else {}
+    size = file.stat().st_size
+    if size != facts.get("bytes"):
         raise BundleError(
-            f"{file} was altered or truncated: its SHA-256 is not the manifest's; copy or export the bundle again"
+            f"{file} was altered or truncated: it has {size:,} bytes, not those of the manifest; "
+            "copy or export the bundle again"
         )
+    content = file.read_bytes()
+    if _sha256(content) != facts.get("sha256"):
+        raise BundleError(
+            f"{file} was altered: its SHA-256 is not the manifest's; copy or export the bundle again"
+        )
+    return content
 
 
 def _sha256(content: bytes) -> str:

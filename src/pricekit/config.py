@@ -1,4 +1,4 @@
-"""The configuration of a run: typed, TOML in and out, dotted overrides, JSON schema.
+"""The configuration of a run: typed, TOML in and out, dotted overrides.
 
 Layers, each over the one before: the defaults here, the policy's defaults, a file, the flags.
 """
@@ -97,10 +97,18 @@ class RunConfig(Section):
     max_length: int = Field(256, ge=1, description="tokens of a text; what is longer is cut")
     validation_fraction: float = Field(0.15, gt=0, lt=1)
     limit: int | None = Field(None, ge=1, description="read only the first rows of the table")
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=1 << 32)
+
+    @model_validator(mode="after")
+    def _batch_norm_has_batches(self) -> RunConfig:
+        if self.head.norm == "batch" and self.training.batch_size == 1:
+            raise ValueError(
+                "head.norm is 'batch', which cannot train on training.batch_size 1; use 2 or more"
+            )
+        return self
 
     def to_toml(self) -> str:
-        """Return the configuration as TOML; `from_toml` gives it back."""
+        """Return the configuration as TOML; `build_config([read_toml(path)])` gives it back."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))
 
 
@@ -142,7 +150,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_override(text: str) -> dict[str, Any]:
-    """Turn `loss.gamma=1.5` into `{"loss": {"gamma": 1.5}}`; a value is TOML, else a string."""
+    """Turn `loss.gamma=1.5` into `{"loss": {"gamma": 1.5}}`; a value is TOML or `none`, else a string."""
     dotted, equals, value = text.partition("=")
     keys = [key.strip() for key in dotted.split(".")]
     if not equals or not all(keys):
@@ -154,6 +162,8 @@ def parse_override(text: str) -> dict[str, Any]:
 
 
 def _toml_value(text: str) -> Any:
+    if text.lower() == "none":  # TOML has no null, and some settings can be switched off
+        return None
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, KeyError):

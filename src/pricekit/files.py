@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success it is synced and renamed, on failure removed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.touch()
         mode = temporary.stat().st_mode  # what the user's umask says; some libraries write for the owner only
@@ -39,12 +39,12 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """
     path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary.mkdir()
     try:
         for name, content in files.items():
             (temporary / name).write_bytes(content)
             sync(temporary / name)
-        temporary.chmod(0o755)
         sync(temporary)
         _replace_folder(temporary, path)
         sync(path.parent)
@@ -56,15 +56,15 @@ def _replace_folder(new: Path, path: Path) -> None:
     if not path.exists():
         os.rename(new, path)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-    os.rename(path, old / path.name)
+    old = path.with_name(f".{path.name}.{secrets.token_hex(4)}.old")
     try:
+        os.rename(path, old)
         os.rename(new, path)
-    except OSError:
-        os.rename(old / path.name, path)
+    except BaseException:  # an interrupt between the two renames must not cost the old folder
+        if old.exists() and not path.exists():
+            os.rename(old, path)
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def sync(path: Path) -> None:

@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 
 from pricekit.bundle import open_bundle
-from pricekit.engines.ort import Engine, load_cpu
+from pricekit.core.contracts import Engine
+from pricekit.engines.ort import load_cpu
+from pricekit.errors import DataError
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
 from pricekit.screen import notice, progress
 from pricekit.table import Columns, PredictionWriter, Table, iter_table, progress_size
@@ -34,7 +36,7 @@ class Predictor:
     def load(cls, path: str | Path) -> Predictor:
         """Open a bundle; raises BundleError, PluginError."""
         bundle = open_bundle(Path(path))
-        return cls(load_preprocessor(bundle.path), load_cpu(bundle.model))
+        return cls(load_preprocessor(bundle.files, bundle.path), load_cpu(bundle.files["model.onnx"]))
 
     def predict(self, rows: Table | Sequence[str]) -> np.ndarray:
         """Return one price a row, float32 (N,), in the order given.
@@ -67,6 +69,8 @@ class Predictor:
         Raises:
             DataError: the table cannot be read, or the output cannot be written.
         """
+        if out.exists() and source.exists() and out.samefile(source):
+            raise DataError(f"{out} is the table itself; name another file with --out")
         columns = replace(columns or self.preprocessor.columns, price=None)
         rows = empty = position = 0
         tables = iter_table(source, columns, rows=WINDOW, limit=limit, encoding=encoding, notices=notices)

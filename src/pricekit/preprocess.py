@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
 
+from pricekit.core.contracts import Batch
+from pricekit.errors import BundleError
 from pricekit.features.fitted import FittedFeatures
 from pricekit.table import Columns, Table
 from pricekit.tokens import Tokens, encode, pad
-
-Batch = dict[str, np.ndarray]
-"""`input_ids`, `attention_mask`: int64 (B, L); `features`: float32 (B, K)."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,29 @@ class Preprocessor:
         }
 
 
-def load_preprocessor(folder: Path) -> Preprocessor:
-    """Open a preprocessor from a run's or a bundle's folder; raises PluginError."""
-    record = json.loads((folder / "preprocess.json").read_text("utf-8"))
-    columns = record["columns"]
-    return Preprocessor(
-        Columns(tuple(columns["text"]), columns["price"], columns["id"]),
-        Tokenizer.from_file(str(folder / "tokenizer.json")),
-        record["max_length"],
-        record["pad_id"],
-        FittedFeatures.from_json(record["features"]),
-    )
+FILES = ("tokenizer.json", "preprocess.json")
+
+
+def load_preprocessor(files: Mapping[str, bytes], where: Path) -> Preprocessor:
+    """Open a preprocessor from its two files, which a run's and a bundle's folder hold.
+
+    Args:
+        files: contents by name.
+        where: the folder, for messages.
+
+    Raises:
+        BundleError: a file is damaged.
+        PluginError: a feature plugin is not installed.
+    """
+    try:
+        record = json.loads(files["preprocess.json"])
+        tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
+        columns = record["columns"]
+        columns = Columns(tuple(columns["text"]), columns["price"], columns["id"])
+        features, max_length, pad_id = record["features"], int(record["max_length"]), int(record["pad_id"])
+    except Exception as error:  # the tokenizers library raises bare Exceptions
+        raise BundleError(
+            f"{where}: tokenizer.json or preprocess.json is damaged ({type(error).__name__}: {error}); "
+            "train or export it again"
+        ) from None
+    return Preprocessor(columns, tokenizer, max_length, pad_id, FittedFeatures.from_json(features))

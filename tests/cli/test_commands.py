@@ -123,6 +123,7 @@ def test_every_command_has_help_that_teaches(pricekit, command):
     code, out, _ = pricekit(command, "--help")
     assert code == 0
     assert len(out.splitlines()) > 8
+    assert "\\b" not in out
 
 
 def test_wrong_usage_exits_with_2(pricekit):
@@ -163,3 +164,23 @@ def test_the_demo_shows_prices(pricekit, tmp_path, monkeypatch):
     (tmp_path / "mine" / "x.txt").write_text("x")
     code, _, err = pricekit("demo", "--out", tmp_path / "mine")
     assert (code, "holds something else" in err) == (1, True)
+
+
+def test_an_unexpected_error_is_one_paragraph(pricekit, catalog, tmp_path, monkeypatch):
+    def broken(*args, **kwargs):
+        raise ZeroDivisionError("three\nlines\nlong")
+
+    monkeypatch.setattr("pricekit.training.train.load_split", broken)
+    code, _, err = pricekit("train", catalog, "--out", tmp_path / "run")
+    assert code == 1
+    assert "did not expect: ZeroDivisionError: three lines long" in err
+    assert "PRICEKIT_TRACEBACK=1" in err
+
+
+def test_a_missing_extra_is_named(pricekit, catalog, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for name in [n for n in sys.modules if n.startswith("pricekit.training")]:
+        monkeypatch.delitem(sys.modules, name)
+    code, _, err = pricekit("train", catalog, "--out", tmp_path / "run")
+    assert code == 1
+    assert "pip install 'pricekit[train]'" in err

@@ -7,11 +7,10 @@ import json
 import tempfile
 from pathlib import Path
 
-from pricekit.config import build_config
+from pricekit.core.configure import configure
 from pricekit.datasets import make_catalog
 from pricekit.export.export import export_run
 from pricekit.predict import Predictor
-from pricekit.training.policies import Quick
 from pricekit.training.train import Source, train
 
 HERE = Path(__file__).parent
@@ -34,7 +33,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         table, run = Path(folder) / "golden.csv", Path(folder) / "run"
         make_catalog(200, seed=1).to_csv(table, index=False)
-        train(Source(table), build_config([Quick.defaults, TINY]), run)
+        train(Source(table), configure([TINY]), run)
         export_run(run, HERE / "bundle", overwrite=True)
     prices = Predictor.load(HERE / "bundle").predict(TEXTS).tolist()
     (HERE / "prices.json").write_text(json.dumps({"texts": TEXTS, "prices": prices}, indent=1) + "\n")

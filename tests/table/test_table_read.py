@@ -176,6 +176,35 @@ def test_parquet_keeps_types_of_ids_and_takes_any_type_as_text(tmp_path: Path) -
     np.testing.assert_array_equal(table.price, [1.0, np.nan, 3.0])
 
 
+OBJECTS = {
+    "decimal": (pa.array(["7.25", "1234.50", None]).cast(pa.decimal128(9, 2)), ["7.25", "1234.50", ""]),
+    "date": (pa.array([0, 1, None], pa.date32()), ["1970-01-01", "1970-01-02", ""]),
+    "bytes": (pa.array([b"a", b"b", None]), ["a", "b", ""]),
+    "list": (pa.array([[1], [2, 3], None]), ["[1]", "[2, 3]", ""]),
+    "bool": (pa.array([True, False, None]), ["true", "false", ""]),
+    "null": (pa.nulls(3), ["", "", ""]),
+}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_parquet_ids_that_pandas_has_no_type_for_are_text(tmp_path: Path, kind: str, rows: int) -> None:
+    cells, expected = OBJECTS[kind]
+    pq.write_table(pa.table({"id": cells, "t": ["x"] * 3}), tmp_path / "t.parquet")
+    for chunk in iter_table(tmp_path / "t.parquet", Columns(("t",), None, "id"), rows=rows):
+        assert chunk.ids.dtype == "str"
+        assert chunk.ids.name == "id"
+        assert chunk.ids.tolist() == [expected[row] for row in np.asarray(chunk.rows)]
+
+
+def test_ids_are_named_as_their_column(tmp_path: Path) -> None:
+    path = save(tmp_path / "t.csv", {"sku": ["7", "8", "9"], "t": ["a", "b", "c"]})
+    for asked, name in (("sku", "sku"), (None, "row"), ("sample_id", "row")):
+        chunks = list(iter_table(path, Columns(("t",), None, asked), rows=2, notices=lambda _: None))
+        whole = concat_tables(chunks)
+        assert [table.ids.name for table in (*chunks, whole, whole.take(np.array([2, 0])))] == [name] * 4
+
+
 def test_parquet_ignores_a_pandas_index(tmp_path: Path) -> None:
     frame = make_catalog(5).iloc[[3, 1, 0, 2, 4]].set_index("sample_id")
     frame.to_parquet(tmp_path / "t.parquet")
@@ -196,8 +225,29 @@ def test_json_values_are_text_as_written(tmp_path: Path) -> None:
     assert table.text.tolist() == ['{"b": [1, 2.5, "é"]}', "true", "1e3"]
     assert table.frame["p"].tolist() == ["1.10", "", "NaN"]
     assert table.frame["late"].tolist() == ["", "\ufffd", ""]
-    chunks = list(iter_table(path, Columns(("t",), "p", "id"), rows=1))
-    pd.testing.assert_frame_equal(concat_tables(chunks).frame, table.frame)
+
+
+def test_json_keys_that_only_come_later_make_no_columns(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps({"text": f"t{i}", f"key {i}": "x"}) + "\n" for i in range(20)))
+    said: list[str] = []
+    chunks = list(iter_table(path, Columns(("text",), None, None), rows=4, notices=said.append))
+    expected = ["text", "key 0", "key 1", "key 2", "key 3"]
+    assert [chunk.frame.columns.tolist() for chunk in chunks] == [expected] * 5
+    assert concat_tables(chunks).text.tolist() == [f"t{i}" for i in range(20)]
+    assert len(said) == 1
+    assert "left out: 16, the first such key 'key 4'" in said[0]
+
+
+def test_json_rows_with_keys_of_their_own_make_no_large_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pricekit.table.jsonlines.MAX_CHUNK_CELLS", 1000)
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps({"text": f"t{i}", f"key {i}": "x"}) + "\n" for i in range(200)))
+    chunks = list(iter_table(path, Columns(("text",), None, None), notices=lambda _: None))
+    assert max(chunk.frame.size for chunk in chunks) < 1100
+    assert sum(map(len, chunks)) == 200
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import stat
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +18,8 @@ from hypothesis import strategies as st
 
 from pricekit.errors import DataError
 from pricekit.table import Columns, PredictionWriter, iter_table, read_table
+from pricekit.table import write as write_module
+from pricekit.table.sinks import open_sink
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
 BACK = Columns(text=("id",), id="id")
@@ -48,7 +52,7 @@ def test_what_is_written_is_read_again(
         np.float32 if half else np.float64
     )
     cut = len(ids) // 2
-    with PredictionWriter(path, "id") as writer:
+    with PredictionWriter(path) as writer:
         writer.write(pd.Series(ids[:cut], dtype="str"), price[:cut])
         writer.write(pd.Series(ids[cut:], dtype="str"), price[cut:])
     if ids:
@@ -63,7 +67,7 @@ def test_what_is_written_is_read_again(
 def test_one_row_out_for_each_row_in(tmp_path: Path, suffix: str) -> None:
     source = tmp_path / "in.csv"
     source.write_text("sample_id,catalog_content\n1,a\n2\n2,b,c,d\n,\n\n3,e\n")
-    with PredictionWriter(tmp_path / f"out.{suffix}", "sample_id") as writer:
+    with PredictionWriter(tmp_path / f"out.{suffix}") as writer:
         for chunk in iter_table(source, Columns(price=None), rows=2, notices=lambda _: None):
             writer.write(chunk.ids, np.full(len(chunk), 1.5))
     out = read_table(tmp_path / f"out.{suffix}", Columns(text=("price",)))
@@ -73,14 +77,16 @@ def test_one_row_out_for_each_row_in(tmp_path: Path, suffix: str) -> None:
 
 
 def test_csv_is_plain(tmp_path: Path) -> None:
-    with PredictionWriter(tmp_path / "out.csv", "sample_id") as writer:
-        writer.write(pd.Series([33127, 5]), np.array([12.34, 0.1], dtype=np.float32))
+    with PredictionWriter(tmp_path / "out.csv") as writer:
+        writer.write(pd.Series([33127, 5], name="sample_id"), np.array([12.34, 0.1], dtype=np.float32))
     assert (tmp_path / "out.csv").read_bytes() == b"sample_id,price\n33127,12.34\n5,0.1\n"
 
 
 def test_json_lines_are_plain(tmp_path: Path) -> None:
-    with PredictionWriter(tmp_path / "out.jsonl", "sample_id") as writer:
-        writer.write(pd.Series([7, None], dtype="Int64"), np.array([12.34, 0.1], dtype=np.float32))
+    with PredictionWriter(tmp_path / "out.jsonl") as writer:
+        writer.write(
+            pd.Series([7, None], dtype="Int64", name="sample_id"), np.array([12.34, 0.1], dtype=np.float32)
+        )
     lines = (tmp_path / "out.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [
         {"sample_id": 7, "price": 12.34},
@@ -89,15 +95,17 @@ def test_json_lines_are_plain(tmp_path: Path) -> None:
 
 
 def test_parquet_ids_may_be_missing(tmp_path: Path) -> None:
-    with PredictionWriter(tmp_path / "out.parquet", "id") as writer:
+    with PredictionWriter(tmp_path / "out.parquet") as writer:
         writer.write(pd.Series(["a", None], dtype="str"), np.ones(2))
     assert pq.read_table(tmp_path / "out.parquet")["id"].to_pylist() == ["a", None]
 
 
 def test_parquet_has_types_and_large_row_groups(tmp_path: Path) -> None:
-    with PredictionWriter(tmp_path / "out.parquet", "sample_id") as writer:
+    with PredictionWriter(tmp_path / "out.parquet") as writer:
         for start in range(0, 200_000, 8000):
-            writer.write(pd.Series(np.arange(start, start + 8000)), np.ones(8000, np.float32))
+            writer.write(
+                pd.Series(np.arange(start, start + 8000), name="sample_id"), np.ones(8000, np.float32)
+            )
     file = pq.ParquetFile(tmp_path / "out.parquet")
     assert [str(kind) for kind in file.schema_arrow.types] == ["int64", "double"]
     assert file.num_row_groups == 2
@@ -105,10 +113,55 @@ def test_parquet_has_types_and_large_row_groups(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
+def test_decimal_ids_of_growing_precision(tmp_path: Path, suffix: str) -> None:
+    ids = ["1.50", "22.50", "123456.75", "3.25"]
+    columns = {"id": pa.array(ids).cast(pa.decimal128(12, 2)), "t": ids}
+    pq.write_table(pa.table(columns), tmp_path / "in.parquet")
+    with PredictionWriter(tmp_path / f"out.{suffix}") as writer:
+        for chunk in iter_table(tmp_path / "in.parquet", Columns(("t",), None, "id"), rows=1):
+            writer.write(chunk.ids, np.ones(len(chunk)))
+    assert read_table(tmp_path / f"out.{suffix}", BACK).ids.tolist() == ids
+
+
+def test_parquet_ids_that_are_objects_become_text(tmp_path: Path) -> None:
+    chunks = [[None], [Decimal("1.5")], [Decimal("123.25"), "a"]]
+    with PredictionWriter(tmp_path / "out.parquet") as writer:
+        for cells in chunks:
+            writer.write(pd.Series(cells, dtype=object), np.ones(len(cells)))
+    assert pq.read_table(tmp_path / "out.parquet")["id"].to_pylist() == [None, "1.5", "123.25", "a"]
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("name", ["sku", "row", None])
+def test_the_id_column_is_called_as_the_ids_are(tmp_path: Path, suffix: str, name: str | None) -> None:
+    with PredictionWriter(tmp_path / f"out.{suffix}") as writer:
+        writer.write(pd.Series(["a"], name=name), np.ones(1))
+        writer.write(pd.Series(["b"], name="another"), np.ones(1))
+    frame = read_table(tmp_path / f"out.{suffix}", Columns(("price",), "price", None)).frame
+    assert frame.columns.tolist() == [name or "id", "price"]
+    assert frame[name or "id"].tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"), [("csv", "id,price\n"), ("tsv", "id\tprice\n"), ("jsonl", "")]
+)
+def test_no_rows_are_a_header(tmp_path: Path, suffix: str, content: str) -> None:
+    with PredictionWriter(tmp_path / f"out.{suffix}"):
+        pass
+    assert (tmp_path / f"out.{suffix}").read_text() == content
+
+
+def test_no_rows_are_a_schema(tmp_path: Path) -> None:
+    with PredictionWriter(tmp_path / "out.parquet"):
+        pass
+    assert pq.read_table(tmp_path / "out.parquet").schema.names == ["id", "price"]
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_failure_leaves_nothing_behind(tmp_path: Path, suffix: str, error: type[BaseException]) -> None:
     path = tmp_path / f"out.{suffix}"
-    with pytest.raises(error), PredictionWriter(path, "id") as writer:
+    with pytest.raises(error), PredictionWriter(path) as writer:
         fail(writer, error)
     assert names(tmp_path) == []
 
@@ -116,20 +169,20 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, suffix: str, error: typ
 def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.write_text("old")
-    with pytest.raises(ZeroDivisionError), PredictionWriter(path, "id") as writer:
+    with pytest.raises(ZeroDivisionError), PredictionWriter(path) as writer:
         fail(writer, ZeroDivisionError)
     assert path.read_text() == "old"
     assert names(tmp_path) == ["out.csv"]
 
 
 def test_an_error_of_the_system_inside_the_block_is_not_taken_for_a_writing_error(tmp_path: Path) -> None:
-    with pytest.raises(ConnectionError), PredictionWriter(tmp_path / "out.csv", "id") as writer:
+    with pytest.raises(ConnectionError), PredictionWriter(tmp_path / "out.csv") as writer:
         fail(writer, ConnectionError)
 
 
 def test_nothing_is_there_before_the_end(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
-    with PredictionWriter(path, "id") as writer:
+    with PredictionWriter(path) as writer:
         writer.write(pd.Series(["a"]), np.ones(1))
         assert not path.exists()
     assert path.exists()
@@ -138,7 +191,7 @@ def test_nothing_is_there_before_the_end(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="permission bits")
 def test_the_file_has_the_usual_permissions(tmp_path: Path) -> None:
     (tmp_path / "usual").touch()
-    with PredictionWriter(tmp_path / "ours.csv", "id"):
+    with PredictionWriter(tmp_path / "ours.csv"):
         pass
     modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("usual", "ours.csv")]
     assert modes[0] == modes[1]
@@ -153,7 +206,7 @@ def test_a_full_disk_is_explained(tmp_path: Path, suffix: str, monkeypatch: pyte
     path = tmp_path / f"out.{suffix}"
     with (
         pytest.raises(DataError, match=r"out\.\w+ cannot be written: No space left"),
-        PredictionWriter(path, "id"),
+        PredictionWriter(path),
     ):
         pass
     assert names(tmp_path) == []
@@ -164,11 +217,10 @@ def test_a_full_disk_is_explained(tmp_path: Path, suffix: str, monkeypatch: pyte
 def test_a_disk_that_fills_while_writing_is_explained(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = PredictionWriter._open
-    monkeypatch.setattr(PredictionWriter, "_open", lambda self, _: opened(self, Path("/dev/full")))
+    monkeypatch.setattr(write_module, "open_sink", lambda _, kind: open_sink(Path("/dev/full"), kind))
     with (
         pytest.raises(DataError, match="cannot be written"),
-        PredictionWriter(tmp_path / f"out.{suffix}", "id") as writer,
+        PredictionWriter(tmp_path / f"out.{suffix}") as writer,
     ):
         writer.write(pd.Series(np.arange(300_000)), np.ones(300_000))
     assert names(tmp_path) == []
@@ -177,21 +229,22 @@ def test_a_disk_that_fills_while_writing_is_explained(
 def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
     for suffix in FORMATS:
         absent = tmp_path / "no" / f"a.{suffix}"
-        with pytest.raises(DataError, match="cannot be written: "), PredictionWriter(absent, "id"):
+        with pytest.raises(DataError, match="cannot be written: "), PredictionWriter(absent):
             raise AssertionError("said too late")
     (tmp_path / "b.csv").mkdir()
-    with pytest.raises(DataError, match="is a folder"), PredictionWriter(tmp_path / "b.csv", "id"):
+    with pytest.raises(DataError, match="is a folder"), PredictionWriter(tmp_path / "b.csv"):
         pass
     with pytest.raises(DataError, match="supported"):
-        PredictionWriter(tmp_path / "c.xlsx", "id")
-    with pytest.raises(DataError, match="'price'"):
-        PredictionWriter(tmp_path / "c.csv", "price")
+        PredictionWriter(tmp_path / "c.xlsx")
+    with pytest.raises(DataError, match="'price'"), PredictionWriter(tmp_path / "c.csv") as writer:
+        writer.write(pd.Series(["a"], name="price"), np.ones(1))
+    assert names(tmp_path) == ["b.csv"]
 
 
 def test_one_price_for_each_id(tmp_path: Path) -> None:
     with (
         pytest.raises(ValueError, match="2 ids and 1 prices"),
-        PredictionWriter(tmp_path / "a.csv", "id") as writer,
+        PredictionWriter(tmp_path / "a.csv") as writer,
     ):
         writer.write(pd.Series(["a", "b"]), np.ones(1))
     assert names(tmp_path) == []

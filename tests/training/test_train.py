@@ -1,4 +1,5 @@
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,10 +11,11 @@ import pandas as pd
 import pytest
 import torch
 
-from pricekit.config import build_config
+from pricekit.config import build_config, read_toml
 from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
+from pricekit.training.loop import clip_gradients
 from pricekit.training.run import open_run
-from pricekit.training.train import Source, clear_run, train
+from pricekit.training.train import Source, train
 from tests.conftest import tiny_config
 
 
@@ -75,13 +77,51 @@ def test_a_killed_run_is_resumed_to_the_same_weights(run, catalog, tmp_path):
     assert epochs == [1, 2, 3]
 
 
-def test_resume_refuses_another_table(run, catalog, tmp_path):
-    out = tmp_path / "run"
+@pytest.mark.parametrize("change", ["fewer rows", "other prices", "other texts"])
+def test_resume_refuses_another_table(catalog, tmp_path, change):
+    out, other = tmp_path / "run", tmp_path / "other.csv"
     train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out)
-    other = tmp_path / "other.csv"
-    pd.read_csv(catalog).iloc[:-5].to_csv(other, index=False)
+    frame = pd.read_csv(catalog)
+    if change == "fewer rows":
+        frame = frame.iloc[:-5]
+    elif change == "other prices":
+        frame["price"] *= 100
+    else:
+        frame["catalog_content"] += "!"
+    frame.to_csv(other, index=False)
+    before = (out / "run.json").read_bytes()
     with pytest.raises(TrainingError, match="not those that"):
         train(Source(other), tiny_config({"training": {"epochs": 2}}), out, resume=True)
+    assert (out / "run.json").read_bytes() == before
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_anew(run, catalog, tmp_path):
+    out = shutil.copytree(run, tmp_path / "run")
+    for name in ("last.safetensors", "best.safetensors", "run.json", "preprocess.json"):
+        (out / name).unlink()
+    train(Source(catalog), tiny_config(), out, resume=True)
+    assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(run).items())
+
+
+def test_clipping_bounds_dense_and_sparse_gradients_together():
+    sparse = torch.sparse_coo_tensor([[0, 0, 2]], [3.0, 1.0, 0.0], (4,), check_invariants=True)
+    dense = torch.tensor([3.0])
+    clip_gradients([sparse, dense], 1.0)  # norm of (4, 0, 3) is 5
+    assert sparse.to_dense().tolist() == pytest.approx([0.8, 0, 0, 0], abs=1e-5)
+    assert dense.tolist() == pytest.approx([0.6], abs=1e-5)
+    clip_gradients([dense], 1.0)
+    assert dense.tolist() == pytest.approx([0.6], abs=1e-5)
+
+
+def test_clipping_trains(catalog, tmp_path):
+    train(Source(catalog), tiny_config({"training": {"epochs": 1, "max_grad_norm": 1.0}}), tmp_path / "run")
+
+
+def test_divergence_is_told_and_keeps_earlier_checkpoints(catalog, tmp_path):
+    config = tiny_config({"training": {"learning_rate": 1e38}, "policy": {"embedding_learning_rate": 1e38}})
+    with pytest.raises(TrainingError, match=r"lower training\.learning_rate"):
+        train(Source(catalog), config, tmp_path / "run")
+    assert (tmp_path / "run" / "last.safetensors").exists()
 
 
 def test_patience_stops_early(catalog, tmp_path):
@@ -168,11 +208,24 @@ def test_wrong_settings_are_told(catalog, tmp_path, layer, error, message):
 def test_a_taken_folder_is_left_alone(catalog, run, tmp_path):
     with pytest.raises(TrainingError, match="exists already"):
         train(Source(catalog), tiny_config(), run)
-    (tmp_path / "mine.txt").write_text("x")
+    (tmp_path / "config.toml").write_text("title = 'a web site'")
     with pytest.raises(TrainingError, match="not a run"):
-        clear_run(tmp_path)
-    assert (tmp_path / "mine.txt").exists()
+        train(Source(catalog), tiny_config(), tmp_path, overwrite=True)
+    assert (tmp_path / "config.toml").exists()
+
+
+def test_overwrite_keeps_the_old_run_until_the_new_one_can_start(catalog, run, tmp_path):
+    out = shutil.copytree(run, tmp_path / "run")
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(DataError):
+        train(Source(tmp_path / "mistyped.csv"), tiny_config(), out, overwrite=True)
+    assert open_run(out)
+    (out / "notes.txt").unlink()
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out, overwrite=True)
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 1
 
 
 def test_the_saved_configuration_repeats_the_run(run):
-    assert build_config([open_run(run).config.model_dump()]) == open_run(run).config
+    saved = build_config([read_toml(run / "config.toml")])
+    assert saved == tiny_config()
+    assert saved.backbone.options["token_dropout"] == 0.5  # a default, written out

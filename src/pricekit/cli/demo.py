@@ -21,7 +21,13 @@ TRAINING: tuple[str, ...] = ()
 @click.option(
     "--rows", type=click.IntRange(min=1000), default=4000, show_default=True, help="Invented products."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Makes the catalogue and the model.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Makes the catalogue and the model.",
+)
 def demo(out: Path, rows: int, seed: int) -> None:
     """Make a catalogue of invented products, train on it, export, and price products it has not seen.
 
@@ -44,7 +50,8 @@ def _check_folder(out: Path) -> None:
     from pricekit.errors import DataError
 
     mine = {"products.csv", "new.csv", "run", "bundle", "prices.csv"}
-    if out.is_file() or (out.is_dir() and {file.name for file in out.iterdir()} - mine):
+    found = {file.name for file in out.iterdir() if not file.name.startswith(".")} if out.is_dir() else set()
+    if out.is_file() or found - mine:
         raise DataError(f"{out} holds something else; name a new folder with --out")
 
 

@@ -25,7 +25,7 @@ def evaluate(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    r"""Score MODEL, the folder of a run or of a bundle, on the rows of TABLE that have a price.
+    """Score MODEL, the folder of a run or of a bundle, on the rows of TABLE that have a price.
 
     \b
     pricekit evaluate bundle holdout.csv

@@ -14,7 +14,7 @@ from pricekit.cli.options import FOLDER
 @click.option("--out", type=FOLDER, required=True, help="Folder of the bundle.")
 @click.option("--overwrite", is_flag=True, help="Replace the bundle in --out when the new one is complete.")
 def export(run: Path, out: Path, overwrite: bool) -> None:
-    r"""Export the best weights of RUN into a bundle: ONNX graph, tokenizer, features, model card.
+    """Export the best weights of RUN into a bundle: ONNX graph, tokenizer, features, model card.
 
     \b
     pricekit export run --out bundle

@@ -11,7 +11,7 @@ from pricekit.cli.options import TABLE, named_columns, split_names, table_option
 
 @click.command(short_help="Compute the engineered features of a table.")
 @click.argument("table", type=TABLE)
-@click.option("--out", type=TABLE, required=True, help="CSV or Parquet file.")
+@click.option("--out", type=TABLE, required=True, help="CSV, TSV, Parquet or JSON lines file.")
 @click.option(
     "--features",
     "names",
@@ -23,7 +23,7 @@ from pricekit.cli.options import TABLE, named_columns, split_names, table_option
 def features(
     table: Path, out: Path, names: str, text: str | None, id_: str | None, encoding: str, limit: int | None
 ) -> None:
-    r"""Compute the features of every row of TABLE, fitted on all of its rows.
+    """Compute the features of every row of TABLE, fitted on all of its rows.
 
     \b
     pricekit features products.csv --features ultra25 --out features.parquet
@@ -35,16 +35,12 @@ def features(
 
     from pricekit.features.fitted import fit_features
     from pricekit.screen import notice, say
-    from pricekit.table import Columns, read_table, write_atomically
+    from pricekit.table import Columns, check_output, read_table, write_frame
 
+    check_output(out)
     columns = named_columns(Columns(price=None), text, None, id_)
     rows = read_table(table, columns, limit=limit, encoding=encoding, notices=notice)
     fitted = fit_features(split_names(names), {}, rows)
-    frame = pd.DataFrame(fitted.transform(rows), columns=fitted.names)
-    frame.insert(0, columns.id or "row", rows.ids.to_numpy())
-    with write_atomically(out) as temporary:
-        if out.suffix.lower() in (".parquet", ".pq"):
-            frame.to_parquet(temporary, index=False)
-        else:
-            frame.to_csv(temporary, index=False, sep="\t" if out.suffix.lower() == ".tsv" else ",")
+    computed = pd.DataFrame(fitted.transform(rows), columns=fitted.names)
+    write_frame(out, pd.concat([rows.ids, computed], axis=1))
     say(f"{len(rows):,} rows, {len(fitted.names)} features: {out}")

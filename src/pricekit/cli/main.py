@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -44,7 +45,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="pricekit")
 def cli() -> None:
-    r"""Price products from catalogue text.
+    """Price products from catalogue text.
 
     \b
     pricekit train products.csv --out run
@@ -79,11 +80,24 @@ def main() -> None:
         sys.exit(1)
     except PricekitError as error:
         _fail(str(error), 1)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        extra = "" if package == "pricekit" else ": pip install 'pricekit[train]'"
+        _fail(f"this needs {error.name}, which is not installed{extra}", 1)
     except MemoryError:
         _fail("out of memory; give the command a smaller table or --limit, or use a larger machine", 1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}", 1)
+    except Exception as error:
+        if os.environ.get("PRICEKIT_TRACEBACK"):
+            raise
+        said = " ".join(str(error).split())[:500]
+        _fail(
+            f"an error that pricekit did not expect: {type(error).__name__}: {said}. Please report it, with what "
+            "the command prints when the environment variable PRICEKIT_TRACEBACK=1 is set",
+            1,
+        )
 
 
 def _fail(message: str, code: int) -> None:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from pricekit.predict import Predictor
 
 
+_EXPECTED = "expected the folder of pricekit train --out or of pricekit export --out"
+
+
 def open_predictor(path: Path) -> Predictor:
     """Open a bundle with ONNX Runtime, or a run with torch; raises BundleError and others."""
     from pricekit.bundle import is_bundle
@@ -18,17 +21,11 @@ def open_predictor(path: Path) -> Predictor:
 
     if is_bundle(path):
         return Predictor.load(path)
-    if (path / "config.toml").is_file():
-        from pricekit.training.run import open_run
+    if not path.is_dir():
+        state = "is a file" if path.exists() else "is not there"
+        raise BundleError(f"the model {path} {state}; {_EXPECTED}")
+    from pricekit.training.run import is_run, open_run
 
-        return open_run(path).predictor()
-    state = (
-        "holds neither a bundle nor a run"
-        if path.is_dir()
-        else "is not there"
-        if not path.exists()
-        else "is a file"
-    )
-    raise BundleError(
-        f"the model {path} {state}; expected the folder of pricekit train --out or pricekit export --out"
-    )
+    if not is_run(path):
+        raise BundleError(f"the folder {path} holds neither a bundle nor a run; {_EXPECTED}")
+    return open_run(path).predictor()

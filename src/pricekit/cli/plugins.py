@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from pricekit.core.registry import KINDS
+
 
 @click.group(short_help="List and explain features, backbones, losses and policies.")
 def plugins() -> None:
@@ -14,14 +16,13 @@ def plugins() -> None:
 
 
 @plugins.command("list")
-@click.option("--kind", type=click.Choice(["feature", "backbone", "loss", "policy"]), help="Only this kind.")
+@click.option("--kind", type=click.Choice(list(KINDS)), help="Only this kind.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def list_(kind: str | None, as_json: bool) -> None:
     """List all plugins, and the packages that failed to load."""
     from dataclasses import asdict
 
     from pricekit.core.loader import registry
-    from pricekit.core.registry import KINDS
     from pricekit.screen import notice, show_table
 
     found = [entry for k in KINDS if kind in (None, k) for entry in registry().of_kind(k)]
@@ -57,7 +58,7 @@ def show(name: str, as_json: bool) -> None:
 def _named(name: str) -> list[Any]:
     """Return the plugins of that name, of any kind; raises PluginError."""
     from pricekit.core.loader import registry
-    from pricekit.core.registry import KINDS, nearest
+    from pricekit.core.registry import nearest
     from pricekit.errors import PluginError
 
     found = [entry for kind in KINDS for entry in registry().of_kind(kind) if entry.name == name]

@@ -19,7 +19,7 @@ from pricekit.cli.options import FOLDER, TABLE, named_columns, table_options
 def predict(
     model: Path, table: Path, out: Path, text: str | None, id_: str | None, encoding: str, limit: int | None
 ) -> None:
-    r"""Price every row of TABLE with MODEL, the folder of a run or of a bundle.
+    """Price every row of TABLE with MODEL, the folder of a run or of a bundle.
 
     \b
     pricekit predict bundle new.csv --out prices.csv

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from pricekit.cli.options import FOLDER, TABLE, split_names, table_options
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. loss.gamma=1.5."
 )
 @click.option("--resume", is_flag=True, help="Go on with the run in --out after its last finished epoch.")
-@click.option("--overwrite", is_flag=True, help="Delete the run in --out first.")
+@click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
 @click.option("--dry-run", is_flag=True, help="Read the table, print configuration and split, and stop.")
 def train(
     table: Path,
@@ -39,7 +40,7 @@ def train(
     dry_run: bool,
     **flags: Any,
 ) -> None:
-    r"""Train a model on TABLE (CSV, TSV, Parquet or JSON lines) into the folder of a run.
+    """Train a model on TABLE (CSV, TSV, Parquet or JSON lines) into the folder of a run.
 
     \b
     pricekit train products.csv --out run
@@ -50,7 +51,7 @@ def train(
     its configuration, split, metrics, checkpoints, and the rows that could not be used.
     """
     from pricekit.screen import say
-    from pricekit.training.train import Source, clear_run, load_split, train
+    from pricekit.training.train import Source, load_split, train
 
     source = Source(table, valid, encoding)
     config = _saved_config(out, flags) if resume else _config(flags)
@@ -61,12 +62,13 @@ def train(
         )
         click.echo(config.to_toml(), nl=False)
         return
-    if overwrite and not resume:
-        clear_run(out)
     try:
-        facts = train(source, config, out, resume=resume)
+        facts = train(source, config, out, resume=resume, overwrite=overwrite)
     except KeyboardInterrupt:
-        say(f"the last finished epoch is kept; go on with: pricekit train {table} --out {out} --resume")
+        say(
+            "finished epochs are kept; go on with the same command and settings left out: "
+            + _resume_line(source, out)
+        )
         raise
     metrics = facts["metrics"]
     say(
@@ -76,15 +78,21 @@ def train(
     say(f"the run is in {out}; next: pricekit export {out} --out BUNDLE")
 
 
+def _resume_line(source: Any, out: Path) -> str:
+    given = [str(source.table), "--out", str(out), "--resume"]
+    if source.valid:
+        given += ["--valid", str(source.valid)]
+    if source.encoding != "utf-8":
+        given += ["--encoding", source.encoding]
+    return shlex.join(["pricekit", "train", *given])
+
+
 def _config(flags: dict[str, Any]) -> Any:
-    from pricekit.config import build_config, parse_override, read_toml
-    from pricekit.core.loader import registry
+    from pricekit.config import parse_override, read_toml
+    from pricekit.core.configure import configure
 
     file = read_toml(flags["config_file"]) if flags["config_file"] else {}
-    above = [file, _flag_layer(flags), *map(parse_override, flags["overrides"])]
-    policy = build_config(above).policy  # a layer may name the policy, whose defaults lie below all of them
-    defaults = registry().create("policy", policy.name, policy.options).defaults
-    return build_config([defaults, *above])
+    return configure([file, _flag_layer(flags), *map(parse_override, flags["overrides"])])
 
 
 def _flag_layer(flags: dict[str, Any]) -> dict[str, Any]:
@@ -105,8 +113,9 @@ def _flag_layer(flags: dict[str, Any]) -> dict[str, Any]:
 def _saved_config(out: Path, flags: dict[str, Any]) -> Any:
     from pricekit.config import build_config, read_toml
     from pricekit.errors import ConfigError, TrainingError
+    from pricekit.training.run import is_run
 
-    if not (out / "config.toml").is_file():
+    if not is_run(out):
         raise TrainingError(f"there is no run in {out} to resume; train without --resume")
     if _flag_layer(flags) or flags["overrides"] or flags["config_file"]:
         raise ConfigError(

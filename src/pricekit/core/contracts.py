@@ -10,7 +10,7 @@ against that model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,6 @@ State = dict[str, Any]
 """Fitted state: plain JSON values only."""
 
 
-@runtime_checkable
 class Feature(Protocol):
     """One or more numeric columns computed from a table; imports no torch.
 
@@ -42,7 +41,6 @@ class Feature(Protocol):
         """Return the columns as finite float32, (N, K)."""
 
 
-@runtime_checkable
 class Backbone(Protocol):
     """A tokenizer and an encoder."""
 
@@ -50,7 +48,11 @@ class Backbone(Protocol):
     """The most tokens that the encoder takes; None where there is no limit."""
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
-        """Return a tokenizer, loaded or trained on the training texts; it neither pads nor truncates."""
+        """Return a tokenizer, loaded or trained on the training texts.
+
+        Its padding, where it is set, tells the id that batches are padded with; otherwise that is 0.
+        pricekit itself pads, and truncates to the run's `max_length`.
+        """
 
     def encoder(self, tokenizer: Tokenizer, tokens: Tokens | None) -> Encoder:
         """Return a new encoder.
@@ -70,10 +72,12 @@ class Encoder(Protocol):
     """M groups of H / M, each with a head of its own, averaged in the raw output; usually 1."""
 
     def __call__(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Return the encoding, float32 (B, H). Positions whose mask is 0 must not change it."""
+        """Return the encoding, float32 (B, H). Positions whose mask is 0 must not change it.
+
+        In evaluation mode it is traced by `torch.onnx.export` with batch and length dynamic.
+        """
 
 
-@runtime_checkable
 class Loss(Protocol):
     """A `torch.nn.Module` that holds the training objective and its link from raw output to price.
 
@@ -81,16 +85,15 @@ class Loss(Protocol):
     """
 
     def fit(self, price: torch.Tensor) -> None:
-        """Learn what the link needs from the training prices, float32 (N,)."""
+        """Learn what the link needs from the training prices, float64 (N,)."""
 
     def forward(self, raw: torch.Tensor, price: torch.Tensor) -> torch.Tensor:
         """Return the mean loss, a scalar, for raw outputs and true prices of one shape."""
 
     def to_price(self, raw: torch.Tensor) -> torch.Tensor:
-        """Return prices in the table's currency: finite, not negative. Traced into the graph."""
+        """Return prices in the table's currency: finite and positive. Traced into the graph."""
 
 
-@runtime_checkable
 class Policy(Protocol):
     """How to train: numbers and defaults for the other kinds, optimizer, schedule."""
 
@@ -102,3 +105,14 @@ class Policy(Protocol):
 
     def schedule(self, step: int, warmup_steps: int, total_steps: int) -> float:
         """Return what the learning rate is multiplied by at an optimizer step, counted from 0."""
+
+
+Batch = Mapping[str, "np.ndarray"]
+"""`input_ids`, `attention_mask`: int64 (B, L); `features`: float32 (B, K)."""
+
+
+class Engine(Protocol):
+    """What executes a model: a bundle's graph, or a run's model in torch."""
+
+    def __call__(self, batch: Batch) -> np.ndarray:
+        """Return the price of each row, float32 (B,)."""

@@ -104,13 +104,22 @@ class Registry:
             ConfigError: an option is unknown or of the wrong type.
         """
         plugin = self.get(kind, name).load()
+        checked = self._options(kind, name, plugin, options or {})
+        return plugin() if checked is None else plugin(checked)
+
+    def resolve(self, kind: str, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all options of a plugin, defaults included, as plain values; raises as `create` does."""
+        checked = self._options(kind, name, self.get(kind, name).load(), options)
+        return {} if checked is None else checked.model_dump(mode="json")
+
+    def _options(self, kind: str, name: str, plugin: Any, options: Mapping[str, Any]) -> BaseModel | None:
         model = options_model(plugin)
         if model is None:
             if options:
                 raise ConfigError(f"the {kind} '{name}' takes no options, but got {', '.join(options)}")
-            return plugin()
+            return None
         try:
-            return plugin(model(**(options or {})))
+            return model(**options)
         except ValidationError as error:
             raise explain_invalid(error, f"{kind} '{name}'", list(model.model_fields)) from None
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
+from pricekit.core.contracts import Batch, Engine
 from pricekit.errors import BundleError, PluginError
-from pricekit.preprocess import Batch
-
-Engine = Callable[[Batch], np.ndarray]
-"""Prices of a batch: float32 (B,)."""
 
 INPUTS = ("input_ids", "attention_mask", "features")
 
 
-def load_cpu(model: Path) -> Engine:
+def load_cpu(model: bytes) -> Engine:
     """Open a graph with ONNX Runtime on the CPUs that this process may use.
+
+    It is given as bytes, so that it cannot name weights in other files.
 
     Raises:
         PluginError: onnxruntime is not installed.
@@ -34,13 +31,13 @@ def load_cpu(model: Path) -> Engine:
     options.intra_op_num_threads = _usable_cpus()
     options.log_severity_level = 3
     try:
-        session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise BundleError(f"{model} cannot be loaded by ONNX Runtime: {error}; export it again") from error
+        raise BundleError(f"the graph cannot be loaded by ONNX Runtime: {error}; export it again") from error
     found = tuple(i.name for i in session.get_inputs()), tuple(o.name for o in session.get_outputs())
     if set(found[0]) != set(INPUTS) or found[1] != ("price",):
         raise BundleError(
-            f"{model} has inputs and outputs {found}, expected {INPUTS} and price; export it again"
+            f"the graph has inputs and outputs {found}, expected {INPUTS} and price; export it again"
         )
 
     def run(batch: Batch) -> np.ndarray:

@@ -14,7 +14,7 @@ from pricekit.bundle import is_bundle, write_bundle
 from pricekit.errors import ExportError
 from pricekit.export.card import model_card
 from pricekit.export.graph import OPSET, export_graph
-from pricekit.export.verify import Check, verify_graph
+from pricekit.export.verify import Check, fit_length, verify_graph
 from pricekit.training.run import Run, open_run, read_sample
 
 
@@ -31,9 +31,12 @@ def export_run(path: Path, out: Path, *, overwrite: bool = False) -> list[Check]
     inputs = run.preprocessor(read_sample(run))
     with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
         graph = Path(folder) / "model.onnx"
-        export_graph(run.model, inputs.batch(np.arange(2) % len(inputs)), graph)
-        checks = verify_graph(run.model, graph, inputs, run.config.max_length)
+        example = inputs.batch(np.arange(2) % len(inputs))
+        # At least two tokens: a length of 1 would be taken for a constant.
+        longest = max(2, example["input_ids"].shape[1])
+        export_graph(run.model, fit_length(example, longest, inputs.pad_id), graph)
         model = graph.read_bytes()
+    checks = verify_graph(run.model, model, inputs, run.config.max_length)
     facts = _facts(run, checks)
     files = {
         "model.onnx": model,

@@ -5,29 +5,17 @@ from __future__ import annotations
 import logging
 import warnings
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor, nn
 
+from pricekit.core.contracts import Batch
+from pricekit.engines.ort import INPUTS
 from pricekit.errors import ExportError
-from pricekit.preprocess import Batch
 from pricekit.training.engine import to_tensors
 from pricekit.training.model import PriceModel
 
 OPSET = 18
-INPUTS = ("input_ids", "attention_mask", "features")
-
-
-class _Priced(nn.Module):
-    """The model with its inputs in the graph's order."""
-
-    def __init__(self, model: PriceModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor) -> Tensor:
-        return cast(Tensor, self.model(input_ids, attention_mask, features))
 
 
 def export_graph(model: PriceModel, example: Batch, path: Path) -> None:
@@ -53,7 +41,7 @@ def export_graph(model: PriceModel, example: Batch, path: Path) -> None:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # the exporter's own deprecations; what counts is verified
             torch.onnx.export(
-                _Priced(model.eval()),
+                model.eval(),
                 tuple(tensors[name] for name in INPUTS),
                 path,
                 input_names=list(INPUTS),

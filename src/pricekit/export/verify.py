@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from pricekit.engines.ort import Engine, load_cpu
+from pricekit.core.contracts import Batch, Engine
+from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
-from pricekit.preprocess import Batch, Inputs
+from pricekit.preprocess import Inputs
 from pricekit.training.engine import torch_engine
 from pricekit.training.model import PriceModel
 
@@ -30,12 +30,12 @@ class Check:
     difference: float
 
 
-def verify_graph(model: PriceModel, graph: Path, inputs: Inputs, max_length: int) -> list[Check]:
+def verify_graph(model: PriceModel, graph: bytes, inputs: Inputs, max_length: int) -> list[Check]:
     """Compare the graph in ONNX Runtime with the model in torch over many shapes.
 
     Args:
         model: the reference, float32.
-        graph: the exported file.
+        graph: the contents of the exported file.
         inputs: real rows, at least one; repeated where there are fewer than a batch holds.
         max_length: the longest length that is checked.
 
@@ -63,11 +63,11 @@ def _shapes(inputs: Inputs, max_length: int) -> Iterator[Batch]:
     for size in BATCH_SIZES:
         batch = inputs.batch(np.arange(size) % len(inputs))
         for length in sorted({min(n, max_length) for n in (*LENGTHS, max_length)}):
-            yield _fitted_to(batch, length, inputs.pad_id)
+            yield fit_length(batch, length, inputs.pad_id)
         yield batch
 
 
-def _fitted_to(batch: Batch, length: int, pad_id: int) -> Batch:
+def fit_length(batch: Batch, length: int, pad_id: int) -> Batch:
     """Cut or pad a batch to a length."""
     missing = max(0, length - batch["input_ids"].shape[1])
     ids, mask = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,13 +42,13 @@ class FittedFeatures:
         return np.hstack(blocks) if blocks else np.zeros((len(table), 0), np.float32)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return names, options and states as plain JSON values."""
-        return [{"name": p.name, "options": p.options, "state": p.state} for p in self.parts]
+        """Return names, packages, options and states as plain JSON values."""
+        return [_record(part) for part in self.parts]
 
     @classmethod
     def from_json(cls, parts: Sequence[Mapping[str, Any]]) -> FittedFeatures:
         """Return what `to_json` described; raises PluginError where a plugin is not installed."""
-        return cls(tuple(_make(p["name"], p["options"], p["state"]) for p in parts))
+        return cls(tuple(_restore(part) for part in parts))
 
 
 def fit_features(names: Sequence[str], options: Mapping[str, dict[str, Any]], table: Table) -> FittedFeatures:
@@ -59,7 +60,7 @@ def fit_features(names: Sequence[str], options: Mapping[str, dict[str, Any]], ta
     parts = []
     for name in names:
         part = _make(name, options.get(name, {}), {})
-        parts.append(FittedFeature(part.name, part.options, part.plugin, part.plugin.fit(table)))
+        parts.append(replace(part, state=_plain(name, part.plugin.fit(table))))
     fitted = FittedFeatures(tuple(parts))
     if twice := sorted({c for c in fitted.names if fitted.names.count(c) > 1}):
         raise ConfigError(f"the features {', '.join(names)} give the same columns twice: {', '.join(twice)}")
@@ -70,8 +71,37 @@ def _make(name: str, options: dict[str, Any], state: State) -> FittedFeature:
     return FittedFeature(name, options, registry().create("feature", name, options), state)
 
 
+def _plain(name: str, state: State) -> State:
+    """Return the state as JSON gives it back, so that training uses what prediction will read."""
+    try:
+        plain: State = json.loads(json.dumps(state, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise PluginError(
+            f"the state that the feature '{name}' fitted is not plain JSON: {error}; expected finite numbers, "
+            "strings, lists and dicts; report it to the plugin's author"
+        ) from None
+    return plain
+
+
+def _record(part: FittedFeature) -> dict[str, Any]:
+    entry = registry().get("feature", part.name)
+    owner = {"package": entry.package, "version": entry.version}
+    return {"name": part.name, **owner, "options": part.options, "state": part.state}
+
+
+def _restore(record: Mapping[str, Any]) -> FittedFeature:
+    if ("feature", record["name"]) not in registry().entries:
+        raise PluginError(
+            f"the model needs the feature '{record['name']}' of the package {record['package']} "
+            f"{record['version']}, which is not installed or failed to load: pip install {record['package']}"
+        )
+    return _make(record["name"], record["options"], record["state"])
+
+
 def _checked(part: FittedFeature, block: np.ndarray, rows: int) -> np.ndarray:
     expected = (rows, len(part.plugin.names))
+    if not isinstance(block, np.ndarray):
+        raise PluginError(f"the feature '{part.name}' gave a {type(block).__name__}, expected a numpy array")
     if block.shape != expected or block.dtype != np.float32 or not np.isfinite(block).all():
         raise PluginError(
             f"the feature '{part.name}' gave {block.dtype} of shape {block.shape}"

@@ -9,15 +9,19 @@ columns.py    raw columns to clean text and to prices
 read.py       chunks to Table: the one way in, for training and prediction alike
 validate.py   usable rows here, the others there, each with its reason
 usable.py     a file to its usable rows, the others counted aloud
-write.py      predictions out, whole or not at all
+texts.py      texts in memory to a table
+sinks.py      a frame at a time to CSV, TSV, JSON lines or Parquet
+write.py      predictions and frames out, whole or not at all
+rejected.py   rows that were set aside, of any files, into one file
 """
 
-from pricekit.files import write_atomically
 from pricekit.table.model import MAX_TEXT_CHARS, REASONS, Columns, Notices, Table, concat_tables
 from pricekit.table.read import iter_table, progress_size, read_table
+from pricekit.table.rejected import write_rejected
+from pricekit.table.texts import table_of_texts
 from pricekit.table.usable import count_reasons, read_usable
 from pricekit.table.validate import row_reasons, split_usable
-from pricekit.table.write import PredictionWriter
+from pricekit.table.write import PredictionWriter, check_output, write_frame
 
 __all__ = [
     "MAX_TEXT_CHARS",
@@ -26,6 +30,7 @@ __all__ = [
     "Notices",
     "PredictionWriter",
     "Table",
+    "check_output",
     "concat_tables",
     "count_reasons",
     "iter_table",
@@ -34,5 +39,7 @@ __all__ = [
     "read_usable",
     "row_reasons",
     "split_usable",
-    "write_atomically",
+    "table_of_texts",
+    "write_frame",
+    "write_rejected",
 ]

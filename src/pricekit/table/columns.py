@@ -34,6 +34,13 @@ def is_text(kind: pa.DataType) -> bool:
     return any(check(kind) for check in checks)
 
 
+def keeps_type(kind: pa.DataType) -> bool:
+    """Whether a column of this Arrow type has one pandas type too, whichever values it holds."""
+    types = pa.types
+    checks = (is_text, types.is_integer, types.is_floating, types.is_timestamp, types.is_duration)
+    return any(check(kind) for check in checks)
+
+
 def flat(column: pa.ChunkedArray) -> pa.Array:
     """One array, dictionary-encoded values written out, text as `large_string` with "" for null."""
     if pa.types.is_dictionary(column.type):

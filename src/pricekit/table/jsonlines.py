@@ -12,17 +12,19 @@ import pyarrow as pa
 from pricekit.errors import DataError
 from pricekit.table.columns import text_array
 from pricekit.table.encoding import bytes_read, open_text
-from pricekit.table.model import RawChunk
+from pricekit.table.model import RawChunk, Tally
 
 MAX_CHUNK_CHARS = 64 << 20
+MAX_CHUNK_CELLS = 4 << 20
 _CONSTANTS = {True: "true", False: "false", None: ""}
 
 
-def read_json_lines(path: Path, rows: int, encoding: str) -> Iterator[RawChunk]:
-    """Yield chunks of at most `rows` rows or about `MAX_CHUNK_CHARS` characters, every column as text.
+def read_json_lines(path: Path, rows: int, encoding: str, tally: Tally) -> Iterator[RawChunk]:
+    """Yield chunks of at most `rows` rows, `MAX_CHUNK_CELLS` cells or about `MAX_CHUNK_CHARS` characters.
 
-    Numbers stay as they are written, null and missing keys are "", a list or object is its JSON.
-    A chunk has the columns of all rows so far.
+    Every column is text: numbers stay as they are written, null and missing keys are "", a list or
+    object is its JSON. The columns are the keys of the first chunk; keys that only come later are
+    left out and noted in `tally`, so that objects with keys of their own stay in bounded memory.
 
     Raises:
         DataError: a line that is not a JSON object, an empty file, text in another encoding.
@@ -30,22 +32,33 @@ def read_json_lines(path: Path, rows: int, encoding: str) -> Iterator[RawChunk]:
     names: dict[str, None] = {}
     chunk: list[dict[str, str]] = []
     chars = 0
+    first = True
     # Only "\n" ends a line: the other line ends may stand between two JSON tokens.
     with open_text(path, encoding, newline="\n") as stream:
         for number, line in enumerate(stream, start=1):
             if line.isspace():
                 continue
             row = _row(path, number, line)
-            names.update(dict.fromkeys(row))
+            if first:
+                names.update(dict.fromkeys(row))
+            elif not row.keys() <= names.keys():
+                row = _known(row, names, tally)
             chunk.append(row)
             chars += len(line)
-            if len(chunk) >= rows or chars >= MAX_CHUNK_CHARS:
+            full = len(chunk) >= rows or len(chunk) * len(names) >= MAX_CHUNK_CELLS
+            if full or chars >= MAX_CHUNK_CHARS:
                 yield _chunk(names, chunk, bytes_read(stream))
-                chunk, chars = [], 0
+                chunk, chars, first = [], 0, False
         if chunk:
             yield _chunk(names, chunk, bytes_read(stream))
     if not names:
         raise DataError(f"{path} has no rows: at least one JSON object with a key is expected.")
+
+
+def _known(row: dict[str, str], names: dict[str, None], tally: Tally) -> dict[str, str]:
+    tally.late_rows += 1
+    tally.late_key = tally.late_key or next(key for key in row if key not in names)
+    return {key: value for key, value in row.items() if key in names}
 
 
 def _row(path: Path, number: int, line: str) -> dict[str, str]:

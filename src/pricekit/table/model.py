@@ -61,8 +61,8 @@ class Table:
     """Rows of products, in the order of their file.
 
     Attributes:
-        ids: one id a row, (N,); strings, or the column's own type where the file is Parquet, or
-            row numbers from 0 (int64) where the file has no id column.
+        ids: one id a row, (N,), named as the id column: strings, or numbers or times where a Parquet
+            file has such; where the file has no id column, row numbers from 0 (int64), named "row".
         text: one text a row, (N,), pandas `str` dtype, never missing (an empty cell is "").
         price: float64 (N,), in the table's currency, NaN where none could be read, otherwise
             finite; None where no price column was read.
@@ -129,9 +129,11 @@ class Tally:
     ends_in_quotes: bool = False
     nul_cells: int = 0
     cut_cells: int = 0
+    late_rows: int = 0
+    late_key: str = ""
 
-    def sentences(self, path: Path) -> list[str]:
-        """One sentence for each kind of repair that was needed."""
+    def sentences(self, path: Path | str) -> list[str]:
+        """One sentence for each kind of repair that was needed; `path` says what was read."""
         found = []
         if self.ragged:
             found.append(
@@ -144,6 +146,11 @@ class Tally:
             found.append(f"{path}: cells from which NUL bytes were removed: {self.nul_cells:,}.")
         if self.cut_cells:
             found.append(f"{path}: cells cut to {MAX_TEXT_CHARS:,} characters: {self.cut_cells:,}.")
+        if self.late_rows:
+            found.append(
+                f"{path}: rows with keys that the first rows lack, which are left out: {self.late_rows:,}, "
+                f"the first such key {self.late_key[:40]!r}."
+            )
         return found
 
 
@@ -164,7 +171,7 @@ def format_of(path: Path) -> str:
 
 
 def concat_tables(tables: Sequence[Table]) -> Table:
-    """One table of several, at least one, in order; columns that some lack are "" there."""
+    """One table of several of the same columns, at least one, in order."""
     if len(tables) == 1:
         return tables[0]
     prices = [table.price for table in tables if table.price is not None]
@@ -172,19 +179,11 @@ def concat_tables(tables: Sequence[Table]) -> Table:
         ids=pd.concat([table.ids for table in tables], ignore_index=True),
         text=pd.concat([table.text for table in tables], ignore_index=True),
         price=np.concatenate(prices) if len(prices) == len(tables) else None,
-        frame=_concat_frames([table.frame for table in tables]),
+        frame=pd.concat([table.frame for table in tables], ignore_index=True),
         flaws=np.concatenate([_flaws(table) for table in tables]),
         rows=np.concatenate([_rows(table) for table in tables]),
         position=tables[-1].position,
     )
-
-
-def _concat_frames(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """Only JSON lines find new columns on the way, and all their columns are text."""
-    joined = pd.concat(frames, ignore_index=True)
-    if any(len(frame.columns) < len(joined.columns) for frame in frames):
-        joined = joined.fillna("")
-    return joined
 
 
 def _flaws(table: Table) -> np.ndarray:

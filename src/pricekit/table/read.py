@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.errors import DataError
-from pricekit.table.columns import as_text, clean, flat, is_text, join_text, parse_price
+from pricekit.table.columns import as_text, clean, flat, is_text, join_text, keeps_type, parse_price
 from pricekit.table.delimited import read_delimited
 from pricekit.table.encoding import check_readable
 from pricekit.table.jsonlines import read_json_lines
@@ -103,7 +103,7 @@ def _raw_chunks(path: Path, rows: int, encoding: str, tally: Tally) -> Iterator[
     if kind == "parquet":
         return read_parquet(path, rows)
     if kind == "jsonl":
-        return read_json_lines(path, rows, encoding)
+        return read_json_lines(path, rows, encoding, tally)
     return read_delimited(path, "\t" if kind == "tsv" else ",", rows, encoding, tally)
 
 
@@ -155,7 +155,7 @@ def _assemble(raw: RawChunk, columns: Columns, start: int, tally: Tally) -> Tabl
     frame = _frame(arrays)
     rows = np.arange(start, start + len(frame), dtype=np.int64)
     return Table(
-        ids=pd.Series(rows, name="row") if columns.id is None else frame[columns.id],
+        ids=pd.Series(rows, name="row") if columns.id is None else _ids(columns.id, arrays, frame),
         text=pa.table({"text": text}).to_pandas()["text"],
         price=price,
         frame=frame,
@@ -163,6 +163,14 @@ def _assemble(raw: RawChunk, columns: Columns, start: int, tally: Tally) -> Tabl
         rows=rows,
         position=raw.position,
     )
+
+
+def _ids(name: str, arrays: dict[str, pa.Array], frame: pd.DataFrame) -> pd.Series:
+    # Decimals, dates and the like are objects in pandas, whose Arrow type would be guessed anew for each chunk.
+    if keeps_type(arrays[name].type):
+        return frame[name]
+    text: pd.DataFrame = pa.table({name: as_text(arrays[name])}).to_pandas()
+    return text[name]
 
 
 def _frame(arrays: dict[str, pa.Array]) -> pd.DataFrame:

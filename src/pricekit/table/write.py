@@ -1,31 +1,58 @@
-"""Predictions out, whole or not at all."""
+"""Predictions and other frames out, whole or not at all."""
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
 from pricekit.files import write_atomically
 from pricekit.table.model import format_of
+from pricekit.table.sinks import open_sink
 
-_ROW_GROUP = 1 << 17
+_NO_IDS = pd.Series([], dtype="str", name="id")
 
 
-class _Sink(Protocol):
-    def write(self, ids: pd.Series, price: np.ndarray) -> None: ...
+def check_output(path: Path) -> None:
+    """Say before the work what `write_frame` and `PredictionWriter` would only find after it.
 
-    def close(self) -> None: ...
+    Raises:
+        DataError: a folder, an unknown suffix, or a path in a folder that is not there.
+    """
+    with _explained(path):
+        folder, parent = path.is_dir(), path.parent.is_dir()
+    if folder:
+        raise DataError(f"{path} is a folder. Give the path of the file to write.")
+    format_of(path)
+    if not parent:
+        raise DataError(f"{path} cannot be written: there is no folder {path.parent}. Create it.")
+
+
+def write_frame(path: Path, frame: pd.DataFrame) -> None:
+    """Write a frame without its index; suffix, formats and errors as of `PredictionWriter`.
+
+    Raises:
+        DataError: what `check_output` raises, a column name twice, or the system refuses to write.
+    """
+    names = [str(name) for name in frame.columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"{path}: two columns would be called {twice[0]!r}. Rename one of them.")
+    with _FrameWriter(path) as writer:
+        writer.write(frame)
+
+
+@contextmanager
+def atomic_output(path: Path) -> Iterator[Path]:
+    """`write_atomically`, with a DataError that says which file could not be written."""
+    with _explained(path), write_atomically(path) as temporary:
+        yield temporary
 
 
 class PredictionWriter:
@@ -33,30 +60,24 @@ class PredictionWriter:
 
     Used as a context manager. The suffix decides the format: .csv, .tsv, .parquet, .pq, .jsonl or
     .ndjson. The file appears under its name when the block ends well, and not at all otherwise.
+    The id column is called as the first ids written are, "id" where they have no name.
 
     Args:
         path: the file to write; an existing one is replaced at the end.
-        id_name: the name of the id column.
 
     Raises:
-        DataError: an unknown suffix, an id column called "price", or the system refuses to write.
+        DataError: what `check_output` raises, ids called "price", or the system refuses to write.
     """
 
-    def __init__(self, path: Path, id_name: str) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = Path(path)
-        self._id_name = id_name
-        self._format = format_of(self._path)
-        if id_name == "price":
-            raise DataError(f"{path}: the id column cannot be called 'price', the name of what is predicted.")
+        self._frames = _FrameWriter(self._path)
+        self._id_name = ""
 
     def __enter__(self) -> Self:
-        if self._path.is_dir():
-            raise DataError(f"{self._path} is a folder. Give the path of the file to write.")
-        with _explained(self._path), ExitStack() as stack:
-            temporary = stack.enter_context(write_atomically(self._path))
-            temporary.touch()  # what cannot be written is said now, not after an hour of predicting
-            self._sink = self._open(temporary)
-            stack.callback(self._sink.close)
+        with ExitStack() as stack:
+            stack.enter_context(self._frames)
+            stack.push(self._without_rows)
             self._stack = stack.pop_all()
         return self
 
@@ -64,8 +85,45 @@ class PredictionWriter:
         """Append rows: ids (N,) and prices, float (N,), in the table's currency."""
         if len(ids) != len(price):
             raise ValueError(f"{len(ids)} ids and {len(price)} prices; one price for each id is expected")
+        self._id_name = self._id_name or str(ids.name or "id")
+        if self._id_name == "price":
+            raise DataError(
+                f"{self._path}: the id column cannot be called 'price', the name of what is predicted. "
+                "Name another column with --id."
+            )
+        wide = format_of(self._path) == "parquet"
+        prices = price.astype(np.float64) if wide else price
+        self._frames.write(pd.DataFrame({self._id_name: ids.array, "price": prices}))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def _without_rows(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and not self._id_name:
+            self.write(_NO_IDS, np.empty(0))
+
+
+class _FrameWriter:
+    """Writes frames of the same columns below each other; of the kind of context manager described above."""
+
+    def __init__(self, path: Path) -> None:
+        check_output(path)
+        self._path = path
+
+    def __enter__(self) -> Self:
+        with _explained(self._path), ExitStack() as stack:
+            temporary = stack.enter_context(write_atomically(self._path))
+            temporary.touch()  # what cannot be written is said now, not after an hour of predicting
+            self._sink = open_sink(temporary, format_of(self._path))
+            stack.callback(self._sink.close)
+            self._stack = stack.pop_all()
+        return self
+
+    def write(self, frame: pd.DataFrame) -> None:
         with _explained(self._path):
-            self._sink.write(ids, price)
+            self._sink.write(frame)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -74,92 +132,6 @@ class PredictionWriter:
         # What failed inside the block is not raised here but goes on from there, unexplained.
         with _explained(self._path):
             self._stack.__exit__(kind, error, trace)
-
-    def _open(self, temporary: Path) -> _Sink:
-        if self._format == "parquet":
-            return _ParquetSink(temporary, self._id_name)
-        if self._format == "jsonl":
-            return _JsonSink(temporary, self._id_name)
-        return _DelimitedSink(temporary, self._id_name, "\t" if self._format == "tsv" else ",")
-
-
-class _DelimitedSink:
-    def __init__(self, path: Path, id_name: str, delimiter: str) -> None:
-        self._delimiter = delimiter
-        self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115 - closed by close()
-        self._rows([(id_name, "price")], quote_all="\r" in id_name)
-
-    def write(self, ids: pd.Series, price: np.ndarray) -> None:
-        cells = _plain(ids, missing="")
-        # Python below 3.13 leaves a lone carriage return unquoted, and a reader would end the row there.
-        quote_all = any(isinstance(cell, str) and "\r" in cell for cell in cells)
-        self._rows(zip(cells, price.astype(str).tolist(), strict=True), quote_all)
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _rows(self, rows: Iterable[tuple[Any, str]], quote_all: bool) -> None:
-        writer = csv.writer(
-            self._file,
-            delimiter=self._delimiter,
-            lineterminator="\n",
-            quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL,
-        )
-        writer.writerows(rows)
-
-
-class _JsonSink:
-    def __init__(self, path: Path, id_name: str) -> None:
-        self._id_name = id_name
-        self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115 - closed by close()
-
-    def write(self, ids: pd.Series, price: np.ndarray) -> None:
-        # float(str(x)) is the shortest decimal of a float32 too: 12.34 and not 12.34000015258789.
-        for cell, value in zip(_plain(ids, missing=None), price.astype(str).tolist(), strict=True):
-            row = {self._id_name: cell, "price": float(value)}
-            self._file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class _ParquetSink:
-    """Gathers chunks into row groups of a size that readers like."""
-
-    def __init__(self, path: Path, id_name: str) -> None:
-        self._path = path
-        self._id_name = id_name
-        self._waiting: list[pa.Table] = []
-        self._file: pq.ParquetWriter | None = None
-
-    def write(self, ids: pd.Series, price: np.ndarray) -> None:
-        cells = pa.array(ids)
-        self._waiting.append(pa.table({self._id_name: cells, "price": price.astype(np.float64)}))
-        if sum(map(len, self._waiting)) >= _ROW_GROUP:
-            self._flush()
-
-    def close(self) -> None:
-        if not self._waiting and self._file is None:
-            self._waiting = [pa.table({self._id_name: pa.array([], pa.string()), "price": np.empty(0)})]
-        self._flush()
-        if self._file is not None:
-            self._file.close()
-
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        table = pa.concat_tables(self._waiting)
-        self._waiting = []
-        if self._file is None:
-            self._file = pq.ParquetWriter(self._path, table.schema)
-        self._file.write_table(table)
-
-
-def _plain(ids: pd.Series, missing: str | None) -> list[Any]:
-    """Ids as Python values."""
-    if not ids.isna().any():
-        return ids.tolist()
-    return ids.astype(object).where(ids.notna(), missing).tolist()
 
 
 @contextmanager

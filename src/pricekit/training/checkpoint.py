@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from pricekit.errors import TrainingError
 from pricekit.files import write_atomically
 
+LAST, BEST = "last.safetensors", "best.safetensors"
 _MODEL, _OPTIMIZER = "model.", "optimizer."
 
 
@@ -47,16 +48,18 @@ def load_checkpoint(
             record = json.loads(file.metadata()["pricekit"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         model.load_state_dict(_under(tensors, _MODEL))
+        if optimizer is not None:
+            state = _unflatten(_under(tensors, _OPTIMIZER), record["optimizer"])
+            optimizer.load_state_dict(
+                {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
+            )
+        return dict(record["state"])
     except FileNotFoundError:
-        raise TrainingError(f"there is no checkpoint {path}; train without --resume") from None
+        raise TrainingError(f"there is no checkpoint {path}; train into a new folder") from None
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(
             f"the checkpoint {path} is damaged or of another configuration: {error}; train again into a new folder"
         ) from error
-    if optimizer is not None:
-        state = _unflatten(_under(tensors, _OPTIMIZER), record["optimizer"])
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    return dict(record["state"])
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pricekit.engines.ort import Engine
+from pricekit.core.contracts import Batch, Engine
 from pricekit.predict import predict_inputs
-from pricekit.preprocess import Batch, Inputs
+from pricekit.preprocess import Inputs
 from pricekit.training.model import PriceModel
 
 

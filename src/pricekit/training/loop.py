@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pricekit.config import TrainingConfig
 from pricekit.core.contracts import Policy
@@ -20,9 +21,14 @@ from pricekit.metrics import smape
 from pricekit.preprocess import Inputs
 from pricekit.screen import Advance, progress, say
 from pricekit.training.batches import accumulated, epoch_batches
-from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
+from pricekit.training.checkpoint import BEST, LAST, load_checkpoint, save_checkpoint
 from pricekit.training.engine import predict, to_tensors
 from pricekit.training.model import PriceModel
+
+_DIVERGED = (
+    "the loss or a predicted price is not finite; lower training.learning_rate, or set "
+    "training.max_grad_norm=1.0. The checkpoints of the earlier epochs are kept"
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Examples:
 
 
 @dataclass
-class Progress:
+class TrainingState:
     """Where training stands: what a checkpoint holds beside tensors."""
 
     epoch: int = 0
@@ -54,7 +60,7 @@ def fit(
     *,
     seed: int,
     resume: bool = False,
-) -> Progress:
+) -> TrainingState:
     """Train until the last epoch or until patience runs out; leaves the best weights in the model.
 
     After each epoch `folder` holds `last.safetensors` (to resume from), `best.safetensors` (lowest
@@ -72,10 +78,10 @@ def fit(
     )
     warmup_steps = round(config.warmup_epochs * steps_per_epoch)
     total_steps = config.epochs * steps_per_epoch
-    at = Progress()
-    last, best = folder / "last.safetensors", folder / "best.safetensors"
+    at = TrainingState()
+    last, best = folder / LAST, folder / BEST
     if resume:
-        at = Progress(**load_checkpoint(last, model, optimizer))
+        at = TrainingState(**load_checkpoint(last, model, optimizer))
     else:
         save_checkpoint(last, model, optimizer, asdict(at))
 
@@ -95,7 +101,10 @@ def fit(
                 seen += sum(map(len, group))
                 _show(advance, group, total_loss / seen, seen, time.perf_counter() - started)
         train_seconds = time.perf_counter() - started
-        found = smape(predict(model, valid.inputs, config.eval_batch_size), valid.price)
+        prices = predict(model, valid.inputs, config.eval_batch_size)
+        if not np.isfinite(prices).all():
+            raise TrainingError(_DIVERGED)
+        found = smape(prices, valid.price)
         at.epoch += 1
         at.seconds += time.perf_counter() - started
         if found < at.best_smape:
@@ -138,18 +147,24 @@ def _step(
         (loss * (len(rows) / rows_of_step)).backward()  # type: ignore[no-untyped-call]
         total += loss.item() * len(rows)
     if not math.isfinite(total):
-        raise TrainingError(
-            "the loss is not finite; lower training.learning_rate, or set training.max_grad_norm=1.0. "
-            "The checkpoints of the earlier epochs are kept"
-        )
+        raise TrainingError(_DIVERGED)
     if config.max_grad_norm is not None:
-        torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
+        clip_gradients([p.grad for p in model.parameters() if p.grad is not None], config.max_grad_norm)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return total
 
 
-def _out_of_patience(at: Progress, config: TrainingConfig) -> bool:
+def clip_gradients(gradients: list[Tensor], max_norm: float) -> None:
+    """Scale dense and sparse gradients together so that their joint norm is at most `max_norm`."""
+    dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
+    norm = torch.nn.utils.get_total_norm(dense)
+    factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(factor)
+
+
+def _out_of_patience(at: TrainingState, config: TrainingConfig) -> bool:
     return config.patience is not None and at.epoch - at.best_epoch >= config.patience
 
 

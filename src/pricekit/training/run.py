@@ -23,13 +23,17 @@ from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.errors import TrainingError
 from pricekit.predict import Predictor
+from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
 from pricekit.table import Table, read_table
-from pricekit.training.checkpoint import load_checkpoint
+from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
 from pricekit.training.engine import torch_engine
 from pricekit.training.model import PriceModel
 
-BEST = "best.safetensors"
+FILES = (
+    *("config.toml", "source.json", "split.parquet", "rejected.parquet", "sample.parquet", "tokenizer.json"),
+    *("preprocess.json", "metrics.jsonl", LAST, BEST, "run.json"),
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,15 @@ class Run:
 
 def is_run(path: Path) -> bool:
     """Say whether a folder looks like a run."""
-    return (path / "config.toml").is_file()
+    return (path / "config.toml").is_file() and (path / "source.json").is_file()
+
+
+def clear_run(path: Path) -> None:
+    """Delete the files of a run and nothing else; raises TrainingError where the folder is no run."""
+    if path.exists() and any(path.iterdir()) and not is_run(path):
+        raise TrainingError(f"{path} is not a run, so it is not overwritten; name another folder")
+    for name in FILES:
+        (path / name).unlink(missing_ok=True)
 
 
 def open_run(path: Path) -> Run:
@@ -58,13 +70,18 @@ def open_run(path: Path) -> Run:
         raise TrainingError(
             f"{path} is not a finished run: it has no run.json; finish it with pricekit train --resume"
             if is_run(path)
-            else f"{path} is not a run: it has no config.toml; make one with pricekit train"
+            else f"{path} is not a run: it has no config.toml and source.json; make one with pricekit train"
         )
     config = build_config([read_toml(path / "config.toml")])
-    preprocessor = load_preprocessor(path)
+    preprocessor = read_preprocessor(path)
     model = build_model(config, preprocessor, None)
     load_checkpoint(path / BEST, model)
     return Run(path, config, preprocessor, model, json.loads((path / "run.json").read_text("utf-8")))
+
+
+def read_preprocessor(path: Path) -> Preprocessor:
+    """Open the preprocessor that a run's folder holds; raises BundleError, PluginError."""
+    return load_preprocessor({name: (path / name).read_bytes() for name in FILES_OF_PREPROCESSOR}, path)
 
 
 def read_sample(run: Run) -> Table:

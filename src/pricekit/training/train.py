@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,18 +16,19 @@ import torch
 from pricekit.config import RunConfig
 from pricekit.core.contracts import Policy
 from pricekit.core.loader import registry
-from pricekit.errors import DataError, TrainingError
+from pricekit.errors import ConfigError, DataError, TrainingError
 from pricekit.features.fitted import fit_features
 from pricekit.files import write_atomically, write_text
 from pricekit.metrics import price_metrics, smape
-from pricekit.preprocess import Preprocessor, load_preprocessor
+from pricekit.preprocess import Preprocessor
 from pricekit.screen import notice, say
 from pricekit.table import Columns, Table, count_reasons, read_usable
 from pricekit.tokens import pad_id_of
 from pricekit.training.batches import split_rows
+from pricekit.training.checkpoint import LAST
 from pricekit.training.engine import predict
 from pricekit.training.loop import Examples, fit
-from pricekit.training.run import build_model, is_run, plugins_of
+from pricekit.training.run import build_model, clear_run, is_run, plugins_of, read_preprocessor
 
 MIN_ROWS = 10
 SAMPLE_ROWS = 256
@@ -72,22 +73,31 @@ def load_split(source: Source, config: RunConfig) -> Split:
     return Split(table.take(train), table.take(valid_rows), rejected)
 
 
-def train(source: Source, config: RunConfig, out: Path, *, resume: bool = False) -> dict[str, Any]:
+def train(
+    source: Source, config: RunConfig, out: Path, *, resume: bool = False, overwrite: bool = False
+) -> dict[str, Any]:
     """Train a model into the folder `out`; returns what `run.json` says.
+
+    Args:
+        source: the tables.
+        config: from `configure`, which also resolves the options of plugins.
+        out: a new or empty folder.
+        resume: go on with the run in `out` after its last finished epoch.
+        overwrite: delete the run in `out` once the new one can start.
 
     Raises:
         DataError: the table cannot be used.
-        TrainingError: `out` is taken, training failed, or there is nothing to resume.
+        TrainingError: `out` is taken, training failed, or the table is not the one to resume with.
         ConfigError, PluginError: a setting or a plugin is wrong.
     """
     started = time.perf_counter()
     plugins = plugins_of(config)
     policy: Policy = registry().create("policy", config.policy.name, config.policy.options)
+    _check_length(config)
     split = load_split(source, config)
-    if not resume:
-        _start_folder(out, config, split)
+    resume = resume and (out / LAST).exists()
+    preprocessor = _resumed(out, split) if resume else _start(out, source, config, split, overwrite)
     say(f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on")
-    preprocessor = _resumed(out, split) if resume else _fit_preprocessor(config, split.train, out)
     rows, valid = (Examples(preprocessor(part), part.known_price) for part in (split.train, split.valid))
     torch.manual_seed(config.seed)
     model = build_model(config, preprocessor, rows.inputs)
@@ -120,52 +130,68 @@ def _read(path: Path, source: Source, config: RunConfig) -> tuple[Table, pd.Data
     return read_usable(path, columns, limit=config.limit, encoding=source.encoding, notices=notice)
 
 
-def _start_folder(out: Path, config: RunConfig, split: Split) -> None:
+def _check_length(config: RunConfig) -> None:
+    backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
+    if backbone.max_length is not None and config.max_length > backbone.max_length:
+        raise ConfigError(
+            f"max_length is {config.max_length}, '{config.backbone.name}' takes at most {backbone.max_length}; "
+            f"use --max-length {backbone.max_length}"
+        )
+
+
+def _start(out: Path, source: Source, config: RunConfig, split: Split, overwrite: bool) -> Preprocessor:
+    """Make the folder, write what is known before training, fit the preprocessor."""
+    if overwrite or (is_run(out) and not (out / LAST).exists()):  # what never finished a step is started anew
+        clear_run(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise TrainingError(
             f"{out} exists already; go on with it with --resume, start it anew with --overwrite, or name another folder"
         )
+    preprocessor = _fit_preprocessor(config, split.train)
     out.mkdir(parents=True, exist_ok=True)
-    parts = [
-        pd.DataFrame({"id": part.ids.astype(str), "part": name})
-        for name, part in (("train", split.train), ("valid", split.valid))
-    ]
-    sample = split.valid.frame.head(SAMPLE_ROWS)
-    for name, frame in (("split", pd.concat(parts)), ("rejected", split.rejected), ("sample", sample)):
-        with write_atomically(out / f"{name}.parquet") as path:
-            frame.to_parquet(path, index=False)
     write_text(out / "config.toml", config.to_toml())
-
-
-def clear_run(out: Path) -> None:
-    """Delete a run's folder; raises TrainingError where the folder is something else."""
-    if out.exists() and not is_run(out):
-        raise TrainingError(f"{out} is not a run, so it is not overwritten; name another folder")
-    shutil.rmtree(out, ignore_errors=True)
-
-
-def _fit_preprocessor(config: RunConfig, table: Table, out: Path) -> Preprocessor:
-    backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
-    if backbone.max_length is not None and config.max_length > backbone.max_length:
-        raise TrainingError(
-            f"max_length is {config.max_length}, '{config.backbone.name}' takes at most {backbone.max_length}; "
-            f"use --max-length {backbone.max_length}"
-        )
-    tokenizer = backbone.tokenizer(table.text.tolist())
-    features = fit_features(config.features, config.feature_options, table)
-    columns = replace(columns_of(config), id_required=False)
-    preprocessor = Preprocessor(columns, tokenizer, config.max_length, pad_id_of(tokenizer), features)
+    tables = {"table": source.table.name, "valid": source.valid.name if source.valid else None}
+    write_text(out / "source.json", json.dumps({**tables, "digest": _digest(split)}, indent=2) + "\n")
+    _write_split(out, split, config.seed)
     for name, text in preprocessor.files().items():
         write_text(out / name, text)
     return preprocessor
 
 
+def _fit_preprocessor(config: RunConfig, table: Table) -> Preprocessor:
+    backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
+    tokenizer = backbone.tokenizer(table.text.tolist())
+    features = fit_features(config.features, config.feature_options, table)
+    columns = replace(columns_of(config), id_required=False)
+    return Preprocessor(columns, tokenizer, config.max_length, pad_id_of(tokenizer), features)
+
+
+def _write_split(out: Path, split: Split, seed: int) -> None:
+    parts = [
+        pd.DataFrame({"id": part.ids.astype(str), "part": name})
+        for name, part in (("train", split.train), ("valid", split.valid))
+    ]
+    chosen = np.random.default_rng(seed).permutation(len(split.valid))[:SAMPLE_ROWS]
+    sample = split.valid.frame.iloc[np.sort(chosen)]
+    for name, frame in (("split", pd.concat(parts)), ("rejected", split.rejected), ("sample", sample)):
+        with write_atomically(out / f"{name}.parquet") as path:
+            frame.to_parquet(path, index=False)
+
+
+def _digest(split: Split) -> str:
+    """Return a hash of the texts and prices of both parts, in order."""
+    digest = hashlib.sha256()
+    for part in (split.train, split.valid):
+        digest.update(pd.util.hash_pandas_object(part.text, index=False).to_numpy().tobytes())
+        digest.update(part.known_price.tobytes())
+    return digest.hexdigest()
+
+
 def _resumed(out: Path, split: Split) -> Preprocessor:
-    """Open the preprocessor of an unfinished run, after checking that the table is still the same."""
-    saved = pd.read_parquet(out / "split.parquet")
-    found = pd.concat([split.train.ids, split.valid.ids]).astype(str).tolist()
-    if saved["id"].tolist() != found:
+    """Open the preprocessor of an unfinished run, after checking that the rows are still the same."""
+    if json.loads((out / "source.json").read_text("utf-8"))["digest"] != _digest(split):
         raise TrainingError(
-            f"the table's rows are not those that {out} was started with; train into a new folder"
+            f"the rows are not those that {out} was started with; give the same TABLE, --valid and --encoding, "
+            "or train into a new folder"
         )
-    return load_preprocessor(out)
+    return read_preprocessor(out)

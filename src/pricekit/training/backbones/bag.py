@@ -135,9 +135,10 @@ class BagEncoder(nn.Module):
         vectors = self.embedding(unique).view(-1, self.options.width)
         place = torch.zeros_like(rows)
         place[live] = index * self.members
-        kept = torch.rand(len(rows), self.members, rows.shape[1]) >= self.options.token_dropout
+        chance = torch.rand(len(rows), self.members, rows.shape[1], device=rows.device)
+        kept = chance >= self.options.token_dropout
         kept &= live[:, None]
-        member = torch.arange(self.members)[:, None]
+        member = torch.arange(self.members, device=rows.device)[:, None]
         counts = kept.sum(2).flatten()
         bags = functional.embedding_bag(
             (place[:, None] + member)[kept],

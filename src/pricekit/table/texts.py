@@ -1,0 +1,44 @@
+"""Texts in memory to a table, cleaned as those of a file are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from pricekit.errors import DataError
+from pricekit.table.columns import clean, text_array
+from pricekit.table.model import Table, Tally
+
+_log = logging.getLogger("pricekit")
+
+
+def table_of_texts(texts: Sequence[str], name: str = "text") -> Table:
+    """A table of one text column called `name`, without prices, its ids the row numbers.
+
+    NUL bytes are removed and texts cut to `MAX_TEXT_CHARS` characters, as `read_table` does; what
+    was repaired is logged as a warning.
+
+    Raises:
+        DataError: a single text instead of a list of them, or a value that is no string.
+    """
+    if isinstance(texts, str | bytes | Mapping | pd.DataFrame):
+        raise DataError(
+            f"a list of texts is expected, not one {type(texts).__name__}. Put a text into a list: [text]."
+        )
+    cells = list(texts)
+    wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str)), None)
+    if wrong is not None:
+        raise DataError(
+            f"value {wrong:,} of the texts is of type {type(cells[wrong]).__name__}; a string is expected. "
+            'Give "" where there is no text.'
+        )
+    tally = Tally()
+    frame: pd.DataFrame = pa.table({name: clean(text_array(cells), tally)}).to_pandas()
+    for sentence in tally.sentences("the texts"):
+        _log.warning(sentence)
+    rows = np.arange(len(frame), dtype=np.int64)
+    return Table(pd.Series(rows, name="row"), frame[name].rename("text"), None, frame, rows=rows)

@@ -1,0 +1,55 @@
+"""Texts given as a list are the same as texts in a file."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pricekit.errors import DataError
+from pricekit.table import MAX_TEXT_CHARS, Columns, read_table, table_of_texts
+
+TEXTS = ["", " a ", "n\0u\0l", "é" * (MAX_TEXT_CHARS + 9), "\ud800x", "\r\n"]
+
+
+def test_texts_are_cleaned_as_those_of_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps({"about": text}) + "\n" for text in TEXTS))
+    file = read_table(path, Columns(("about",), None, None), notices=lambda _: None)
+    with caplog.at_level(logging.WARNING, "pricekit"):
+        table = table_of_texts(TEXTS, "about")
+    pd.testing.assert_series_equal(table.text, file.text)
+    pd.testing.assert_frame_equal(table.frame, file.frame)
+    pd.testing.assert_series_equal(table.ids, file.ids)
+    assert table.price is None
+    assert table.ids.name == "row"
+    np.testing.assert_array_equal(table.rows, file.rows)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the texts: cells from which NUL bytes were removed: 1.",
+        "the texts: cells cut to 50,000 characters: 1.",
+    ]
+
+
+def test_any_sequence_of_texts_will_do() -> None:
+    for texts in (["a", "b"], ("a", "b"), pd.Series(["a", "b"], index=[5, 6]), np.array(["a", "b"])):
+        table = table_of_texts(texts)  # type: ignore[arg-type]
+        assert table.frame["text"].tolist() == ["a", "b"]
+        assert table.ids.tolist() == [0, 1]
+    assert len(table_of_texts([])) == 0
+    assert table_of_texts([]).text.dtype == "str"
+
+
+@pytest.mark.parametrize("one", ["tea", b"tea", pd.DataFrame({"a": ["x"]}), {"a": "x"}])
+def test_a_single_text_is_no_list(one: object) -> None:
+    with pytest.raises(DataError, match=r"list of texts is expected.*\[text\]"):
+        table_of_texts(one)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [None, 7, float("nan"), b"x"])
+def test_a_value_that_is_no_text(value: object) -> None:
+    with pytest.raises(DataError, match="value 1 of the texts is of type"):
+        table_of_texts(["a", value])  # type: ignore[list-item]

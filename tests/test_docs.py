@@ -1,0 +1,83 @@
+"""The documents name files, commands and options that exist, and every module has its place in the house."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from pricekit.cli.main import COMMANDS, cli
+from pricekit.core.registry import KINDS
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+NAMES = [d.relative_to(ROOT).as_posix() for d in DOCUMENTS]
+
+
+def _commands(document: Path, start: str) -> list[list[str]]:
+    """The command lines of a document's code blocks that begin with a word, split as a shell splits."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", document.read_text("utf-8"), re.M | re.S)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    parts = [part for line in lines for part in re.split(r"&&|\|", line)]
+    return [shlex.split(p, comments=True) for p in parts if p.strip().startswith(start)]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text("utf-8")):
+        assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
+def test_commands_exist_with_their_options(document):
+    for _, name, *arguments in _commands(document, "pricekit "):
+        assert name in COMMANDS, name
+        command: click.Command = cli.get_command(click.Context(cli), name)
+        if isinstance(command, click.Group):
+            command = command.commands[arguments[0]]
+        options = {flag for parameter in command.params for flag in parameter.opts}
+        for flag in (a.split("=")[0] for a in arguments if a.startswith("--")):
+            assert flag in {*options, "--help"}, f"{name} {flag}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
+def test_scripts_and_sessions_exist(document):
+    sessions = re.findall(r"^def (\w+)\(session", (ROOT / "noxfile.py").read_text(), re.M)
+    for words in _commands(document, "python"):
+        if "nox" in words and "-s" in words:
+            assert words[words.index("-s") + 1] in sessions
+        for script in (w for w in words if w.endswith(".py")):
+            assert (ROOT / script).is_file(), script
+
+
+def test_the_documents_hold_commands_at_all():
+    assert len(_commands(ROOT / "README.md", "pricekit ")) >= 4
+    assert _commands(ROOT / "README.md", "python3 -m pip install nox") == [
+        ["python3", "-m", "pip", "install", "nox"]
+    ]
+
+
+def test_the_architecture_names_every_room_and_kind():
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rooms = [
+        p
+        for p in (ROOT / "src" / "pricekit").iterdir()
+        if not p.name.startswith("_") and p.suffix != ".typed"
+    ]
+    assert [p.name for p in rooms if f"{p.stem}" not in text] == []
+    assert [kind for kind in KINDS if f"| {kind} |" not in text] == []
+
+
+def test_every_hook_and_its_argument_are_documented():
+    from pricekit.core import hookspecs
+
+    for hook in KINDS.values():
+        doc = getattr(hookspecs, hook).__doc__
+        assert re.search(r"see `pricekit\.core\.contracts\.\w+`", doc)
+    assert "register(" in hookspecs.__doc__
