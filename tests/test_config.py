@@ -100,7 +100,7 @@ def test_a_policy_s_defaults_lie_below_and_options_are_resolved():
     ("override", "error", "message"),
     [
         ("loss.gama=1", ConfigError, "takes no options, but got gama"),
-        ("backbone.widht=3", ConfigError, "did you mean 'width'"),
+        ("backbone.widht=3", ConfigError, "Did you mean 'width'"),
         ("policy.name=quik", PluginError, "Did you mean 'quick'"),
         ("training.epochs=0", ConfigError, "training.epochs is 0"),
     ],

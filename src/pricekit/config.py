@@ -32,6 +32,11 @@ class Choice(BaseModel):
     model_config = ConfigDict(extra="allow")
     name: str
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
+
     @property
     def options(self) -> dict[str, Any]:
         """The plugin's options as given."""

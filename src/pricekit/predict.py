@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from pricekit.bundle import open_bundle
 from pricekit.core.contracts import Engine
@@ -15,7 +14,7 @@ from pricekit.engines.ort import load_cpu
 from pricekit.errors import DataError
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
 from pricekit.screen import notice, progress
-from pricekit.table import Columns, PredictionWriter, Table, iter_table, progress_size
+from pricekit.table import Columns, PredictionWriter, Table, iter_table, progress_size, table_of_texts
 from pricekit.tokens import batches_by_length
 
 WINDOW = 8192
@@ -44,7 +43,7 @@ class Predictor:
         Args:
             rows: a table, or texts as the model was trained on.
         """
-        table = rows if isinstance(rows, Table) else _table_of(rows)
+        table = rows if isinstance(rows, Table) else table_of_texts(rows, self.preprocessor.columns.text[0])
         prices = np.empty(len(table), np.float32)
         if len(table):
             for batch, found in predict_inputs(self.engine, self.preprocessor(table)):
@@ -75,7 +74,7 @@ class Predictor:
         rows = empty = position = 0
         tables = iter_table(source, columns, rows=WINDOW, limit=limit, encoding=encoding, notices=notices)
         with (
-            PredictionWriter(out, columns.id or "row") as writer,
+            PredictionWriter(out) as writer,
             progress("pricing", progress_size(source)) as advance,
         ):
             for table in tables:
@@ -95,8 +94,3 @@ def predict_inputs(
     """Yield (row numbers, prices) of batches of alike length until all rows are priced."""
     for rows in batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), batch_size):
         yield rows, engine(inputs.batch(rows))
-
-
-def _table_of(texts: Sequence[str]) -> Table:
-    text = pd.Series(list(texts), dtype="str")
-    return Table(pd.Series(np.arange(len(text))), text, None, pd.DataFrame({"text": text}))

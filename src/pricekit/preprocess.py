@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +47,7 @@ class Preprocessor:
     def __call__(self, table: Table) -> Inputs:
         """Return the inputs of all rows."""
         tokens = encode(self.tokenizer, table.text.tolist(), self.max_length, self.pad_id)
-        return Inputs(tokens, self.features.transform(table), self.pad_id)
+        return Inputs(tokens, self.features.transform(without_price(table, self.columns)), self.pad_id)
 
     def files(self) -> dict[str, str]:
         """Return the two files that `load_preprocessor` reads, as texts by name."""
@@ -61,6 +61,11 @@ class Preprocessor:
             "tokenizer.json": self.tokenizer.to_str(),
             "preprocess.json": json.dumps(record, ensure_ascii=False, indent=1) + "\n",
         }
+
+
+def without_price(table: Table, columns: Columns) -> Table:
+    """Return the table as feature plugins see it: no price, neither as such nor among the columns."""
+    return replace(table, price=None, frame=table.frame.drop(columns=columns.price or [], errors="ignore"))
 
 
 FILES = ("tokenizer.json", "preprocess.json")

@@ -84,7 +84,7 @@ def test_a_plugin_registers_and_takes_options(plugin):
     assert found.create("loss", "mine", {"gamma": 1.5}).gamma == 1.5
     assert found.create("loss", "mine").gamma == 2.0
     assert not found.broken
-    with pytest.raises(ConfigError, match="did you mean 'gamma'"):
+    with pytest.raises(ConfigError, match="Did you mean 'gamma'"):
         found.create("loss", "mine", {"gama": 1})
     with pytest.raises(ConfigError, match="gamma is 'x'"):
         found.create("loss", "mine", {"gamma": "x"})
@@ -120,3 +120,26 @@ def test_registration_imports_nothing_heavy():
         "heavy = {'torch', 'transformers', 'onnx', 'sklearn'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", [3, "", "My Loss", "a,b", "Upper"])
+def test_names_are_lower_case_words(plugin, name):
+    source = f"""
+import pricekit
+print("noise")
+@pricekit.hookimpl
+def pricekit_register_losses(register):
+    register({name!r}, "a:B", "a toy")
+"""
+    found = load([plugin("toy_broken", source)])
+    assert "expected lower-case" in found.broken[0].reason
+
+
+def test_a_plugin_that_prints_does_not_spoil_stdout(plugin, capsys):
+    load([plugin("toy_noisy", "print('noise')")])
+    assert capsys.readouterr().out == ""
+
+
+def test_an_import_that_raises_a_base_exception_hurts_nobody(plugin):
+    source = "class Panic(BaseException): pass\nraise Panic('rust')"
+    assert load([plugin("toy_broken", source)]).broken[0].reason == "Panic: rust"

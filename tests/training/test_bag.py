@@ -10,7 +10,9 @@ TEXTS = ["Green Tea 12 Ounce", "green tea, pack of 6", "Olive Oil 500 ml", "Dark
 
 @pytest.fixture(scope="module")
 def bag():
-    return Bag(Bag.Options(vocab_size=300, buckets=64, width=4, members=2, token_dropout=0.0))
+    return Bag(
+        Bag.Options(vocab_size=300, buckets=64, width=4, members=2, token_dropout=0.0, span_dropout=0.0)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +103,21 @@ def test_members_drop_tokens_of_their_own(tokenizer):
     assert not torch.equal(first, second)
     first, second = encoder.eval()(ids, torch.ones_like(ids)).chunk(2, dim=1)
     assert torch.allclose(first, second)
+
+
+@pytest.mark.parametrize("dropout", [(0.5, 0.0), (0.0, 0.5), (0.4, 0.3)])
+def test_dropping_terms_and_spans_leaves_the_mean(tokenizer, dropout):
+    """The mean over many draws is the encoding without dropout, up to chance."""
+    token, span = dropout
+    bag = Bag(
+        Bag.Options(vocab_size=300, buckets=64, width=4, members=200, token_dropout=token, span_dropout=span)
+    )
+    encoder = bag.encoder(tokenizer, encode(tokenizer, TEXTS, 32, 0))
+    with torch.no_grad():
+        encoder.embedding.weight.copy_(torch.ones_like(encoder.embedding.weight))
+    ids = _ids(tokenizer, TEXTS[0] * 20)
+    torch.manual_seed(0)
+    drawn = encoder.train()(ids, torch.ones_like(ids))
+    expected = encoder.eval()(ids, torch.ones_like(ids)).mean().item()
+    assert drawn.std() > 0
+    assert drawn.mean().item() == pytest.approx(expected, rel=0.05)

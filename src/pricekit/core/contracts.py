@@ -28,7 +28,9 @@ State = dict[str, Any]
 class Feature(Protocol):
     """One or more numeric columns computed from a table; imports no torch.
 
-    Row by row or in batches the result is the same to the bit. The price is never looked at.
+    Row by row or in batches the result is the same to the bit. The table has no price, neither as such
+    nor among `frame`'s columns, and must not be changed. `frame` holds the file's columns as read: those of
+    a CSV or JSON file are text.
     """
 
     names: tuple[str, ...]
@@ -63,7 +65,10 @@ class Backbone(Protocol):
 
 
 class Encoder(Protocol):
-    """A `torch.nn.Module`: `(input_ids, attention_mask) -> (B, H)`; both inputs are int64 (B, L)."""
+    """A `torch.nn.Module`: `(input_ids, attention_mask) -> (B, H)`; both inputs are int64 (B, L).
+
+    Whatever it learns or fits is a parameter or a buffer: a saved encoder is made anew and given those.
+    """
 
     hidden_size: int
     """H, all members together."""
@@ -88,10 +93,10 @@ class Loss(Protocol):
         """Learn what the link needs from the training prices, float64 (N,)."""
 
     def forward(self, raw: torch.Tensor, price: torch.Tensor) -> torch.Tensor:
-        """Return the mean loss, a scalar, for raw outputs and true prices of one shape."""
+        """Return the mean loss, a scalar, for raw outputs and true prices of one shape, (B, M)."""
 
     def to_price(self, raw: torch.Tensor) -> torch.Tensor:
-        """Return prices in the table's currency: finite and positive. Traced into the graph."""
+        """Return prices in the table's currency, (B,) for (B,): finite, positive. Traced into the graph."""
 
 
 class Policy(Protocol):
@@ -101,7 +106,12 @@ class Policy(Protocol):
     """A part of the run's configuration: backbone, features, loss, head, max_length, training."""
 
     def optimizer(self, model: torch.nn.Module, training: TrainingConfig) -> torch.optim.Optimizer:
-        """Return the optimizer over the model's parameters."""
+        """Return the optimizer over the model's parameters.
+
+        Each group has an `lr`, which the schedule scales. `step()` is called without a closure. Gradients
+        of an `nn.Embedding(sparse=True)`, as in `bag`, are sparse: torch's SparseAdam and Adagrad take them,
+        and `pricekit.training.optim.RowwiseAdagrad` takes both kinds.
+        """
 
     def schedule(self, step: int, warmup_steps: int, total_steps: int) -> float:
         """Return what the learning rate is multiplied by at an optimizer step, counted from 0."""

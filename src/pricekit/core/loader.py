@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -43,9 +45,12 @@ def _load_guarded(manager: pluggy.PluginManager, found: Registry, point: EntryPo
     version = point.dist.version if point.dist else "unknown version"
     module: ModuleType | None = None
     try:
-        module = point.load()
+        with redirect_stdout(sys.stderr):  # stdout is for data
+            module = point.load()
         found.add(_register(manager, module, package, version))
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an extension module may raise anything at import
         if module is not None and manager.is_registered(module):
             manager.unregister(module)
         said = " ".join(str(error).split())
@@ -70,11 +75,13 @@ def _collector(
     entries: list[Entry], kind: str, package: str, version: str
 ) -> Callable[[str, str, str], None]:
     def register(name: str, target: str, summary: str) -> None:
-        module, _, attribute = target.partition(":")
+        if not (isinstance(name, str) and re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name)):
+            raise PluginError(f"a {kind} is called {name!r}, expected lower-case letters, digits and hyphens")
+        module, _, attribute = str(target).partition(":")
         if not (module and attribute):
             raise PluginError(
                 f"the target of {kind} '{name}' is '{target}', expected 'package.module:Attribute'"
             )
-        entries.append(Entry(kind, name, target, summary, package, version))
+        entries.append(Entry(kind, name, target, str(summary), package, version))
 
     return register

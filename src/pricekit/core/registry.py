@@ -38,7 +38,7 @@ class Entry:
         module, _, attribute = self.target.partition(":")
         try:
             return getattr(import_module(module), attribute)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PluginError(
                 f"the {self.kind} '{self.name}' of package {self.package} {self.version} cannot be loaded "
                 f"from {self.target}: {type(error).__name__}: {error}. {_cure(error, self.package)}"
@@ -105,7 +105,13 @@ class Registry:
         """
         plugin = self.get(kind, name).load()
         checked = self._options(kind, name, plugin, options or {})
-        return plugin() if checked is None else plugin(checked)
+        try:
+            return plugin() if checked is None else plugin(checked)
+        except (Exception, SystemExit) as error:
+            raise PluginError(
+                f"the {kind} '{name}' cannot be made: {type(error).__name__}: {error}. It is made as "
+                f"{'Plugin()' if checked is None else 'Plugin(options)'}; report it to the plugin's author"
+            ) from error
 
     def resolve(self, kind: str, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return all options of a plugin, defaults included, as plain values; raises as `create` does."""
@@ -118,10 +124,19 @@ class Registry:
             if options:
                 raise ConfigError(f"the {kind} '{name}' takes no options, but got {', '.join(options)}")
             return None
+        known = list(model.model_fields)
+        if "name" in known:
+            raise PluginError(
+                f"the {kind} '{name}' has an option called 'name', which is the plugin's own; rename it"
+            )
+        for given in options:
+            if given not in known:  # also where the plugin's model would ignore it
+                hint = nearest(given, known) or f" There are: {', '.join(known)}."
+                raise ConfigError(f"the {kind} '{name}' has no option '{given}'.{hint}")
         try:
             return model(**options)
         except ValidationError as error:
-            raise explain_invalid(error, f"{kind} '{name}'", list(model.model_fields)) from None
+            raise explain_invalid(error, f"{kind} '{name}'", known) from None
 
 
 def options_model(plugin: Any) -> type[BaseModel] | None:
@@ -136,7 +151,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
-def _cure(error: Exception, package: str) -> str:
+def _cure(error: BaseException, package: str) -> str:
     missing = getattr(error, "name", None) if isinstance(error, ImportError) else None
     if package == "pricekit" and missing and not missing.startswith("pricekit"):
         return f"{missing} is part of an extra: pip install 'pricekit[train]'"

@@ -53,8 +53,9 @@ def export_graph(model: PriceModel, example: Batch, path: Path) -> None:
                 verbose=False,
             )
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        cause = error.__cause__ or error
+        reason = " ".join(f"{type(cause).__name__}: {cause}".split())[:300]
         raise ExportError(
-            f"torch cannot export the encoder {type(model.encoder).__name__} to ONNX: {reason}. "
-            "Nothing was published; the encoder must be made of operations that torch.onnx.export knows"
+            f"torch cannot export the encoder {type(model.encoder).__name__} with the loss {type(model.loss).__name__} "
+            f"to ONNX: {reason}. Nothing was published; both must be made of operations that torch.onnx.export knows"
         ) from error

@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 
 from pricekit.core.contracts import Feature, State
+from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, PluginError
 from pricekit.table import Table
+
+ALONE = 8
+"""Rows on which a fitted feature is tried one by one."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class FittedFeatures:
 
     def transform(self, table: Table) -> np.ndarray:
         """Return the columns, float32 (N, K); raises PluginError for a plugin that breaks its contract."""
-        blocks = [_checked(part, part.plugin.transform(table, part.state), len(table)) for part in self.parts]
+        blocks = [_transformed(part, table) for part in self.parts]
         return np.hstack(blocks) if blocks else np.zeros((len(table), 0), np.float32)
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -60,7 +64,9 @@ def fit_features(names: Sequence[str], options: Mapping[str, dict[str, Any]], ta
     parts = []
     for name in names:
         part = _make(name, options.get(name, {}), {})
-        parts.append(replace(part, state=_plain(name, part.plugin.fit(table))))
+        with guarded("feature", name, "fitting to the training rows"):
+            parts.append(replace(part, state=_plain(name, part.plugin.fit(table))))
+        _check_rows_alone(parts[-1], table)
     fitted = FittedFeatures(tuple(parts))
     if twice := sorted({c for c in fitted.names if fitted.names.count(c) > 1}):
         raise ConfigError(f"the features {', '.join(names)} give the same columns twice: {', '.join(twice)}")
@@ -98,14 +104,32 @@ def _restore(record: Mapping[str, Any]) -> FittedFeature:
     return _make(record["name"], record["options"], record["state"])
 
 
-def _checked(part: FittedFeature, block: np.ndarray, rows: int) -> np.ndarray:
-    expected = (rows, len(part.plugin.names))
-    if not isinstance(block, np.ndarray):
-        raise PluginError(f"the feature '{part.name}' gave a {type(block).__name__}, expected a numpy array")
-    if block.shape != expected or block.dtype != np.float32 or not np.isfinite(block).all():
+def _transformed(part: FittedFeature, table: Table) -> np.ndarray:
+    with guarded("feature", part.name, "computing its columns"):
+        block = part.plugin.transform(table, part.state)
+    expected = (len(table), len(part.plugin.names))
+    array = isinstance(block, np.ndarray)
+    if not (array and block.shape == expected and block.dtype == np.float32 and np.isfinite(block).all()):
+        found = f"{block.dtype} of shape {block.shape}" if array else type(block).__name__
+        finite = (
+            ""
+            if not array or block.dtype.kind != "f" or np.isfinite(block).all()
+            else " with values not finite"
+        )
         raise PluginError(
-            f"the feature '{part.name}' gave {block.dtype} of shape {block.shape}"
-            f"{'' if np.isfinite(block).all() else ' with values that are not finite'}, "
-            f"expected finite float32 of shape {expected}; report it to the plugin's author"
+            f"the feature '{part.name}' gave {found}{finite}, expected finite float32 of shape {expected}; "
+            "report it to the plugin's author"
         )
     return block
+
+
+def _check_rows_alone(part: FittedFeature, table: Table) -> None:
+    """Refuse a feature whose value of a row depends on the rows beside it: a price would, too."""
+    rows = np.arange(min(ALONE, len(table)))
+    together = _transformed(part, table.take(rows))
+    alone = [_transformed(part, table.take(rows[i : i + 1])) for i in rows]
+    if len(rows) and not np.array_equal(together, np.vstack(alone)):
+        raise PluginError(
+            f"the feature '{part.name}' gives a row other values alone than among other rows; what it learns from "
+            "the training rows belongs into the state that fit returns; report it to the plugin's author"
+        )

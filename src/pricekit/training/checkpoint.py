@@ -31,6 +31,7 @@ def save_checkpoint(
         moments, numbers = _flatten(optimizer.state_dict()["state"])
         tensors |= moments
         record["optimizer"] = numbers
+        record["groups"] = [_numbers(group) for group in optimizer.param_groups]
     with write_atomically(path) as temporary:
         save_file(tensors, temporary, metadata={"pricekit": json.dumps(record)})
 
@@ -50,9 +51,8 @@ def load_checkpoint(
         model.load_state_dict(_under(tensors, _MODEL))
         if optimizer is not None:
             state = _unflatten(_under(tensors, _OPTIMIZER), record["optimizer"])
-            optimizer.load_state_dict(
-                {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
-            )
+            groups = zip(optimizer.state_dict()["param_groups"], record["groups"], strict=True)
+            optimizer.load_state_dict({"state": state, "param_groups": [g | saved for g, saved in groups]})
         return dict(record["state"])
     except FileNotFoundError:
         raise TrainingError(f"there is no checkpoint {path}; train into a new folder") from None
@@ -60,6 +60,12 @@ def load_checkpoint(
         raise TrainingError(
             f"the checkpoint {path} is damaged or of another configuration: {error}; train again into a new folder"
         ) from error
+
+
+def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a parameter group holds beside parameters and the rate, which the schedule sets."""
+    kept = {key: value for key, value in group.items() if key not in ("params", "lr")}
+    return {key: value for key, value in kept.items() if isinstance(value, int | float | str | list | tuple)}
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -18,25 +18,17 @@ from pricekit.core.contracts import Policy
 from pricekit.errors import TrainingError
 from pricekit.files import write_text
 from pricekit.metrics import smape
-from pricekit.preprocess import Inputs
 from pricekit.screen import Advance, progress, say
 from pricekit.training.batches import accumulated, epoch_batches
 from pricekit.training.checkpoint import BEST, LAST, load_checkpoint, save_checkpoint
 from pricekit.training.engine import predict, to_tensors
+from pricekit.training.examples import Examples
 from pricekit.training.model import PriceModel
 
 _DIVERGED = (
     "the loss or a predicted price is not finite; lower training.learning_rate, or set "
     "training.max_grad_norm=1.0. The checkpoints of the earlier epochs are kept"
 )
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Rows with a price: model inputs and prices, float64 (N,)."""
-
-    inputs: Inputs
-    price: np.ndarray
 
 
 @dataclass

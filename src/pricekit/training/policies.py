@@ -41,7 +41,13 @@ class Quick:
             "backbone": {"name": "bag"},
             "features": ["optimized22"],
             "loss": {"name": "smape"},
-            "head": {"widths": [128], "dropout": [0.0], "norm": "none", "activation": "gelu"},
+            "head": {
+                "widths": [128],
+                "dropout": [0.0],
+                "norm": "none",
+                "activation": "gelu",
+                "feature_bins": 8,
+            },
             "max_length": 256,
             "training": {
                 "epochs": 10,

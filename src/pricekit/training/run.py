@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.config import RunConfig, build_config, read_toml
+from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.errors import TrainingError
@@ -93,7 +94,8 @@ def read_sample(run: Run) -> Table:
 def build_model(config: RunConfig, preprocessor: Preprocessor, train: Inputs | None) -> PriceModel:
     """Make the model; `train` is None for one whose weights are loaded afterwards."""
     backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
-    encoder = backbone.encoder(preprocessor.tokenizer, train.tokens if train else None)
+    with guarded("backbone", config.backbone.name, "making its encoder"):
+        encoder = backbone.encoder(preprocessor.tokenizer, train.tokens if train else None)
     loss = registry().create("loss", config.loss.name, config.loss.options)
     return PriceModel(encoder, config.head, loss, len(preprocessor.features.names))
 

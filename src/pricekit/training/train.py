@@ -15,20 +15,32 @@ import torch
 
 from pricekit.config import RunConfig
 from pricekit.core.contracts import Policy
+from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
-from pricekit.errors import ConfigError, DataError, TrainingError
+from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
 from pricekit.features.fitted import fit_features
 from pricekit.files import write_atomically, write_text
 from pricekit.metrics import price_metrics, smape
-from pricekit.preprocess import Preprocessor
+from pricekit.preprocess import Preprocessor, without_price
 from pricekit.screen import notice, say
-from pricekit.table import Columns, Table, count_reasons, read_usable
+from pricekit.table import Columns, Table, count_reasons, read_usable, write_rejected
 from pricekit.tokens import pad_id_of
 from pricekit.training.batches import split_rows
 from pricekit.training.checkpoint import LAST
 from pricekit.training.engine import predict
-from pricekit.training.loop import Examples, fit
-from pricekit.training.run import build_model, clear_run, is_run, plugins_of, read_preprocessor
+from pricekit.training.examples import Examples
+from pricekit.training.loop import fit
+from pricekit.training.model import PriceModel
+from pricekit.training.preflight import check_plugins
+from pricekit.training.run import (
+    build_model,
+    clear_run,
+    is_run,
+    open_run,
+    plugins_of,
+    read_preprocessor,
+    read_sample,
+)
 
 MIN_ROWS = 10
 SAMPLE_ROWS = 256
@@ -49,7 +61,7 @@ class Split:
 
     train: Table
     valid: Table
-    rejected: pd.DataFrame
+    rejected: list[pd.DataFrame]
 
 
 def columns_of(config: RunConfig) -> Columns:
@@ -63,14 +75,14 @@ def load_split(source: Source, config: RunConfig) -> Split:
     table, rejected = _read(source.table, source, config)
     if source.valid:
         valid, more = _read(source.valid, source, config)
-        return Split(table, valid, pd.concat([rejected, more], ignore_index=True))
+        return Split(table, valid, [rejected, more])
     if len(table) < MIN_ROWS:
         raise DataError(
             f"{source.table} has {len(table)} usable rows, training needs at least {MIN_ROWS}; "
             f"{count_reasons(rejected) or 'no row was set aside'}"
         )
     train, valid_rows = split_rows(table.known_price, config.validation_fraction, config.seed)
-    return Split(table.take(train), table.take(valid_rows), rejected)
+    return Split(table.take(train), table.take(valid_rows), [rejected])
 
 
 def train(
@@ -101,12 +113,18 @@ def train(
     rows, valid = (Examples(preprocessor(part), part.known_price) for part in (split.train, split.valid))
     torch.manual_seed(config.seed)
     model = build_model(config, preprocessor, rows.inputs)
-    model.fit(torch.from_numpy(rows.inputs.features), torch.from_numpy(rows.price))
+    with guarded("loss", config.loss.name, "fitting to the training prices"):
+        model.fit(torch.from_numpy(rows.inputs.features), torch.from_numpy(rows.price))
+    check_plugins(model, policy, config, rows)
     at = fit(model, policy, config.training, rows, valid, out, seed=config.seed, resume=resume)
     prices = predict(model, valid.inputs, config.training.eval_batch_size)
     facts = {
         "table": source.table.name,
-        "rows": {"train": len(split.train), "valid": len(split.valid), "rejected": len(split.rejected)},
+        "rows": {
+            "train": len(split.train),
+            "valid": len(split.valid),
+            "rejected": sum(map(len, split.rejected)),
+        },
         "best_epoch": at.best_epoch,
         "seconds": round(time.perf_counter() - started, 1),
         "metrics": price_metrics(prices, valid.price),
@@ -116,7 +134,21 @@ def train(
         ],
     }
     write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
+    _check_reopened(out, model)
     return facts
+
+
+def _check_reopened(out: Path, model: PriceModel) -> None:
+    """Compare the run as prediction will open it with the model in memory, on the sample rows."""
+    run = open_run(out)
+    inputs = run.preprocessor(read_sample(run))
+    expected, found = predict(model, inputs, SAMPLE_ROWS), predict(run.model, inputs, SAMPLE_ROWS)
+    if not np.allclose(found, expected, rtol=1e-4):
+        (out / "run.json").unlink()
+        raise PluginError(
+            f"the run {out}, opened again, gives other prices than the model that was trained: the backbone or the "
+            "loss keeps something fitted outside of its parameters and buffers; report it to the plugin's author"
+        )
 
 
 def best_constant(price: np.ndarray) -> float:
@@ -160,9 +192,10 @@ def _start(out: Path, source: Source, config: RunConfig, split: Split, overwrite
 
 def _fit_preprocessor(config: RunConfig, table: Table) -> Preprocessor:
     backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
-    tokenizer = backbone.tokenizer(table.text.tolist())
-    features = fit_features(config.features, config.feature_options, table)
+    with guarded("backbone", config.backbone.name, "making its tokenizer"):
+        tokenizer = backbone.tokenizer(table.text.tolist())
     columns = replace(columns_of(config), id_required=False)
+    features = fit_features(config.features, config.feature_options, without_price(table, columns))
     return Preprocessor(columns, tokenizer, config.max_length, pad_id_of(tokenizer), features)
 
 
@@ -173,7 +206,8 @@ def _write_split(out: Path, split: Split, seed: int) -> None:
     ]
     chosen = np.random.default_rng(seed).permutation(len(split.valid))[:SAMPLE_ROWS]
     sample = split.valid.frame.iloc[np.sort(chosen)]
-    for name, frame in (("split", pd.concat(parts)), ("rejected", split.rejected), ("sample", sample)):
+    write_rejected(out / "rejected.parquet", split.rejected)
+    for name, frame in (("split", pd.concat(parts)), ("sample", sample)):
         with write_atomically(out / f"{name}.parquet") as path:
             frame.to_parquet(path, index=False)
 

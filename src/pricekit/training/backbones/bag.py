@@ -19,6 +19,7 @@ from pricekit.config import Section
 from pricekit.tokens import Tokens
 
 PAD, UNK = "[PAD]", "[UNK]"
+_SPAN = 16
 _FIRST, _SECOND, _PRIME = 1_000_003, 8_191, (1 << 31) - 1
 
 
@@ -32,9 +33,12 @@ class Bag:
 
         vocab_size: int = Field(20_000, ge=256, description="tokens of the vocabulary at most")
         buckets: int = Field(1 << 16, ge=1, description="rows that bigrams are hashed into")
-        width: int = Field(16, ge=1, description="width of an embedding, each member")
-        members: int = Field(8, ge=1, description="models trained side by side and averaged")
-        token_dropout: float = Field(0.5, ge=0, lt=1, description="share of tokens dropped in training")
+        width: int = Field(32, ge=1, description="width of an embedding, each member")
+        members: int = Field(4, ge=1, description="models trained side by side and averaged")
+        token_dropout: float = Field(0.4, ge=0, lt=1, description="share of terms dropped in training")
+        span_dropout: float = Field(
+            0.3, ge=0, lt=1, description=f"share of spans of {_SPAN} terms dropped in training, too"
+        )
         lead: float = Field(
             12.0, ge=0, description="extra weight of the first token; fades over `lead_tokens`"
         )
@@ -135,9 +139,7 @@ class BagEncoder(nn.Module):
         vectors = self.embedding(unique).view(-1, self.options.width)
         place = torch.zeros_like(rows)
         place[live] = index * self.members
-        chance = torch.rand(len(rows), self.members, rows.shape[1], device=rows.device)
-        kept = chance >= self.options.token_dropout
-        kept &= live[:, None]
+        kept = self._kept(rows) & live[:, None]
         member = torch.arange(self.members, device=rows.device)[:, None]
         counts = kept.sum(2).flatten()
         bags = functional.embedding_bag(
@@ -145,6 +147,17 @@ class BagEncoder(nn.Module):
             vectors,
             counts.cumsum(0) - counts,
             mode="sum",
-            per_sample_weights=weights[:, None].expand_as(kept)[kept] / (1 - self.options.token_dropout),
+            per_sample_weights=weights[:, None].expand_as(kept)[kept] / self._share_kept,
         )
         return bags.view(len(rows), self.hidden_size)
+
+    @property
+    def _share_kept(self) -> float:
+        return (1 - self.options.token_dropout) * (1 - self.options.span_dropout)
+
+    def _kept(self, rows: Tensor) -> Tensor:
+        """Return which terms each member keeps, bool (B, M, 2L): single ones and whole spans are dropped."""
+        shape = len(rows), self.members, rows.shape[1]
+        spans = torch.rand(*shape[:2], -(-shape[2] // _SPAN), device=rows.device) >= self.options.span_dropout
+        terms = torch.rand(shape, device=rows.device) >= self.options.token_dropout
+        return terms & spans.repeat_interleave(_SPAN, 2)[:, :, : shape[2]]

@@ -1,0 +1,108 @@
+"""Prices a table file to file with a bundle, in processes of their own: rows a second and peak memory.
+
+    python benchmarks/predict.py BUNDLE TABLE [--rows 20000] [--runs 5] [--no-peer]
+
+The table's rows are repeated up to --rows in a CSV. The peer is a plain loop over the same bundle as a
+notebook would write it: the whole table in memory, batches of 64 in file order, tokenised, padded and run
+one after the other. The two are run in turn; shown are medians, start of the process included.
+"""
+
+import argparse
+import csv
+import itertools
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pricekit.screen import show_table
+
+PEER = """
+import sys; from pathlib import Path; import numpy as np, pandas as pd
+from pricekit.bundle import open_bundle; from pricekit.engines.ort import load_cpu
+from pricekit.preprocess import load_preprocessor; from pricekit.table import table_of_texts
+bundle = open_bundle(Path(sys.argv[1])); prepare = load_preprocessor(bundle.files, bundle.path)
+engine = load_cpu(bundle.files["model.onnx"]); table = pd.read_csv(sys.argv[2]); prices = []
+for start in range(0, len(table), 64):
+    inputs = prepare(table_of_texts(table["catalog_content"][start:start + 64].tolist()))
+    prices.append(engine(inputs.batch(np.arange(len(inputs)))))
+pd.DataFrame({"sample_id": table["sample_id"], "price": np.concatenate(prices)}).to_csv(sys.argv[3], index=False)
+"""
+
+
+def main() -> None:
+    """Parse the command line and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("table", type=Path)
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--no-peer", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        table, out = Path(folder) / "table.csv", Path(folder) / "prices.csv"
+        _repeat(options.table, table, options.rows)
+        pricekit = str(Path(sys.executable).with_name("pricekit"))
+        commands = {
+            "pricekit predict": [pricekit, "predict", str(options.bundle), str(table), "--out", str(out)]
+        }
+        if not options.no_peer:
+            commands["plain loop, file order"] = [
+                sys.executable,
+                "-c",
+                PEER,
+                str(options.bundle),
+                str(table),
+                str(out),
+            ]
+        runs: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+        for _ in range(options.runs):
+            for name, command in commands.items():
+                runs[name].append(_measure(command))
+                _check(out, options.rows)
+    rows = []
+    for name, measured in runs.items():
+        seconds = statistics.median(s for s, _ in measured)
+        memory = max(m for _, m in measured)
+        rows.append([name, f"{seconds:.1f}", f"{options.rows / seconds:,.0f}", f"{memory:,.0f}"])
+    show_table(
+        f"{options.rows:,} rows, median of {options.runs}",
+        ["way", "s", "rows/s", "peak MB"],
+        rows,
+        stderr=False,
+    )
+
+
+def _repeat(source: Path, target: Path, rows: int) -> None:
+    with source.open(newline="", encoding="utf-8") as file:
+        header, *body = csv.reader(file)
+    with target.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(itertools.islice(itertools.cycle(body), rows))
+
+
+def _measure(command: list[str]) -> tuple[float, float]:
+    """Return wall seconds and peak resident MB of one run."""
+    started = time.perf_counter()
+    child = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    if status != 0:
+        sys.exit(f"failed: {' '.join(command[:2])} ...")
+    return time.perf_counter() - started, usage.ru_maxrss / 1024
+
+
+def _check(out: Path, rows: int) -> None:
+    with out.open(newline="") as file:
+        found = sum(1 for _ in csv.reader(file)) - 1
+    if found != rows:
+        sys.exit(f"{found} prices for {rows} rows")
+
+
+if __name__ == "__main__":
+    main()
