@@ -20,7 +20,7 @@ from pricekit.tokens import batches_by_length
 WINDOW = 8192
 """Rows held in memory at once, sorted by length inside."""
 
-BATCH_SIZE = 64
+BATCH_SIZE = 128
 """Rows of one call of the engine."""
 
 

@@ -52,9 +52,10 @@ class Bag:
 
         Not WordPiece: its trainer breaks ties in another order each time, and no run could be repeated.
         """
-        tokenizer = Tokenizer(models.BPE(unk_token=UNK))
-        tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer = Tokenizer(models.BPE(unk_token=UNK, ignore_merges=True))
+        # Tokenising bounds the speed of prediction: these two are twice as fast as NFKC and BERT's rules.
+        tokenizer.normalizer = normalizers.Lowercase()
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
         trainer = trainers.BpeTrainer(
             vocab_size=self.options.vocab_size,
             min_frequency=2,
