@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Tokenizer
 
-CHARS_PER_TOKEN = 8
+CHARS_PER_TOKEN = 6
 """A text is cut at this many characters for each token of `max_length` before it is tokenised."""
 
 

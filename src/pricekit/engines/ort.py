@@ -30,6 +30,8 @@ def load_cpu(model: bytes) -> Engine:
     options = ort.SessionOptions()
     options.intra_op_num_threads = _usable_cpus()
     options.log_severity_level = 3
+    # Threads that wait in a spin take the processor from the tokenizer, which comes next.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:
