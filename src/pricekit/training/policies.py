@@ -48,7 +48,7 @@ class Quick:
                 "activation": "gelu",
                 "feature_bins": 8,
             },
-            "max_length": 256,
+            "max_length": 192,
             "training": {
                 "epochs": 10,
                 "batch_size": 64,
