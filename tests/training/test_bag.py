@@ -23,7 +23,7 @@ def tokenizer(bag):
 @pytest.fixture
 def encoder(bag, tokenizer):
     torch.manual_seed(0)
-    return bag.encoder(tokenizer, encode(tokenizer, TEXTS, 32, 0))
+    return bag.encoder({}, tokenizer, encode(tokenizer, TEXTS, 32, 0))
 
 
 def _ids(tokenizer, text):
@@ -94,7 +94,7 @@ def test_only_the_rows_of_the_batch_get_a_gradient(encoder, tokenizer):
 
 def test_members_drop_tokens_of_their_own(tokenizer):
     bag = Bag(Bag.Options(vocab_size=300, buckets=64, width=4, members=2, token_dropout=0.5))
-    encoder = bag.encoder(tokenizer, encode(tokenizer, TEXTS, 32, 0))
+    encoder = bag.encoder({}, tokenizer, encode(tokenizer, TEXTS, 32, 0))
     with torch.no_grad():
         encoder.embedding.weight[:, 4:] = encoder.embedding.weight[:, :4]
     ids = _ids(tokenizer, TEXTS[0])
@@ -112,7 +112,7 @@ def test_dropping_terms_and_spans_leaves_the_mean(tokenizer, dropout):
     bag = Bag(
         Bag.Options(vocab_size=300, buckets=64, width=4, members=200, token_dropout=token, span_dropout=span)
     )
-    encoder = bag.encoder(tokenizer, encode(tokenizer, TEXTS, 32, 0))
+    encoder = bag.encoder({}, tokenizer, encode(tokenizer, TEXTS, 32, 0))
     with torch.no_grad():
         encoder.embedding.weight.copy_(torch.ones_like(encoder.embedding.weight))
     ids = _ids(tokenizer, TEXTS[0] * 20)

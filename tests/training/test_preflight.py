@@ -38,7 +38,10 @@ class Mean:
     def tokenizer(self, texts):
         return Bag(Bag.Options(vocab_size=300)).tokenizer(texts)
 
-    def encoder(self, tokenizer, tokens):
+    def architecture(self, tokenizer):
+        return {}
+
+    def encoder(self, architecture, tokenizer, tokens):
         return self.encoder_class(tokenizer.get_vocab_size())
 
 

@@ -9,7 +9,7 @@ against that model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -56,11 +56,19 @@ class Backbone(Protocol):
         pricekit itself pads, and truncates to the run's `max_length`.
         """
 
-    def encoder(self, tokenizer: Tokenizer, tokens: Tokens | None) -> Encoder:
+    def architecture(self, tokenizer: Tokenizer) -> State:
+        """Return what, beside the options, it takes to build the encoder: called once, kept in the run.
+
+        What a folder of pretrained weights says of its sizes belongs here, so that a run opens on a
+        machine where that folder is absent.
+        """
+
+    def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> Encoder:
         """Return a new encoder.
 
-        `tokens` are those of the training rows, for what is fitted rather than learned (idf weights).
-        They are None when a saved encoder is opened again: its state is loaded afterwards.
+        `tokens` are those of the training rows, for what is fitted rather than learned (idf weights), and
+        tell a new encoder to load its pretrained weights. They are None when a saved encoder is opened
+        again: nothing but `architecture` may be read, all weights and buffers are loaded afterwards.
         """
 
 
@@ -75,6 +83,12 @@ class Encoder(Protocol):
 
     members: int
     """M groups of H / M, each with a head of its own, averaged in the raw output; usually 1."""
+
+    layers: Sequence[torch.nn.Module]
+    """Optional. From the input up, the embeddings first: what `training.layer_decay` counts."""
+
+    gradient_checkpointing_enable: Callable[[], None]
+    """Optional. Makes the layers compute their activations again in the backward pass, to save memory."""
 
     def __call__(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the encoding, float32 (B, H). Positions whose mask is 0 must not change it.

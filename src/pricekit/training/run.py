@@ -5,6 +5,7 @@ split.parquet         the ids of the training and validation rows
 rejected.parquet      the rows that could not be used, with the reason
 sample.parquet        some validation rows, on which an exported graph is checked
 tokenizer.json, preprocess.json    what turns a table into model inputs
+backbone.json         what it takes to build the encoder again
 metrics.jsonl         one line an epoch
 last.safetensors      to resume from
 best.safetensors      lowest validation SMAPE
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.config import RunConfig, build_config, read_toml
+from pricekit.core.contracts import State
 from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
@@ -31,9 +33,11 @@ from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
 from pricekit.training.engine import torch_engine
 from pricekit.training.model import PriceModel
 
+BACKBONE = "backbone.json"
+
 FILES = (
     *("config.toml", "source.json", "split.parquet", "rejected.parquet", "sample.parquet", "tokenizer.json"),
-    *("preprocess.json", "metrics.jsonl", LAST, BEST, "run.json"),
+    *("preprocess.json", BACKBONE, "metrics.jsonl", LAST, BEST, "run.json"),
 )
 
 
@@ -75,7 +79,7 @@ def open_run(path: Path) -> Run:
         )
     config = build_config([read_toml(path / "config.toml")])
     preprocessor = read_preprocessor(path)
-    model = build_model(config, preprocessor, None)
+    model = build_model(config, preprocessor, read_architecture(path), None)
     load_checkpoint(path / BEST, model)
     return Run(path, config, preprocessor, model, json.loads((path / "run.json").read_text("utf-8")))
 
@@ -91,11 +95,21 @@ def read_sample(run: Run) -> Table:
     return read_table(run.path / "sample.parquet", columns, notices=lambda _: None)
 
 
-def build_model(config: RunConfig, preprocessor: Preprocessor, train: Inputs | None) -> PriceModel:
+def read_architecture(path: Path) -> State:
+    """Return what the run's backbone said of its encoder; raises TrainingError."""
+    try:
+        return dict(json.loads((path / BACKBONE).read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        raise TrainingError(f"{path / BACKBONE} is missing or damaged ({error}); train again") from None
+
+
+def build_model(
+    config: RunConfig, preprocessor: Preprocessor, architecture: State, train: Inputs | None
+) -> PriceModel:
     """Make the model; `train` is None for one whose weights are loaded afterwards."""
     backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
     with guarded("backbone", config.backbone.name, "making its encoder"):
-        encoder = backbone.encoder(preprocessor.tokenizer, train.tokens if train else None)
+        encoder = backbone.encoder(architecture, preprocessor.tokenizer, train.tokens if train else None)
     loss = registry().create("loss", config.loss.name, config.loss.options)
     return PriceModel(encoder, config.head, loss, len(preprocessor.features.names))
 

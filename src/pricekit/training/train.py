@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 
 from pricekit.config import RunConfig
-from pricekit.core.contracts import Policy
+from pricekit.core.contracts import Policy, State
 from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
@@ -33,11 +33,13 @@ from pricekit.training.loop import fit
 from pricekit.training.model import PriceModel
 from pricekit.training.preflight import check_plugins
 from pricekit.training.run import (
+    BACKBONE,
     build_model,
     clear_run,
     is_run,
     open_run,
     plugins_of,
+    read_architecture,
     read_preprocessor,
     read_sample,
 )
@@ -112,7 +114,7 @@ def train(
     say(f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on")
     rows, valid = (Examples(preprocessor(part), part.known_price) for part in (split.train, split.valid))
     torch.manual_seed(config.seed)
-    model = build_model(config, preprocessor, rows.inputs)
+    model = build_model(config, preprocessor, read_architecture(out), rows.inputs)
     with guarded("loss", config.loss.name, "fitting to the training prices"):
         model.fit(torch.from_numpy(rows.inputs.features), torch.from_numpy(rows.price))
     check_plugins(model, policy, config, rows)
@@ -179,7 +181,7 @@ def _start(out: Path, source: Source, config: RunConfig, split: Split, overwrite
         raise TrainingError(
             f"{out} exists already; go on with it with --resume, start it anew with --overwrite, or name another folder"
         )
-    preprocessor = _fit_preprocessor(config, split.train)
+    preprocessor, architecture = _fit_preprocessor(config, split.train)
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", config.to_toml())
     tables = {"table": source.table.name, "valid": source.valid.name if source.valid else None}
@@ -187,16 +189,18 @@ def _start(out: Path, source: Source, config: RunConfig, split: Split, overwrite
     _write_split(out, split, config.seed)
     for name, text in preprocessor.files().items():
         write_text(out / name, text)
+    write_text(out / BACKBONE, json.dumps(architecture, indent=1) + "\n")
     return preprocessor
 
 
-def _fit_preprocessor(config: RunConfig, table: Table) -> Preprocessor:
+def _fit_preprocessor(config: RunConfig, table: Table) -> tuple[Preprocessor, State]:
     backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
     with guarded("backbone", config.backbone.name, "making its tokenizer"):
         tokenizer = backbone.tokenizer(table.text.tolist())
+        architecture = backbone.architecture(tokenizer)
     columns = replace(columns_of(config), id_required=False)
     features = fit_features(config.features, config.feature_options, without_price(table, columns))
-    return Preprocessor(columns, tokenizer, config.max_length, pad_id_of(tokenizer), features)
+    return Preprocessor(columns, tokenizer, config.max_length, pad_id_of(tokenizer), features), architecture
 
 
 def _write_split(out: Path, split: Split, seed: int) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pricekit.config import Section
+from pricekit.core.contracts import State
 from pricekit.tokens import Tokens
 
 PAD, UNK = "[PAD]", "[UNK]"
@@ -65,7 +66,11 @@ class Bag:
         tokenizer.train_from_iterator(texts, trainer)
         return tokenizer
 
-    def encoder(self, tokenizer: Tokenizer, tokens: Tokens | None) -> BagEncoder:
+    def architecture(self, tokenizer: Tokenizer) -> State:
+        """Return nothing: the options and the tokenizer say it all."""
+        return {}
+
+    def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> BagEncoder:
         """Make the encoder; its weights of tokens and bigrams are fitted on the training tokens."""
         encoder = BagEncoder(tokenizer.get_vocab_size(), self.options)
         if tokens is not None:
