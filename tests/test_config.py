@@ -114,3 +114,17 @@ def test_batch_norm_needs_batches():
     head = {"widths": [4], "dropout": [0.0], "norm": "batch"}
     with pytest.raises(ConfigError, match="use 2 or more"):
         build_config([{"head": head, "training": {"batch_size": 1}}])
+
+
+@given(st.integers(0, 50), st.integers(0, 59), st.integers(1, 59))
+def test_durations(hours, minutes, seconds):
+    text = f"{hours}h{minutes}m{seconds}s"
+    expected = 3600 * hours + 60 * minutes + seconds
+    assert build_config([{"training": {"time_budget": text}}]).training.time_budget == expected
+    assert build_config([{"training": {"time_budget": expected}}]).training.time_budget == expected
+
+
+@pytest.mark.parametrize("text", ["soon", "", "h", "2 hours", "-1h", "0s"])
+def test_what_is_no_duration_is_told(text):
+    with pytest.raises(ConfigError, match="time_budget"):
+        build_config([{"training": {"time_budget": text}}])

@@ -6,18 +6,31 @@ Layers, each over the one before: the defaults here, the policy's defaults, a fi
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from pricekit.errors import ConfigError
 
 Layer = Mapping[str, Any]
 """A part of a configuration, as nested tables."""
+
+
+def parse_duration(given: Any) -> Any:
+    """Turn `2h`, `90m`, `1h30m` or `45s` into seconds; numbers pass; raises ValueError."""
+    if not isinstance(given, str):
+        return given
+    number = r"(\d+(?:\.\d+)?)"
+    found = re.fullmatch(f"(?:{number}h)?(?:{number}m)?(?:{number}s?)?", given.strip())
+    if not found or not any(found.groups()):
+        raise ValueError("expected a time such as 2h, 90m, 1h30m or a number of seconds")
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return 3600 * hours + 60 * minutes + seconds
 
 
 class Section(BaseModel):
@@ -76,16 +89,69 @@ class TrainingConfig(Section):
     """The numbers of the training loop; steps are optimizer steps."""
 
     epochs: int = Field(10, ge=1, description="passes over the training rows at most")
-    batch_size: int = Field(64, ge=1, description="rows of one forward pass")
-    gradient_accumulation_steps: int = Field(1, ge=1, description="batches of one optimizer step")
+    batch_size: int = Field(64, ge=1, description="rows of one forward pass (micro-batch)")
+    batch_tokens: int | None = Field(
+        None, ge=1, description="tokens of one forward pass, padding included, instead of batch_size"
+    )
+    gradient_accumulation_steps: int = Field(1, ge=1, description="micro-batches of one optimizer step")
     eval_batch_size: int = Field(256, ge=1, description="rows of one forward pass in validation")
     learning_rate: float = Field(1e-3, gt=0, description="at its peak")
+    head_learning_rate: float | None = Field(None, gt=0, description="of the head; None: learning_rate")
+    embedding_learning_rate: float | None = Field(
+        None, gt=0, description="of embeddings with sparse gradients (bag); None: learning_rate"
+    )
+    layer_decay: float = Field(
+        1.0, gt=0, le=1, description="learning rate of each encoder layer, as a share of the one above it"
+    )
     weight_decay: float = Field(0.0, ge=0)
+    decay_biases_and_norms: bool = Field(False, description="let weight decay reach biases and norms, too")
     warmup_epochs: float = Field(0.0, ge=0, description="epochs of linear warmup")
     max_grad_norm: float | None = Field(None, gt=0, description="clip the gradient's norm to this")
+    ema_decay: float | None = Field(
+        None, gt=0, lt=1, description="validate and keep an exponential moving average of the weights"
+    )
     patience: int | None = Field(
         None, ge=1, description="stop after this many epochs without a better validation SMAPE"
     )
+    save_steps: int | None = Field(None, ge=1, description="also write a checkpoint after so many steps")
+    save_epochs: int = Field(1, ge=1, description="write a checkpoint after so many epochs")
+    time_budget: Annotated[float | None, BeforeValidator(parse_duration)] = Field(
+        None,
+        gt=0,
+        description="seconds, or such as 2h, that the run may take; the schedule is fitted into them",
+    )
+
+
+class SpeedConfig(Section):
+    """How the machine is used: nothing here is meant to change what is learned."""
+
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "auto", description="of matrix products; auto: bf16 where the device has it, else fp16 on a GPU"
+    )
+    tf32: bool = Field(True, description="let a GPU round the inputs of float32 products to TF32")
+    matmul_precision: Literal["highest", "high", "medium"] = Field(
+        "high", description="torch.set_float32_matmul_precision; counts where tf32 is on"
+    )
+    cudnn_benchmark: bool = Field(True, description="let cuDNN try its kernels and keep the fastest")
+    gradient_checkpointing: bool = Field(False, description="compute activations twice to save memory")
+    compile: bool = Field(False, description="torch.compile the encoder")
+    pad_to_multiple_of: int | None = Field(
+        None, ge=1, description="lengths that batches are padded to; None: their own, with compile 64"
+    )
+    sort_window: int = Field(
+        50, ge=1, description="batches of a shuffled window that is sorted by length; 1: random order"
+    )
+    fused_optimizer: bool = Field(True, description="one kernel for all parameters")
+    workers: int = Field(0, ge=0, description="processes that make batches; 0: the training process")
+    prefetch_factor: int = Field(2, ge=1, description="batches that each worker makes ahead")
+    persistent_workers: bool = Field(True, description="keep the workers between epochs")
+    pin_memory: bool = Field(True, description="copy batches to a GPU from page-locked memory")
+    non_blocking: bool = Field(True, description="let copies to a GPU overlap with its work")
+    zero_grad_set_to_none: bool = Field(True, description="drop gradients instead of writing zeros")
+    cache: str | None = Field(
+        None, description="folder that keeps tokens and features between runs, by content"
+    )
+    progress: bool = Field(True, description="show progress bars")
 
 
 class RunConfig(Section):
@@ -99,6 +165,7 @@ class RunConfig(Section):
     columns: ColumnsConfig = ColumnsConfig()
     head: HeadConfig = HeadConfig()
     training: TrainingConfig = TrainingConfig()
+    speed: SpeedConfig = SpeedConfig()
     max_length: int = Field(256, ge=1, description="tokens of a text; what is longer is cut")
     validation_fraction: float = Field(0.15, gt=0, lt=1)
     limit: int | None = Field(None, ge=1, description="read only the first rows of the table")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -89,8 +90,12 @@ class Predictor:
 
 
 def predict_inputs(
-    engine: Engine, inputs: Inputs, batch_size: int = BATCH_SIZE
+    engine: Engine, inputs: Inputs, batch_size: int = BATCH_SIZE, share: tuple[int, int] = (0, 1)
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (row numbers, prices) of batches of alike length until all rows are priced."""
-    for rows in batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), batch_size):
+    """Yield (row numbers, prices) of batches of alike length until all rows are priced.
+
+    With a share of (i, n) only every n-th batch from the i-th on is.
+    """
+    batches = batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), batch_size)
+    for rows in islice(batches, share[0], None, share[1]):
         yield rows, engine(inputs.batch(rows))

@@ -25,18 +25,31 @@ class Advance(Protocol):
         """Move on by `units` of the bar's total."""
 
 
+_muted = False
+
+
+def mute() -> None:
+    """Say nothing more in this process: another one speaks for it."""
+    global _muted
+    _muted = True
+
+
 def notice(text: str) -> None:
     """Say one plain sentence."""
+    if _muted:
+        return
     Console(stderr=True).print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def say(text: str) -> None:
     """Say what was done."""
+    if _muted:
+        return
     Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def progress(title: str, total: float) -> Iterator[Advance]:
+def progress(title: str, total: float, done: float = 0, *, shown: bool = True) -> Iterator[Advance]:
     """Show a bar with the remaining time while the block runs; on a terminal only, and gone when it ends."""
     columns = (
         SpinnerColumn(),
@@ -47,8 +60,9 @@ def progress(title: str, total: float) -> Iterator[Advance]:
         TextColumn("{task.fields[note]}", markup=False),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=max(total, 1e-9), note="")
+    shows = shown and console.is_terminal and not _muted
+    with Progress(*columns, console=console, transient=True, disable=not shows) as bar:
+        task = bar.add_task(title, total=max(total, 1e-9), completed=int(done), note="")
 
         def advance(units: float, note: str = "") -> None:
             bar.update(task, advance=units)

@@ -53,10 +53,13 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], max_length: int, pad_id: 
     return Tokens(ids, offsets)
 
 
-def pad(tokens: Tokens, rows: np.ndarray, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return `input_ids` and `attention_mask` of some rows, both int64 (B, longest of them)."""
-    lengths = tokens.lengths[rows]
-    position = np.arange(lengths.max())
+def pad(tokens: Tokens, rows: np.ndarray, pad_id: int, multiple_of: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Return `input_ids` and `attention_mask` of some rows, both int64 (B, L).
+
+    L is the length of the longest of them, rounded up to `multiple_of`.
+    """
+    lengths = tokens.offsets[rows + 1] - tokens.offsets[rows]
+    position = np.arange(-(-lengths.max() // multiple_of) * multiple_of)
     mask = position < lengths[:, None]
     input_ids = np.full(mask.shape, pad_id, np.int64)
     input_ids[mask] = tokens.ids[(tokens.offsets[rows][:, None] + position)[mask]]

@@ -80,7 +80,7 @@ def test_resume_takes_the_saved_settings(pricekit, catalog, run, tmp_path):
     assert (copy / "run.json").exists()
     code, _, err = pricekit("train", catalog, "--out", copy, "--resume", "--epochs", "9")
     assert code == 1
-    assert "leave the other settings out" in err
+    assert "leave out the others" in err
     code, _, err = pricekit("train", catalog, "--out", tmp_path / "none", "--resume")
     assert (code, "no run in" in err) == (1, True)
 

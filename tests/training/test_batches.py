@@ -3,17 +3,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricekit.training.batches import accumulated, epoch_batches, split_rows
+from pricekit.config import TrainingConfig
+from pricekit.training.batches import dealt, epoch_batches, split_rows, steps_of
 
 LENGTHS = st.lists(st.integers(1, 50), min_size=1, max_size=300).map(np.array)
 
 
 @given(LENGTHS, st.integers(1, 9), st.integers(0, 5), st.integers(0, 5))
 def test_an_epoch_holds_every_row_once_and_depends_on_nothing_else(lengths, size, seed, epoch):
-    batches = epoch_batches(lengths, size, seed, epoch)
+    batches = epoch_batches(lengths, TrainingConfig(batch_size=size), 50, seed, epoch)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     assert max(map(len, batches)) <= size + 1
-    again = epoch_batches(lengths, size, seed, epoch)
+    again = epoch_batches(lengths, TrainingConfig(batch_size=size), 50, seed, epoch)
     assert all(np.array_equal(a, b) for a, b in zip(batches, again, strict=True))
     if size > 1 and len(lengths) > 1:
         assert min(map(len, batches)) > 1
@@ -22,16 +23,35 @@ def test_an_epoch_holds_every_row_once_and_depends_on_nothing_else(lengths, size
 def test_epochs_and_seeds_differ():
     lengths = np.ones(100, int)
     order = [
-        np.concatenate(epoch_batches(lengths, 8, seed, epoch)).tolist()
+        np.concatenate(epoch_batches(lengths, TrainingConfig(batch_size=8), 50, seed, epoch)).tolist()
         for seed, epoch in ((0, 0), (0, 1), (1, 0))
     ]
     assert order[0] != order[1] != order[2] != order[0]
 
 
-def test_batches_are_alike_in_length():
+def _padding(batches, lengths):
+    return sum(len(rows) * lengths[rows].max() for rows in batches) / lengths.sum()
+
+
+def test_batches_are_alike_in_length_and_without_a_window_they_are_not():
     lengths = np.random.default_rng(0).integers(1, 300, 5000)
-    padded = sum(len(rows) * lengths[rows].max() for rows in epoch_batches(lengths, 32, 0, 0))
-    assert padded / lengths.sum() < 1.06
+    training = TrainingConfig(batch_size=32)
+    assert _padding(epoch_batches(lengths, training, 50, 0, 0), lengths) < 1.06
+    assert _padding(epoch_batches(lengths, training, 1, 0, 0), lengths) > 1.5
+
+
+@given(LENGTHS, st.integers(1, 200), st.integers(1, 60), st.integers(0, 5))
+def test_a_token_budget_is_kept_unless_one_row_is_longer(lengths, tokens, window, epoch):
+    batches = epoch_batches(lengths, TrainingConfig(batch_tokens=tokens), window, 0, epoch)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    for rows in batches[:-1]:
+        assert len(rows) * lengths[rows].max() <= tokens or len(rows) <= 2  # a single row may have joined
+
+
+def test_a_token_budget_fills_its_batches():
+    lengths = np.random.default_rng(0).integers(1, 300, 5000)
+    batches = epoch_batches(lengths, TrainingConfig(batch_tokens=4096), 50, 0, 0)
+    assert len(batches) < 1.1 * lengths.sum() / 4096
 
 
 @given(st.lists(st.floats(0.01, 1e6), min_size=2, max_size=500), st.floats(0.02, 0.5), st.integers(0, 9))
@@ -53,4 +73,19 @@ def test_a_split_is_stratified_by_price():
 
 def test_accumulation_keeps_the_last_smaller_group():
     batches = [np.array([i]) for i in range(5)]
-    assert [len(group) for group in accumulated(batches, 2)] == [2, 2, 1]
+    training = TrainingConfig(gradient_accumulation_steps=2)
+    assert [len(group) for group in steps_of(batches, training)] == [2, 2, 1]
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 5))
+def test_processes_share_a_step_without_changing_it(sizes, processes):
+    rows = iter(range(sum(sizes)))
+    step = [np.array([next(rows) for _ in range(size)]) for size in sizes]
+    shares = [dealt(step, process, processes) for process in range(processes)]
+    assert len({len(share) for share in shares}) == 1  # gradients are exchanged together
+    counted = [(part, rows) for share in shares for _, rows, part in share if part]
+    assert sorted(np.concatenate([rows for _, rows in counted]).tolist()) == list(range(sum(sizes)))
+    assert sum(part for part, _ in counted) == pytest.approx(1)
+    assert all(part == pytest.approx(len(rows) / sum(sizes)) for part, rows in counted)
+    if processes == 1:
+        assert [rows.tolist() for _, rows in counted] == [rows.tolist() for rows in step]

@@ -90,7 +90,7 @@ class Raises(Smape):
 class DenseOnly:
     defaults = {"training": {"epochs": 1}}  # noqa: RUF012
 
-    def optimizer(self, model, training):
+    def optimizer(self, model, training, *, fused):
         return torch.optim.AdamW(model.parameters(), lr=training.learning_rate)
 
     def schedule(self, step, warmup_steps, total_steps):

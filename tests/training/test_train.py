@@ -1,20 +1,22 @@
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors import safe_open
+from torch import nn
 
 from pricekit.config import build_config, read_toml
 from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
-from pricekit.training.loop import clip_gradients
 from pricekit.training.run import open_run
+from pricekit.training.step import Objective, clip_gradients
 from pricekit.training.train import Source, train
 from tests.conftest import tiny_config
 
@@ -50,31 +52,66 @@ def test_the_same_seed_gives_the_same_weights(run, catalog, tmp_path):
     assert not torch.equal(again[name][:100], other[name][:100])
 
 
-def test_a_killed_run_is_resumed_to_the_same_weights(run, catalog, tmp_path):
-    """Kill the process after its first epoch, resume, and compare with the run that was never stopped."""
-    out = tmp_path / "run"
+KILLED = {
+    "batch_size": 32,
+    "gradient_accumulation_steps": 2,
+    "save_steps": 1,
+    "ema_decay": 0.9,
+    "max_grad_norm": 1.0,
+}
+
+
+@pytest.mark.parametrize("batch", [14, 15])
+def test_a_run_killed_mid_epoch_is_resumed_to_the_same_weights(catalog, tmp_path, batch):
+    """Kill the process inside an epoch and an accumulation, resume, compare with a run never stopped."""
+    out, whole = tmp_path / "run", tmp_path / "whole"
     code = (
-        "import sys, time; from pathlib import Path; import pricekit.training.loop as loop;"
+        "import os, sys; from itertools import count; from pathlib import Path\n"
         "from tests.conftest import tiny_config; from pricekit.training.train import Source, train\n"
-        "def slow(*a, step=loop._step, **k): time.sleep(0.3); return step(*a, **k)\n"
-        "loop._step = slow; train(Source(Path(sys.argv[1])), tiny_config(), Path(sys.argv[2]))"
+        "from pricekit.training.step import Objective; from tests.training.test_train import KILLED\n"
+        "def forward(self, batch, call=Objective.forward, number=count(1)):\n"
+        "    next(number) == int(sys.argv[3]) and os.kill(os.getpid(), 9)\n"
+        "    return call(self, batch)\n"
+        "Objective.forward = forward\n"
+        "train(Source(Path(sys.argv[1])), tiny_config({'training': KILLED}), Path(sys.argv[2]))"
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, str(catalog), str(out)], stderr=subprocess.DEVNULL, cwd=Path.cwd()
-    )
-    deadline = time.monotonic() + 120
-    while not (out / "metrics.jsonl").exists() and child.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    time.sleep(0.4)  # into the second epoch
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    assert not (out / "run.json").exists()
+    command = [sys.executable, "-c", code, str(catalog), str(out), str(batch)]
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, cwd=Path.cwd()).returncode == -signal.SIGKILL
     with pytest.raises(TrainingError, match="not a finished run"):
         open_run(out)
+    with safe_open(out / "last.safetensors", "pt") as file:
+        state = json.loads(file.metadata()["pricekit"])["state"]
+    assert (state["epoch"], state["steps_in_epoch"]) == (1, 1)  # 11 batches an epoch, two a step
+    for folder, resume in ((out, True), (whole, False)):
+        train(Source(catalog), tiny_config({"training": KILLED}), folder, resume=resume)
+    assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(whole).items())
+    lines = [
+        [json.loads(line) for line in (d / "metrics.jsonl").read_text().splitlines()] for d in (out, whole)
+    ]
+    for mine, theirs in zip(*lines, strict=True):
+        assert [mine[k] for k in ("epoch", "step", "loss", "valid_smape")] == [
+            theirs[k] for k in ("epoch", "step", "loss", "valid_smape")
+        ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_writes_a_checkpoint_inside_the_epoch(run, catalog, tmp_path, monkeypatch, number):
+    out, calls = tmp_path / "run", []
+
+    def forward(self, batch, call=Objective.forward):
+        calls.append(batch)
+        if len(calls) == 8:  # the second step of the second epoch
+            os.kill(os.getpid(), number)
+        return call(self, batch)
+
+    monkeypatch.setattr(Objective, "forward", forward)
+    with pytest.raises(KeyboardInterrupt):
+        train(Source(catalog), tiny_config(), out)
+    with safe_open(out / "last.safetensors", "pt") as file:
+        state = json.loads(file.metadata()["pricekit"])["state"]
+    assert (state["epoch"], state["steps_in_epoch"]) == (1, 2)
     train(Source(catalog), tiny_config(), out, resume=True)
     assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(run).items())
-    epochs = [json.loads(line)["epoch"] for line in (out / "metrics.jsonl").read_text().splitlines()]
-    assert epochs == [1, 2, 3]
 
 
 @pytest.mark.parametrize("change", ["fewer rows", "other prices", "other texts"])
@@ -104,13 +141,14 @@ def test_a_run_killed_before_its_first_checkpoint_starts_anew(run, catalog, tmp_
 
 
 def test_clipping_bounds_dense_and_sparse_gradients_together():
-    sparse = torch.sparse_coo_tensor([[0, 0, 2]], [3.0, 1.0, 0.0], (4,), check_invariants=True)
-    dense = torch.tensor([3.0])
+    sparse, dense = nn.Parameter(torch.zeros(4)), nn.Parameter(torch.zeros(1))
+    sparse.grad = torch.sparse_coo_tensor([[0, 0, 2]], [3.0, 1.0, 0.0], (4,), check_invariants=True)
+    dense.grad = torch.tensor([3.0])
     clip_gradients([sparse, dense], 1.0)  # norm of (4, 0, 3) is 5
-    assert sparse.to_dense().tolist() == pytest.approx([0.8, 0, 0, 0], abs=1e-5)
-    assert dense.tolist() == pytest.approx([0.6], abs=1e-5)
+    assert sparse.grad.to_dense().tolist() == pytest.approx([0.8, 0, 0, 0], abs=1e-5)
+    assert dense.grad.tolist() == pytest.approx([0.6], abs=1e-5)
     clip_gradients([dense], 1.0)
-    assert dense.tolist() == pytest.approx([0.6], abs=1e-5)
+    assert dense.grad.tolist() == pytest.approx([0.6], abs=1e-5)
 
 
 def test_clipping_trains(catalog, tmp_path):
@@ -118,7 +156,7 @@ def test_clipping_trains(catalog, tmp_path):
 
 
 def test_divergence_is_told_and_keeps_earlier_checkpoints(catalog, tmp_path):
-    config = tiny_config({"training": {"learning_rate": 1e30}, "policy": {"embedding_learning_rate": 1e30}})
+    config = tiny_config({"training": {"learning_rate": 1e30, "embedding_learning_rate": 1e30}})
     with pytest.raises(TrainingError, match=r"lower training\.learning_rate"):
         train(Source(catalog), config, tmp_path / "run")
     assert (tmp_path / "run" / "last.safetensors").exists()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
@@ -71,6 +71,7 @@ def _named(name: str) -> list[Any]:
 
 
 def _facts(entry: Any) -> dict[str, Any]:
+    from pricekit.core.loader import registry
     from pricekit.core.registry import options_model
 
     plugin = entry.load()
@@ -85,13 +86,17 @@ def _facts(entry: Any) -> dict[str, Any]:
     }
     if names := getattr(plugin, "names", None):
         facts["columns"] = ", ".join(names) if not callable(names) else ""
-    if defaults := getattr(plugin, "defaults", None):
-        facts["defaults"] = dict(_flat(defaults))
+    if entry.kind == "policy":
+        made = registry().create("policy", entry.name)  # a policy's defaults may depend on its options
+        facts["defaults"] = dict(_flat(made.defaults))
+        if notes := getattr(made, "notes", None):
+            facts["notes"] = notes
     return facts
 
 
 def _option(name: str, field: Any) -> dict[str, str]:
-    kind = getattr(field.annotation, "__name__", str(field.annotation))
+    values = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    kind = " | ".join(values) or getattr(field.annotation, "__name__", str(field.annotation))
     default = "required" if field.is_required() else json.dumps(field.default, default=str)
     return {"name": name, "type": kind, "default": default, "description": field.description or ""}
 

@@ -17,17 +17,29 @@ from pricekit.cli.options import FOLDER, TABLE, split_names, table_options
 @click.option("--policy", metavar="P", help="How to train; brings defaults for all below.  [default: quick]")
 @click.option("--backbone", metavar="B", help="Tokenizer and encoder.")
 @click.option("--features", metavar="F", help="Feature plugins, separated by commas.")
+@click.option("--weights", metavar="DIR", help="Pretrained weights of the backbone: a folder or a hub id.")
+@click.option(
+    "--random-weights",
+    is_flag=True,
+    help="The backbone's true architecture without a download, for benchmarks.",
+)
 @click.option("--loss", metavar="L", help="Training objective.")
 @table_options(price=True)
 @click.option("--valid", type=TABLE, help="Table to validate on, instead of a part of TABLE.")
 @click.option("--max-length", type=int, metavar="N", help="Tokens of a text; what is longer is cut.")
 @click.option("--epochs", type=int, metavar="N", help="Passes over the rows at most.")
+@click.option(
+    "--time-budget",
+    metavar="TIME",
+    help="Such as 2h or 90m: fit the schedule into it and end inside it, best weights kept.",
+)
+@click.option("--quiet", is_flag=True, help="Show no progress bars.")
 @click.option("--seed", type=int, metavar="N", help="Makes split, weights and order.  [default: 0]")
 @click.option("--config", "config_file", type=TABLE, help="TOML file of settings; flags go over it.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. loss.gamma=1.5."
 )
-@click.option("--resume", is_flag=True, help="Go on with the run in --out after its last finished epoch.")
+@click.option("--resume", is_flag=True, help="Go on with the run in --out from its last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
 @click.option("--dry-run", is_flag=True, help="Read the table, print configuration and split, and stop.")
 def train(
@@ -65,10 +77,7 @@ def train(
     try:
         facts = train(source, config, out, resume=resume, overwrite=overwrite)
     except KeyboardInterrupt:
-        say(
-            "finished epochs are kept; go on with the same command and settings left out: "
-            + _resume_line(source, out)
-        )
+        say("go on with: " + _resume_line(source, out))
         raise
     metrics = facts["metrics"]
     say(
@@ -102,8 +111,13 @@ def _flag_layer(flags: dict[str, Any]) -> dict[str, Any]:
     layer |= {key: flags[key] for key in ("max_length", "seed", "limit") if flags[key] is not None}
     if flags["features"] is not None:
         layer["features"] = split_names(flags["features"])
-    if flags["epochs"] is not None:
-        layer["training"] = {"epochs": flags["epochs"]}
+    pretrained = {"weights": flags["weights"], "random_weights": flags["random_weights"] or None}
+    if given := {key: value for key, value in pretrained.items() if value is not None}:
+        layer["backbone"] = layer.get("backbone", {}) | given
+    if given := {key: flags[key] for key in ("epochs", "time_budget") if flags[key] is not None}:
+        layer["training"] = given
+    if flags["quiet"]:
+        layer["speed"] = {"progress": False}
     columns = {"price": flags["price"], "id": flags["id_"], "text": split_names(flags["text"] or "")}
     if given := {key: value for key, value in columns.items() if value}:
         layer["columns"] = given
@@ -117,8 +131,15 @@ def _saved_config(out: Path, flags: dict[str, Any]) -> Any:
 
     if not is_run(out):
         raise TrainingError(f"there is no run in {out} to resume; train without --resume")
-    if _flag_layer(flags) or flags["overrides"] or flags["config_file"]:
+    now = {key: flags[key] for key in ("time_budget", "quiet")}  # what may differ from one start to the next
+    if (
+        _flag_layer(flags | {"time_budget": None, "quiet": False})
+        or flags["overrides"]
+        or flags["config_file"]
+    ):
         raise ConfigError(
-            f"--resume goes on with the settings in {out / 'config.toml'}; leave the other settings out"
+            f"--resume goes on with the settings in {out / 'config.toml'}; leave out the others, but for "
+            "--time-budget and --quiet"
         )
-    return build_config([read_toml(out / "config.toml")])
+    layer = {"training": {"time_budget": now["time_budget"]}} if now["time_budget"] else {}
+    return build_config([read_toml(out / "config.toml"), layer | {"speed": {"progress": not now["quiet"]}}])

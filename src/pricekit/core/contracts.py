@@ -117,18 +117,32 @@ class Policy(Protocol):
     """How to train: numbers and defaults for the other kinds, optimizer, schedule."""
 
     defaults: Mapping[str, Any]
-    """A part of the run's configuration: backbone, features, loss, head, max_length, training."""
+    """A part of the run's configuration: backbone, features, loss, head, max_length, training, speed."""
 
-    def optimizer(self, model: torch.nn.Module, training: TrainingConfig) -> torch.optim.Optimizer:
+    notes: str
+    """Optional. What its user should know, for `pricekit plugins show`."""
+
+    def optimizer(
+        self, model: torch.nn.Module, training: TrainingConfig, *, fused: bool
+    ) -> torch.optim.Optimizer:
         """Return the optimizer over the model's parameters.
 
         Each group has an `lr`, which the schedule scales. `step()` is called without a closure. Gradients
         of an `nn.Embedding(sparse=True)`, as in `bag`, are sparse: torch's SparseAdam and Adagrad take them,
-        and `pricekit.training.optim.RowwiseAdagrad` takes both kinds.
+        and `pricekit.training.adagrad.RowwiseAdagrad` takes both kinds. `pricekit.training.optim.adamw` is
+        what the built-in policies use.
+
+        Args:
+            model: all of its trainable parameters are to be in a group.
+            training: the run's numbers.
+            fused: what `speed.fused_optimizer` says, for optimizers that have a fused form.
         """
 
-    def schedule(self, step: int, warmup_steps: int, total_steps: int) -> float:
-        """Return what the learning rate is multiplied by at an optimizer step, counted from 0."""
+    def schedule(self, step: float, warmup_steps: int, total_steps: int) -> float:
+        """Return what the learning rate is multiplied by at a step of the schedule, counted from 0.
+
+        Under a time budget a step of the optimizer may be more than one of the schedule.
+        """
 
 
 Batch = Mapping[str, "np.ndarray"]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
+from pricekit.config import TrainingConfig
 from pricekit.tokens import batches_by_length
 
 PRICE_BINS = 20
-WINDOW_BATCHES = 50
-"""Batches of one shuffled window, inside which rows are sorted by length."""
 
 
 def split_rows(price: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -36,27 +35,70 @@ def split_rows(price: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarra
     return np.sort(shuffled[~chosen]), np.sort(shuffled[chosen])
 
 
-def epoch_batches(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Return the batches of one epoch: a pure function of its arguments.
+def epoch_batches(
+    lengths: np.ndarray, training: TrainingConfig, sort_window: int, seed: int, epoch: int
+) -> list[np.ndarray]:
+    """Return the micro-batches of one epoch: a pure function of its arguments.
 
-    Rows are shuffled, cut into windows of 50 batches, sorted by length inside a window and cut into
-    batches, which are shuffled again. A last batch of a single row joins another one, since batch
-    normalisation cannot train on one row.
+    Rows are shuffled, cut into windows of `sort_window` batches, sorted by length inside a window and
+    cut into batches, which are shuffled again. A last batch of a single row joins another one, since
+    batch normalisation cannot train on one row.
+
+    Args:
+        lengths: tokens of each row, (N,).
+        training: batch_size, or batch_tokens where it is set.
+        sort_window: batches of a window; 1 leaves the order random.
+        seed: with `epoch`, makes the order.
+        epoch: counted from 0.
     """
     rng = np.random.default_rng((seed, epoch))
     order = rng.permutation(len(lengths))
-    window = batch_size * WINDOW_BATCHES
+    size = training.batch_size
+    if training.batch_tokens:
+        size = max(1, round(training.batch_tokens / lengths.mean()))
     batches: list[np.ndarray] = []
-    for start in range(0, len(order), window):
-        batches += batches_by_length(lengths, order[start : start + window], batch_size)
-    if batch_size > 1 and len(batches) > 1 and len(batches[-1]) == 1:
+    for start in range(0, len(order), size * sort_window):
+        rows = order[start : start + size * sort_window]
+        if training.batch_tokens:
+            batches += batches_by_tokens(lengths, rows, training.batch_tokens)
+        else:
+            batches += batches_by_length(lengths, rows, size)
+    if size > 1 and len(batches) > 1 and len(batches[-1]) == 1:
         single = batches.pop()
         batches[-1] = np.concatenate([batches[-1], single])
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def accumulated(batches: Sequence[np.ndarray], steps: int) -> Iterator[tuple[np.ndarray, ...]]:
-    """Group the batches of one optimizer step each; the last group may be smaller."""
-    size = max(1, steps)
-    for start in range(0, len(batches), size):
-        yield tuple(batches[start : start + size])
+def batches_by_tokens(lengths: np.ndarray, rows: np.ndarray, tokens: int) -> list[np.ndarray]:
+    """Split rows, shortest first, into batches of at most `tokens` padded tokens, at least a row each."""
+    ordered = rows[np.argsort(lengths[rows], kind="stable")]
+    cuts, start = [], 0
+    for end, length in enumerate(lengths[ordered]):
+        if end > start and (end + 1 - start) * length > tokens:
+            cuts.append(end)
+            start = end
+    return np.split(ordered, cuts)
+
+
+def steps_of(batches: Sequence[np.ndarray], training: TrainingConfig) -> list[tuple[np.ndarray, ...]]:
+    """Group the micro-batches of one optimizer step each; the last group may be smaller."""
+    size = training.gradient_accumulation_steps
+    return [tuple(batches[start : start + size]) for start in range(0, len(batches), size)]
+
+
+def dealt(step: Sequence[np.ndarray], process: int, processes: int) -> list[tuple[int, np.ndarray, float]]:
+    """Return what one of several processes computes of an optimizer step.
+
+    The micro-batches are dealt out, cut finer where there are fewer of them than processes, so that the
+    step is the same whatever the number of processes. Each process gets equally many, since gradients are
+    exchanged together; what is short is filled with a batch of weight 0.
+
+    Returns:
+        For each micro-batch its number in the step, its rows, and its share of the step's rows.
+    """
+    parts = -(-processes // len(step))
+    cut = [piece for rows in step for piece in np.array_split(rows, parts) if len(piece)]
+    total = sum(map(len, step))
+    mine = [(number, cut[number], len(cut[number]) / total) for number in range(process, len(cut), processes)]
+    missing = -(-len(cut) // processes) - len(mine)
+    return mine + [(len(cut), cut[0], 0.0)] * missing

@@ -18,15 +18,20 @@ from pricekit.errors import TrainingError
 from pricekit.files import write_atomically
 
 LAST, BEST = "last.safetensors", "best.safetensors"
-_MODEL, _OPTIMIZER = "model.", "optimizer."
+_MODEL, _OPTIMIZER, _EMA = "model.", "optimizer.", "ema."
 
 
 def save_checkpoint(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer | None, state: Mapping[str, Any]
+    path: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    state: Mapping[str, Any],
+    ema: nn.Module | None = None,
+    scaler: torch.amp.GradScaler | None = None,
 ) -> None:
-    """Write weights, the optimizer's state where one is given, and JSON values, atomically."""
-    tensors = {_MODEL + name: t.detach().contiguous() for name, t in model.state_dict().items()}
-    record: dict[str, Any] = {"state": dict(state)}
+    """Write weights, what else is given to go on from, and JSON values, atomically."""
+    tensors = _prefixed(_MODEL, model) | (_prefixed(_EMA, ema) if ema is not None else {})
+    record: dict[str, Any] = {"state": dict(state), "scaler": scaler.state_dict() if scaler else {}}
     if optimizer is not None:
         moments, numbers = _flatten(optimizer.state_dict()["state"])
         tensors |= moments
@@ -37,7 +42,11 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer | None = None
+    path: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+    ema: nn.Module | None = None,
+    scaler: torch.amp.GradScaler | None = None,
 ) -> dict[str, Any]:
     """Load what `save_checkpoint` wrote and return its JSON values.
 
@@ -49,6 +58,10 @@ def load_checkpoint(
             record = json.loads(file.metadata()["pricekit"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         model.load_state_dict(_under(tensors, _MODEL))
+        if ema is not None:
+            ema.load_state_dict(_under(tensors, _EMA))
+        if scaler is not None and scaler.is_enabled():
+            scaler.load_state_dict(record["scaler"])
         if optimizer is not None:
             state = _unflatten(_under(tensors, _OPTIMIZER), record["optimizer"])
             groups = zip(optimizer.state_dict()["param_groups"], record["groups"], strict=True)
@@ -60,6 +73,10 @@ def load_checkpoint(
         raise TrainingError(
             f"the checkpoint {path} is damaged or of another configuration: {error}; train again into a new folder"
         ) from error
+
+
+def _prefixed(prefix: str, module: nn.Module) -> dict[str, Tensor]:
+    return {prefix + name: t.detach().contiguous() for name, t in module.state_dict().items()}
 
 
 def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pricekit.core.contracts import Batch, Engine
 from pricekit.predict import predict_inputs
 from pricekit.preprocess import Inputs
-from pricekit.training.model import PriceModel
+
+if TYPE_CHECKING:
+    from pricekit.training.processes import Processes
 
 
-def torch_engine(model: PriceModel) -> Engine:
-    """Return an engine that runs the model with dropout off."""
+def torch_engine(model: nn.Module, autocast: Callable[[], Any] = nullcontext) -> Engine:
+    """Return an engine that runs the model with dropout off, on the device where its weights are."""
     model.eval()
+    device = next(model.parameters()).device
 
     def run(batch: Batch) -> np.ndarray:
-        with torch.inference_mode():
-            return np.asarray(model(**to_tensors(batch)).numpy())
+        with torch.inference_mode(), autocast():
+            inputs = {name: tensor.to(device) for name, tensor in to_tensors(batch).items()}
+            return np.asarray(model(**inputs).float().cpu().numpy())
 
     return run
 
 
-def predict(model: PriceModel, inputs: Inputs, batch_size: int) -> np.ndarray:
-    """Return the model's prices of all rows, float32 (N,)."""
-    prices = np.empty(len(inputs), np.float32)
-    for rows, found in predict_inputs(torch_engine(model), inputs, batch_size):
+def predict(
+    model: nn.Module,
+    inputs: Inputs,
+    batch_size: int,
+    *,
+    autocast: Callable[[], Any] = nullcontext,
+    processes: Processes | None = None,
+) -> np.ndarray:
+    """Return the model's prices of all rows, float32 (N,); several processes share the work."""
+    prices = np.zeros(len(inputs), np.float32)
+    share = (processes.rank, processes.count) if processes else (0, 1)
+    for rows, found in predict_inputs(torch_engine(model, autocast), inputs, batch_size, share):
         prices[rows] = found
-    return prices
+    return prices if processes is None else processes.sum(torch.from_numpy(prices)).cpu().numpy()
 
 
 def to_tensors(batch: Batch) -> dict[str, Tensor]:

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from pricekit.config import TrainingConfig
+from pricekit.config import RunConfig
 from pricekit.core.contracts import Policy
 from pricekit.errors import TrainingError
 from pricekit.files import write_text
 from pricekit.metrics import smape
-from pricekit.screen import Advance, progress, say
-from pricekit.training.batches import accumulated, epoch_batches
-from pricekit.training.checkpoint import BEST, LAST, load_checkpoint, save_checkpoint
-from pricekit.training.engine import predict, to_tensors
+from pricekit.screen import progress, say
+from pricekit.training.batches import dealt
+from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
+from pricekit.training.engine import predict
 from pricekit.training.examples import Examples
+from pricekit.training.interrupt import noted_interrupts
+from pricekit.training.machine import fast_math
 from pricekit.training.model import PriceModel
+from pricekit.training.session import Session, TrainingState, start_session
+
+SHOW_SECONDS = 0.5
+"""The loss is fetched from the device this often, no more: fetching waits for it."""
 
 _DIVERGED = (
     "the loss or a predicted price is not finite; lower training.learning_rate, or set "
@@ -31,137 +36,143 @@ _DIVERGED = (
 )
 
 
-@dataclass
-class TrainingState:
-    """Where training stands: what a checkpoint holds beside tensors."""
-
-    epoch: int = 0
-    step: int = 0
-    best_smape: float = math.inf
-    best_epoch: int = 0
-    seconds: float = 0.0
-
-
 def fit(
     model: PriceModel,
     policy: Policy,
-    config: TrainingConfig,
+    config: RunConfig,
     train: Examples,
     valid: Examples,
     folder: Path,
     *,
-    seed: int,
     resume: bool = False,
+    started: float | None = None,
 ) -> TrainingState:
-    """Train until the last epoch or until patience runs out; leaves the best weights in the model.
+    """Train until the last epoch, or until patience or the time budget runs out.
 
-    After each epoch `folder` holds `last.safetensors` (to resume from), `best.safetensors` (lowest
-    validation SMAPE) and one more line in `metrics.jsonl`. With `resume` it goes on after the last
-    epoch that was finished.
+    Leaves the best weights in the model, on the CPU. `folder` holds `last.safetensors` (to resume from:
+    written after each epoch, every `save_steps`, and when the run is interrupted), `best.safetensors`
+    (lowest validation SMAPE) and one line an epoch in `metrics.jsonl`. A resumed run takes the same
+    steps as one that was never stopped.
+
+    Args:
+        model: with its constants fitted.
+        policy: gives optimizer and schedule.
+        config: the run's.
+        train: rows to train on.
+        valid: rows to validate on.
+        folder: of the run.
+        resume: go on from `last.safetensors`.
+        started: `time.perf_counter()` when the command began, from which a time budget counts.
 
     Raises:
-        TrainingError: the loss is not finite, or there is nothing to resume from.
+        TrainingError: the loss is not finite, memory ran out, or there is nothing to resume from.
+        KeyboardInterrupt: the run was interrupted; a checkpoint was written.
     """
-    optimizer = policy.optimizer(model, config)
-    base_rates = [group["lr"] for group in optimizer.param_groups]
-    steps_per_epoch = math.ceil(
-        len(epoch_batches(train.inputs.tokens.lengths, config.batch_size, seed, 0))
-        / config.gradient_accumulation_steps
-    )
-    warmup_steps = round(config.warmup_epochs * steps_per_epoch)
-    total_steps = config.epochs * steps_per_epoch
-    at = TrainingState()
-    last, best = folder / LAST, folder / BEST
-    if resume:
-        at = TrainingState(**load_checkpoint(last, model, optimizer))
-    else:
-        save_checkpoint(last, model, optimizer, asdict(at))
-
-    while at.epoch < config.epochs and not _out_of_patience(at, config):
-        started = time.perf_counter()
-        # Dropout of an epoch depends on the seed and the epoch alone, so that a resumed run repeats it.
-        torch.manual_seed(seed * 1_000_003 + at.epoch)
-        batches = epoch_batches(train.inputs.tokens.lengths, config.batch_size, seed, at.epoch)
-        total_loss, seen = 0.0, 0
-        model.train()
-        with progress(f"epoch {at.epoch + 1}/{config.epochs}", len(train.price)) as advance:
-            for group in accumulated(batches, config.gradient_accumulation_steps):
-                for rate, parameters in zip(base_rates, optimizer.param_groups, strict=True):
-                    parameters["lr"] = rate * policy.schedule(at.step, warmup_steps, total_steps)
-                total_loss += _step(model, optimizer, config, train, group)
-                at.step += 1
-                seen += sum(map(len, group))
-                _show(advance, group, total_loss / seen, seen, time.perf_counter() - started)
-        train_seconds = time.perf_counter() - started
-        prices = predict(model, valid.inputs, config.eval_batch_size)
-        if not np.isfinite(prices).all():
-            raise TrainingError(_DIVERGED)
-        found = smape(prices, valid.price)
-        at.epoch += 1
-        at.seconds += time.perf_counter() - started
-        if found < at.best_smape:
-            at.best_smape, at.best_epoch = found, at.epoch
-            save_checkpoint(best, model, None, asdict(at))
-        record = {
-            "epoch": at.epoch,
-            "step": at.step,
-            "loss": total_loss / seen,
-            "valid_smape": found,
-            "learning_rate": optimizer.param_groups[0]["lr"],
-            "rows_per_second": seen / train_seconds,
-            "seconds": at.seconds,
-        }
-        _append_line(folder / "metrics.jsonl", record, first=at.epoch == 1)
-        # Last: a run killed before this line repeats the epoch, and overwrites its line.
-        save_checkpoint(last, model, optimizer, asdict(at))
-        say(
-            f"epoch {at.epoch:>3}  loss {total_loss / seen:.4f}  validation SMAPE {found:.2f}"
-            f"{'  best' if at.best_epoch == at.epoch else ''}  {seen / train_seconds:,.0f} rows/s"
-        )
-    load_checkpoint(best, model)
+    session = start_session(model, policy, config, train, folder, resume=resume, started=started)
+    at, one = session.at, session.processes.count == 1
+    with noted_interrupts(enabled=one) as interrupted, fast_math(config.speed):
+        while not session.finished:
+            began, rows_before = time.perf_counter(), at.rows
+            out_of_time = train_epoch(session, interrupted)
+            trained = time.perf_counter()
+            record = validate(session, valid)
+            record["rows_per_second"] = (record.pop("rows") - rows_before) / (trained - began)
+            finish_epoch(session, record, out_of_time=out_of_time)
+            if out_of_time:
+                say("the time budget is used up; the best weights so far are kept.")
+                break
+            session.pace.pause_seconds = session.processes.agreed(time.perf_counter() - trained)
+            session.pace.fit(at.position, session.elapsed())
+    if advice := session.monitor.advice():
+        say(advice)
+    load_checkpoint(folder / BEST, model)
+    model.cpu()
     return at
 
 
-def _step(
-    model: PriceModel,
-    optimizer: torch.optim.Optimizer,
-    config: TrainingConfig,
-    train: Examples,
-    group: tuple[np.ndarray, ...],
-) -> float:
-    """Take one optimizer step over a group of batches; return the sum of their rows' losses."""
-    rows_of_step = sum(map(len, group))
-    total = 0.0
-    for rows in group:
-        price = torch.from_numpy(train.price[rows].astype(np.float32))
-        # Weighted by rows, so that a last, smaller batch or group counts for what it is.
-        loss = model.training_loss(**to_tensors(train.inputs.batch(rows)), price=price)
-        (loss * (len(rows) / rows_of_step)).backward()  # type: ignore[no-untyped-call]
-        total += loss.item() * len(rows)
-    if not math.isfinite(total):
+def train_epoch(session: Session, interrupted: threading.Event) -> bool:
+    """Take the optimizer steps of an epoch that are left; return whether the time budget ended it."""
+    at, config, processes = session.at, session.config, session.processes
+    steps = session.steps(at.epoch)[at.steps_in_epoch :]
+    mine = [dealt(step, processes.rank, processes.count) for step in steps]
+    batches = session.loader([rows for step in mine for _, rows, _ in step])
+    total = torch.zeros((), device=processes.device)  # of the loss; on the device until it is shown
+    began, shown_at, rows_before = time.perf_counter(), 0.0, at.rows
+    session.model.train()
+    title = f"epoch {at.epoch + 1}/{config.training.epochs}"
+    with progress(title, session.rows, at.rows, shown=config.speed.progress) as advance:
+        for step, part in zip(steps, mine, strict=True):
+            session.set_rates()
+            loss = session.stepper.take(
+                [(number, next(batches), share) for number, _, share in part], f"{config.seed}/{at.step}"
+            )
+            rows = sum(map(len, step))
+            session.count(rows, skipped=loss is None)
+            if loss is not None:
+                total += loss * rows
+            out_of_time = session.out_of_time()
+            now, note = time.perf_counter(), ""
+            if now - shown_at > SHOW_SECONDS:
+                speed, shown_at = (at.rows - rows_before) / (now - began), now
+                mean = _finite(at.loss + float(total)) / at.rows
+                note = f"loss {mean:.4f}  {speed:,.0f} rows/s{session.monitor.note()}"
+            advance(rows, note)
+            save_now = config.training.save_steps and at.step % config.training.save_steps == 0
+            if interrupted.is_set() or save_now:
+                at.loss = _finite(at.loss + float(processes.sum(total)))
+                total.zero_()
+                session.save(LAST)
+            if interrupted.is_set():
+                raise KeyboardInterrupt
+            if out_of_time or session.position_ended:
+                break
+    at.loss = _finite(at.loss + float(processes.sum(total)))
+    return out_of_time
+
+
+def validate(session: Session, valid: Examples) -> dict[str, Any]:
+    """Score the weights, keep them where they are the best so far, and return the epoch's record."""
+    at, processes = session.at, session.processes
+    prices = predict(
+        session.scored,
+        valid.inputs,
+        session.config.training.eval_batch_size,
+        autocast=session.stepper.objective.autocast,
+        processes=processes,
+    )
+    if not np.isfinite(prices).all():
         raise TrainingError(_DIVERGED)
-    if config.max_grad_norm is not None:
-        clip_gradients([p.grad for p in model.parameters() if p.grad is not None], config.max_grad_norm)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return total
+    found = smape(prices, valid.price)
+    record = {"epoch": at.epoch + 1, "step": at.step, "loss": at.loss / at.rows, "valid_smape": found}
+    rows = at.rows
+    at.epoch, at.steps_in_epoch, at.loss, at.rows = at.epoch + 1, 0, 0.0, 0
+    if found < at.best_smape:
+        at.best_smape, at.best_epoch = found, at.epoch
+        session.save(BEST)
+    return record | {"rows": rows}
 
 
-def clip_gradients(gradients: list[Tensor], max_norm: float) -> None:
-    """Scale dense and sparse gradients together so that their joint norm is at most `max_norm`."""
-    dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
-    norm = torch.nn.utils.get_total_norm(dense)
-    factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
-    for gradient in gradients:
-        gradient.mul_(factor)
+def finish_epoch(session: Session, record: dict[str, Any], *, out_of_time: bool) -> None:
+    """Write the epoch's line in `metrics.jsonl`, say it, and write the checkpoint to resume from."""
+    at = session.at
+    record["learning_rate"] = session.optimizer.param_groups[0]["lr"]
+    record["seconds"] = session.elapsed()
+    record |= session.monitor.record()
+    if session.processes.main:
+        _append_line(session.folder / "metrics.jsonl", record, first=at.epoch == 1)
+    say(
+        f"epoch {at.epoch:>3}  loss {record['loss']:.4f}  validation SMAPE {record['valid_smape']:.2f}"
+        f"{'  best' if at.best_epoch == at.epoch else ''}  {record['rows_per_second']:,.0f} rows/s"
+    )
+    # Last: a run killed before this repeats what came after the checkpoint, and overwrites its lines.
+    if out_of_time or session.finished or at.epoch % session.config.training.save_epochs == 0:
+        session.save(LAST)
 
 
-def _out_of_patience(at: TrainingState, config: TrainingConfig) -> bool:
-    return config.patience is not None and at.epoch - at.best_epoch >= config.patience
-
-
-def _show(advance: Advance, group: tuple[np.ndarray, ...], loss: float, seen: int, seconds: float) -> None:
-    advance(sum(map(len, group)), f"loss {loss:.4f}  {seen / max(seconds, 1e-9):,.0f} rows/s")
+def _finite(loss: float) -> float:
+    if not math.isfinite(loss):
+        raise TrainingError(_DIVERGED)
+    return loss
 
 
 def _append_line(path: Path, record: dict[str, Any], *, first: bool) -> None:

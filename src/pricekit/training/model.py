@@ -41,7 +41,10 @@ class PriceModel(nn.Module):
         numeric = self.numeric(features)
         groups = encoding.chunk(self.members, dim=1)
         heads = zip(groups, self.heads, strict=True)
-        return torch.cat([head(torch.cat([group, numeric], 1)) for group, head in heads], 1)
+        raw = torch.cat([head(torch.cat([group, numeric], 1)) for group, head in heads], 1)
+        return (
+            raw.float()
+        )  # whatever the precision of the products, a price needs more than bf16's three digits
 
     def training_loss(
         self, input_ids: Tensor, attention_mask: Tensor, features: Tensor, price: Tensor

@@ -1,69 +1,81 @@
-"""An optimizer for models that are mostly embeddings."""
+"""The optimizer and the schedule that the policies share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from pricekit.config import TrainingConfig
+from pricekit.training.adagrad import RowwiseAdagrad
+
+_NORMS = (nn.LayerNorm, nn.BatchNorm1d, nn.RMSNorm)
 
 
-class RowwiseAdagrad(torch.optim.Optimizer):
-    """Row-wise Adagrad for sparse gradients, AdamW for dense ones.
+def adamw(model: nn.Module, training: TrainingConfig, *, fused: bool = True) -> torch.optim.Optimizer:
+    """Return AdamW over `parameter_groups`, with row-wise Adagrad for embeddings of sparse gradient.
 
-    A sparse gradient is that of an embedding: only rows of the batch are read or written, so a step
-    costs what the batch touched and not the size of the table, and each row keeps one number of
-    state, the sum of the mean squares of its gradients (Adagrad: Duchi et al. 2011; one sum a row as
-    in FBGEMM's row-wise Adagrad). Dense parameters follow AdamW (Loshchilov & Hutter 2019,
-    arXiv:1711.05101); weight decay reaches them alone.
-
-    Args:
-        params: parameters, or groups with an `lr` of their own.
-        lr: learning rate.
-        betas: AdamW's decay of the running mean of the gradient and of its square.
-        eps: added to the denominators.
-        weight_decay: share of lr by which dense weights shrink a step.
+    AdamW: Loshchilov & Hutter 2019, arXiv:1711.05101.
     """
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-    ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update every parameter that has a gradient."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    update = _adagrad_rows if parameter.grad.is_sparse else _adamw
-                    update(parameter, parameter.grad, self.state[parameter], group)
+    groups = parameter_groups(model, training)
+    if _sparse(model):
+        return RowwiseAdagrad(groups, lr=training.learning_rate, weight_decay=training.weight_decay)
+    return torch.optim.AdamW(
+        groups, lr=training.learning_rate, weight_decay=training.weight_decay, fused=fused
+    )
 
 
-def _adagrad_rows(value: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-    if not state:
-        state["sum"] = torch.zeros(len(value), 1, device=value.device)
-    grad = grad.coalesce()
-    rows, of_rows = grad.indices()[0], grad.values()
-    total = state["sum"][rows] + of_rows.square().mean(1, keepdim=True)
-    state["sum"][rows] = total
-    value.index_add_(0, rows, of_rows / (total.sqrt() + group["eps"]), alpha=-group["lr"])
+def warmup_cosine(step: float, warmup_steps: int, total_steps: int) -> float:
+    """Return the factor of a linear warmup from 0 to 1 and a cosine from 1 down to 0.
+
+    0.5·(1 + cos(π·t)), t the part done of the steps after the warmup: SGDR without restarts,
+    Loshchilov & Hutter 2017, arXiv:1608.03983.
+    """
+    if step < warmup_steps:
+        return (step + 1) / warmup_steps
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup_steps) / max(1, total_steps - warmup_steps)))
 
 
-def _adamw(value: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-    if not state:
-        state |= {"step": 0, "exp_avg": torch.zeros_like(value), "exp_avg_sq": torch.zeros_like(value)}
-    beta1, beta2 = group["betas"]
-    state["step"] += 1
-    mean, square = state["exp_avg"], state["exp_avg_sq"]
-    mean.lerp_(grad, 1 - beta1)
-    square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-    denominator = (square / (1 - beta2 ** state["step"])).sqrt_().add_(group["eps"])
-    value.mul_(1 - group["lr"] * group["weight_decay"])
-    value.addcdiv_(mean, denominator, value=-group["lr"] / (1 - beta1 ** state["step"]))
+def parameter_groups(model: nn.Module, training: TrainingConfig) -> list[dict[str, Any]]:
+    """Return the trainable parameters as groups, each with its `lr` and `weight_decay`.
+
+    The encoder's layer i of n learns at learning_rate · layer_decay^(n - 1 - i), what of the encoder
+    belongs to no layer at learning_rate, the head at head_learning_rate, and embeddings with sparse
+    gradients at embedding_learning_rate. Biases and norms do not decay unless they are told to
+    (layer-wise rates: Howard & Ruder 2018, arXiv:1801.06146).
+    """
+    rates = dict(_rates(model, training))
+    undecayed = set() if training.decay_biases_and_norms else _biases_and_norms(model)
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            decay = 0.0 if id(parameter) in undecayed else training.weight_decay
+            groups.setdefault((rates[id(parameter)], decay), []).append(parameter)
+    return [{"params": found, "lr": rate, "weight_decay": decay} for (rate, decay), found in groups.items()]
+
+
+def _rates(model: nn.Module, training: TrainingConfig) -> Iterator[tuple[int, float]]:
+    """Yield each parameter's id and learning rate; a later pair goes over an earlier one."""
+    encoder = getattr(model, "encoder", nn.Module())
+    of_encoder = {id(p) for p in encoder.parameters()}
+    for parameter in model.parameters():
+        of_head = training.head_learning_rate is not None and id(parameter) not in of_encoder
+        yield id(parameter), (training.head_learning_rate or 0.0) if of_head else training.learning_rate
+    layers = list(getattr(encoder, "layers", ()))
+    for depth, layer in enumerate(reversed(layers)):
+        for parameter in layer.parameters():
+            yield id(parameter), training.learning_rate * training.layer_decay**depth
+    for table in _sparse(model):
+        yield id(table), training.embedding_learning_rate or training.learning_rate
+
+
+def _sparse(model: nn.Module) -> list[Tensor]:
+    return [m.weight for m in model.modules() if isinstance(m, nn.Embedding) and m.sparse]
+
+
+def _biases_and_norms(model: nn.Module) -> set[int]:
+    norms = {id(p) for m in model.modules() if isinstance(m, _NORMS) for p in m.parameters()}
+    return norms | {id(p) for name, p in model.named_parameters() if name.endswith("bias")}

@@ -40,7 +40,7 @@ def check_plugins(model: PriceModel, policy: Policy, config: RunConfig, train: E
         )
         loss.backward()  # type: ignore[no-untyped-call]
     with guarded("policy", config.policy.name, "taking an optimizer step on this backbone"):
-        policy.optimizer(model, config.training).step()
+        policy.optimizer(model, config.training, fused=config.speed.fused_optimizer).step()
     model.zero_grad(set_to_none=True)
     model.load_state_dict(saved)
 

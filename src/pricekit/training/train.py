@@ -22,16 +22,19 @@ from pricekit.features.fitted import fit_features
 from pricekit.files import write_atomically, write_text
 from pricekit.metrics import price_metrics, smape
 from pricekit.preprocess import Preprocessor, without_price
-from pricekit.screen import notice, say
+from pricekit.screen import mute, notice, say
 from pricekit.table import Columns, Table, count_reasons, read_usable, write_rejected
 from pricekit.tokens import pad_id_of
 from pricekit.training.batches import split_rows
+from pricekit.training.cache import cached_inputs
 from pricekit.training.checkpoint import LAST
 from pricekit.training.engine import predict
 from pricekit.training.examples import Examples
 from pricekit.training.loop import fit
+from pricekit.training.machine import choose_precision
 from pricekit.training.model import PriceModel
 from pricekit.training.preflight import check_plugins
+from pricekit.training.processes import Processes
 from pricekit.training.run import (
     BACKBONE,
     build_model,
@@ -96,7 +99,7 @@ def train(
         source: the tables.
         config: from `configure`, which also resolves the options of plugins.
         out: a new or empty folder.
-        resume: go on with the run in `out` after its last finished epoch.
+        resume: go on with the run in `out` from its last checkpoint.
         overwrite: delete the run in `out` once the new one can start.
 
     Raises:
@@ -108,17 +111,31 @@ def train(
     plugins = plugins_of(config)
     policy: Policy = registry().create("policy", config.policy.name, config.policy.options)
     _check_length(config)
+    processes = Processes()
+    choose_precision(config.speed, processes.device)
+    if not processes.main:
+        mute()
     split = load_split(source, config)
     resume = resume and (out / LAST).exists()
-    preprocessor = _resumed(out, split) if resume else _start(out, source, config, split, overwrite)
+    if processes.main:
+        preprocessor = _resumed(out, split) if resume else _start(out, source, config, split, overwrite)
+    processes.wait()
+    if not processes.main:
+        preprocessor = read_preprocessor(out)
     say(f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on")
-    rows, valid = (Examples(preprocessor(part), part.known_price) for part in (split.train, split.valid))
-    torch.manual_seed(config.seed)
-    model = build_model(config, preprocessor, read_architecture(out), rows.inputs)
-    with guarded("loss", config.loss.name, "fitting to the training prices"):
-        model.fit(torch.from_numpy(rows.inputs.features), torch.from_numpy(rows.price))
-    check_plugins(model, policy, config, rows)
-    at = fit(model, policy, config.training, rows, valid, out, seed=config.seed, resume=resume)
+    cache = config.speed.cache
+    rows, valid = (
+        Examples(cached_inputs(preprocessor, part, cache), part.known_price)
+        for part in (split.train, split.valid)
+    )
+    model = (
+        _resumed_model(out, config, preprocessor) if resume else _new_model(out, config, preprocessor, rows)
+    )
+    if not resume:
+        check_plugins(model, policy, config, rows)
+    at = fit(model, policy, config, rows, valid, out, resume=resume, started=started)
+    if config.speed.compile:  # what follows runs a few batches on the CPU
+        torch.compiler.set_stance("force_eager")
     prices = predict(model, valid.inputs, config.training.eval_batch_size)
     facts = {
         "table": source.table.name,
@@ -135,9 +152,24 @@ def train(
             {"kind": p.kind, "name": p.name, "package": p.package, "version": p.version} for p in plugins
         ],
     }
-    write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
-    _check_reopened(out, model)
+    if processes.main:
+        write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
+        _check_reopened(out, model)
+    processes.wait()
     return facts
+
+
+def _new_model(out: Path, config: RunConfig, preprocessor: Preprocessor, rows: Examples) -> PriceModel:
+    torch.manual_seed(config.seed)
+    model = build_model(config, preprocessor, read_architecture(out), rows.inputs)
+    with guarded("loss", config.loss.name, "fitting to the training prices"):
+        model.fit(torch.from_numpy(rows.inputs.features), torch.from_numpy(rows.price))
+    return model
+
+
+def _resumed_model(out: Path, config: RunConfig, preprocessor: Preprocessor) -> PriceModel:
+    """Make the model as for prediction; its weights and constants come from the checkpoint."""
+    return build_model(config, preprocessor, read_architecture(out), None)
 
 
 def _check_reopened(out: Path, model: PriceModel) -> None:

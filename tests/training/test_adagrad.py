@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from pricekit.training.optim import RowwiseAdagrad
+from pricekit.training.adagrad import RowwiseAdagrad
 
 
 def _train(optimizer, parameters, steps=5):

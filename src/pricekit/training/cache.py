@@ -1,0 +1,53 @@
+"""Tokens and features on disk, found again by what they were made from."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from pricekit import __version__
+from pricekit.files import write_atomically
+from pricekit.preprocess import Inputs, Preprocessor, without_price
+from pricekit.table import Table
+from pricekit.tokens import Tokens
+
+
+def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) -> Inputs:
+    """Return the model inputs of a table, from the folder where they are there, else made and kept.
+
+    The key is the content of the table, the fitted preprocessor and pricekit's version: another text,
+    tokenizer, length or feature is another file. A file that cannot be read is made again.
+    """
+    if folder is None:
+        return preprocessor(table)
+    path = Path(folder).expanduser() / f"{_key(preprocessor, table)}.safetensors"
+    try:
+        found = load_file(path)
+        return Inputs(Tokens(found["ids"], found["offsets"]), found["features"], preprocessor.pad_id)
+    except (OSError, SafetensorError, KeyError):
+        inputs = preprocessor(table)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {
+        "ids": inputs.tokens.ids,
+        "offsets": inputs.tokens.offsets,
+        "features": np.ascontiguousarray(inputs.features),
+    }
+    with write_atomically(path) as temporary:
+        save_file(arrays, temporary)
+    return inputs
+
+
+def _key(preprocessor: Preprocessor, table: Table) -> str:
+    digest = hashlib.sha256(__version__.encode())
+    for name, text in sorted(preprocessor.files().items()):
+        digest.update(f"{name}\0{text}\0".encode())
+    digest.update(pd.util.hash_pandas_object(table.text, index=False).to_numpy().tobytes())
+    frame = without_price(table, preprocessor.columns).frame
+    digest.update("\0".join(map(str, frame.columns)).encode())
+    digest.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,69 @@
+"""What the machine is good at: device, precision, and the switches of torch that are global."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from pricekit.config import SpeedConfig
+from pricekit.errors import ConfigError
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def choose_precision(speed: SpeedConfig, device: torch.device) -> str:
+    """Return fp32, bf16 or fp16; raises ConfigError for one that the device cannot train in."""
+    if speed.precision == "fp16" and device.type != "cuda":
+        raise ConfigError(
+            f"speed.precision is fp16, which needs a CUDA GPU; this machine trains on {device.type}. "
+            "Use --set speed.precision=auto, bf16 or fp32"
+        )
+    if speed.precision != "auto":
+        return speed.precision
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    return "bf16" if device.type == "cpu" and cpu_has_bf16() else "fp32"
+
+
+def cpu_has_bf16() -> bool:
+    """Say whether the CPU multiplies bfloat16 in hardware; in software it is slower than float32."""
+    found = torch.cpu.get_capabilities()
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
+
+
+def describe(device: torch.device, precision: str, speed: SpeedConfig, processes: int) -> str:
+    """Return one line on what was chosen."""
+    if device.type == "cuda":
+        where = torch.cuda.get_device_name(device)
+    else:
+        where = f"{device.type}, {torch.get_num_threads()} threads"
+    why = ""
+    if speed.precision == "auto" and device.type == "cpu":
+        why = " (the CPU multiplies bfloat16)" if precision == "bf16" else " (the CPU has no bfloat16)"
+    many = f", {processes} processes" if processes > 1 else ""
+    return f"training on {where}{many}, precision {precision}{why}"
+
+
+@contextmanager
+def fast_math(speed: SpeedConfig) -> Iterator[None]:
+    """Set torch's global switches while the block runs, and put them back."""
+    saved = (
+        torch.get_float32_matmul_precision(),
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.cudnn.benchmark,
+    )
+    try:
+        torch.set_float32_matmul_precision(speed.matmul_precision if speed.tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = speed.tf32
+        torch.backends.cudnn.benchmark = speed.cudnn_benchmark
+        yield
+    finally:
+        torch.set_float32_matmul_precision(saved[0])
+        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = saved[1:]
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Say whether an error means that memory ran out, on a GPU or on the CPU."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

@@ -1,0 +1,222 @@
+"""What a training in progress consists of, and where it stands."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from pricekit.config import RunConfig
+from pricekit.core.contracts import Policy
+from pricekit.errors import ConfigError
+from pricekit.screen import say
+from pricekit.training.batches import epoch_batches, steps_of
+from pricekit.training.checkpoint import LAST, load_checkpoint, save_checkpoint
+from pricekit.training.examples import Examples
+from pricekit.training.loader import Loader
+from pricekit.training.machine import choose_precision, describe
+from pricekit.training.model import PriceModel
+from pricekit.training.monitor import Monitor
+from pricekit.training.pace import Pace
+from pricekit.training.processes import Processes
+from pricekit.training.step import Stepper
+
+
+@dataclass
+class TrainingState:
+    """Where training stands: what a checkpoint holds beside tensors.
+
+    Attributes:
+        epoch: epochs that are finished.
+        steps_in_epoch: optimizer steps of the epoch under way.
+        step: optimizer steps in all.
+        position: steps of the schedule; under a time budget more than `step`.
+        best_smape: lowest validation SMAPE so far.
+        best_epoch: the epoch that had it.
+        seconds: that training has taken, all resumed processes together.
+        loss: of the epoch under way, summed over rows.
+        rows: of the epoch under way.
+        parts: pieces that a micro-batch is cut into since memory ran out.
+    """
+
+    epoch: int = 0
+    steps_in_epoch: int = 0
+    step: int = 0
+    position: float = 0.0
+    best_smape: float = math.inf
+    best_epoch: int = 0
+    seconds: float = 0.0
+    loss: float = 0.0
+    rows: int = 0
+    parts: int = 1
+
+
+@dataclass
+class Session:
+    """A training in progress."""
+
+    model: PriceModel
+    policy: Policy
+    config: RunConfig
+    folder: Path
+    lengths: np.ndarray
+    processes: Processes
+    optimizer: torch.optim.Optimizer
+    stepper: Stepper
+    loader: Loader
+    monitor: Monitor
+    ema: AveragedModel | None
+    pace: Pace
+    warmup_steps: int
+    at: TrainingState
+    began: float
+    taken: int = 0
+    rates: list[float] = field(default_factory=list)
+
+    def steps(self, epoch: int) -> list[tuple[np.ndarray, ...]]:
+        """Return the optimizer steps of an epoch, each as micro-batches of row numbers."""
+        return plan_epoch(self.lengths, self.config, epoch)
+
+    @property
+    def rows(self) -> int:
+        """The number of training rows."""
+        return len(self.lengths)
+
+    @property
+    def scored(self) -> nn.Module:
+        """The model that is validated and kept: the average of the weights where there is one."""
+        return self.model if self.ema is None else self.ema.module
+
+    @property
+    def position_ended(self) -> bool:
+        """Whether the schedule is done."""
+        return self.at.position >= self.pace.total_steps
+
+    @property
+    def finished(self) -> bool:
+        """Whether the schedule is done or patience ran out."""
+        patience = self.config.training.patience
+        return self.position_ended or (
+            patience is not None and self.at.epoch - self.at.best_epoch >= patience
+        )
+
+    def elapsed(self) -> float:
+        """Return the seconds of training so far, those of the processes before this one included."""
+        return self.at.seconds + time.perf_counter() - self.began
+
+    def out_of_time(self) -> bool:
+        """Say whether the time budget allows no further step."""
+        if self.pace.budget is None:
+            return False
+        seconds = self.processes.agreed(self.elapsed())
+        self.pace.after_step(self.taken, self.at.position, seconds)
+        return self.pace.must_stop(seconds)
+
+    def set_rates(self) -> None:
+        """Give each parameter group its learning rate for the next step."""
+        factor = self.policy.schedule(self.at.position, self.warmup_steps, self.pace.total_steps)
+        for rate, group in zip(self.rates, self.optimizer.param_groups, strict=True):
+            group["lr"] = rate * factor
+
+    def count(self, rows: int, *, skipped: bool) -> None:
+        """Count a step; one that was skipped moves neither the schedule nor the average."""
+        at = self.at
+        at.step, at.steps_in_epoch, at.rows = at.step + 1, at.steps_in_epoch + 1, at.rows + rows
+        self.taken += 1
+        if not skipped:
+            at.position = min(self.pace.total_steps, at.position + self.pace.stride)
+            if self.ema is not None:
+                self.ema.update_parameters(self.model)
+
+    def save(self, name: str) -> None:
+        """Write a checkpoint: all that it takes to go on, or for the best one the scored weights alone."""
+        if self.processes.main:
+            state = asdict(self.at) | {"seconds": self.elapsed(), "parts": self.stepper.parts}
+            if name == LAST:
+                save_checkpoint(
+                    self.folder / name, self.model, self.optimizer, state, self.ema, self.stepper.scaler
+                )
+            else:
+                save_checkpoint(self.folder / name, self.scored, None, state)
+        self.processes.wait()
+
+
+def start_session(
+    model: PriceModel,
+    policy: Policy,
+    config: RunConfig,
+    train: Examples,
+    folder: Path,
+    *,
+    resume: bool = False,
+    started: float | None = None,
+) -> Session:
+    """Put the model on its device and make what trains it; see `fit` for the arguments."""
+    began = time.perf_counter() if started is None else started
+    processes, training, speed = Processes(), config.training, config.speed
+    precision = choose_precision(speed, processes.device)
+    say(describe(processes.device, precision, speed, processes.count))
+    model.to(processes.device)
+    prepare_encoder(model, config)
+    optimizer = policy.optimizer(model, training, fused=speed.fused_optimizer)
+    rates = [group["lr"] for group in optimizer.param_groups]
+    ema = None
+    if training.ema_decay is not None:
+        average = get_ema_multi_avg_fn(training.ema_decay)  # type: ignore[no-untyped-call]
+        ema = AveragedModel(model, multi_avg_fn=average, use_buffers=True)
+    stepper = Stepper(model, optimizer, config, precision, processes.device, processes.count)
+    at = TrainingState()
+    if resume:
+        at = TrainingState(**load_checkpoint(folder / LAST, model, optimizer, ema, stepper.scaler))
+        stepper.parts = at.parts
+    lengths = train.inputs.tokens.lengths
+    first = len(plan_epoch(lengths, config, 0))
+    session = Session(
+        *(model, policy, config, folder, lengths, processes, optimizer, stepper),
+        Loader(train, speed, processes.device),
+        Monitor(processes.device),
+        ema,
+        Pace(training.time_budget, _total_steps(lengths, config, first), first),
+        warmup_steps=round(training.warmup_epochs * first),
+        at=at,
+        began=began,
+        rates=rates,
+    )
+    if not resume:
+        session.save(LAST)
+    return session
+
+
+def plan_epoch(lengths: np.ndarray, config: RunConfig, epoch: int) -> list[tuple[np.ndarray, ...]]:
+    """Return the optimizer steps of an epoch, each as micro-batches of row numbers."""
+    batches = epoch_batches(lengths, config.training, config.speed.sort_window, config.seed, epoch)
+    return steps_of(batches, config.training)
+
+
+def _total_steps(lengths: np.ndarray, config: RunConfig, first: int) -> int:
+    """Return the optimizer steps of all epochs; only a token budget makes their numbers differ."""
+    epochs = config.training.epochs
+    if config.training.batch_tokens is None:
+        return epochs * first
+    return sum(len(plan_epoch(lengths, config, epoch)) for epoch in range(epochs))
+
+
+def prepare_encoder(model: PriceModel, config: RunConfig) -> None:
+    """Switch checkpointing and compilation on where they are asked for; raises ConfigError."""
+    encoder = model.encoder
+    if config.speed.gradient_checkpointing:
+        enable = getattr(encoder, "gradient_checkpointing_enable", None)
+        if enable is None:
+            raise ConfigError(
+                f"speed.gradient_checkpointing is true, but the backbone '{config.backbone.name}' has no layers to "
+                "checkpoint; use --set speed.gradient_checkpointing=false"
+            )
+        enable()
+    if config.speed.compile:
+        encoder.compile()

@@ -1,0 +1,178 @@
+"""One optimizer step: micro-batches forward and backward, and what may go wrong there."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pricekit.config import RunConfig
+from pricekit.errors import TrainingError
+from pricekit.screen import notice
+from pricekit.training.machine import DTYPES, is_out_of_memory
+from pricekit.training.model import PriceModel
+
+MAX_SKIPPED = 12
+"""Steps in a row that fp16 may skip: the scaler starts at 2^16 and halves with each."""
+
+Batch = dict[str, Tensor]
+
+
+class Objective(nn.Module):
+    """The model's training loss under autocast: what is wrapped for several processes."""
+
+    def __init__(self, model: PriceModel, precision: str, device: torch.device) -> None:
+        super().__init__()
+        self.model = model
+        self.precision = precision
+        self.device_type = device.type
+
+    def autocast(self) -> Any:
+        """Return the context of the forward pass."""
+        dtype = DTYPES.get(self.precision)
+        return torch.autocast(self.device_type, dtype) if dtype else nullcontext()
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the mean loss of a batch, a scalar."""
+        with self.autocast():
+            return self.model.training_loss(**batch)
+
+
+class Stepper:
+    """Takes optimizer steps: accumulation, loss scaling, clipping, and a way out of full memory.
+
+    Attributes:
+        parts: pieces that a micro-batch is cut into since memory ran out; 1 at first.
+        skipped: steps in a row that loss scaling skipped.
+    """
+
+    def __init__(
+        self,
+        model: PriceModel,
+        optimizer: torch.optim.Optimizer,
+        config: RunConfig,
+        precision: str,
+        device: torch.device,
+        processes: int = 1,
+    ) -> None:
+        self.objective = Objective(model, precision, device)
+        self.call: nn.Module = self.objective
+        if processes > 1:
+            self.call = DistributedDataParallel(self.objective)
+        self.optimizer = optimizer
+        self.training = config.training
+        self.speed = config.speed
+        self.processes = processes
+        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+        self.parts = 1
+        self.skipped = 0
+
+    def take(self, batches: Sequence[tuple[int, Batch, float]], key: str) -> Tensor | None:
+        """Take one optimizer step; return the mean loss of this process's rows times their share.
+
+        None means that the step was skipped: its gradients overflowed fp16.
+
+        Args:
+            batches: number in the step, batch, and share of the step's rows, of each micro-batch.
+            key: names the step; with the number it makes a micro-batch's random state.
+        """
+        while True:
+            try:
+                loss = self._backward(batches, key)
+                break
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                self._halve(max(len(batch["price"]) for _, batch, _ in batches))
+        if self.training.max_grad_norm is not None:
+            self.scaler.unscale_(self.optimizer)
+            clip_gradients(self.objective.parameters(), self.training.max_grad_norm)
+        scale = self.scaler.get_scale()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=self.speed.zero_grad_set_to_none)
+        if self.scaler.is_enabled() and self.scaler.get_scale() < scale:
+            self._skip()
+            return None
+        self.skipped = 0
+        return loss
+
+    def _backward(self, batches: Sequence[tuple[int, Batch, float]], key: str) -> Tensor:
+        total = torch.zeros((), device=self._device)
+        last = len(batches) - 1
+        for place, (number, batch, share) in enumerate(batches):
+            pieces = list(_pieces(batch, self.parts))
+            for index, (piece, part) in enumerate(pieces):
+                # Dropout depends on the run's seed, the step and the place in it alone, so that a resumed run
+                # repeats it, and so does one on more processes.
+                torch.manual_seed(zlib.crc32(f"{key}/{number}/{index}".encode()))
+                with self._unsynced(place < last or index < len(pieces) - 1):
+                    loss = self.call(piece) * (share * part)
+                    # Several processes average their gradients, a step sums those of its micro-batches.
+                    self.scaler.scale(loss * self.processes).backward()
+                total += loss.detach()
+        return total
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.objective.parameters()).device
+
+    def _unsynced(self, more_to_come: bool) -> Any:
+        if more_to_come and isinstance(self.call, DistributedDataParallel):
+            return self.call.no_sync()
+        return nullcontext()
+
+    def _halve(self, rows: int) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if self.processes > 1 or 2 * self.parts > rows // 2:
+            raise TrainingError(
+                f"out of memory with micro-batches of {-(-rows // self.parts)} rows; lower training.batch_size or "
+                "max_length, or set speed.gradient_checkpointing=true; the last checkpoint is kept: go on with --resume"
+            )
+        self.parts *= 2
+        notice(
+            f"out of memory: each micro-batch is now computed in {self.parts} pieces; the effective batch stays "
+            f"{self.training.batch_size * self.training.gradient_accumulation_steps} rows."
+        )
+
+    def _skip(self) -> None:
+        self.skipped += 1
+        if self.skipped < MAX_SKIPPED:
+            return
+        if self.speed.precision != "auto":
+            raise TrainingError(
+                f"{self.skipped} steps in a row overflowed fp16; use --set speed.precision=bf16 or fp32, lower "
+                "training.learning_rate, or set training.max_grad_norm=1.0. The earlier checkpoints are kept"
+            )
+        bf16 = self.objective.device_type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
+        self.objective.precision = "bf16" if bf16 else "fp32"
+        self.scaler = torch.amp.GradScaler(self.objective.device_type, enabled=False)
+        self.skipped = 0
+        notice(f"fp16 overflowed {MAX_SKIPPED} steps in a row; going on in {self.objective.precision}.")
+
+
+def _pieces(batch: Batch, parts: int) -> Iterator[tuple[Batch, float]]:
+    """Yield a batch cut into about `parts` pieces, each with its share of the rows."""
+    rows = len(batch["price"])
+    size = -(-rows // parts)
+    for start in range(0, rows, size):
+        piece = {name: tensor[start : start + size] for name, tensor in batch.items()}
+        yield piece, len(piece["price"]) / rows
+
+
+def clip_gradients(parameters: Any, max_norm: float) -> None:
+    """Scale dense and sparse gradients together so that their joint norm is at most `max_norm`."""
+    found = [p.grad for p in parameters if p.grad is not None]
+    values = [g.coalesce().values() if g.is_sparse else g for g in found]
+    factor = (max_norm / (torch.nn.utils.get_total_norm(values) + 1e-6)).clamp(max=1.0)
+    torch._foreach_mul_([g for g in found if not g.is_sparse], factor)
+    for gradient in found:
+        if gradient.is_sparse:
+            gradient.mul_(factor)
