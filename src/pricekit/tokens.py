@@ -44,6 +44,7 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], max_length: int, pad_id: 
     tokenizer.enable_truncation(max_length)
     limit = CHARS_PER_TOKEN * max_length
     encodings = tokenizer.encode_batch_fast([text[:limit] for text in texts])
+    tokenizer.no_truncation()  # as it was: the tokenizer's JSON names the model, not its last call
     rows = [encoding.ids or [pad_id] for encoding in encodings]
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])

@@ -4,6 +4,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +17,10 @@ from torch import nn
 
 from pricekit.config import build_config, read_toml
 from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
+from pricekit.training.cache import cached_inputs
 from pricekit.training.run import open_run
 from pricekit.training.step import Objective, clip_gradients
-from pricekit.training.train import Source, train
+from pricekit.training.train import Source, load_split, train
 from tests.conftest import tiny_config
 
 
@@ -188,6 +191,71 @@ def test_accumulation_gives_the_gradient_of_the_whole_step(catalog, tmp_path):
         train(Source(catalog), tiny_config(quiet, {"training": training}), out)
         weights.append(_weights(out)["heads.0.0.weight"])
     assert torch.allclose(*weights, atol=1e-5)
+
+
+def test_a_time_budget_ends_the_run_inside_it_with_its_schedule_done(catalog, tmp_path, monkeypatch):
+    def slow(self, batch, call=Objective.forward):
+        time.sleep(0.05)
+        return call(self, batch)
+
+    monkeypatch.setattr(Objective, "forward", slow)
+    config = tiny_config({"training": {"epochs": 1000, "batch_size": 32, "time_budget": "6s"}})
+    began = time.perf_counter()
+    train(Source(catalog), config, tmp_path / "run")
+    assert time.perf_counter() - began < 60  # not the minutes of 1,000 epochs
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert 1 <= lines[-1]["epoch"] < 200
+    assert lines[-1]["learning_rate"] < 0.2 * max(line["learning_rate"] for line in lines)
+
+
+def test_an_average_of_the_weights_is_what_is_kept(catalog, run, tmp_path):
+    train(Source(catalog), tiny_config({"training": {"ema_decay": 0.99}}), tmp_path / "run")
+    name = "heads.0.0.weight"
+    averaged, plain = _weights(tmp_path / "run")[name], _weights(run)[name]
+    assert not torch.equal(averaged, plain)
+    torch.manual_seed(0)
+    assert averaged.isfinite().all()
+
+
+def test_checkpointing_needs_layers(catalog, tmp_path):
+    with pytest.raises(ConfigError, match=r"'bag' has no layers to checkpoint"):
+        train(Source(catalog), tiny_config({"speed": {"gradient_checkpointing": True}}), tmp_path / "run")
+
+
+def test_fp16_needs_a_gpu(catalog, tmp_path):
+    with pytest.raises(ConfigError, match="needs a CUDA GPU"):
+        train(Source(catalog), tiny_config({"speed": {"precision": "fp16"}}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_bf16_and_workers_train(catalog, tmp_path):
+    speed = {"precision": "bf16", "workers": 1, "sort_window": 1, "cache": str(tmp_path / "cache")}
+    facts = train(Source(catalog), tiny_config({"speed": speed}), tmp_path / "run")
+    assert facts["metrics"]["smape"] < facts["constant_smape"]
+
+
+def test_the_cache_gives_the_same_weights(catalog, run, tmp_path, monkeypatch):
+    config = tiny_config({"speed": {"cache": str(tmp_path / "cache")}})
+    train(Source(catalog), config, tmp_path / "first")
+    assert len(list((tmp_path / "cache").iterdir())) == 2  # the training and the validation rows
+    monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)  # all comes from the cache
+    split = load_split(Source(catalog), config)
+    monkeypatch.setattr("pricekit.training.train._check_reopened", lambda out, model: None)
+    train(Source(catalog), config, tmp_path / "second")
+    for out in ("first", "second"):
+        assert all(torch.equal(t, _weights(tmp_path / out)[n]) for n, t in _weights(run).items())
+    monkeypatch.undo()
+    preprocessor = open_run(run).preprocessor
+    changed = replace(split.train, text=split.train.text + "!")
+    found = cached_inputs(preprocessor, changed, str(tmp_path / "cache"))
+    assert np.array_equal(found.tokens.ids, preprocessor(changed).tokens.ids)
+    assert len(list((tmp_path / "cache").iterdir())) == 3
+    broken = next((tmp_path / "cache").iterdir())
+    broken.write_bytes(b"broken")
+    for part in (split.train, split.valid, changed):
+        again = cached_inputs(preprocessor, part, str(tmp_path / "cache"))
+        assert np.array_equal(again.tokens.ids, preprocessor(part).tokens.ids)
+    assert broken.stat().st_size > 100
 
 
 def test_rejected_rows_are_kept_with_their_reason(catalog, tmp_path, capsys):

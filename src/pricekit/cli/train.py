@@ -63,6 +63,7 @@ def train(
     its configuration, split, metrics, checkpoints, and the rows that could not be used.
     """
     from pricekit.screen import say
+    from pricekit.training.processes import Processes
     from pricekit.training.train import Source, load_split, train
 
     source = Source(table, valid, encoding)
@@ -79,6 +80,7 @@ def train(
     except KeyboardInterrupt:
         say("go on with: " + _resume_line(source, out))
         raise
+    Processes().end()
     metrics = facts["metrics"]
     say(
         f"validation SMAPE {metrics['smape']:.2f} (a constant price: {facts['constant_smape']:.2f}), median error "

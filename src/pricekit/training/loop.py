@@ -81,8 +81,7 @@ def fit(
             if out_of_time:
                 say("the time budget is used up; the best weights so far are kept.")
                 break
-            session.pace.pause_seconds = session.processes.agreed(time.perf_counter() - trained)
-            session.pace.fit(at.position, session.elapsed())
+            session.after_pause(time.perf_counter() - trained)
     if advice := session.monitor.advice():
         say(advice)
     load_checkpoint(folder / BEST, model)

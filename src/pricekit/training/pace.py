@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
-
 WARM, CALIBRATED = 2, 12
-"""The first steps warm the machine up; the time of those from WARM to CALIBRATED sets the first pace."""
+"""The first WARM steps are slow and not timed; the schedule is fitted from step CALIBRATED on."""
 
 MARGIN = 0.05
 """Share of the budget kept back for what cannot be foreseen."""
+
+GUESSED_PAUSE = 0.1
+"""A validation with its checkpoints, as a share of an epoch's steps, until one was timed."""
 
 
 @dataclass
@@ -23,8 +24,8 @@ class Pace:
         total_steps: of the schedule.
         steps_per_epoch: optimizer steps between two validations.
         stride: steps of the schedule for one of the optimizer.
-        step_seconds: measured, of one optimizer step.
-        pause_seconds: of one validation with its checkpoints; guessed until it was measured.
+        step_seconds: mean of the timed optimizer steps.
+        pause_seconds: of the last validation with its checkpoints; 0 before the first.
     """
 
     budget: float | None
@@ -33,37 +34,36 @@ class Pace:
     stride: float = 1.0
     step_seconds: float = 0.0
     pause_seconds: float = 0.0
-    _warm_at: float = 0.0
+    _taken: int = 0
+    _last: float | None = None
 
-    def after_step(self, taken: int, position: float, seconds: float) -> None:
-        """Calibrate after the first steps of the process.
+    def after_step(self, position: float, seconds: float) -> None:
+        """Time a step, and spread what is left of the schedule over the steps that still fit.
 
         Args:
-            taken: optimizer steps that this process has taken.
             position: steps of the schedule that are done.
             seconds: of the budget that are used up.
         """
-        if self.budget is None or taken not in (WARM, CALIBRATED):
+        if self.budget is None:
             return
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        if taken == WARM:
-            self._warm_at = seconds
-            return
-        self.step_seconds = (seconds - self._warm_at) / (CALIBRATED - WARM)
-        self.pause_seconds = self.pause_seconds or 0.1 * self.step_seconds * self.steps_per_epoch
-        self.fit(position, seconds)
+        if self._last is not None:
+            self._taken += 1
+            timed = self._taken - WARM if self._taken > WARM else 1
+            self.step_seconds += (seconds - self._last - self.step_seconds) / timed
+        self._last = seconds
+        if self._taken >= CALIBRATED:
+            left = self.budget * (1 - MARGIN) - seconds - self._pause
+            steps = math.floor(left / (self.step_seconds + self._pause / self.steps_per_epoch))
+            self.stride = max(1.0, (self.total_steps - position) / max(1, steps))
 
-    def fit(self, position: float, seconds: float) -> None:
-        """Spread what is left of the schedule over the steps that the rest of the budget has room for."""
-        if self.budget is None or not self.step_seconds:
-            return
-        left = self.budget * (1 - MARGIN) - seconds - self.pause_seconds
-        steps = math.floor(left / (self.step_seconds + self.pause_seconds / self.steps_per_epoch))
-        self.stride = max(1.0, (self.total_steps - position) / max(1, steps))
+    def after_pause(self, pause_seconds: float, seconds: float) -> None:
+        """Take the time of a validation with its checkpoints, in seconds, and the time that it is now."""
+        self.pause_seconds, self._last = pause_seconds, seconds
 
     def must_stop(self, seconds: float) -> bool:
         """Say whether one more step would leave too little of the budget to validate and save."""
-        return (
-            self.budget is not None and seconds + self.step_seconds + 1.5 * self.pause_seconds > self.budget
-        )
+        return self.budget is not None and seconds + self.step_seconds + self._pause > self.budget
+
+    @property
+    def _pause(self) -> float:
+        return self.pause_seconds or GUESSED_PAUSE * self.step_seconds * self.steps_per_epoch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 from accelerate import PartialState
 from torch import Tensor
@@ -11,7 +13,8 @@ class Processes:
     """Rank and device of this process, and the few things that all of them do together."""
 
     def __init__(self) -> None:
-        self.state = PartialState()
+        told = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
+        self.state = PartialState(cpu=told or not torch.accelerator.is_available())
         self.rank: int = self.state.process_index
         self.count: int = self.state.num_processes
         self.main: bool = self.state.is_main_process

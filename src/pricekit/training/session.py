@@ -76,7 +76,6 @@ class Session:
     warmup_steps: int
     at: TrainingState
     began: float
-    taken: int = 0
     rates: list[float] = field(default_factory=list)
 
     def steps(self, epoch: int) -> list[tuple[np.ndarray, ...]]:
@@ -115,8 +114,13 @@ class Session:
         if self.pace.budget is None:
             return False
         seconds = self.processes.agreed(self.elapsed())
-        self.pace.after_step(self.taken, self.at.position, seconds)
+        self.pace.after_step(self.at.position, seconds)
         return self.pace.must_stop(seconds)
+
+    def after_pause(self, pause_seconds: float) -> None:
+        """Tell the pace how long validation and checkpoints took."""
+        agreed = self.processes.agreed
+        self.pace.after_pause(agreed(pause_seconds), agreed(self.elapsed()))
 
     def set_rates(self) -> None:
         """Give each parameter group its learning rate for the next step."""
@@ -128,7 +132,6 @@ class Session:
         """Count a step; one that was skipped moves neither the schedule nor the average."""
         at = self.at
         at.step, at.steps_in_epoch, at.rows = at.step + 1, at.steps_in_epoch + 1, at.rows + rows
-        self.taken += 1
         if not skipped:
             at.position = min(self.pace.total_steps, at.position + self.pace.stride)
             if self.ema is not None:
@@ -190,6 +193,7 @@ def start_session(
     )
     if not resume:
         session.save(LAST)
+    session.after_pause(0.0)
     return session
 
 

@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+import torch
+
+from pricekit.config import SpeedConfig
+from pricekit.preprocess import Inputs
+from pricekit.tokens import Tokens
+from pricekit.training.examples import Examples
+from pricekit.training.loader import Loader, Rows
+
+CPU = torch.device("cpu")
+LENGTHS = [3, 1, 5, 2, 4, 7]
+ORDER = [np.array([0, 1]), np.array([5]), np.array([2, 3, 4])]
+
+
+@pytest.fixture
+def examples():
+    offsets = np.cumsum([0, *LENGTHS])
+    tokens = Tokens(np.arange(offsets[-1], dtype=np.int32), offsets)
+    features = np.arange(12, dtype=np.float32).reshape(6, 2)
+    return Examples(Inputs(tokens, features, 99), np.arange(1.0, 7.0))
+
+
+def equal(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_batches_hold_their_rows_padded_to_the_longest(examples):
+    batches = list(Loader(examples, SpeedConfig(), CPU)(ORDER))
+    assert [b["input_ids"].shape for b in batches] == [(2, 3), (1, 7), (3, 5)]
+    assert batches[0]["input_ids"].tolist() == [[0, 1, 2], [3, 99, 99]]
+    assert batches[2]["price"].tolist() == [3.0, 4.0, 5.0]
+
+
+def test_lengths_can_be_rounded_up(examples):
+    loader = Loader(examples, SpeedConfig(pad_to_multiple_of=4), CPU)
+    assert [b["input_ids"].shape[1] for b in loader(ORDER)] == [4, 8, 8]
+    assert next(Loader(examples, SpeedConfig(compile=True), CPU)(ORDER))["input_ids"].shape[1] == 64
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_workers_make_the_same_batches_epoch_after_epoch(examples, persistent):
+    plain = Loader(examples, SpeedConfig(), CPU)
+    with_workers = Loader(examples, SpeedConfig(workers=1, persistent_workers=persistent), CPU)
+    for order in (ORDER, ORDER[::-1], ORDER[:1]):
+        assert all(equal(a, b) for a, b in zip(plain(order), with_workers(order), strict=True))
+
+
+def test_workers_that_fail_are_done_without(examples, monkeypatch, capsys):
+    def failing(self, rows, call=Rows.__getitem__):
+        if len(rows) == 1 and torch.utils.data.get_worker_info():
+            import os
+
+            os._exit(1)
+        return call(self, rows)
+
+    expected = list(Loader(examples, SpeedConfig(), CPU)(ORDER))
+    monkeypatch.setattr(Rows, "__getitem__", failing)
+    found = list(Loader(examples, SpeedConfig(workers=1), CPU)(ORDER))
+    assert all(equal(a, b) for a, b in zip(expected, found, strict=True))
+    assert "going on without them" in capsys.readouterr().err

@@ -1,0 +1,51 @@
+"""Two processes under `accelerate launch`, compared with one."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from pricekit.training.run import open_run
+
+SETTINGS = (
+    *("backbone.vocab_size=1000", "backbone.buckets=512", "backbone.width=8", "backbone.members=2"),
+    *("backbone.token_dropout=0", "backbone.span_dropout=0"),
+    *("training.batch_size=32", "training.gradient_accumulation_steps=3"),
+)
+TRAIN = [part for setting in SETTINGS for part in ("--set", setting)]
+TRAIN += ["--epochs", "2", "--max-length", "64", "--limit", "200"]
+LAUNCH = ["accelerate.commands.launch", "--multi_gpu", "--num-processes", "2", "--num-machines", "1", "-m"]
+
+
+def run(launcher, catalog, out):
+    command = [sys.executable, "-m", *launcher, "pricekit", "train", str(catalog), "--out", str(out)]
+    done = subprocess.run(
+        [*command, *TRAIN],
+        capture_output=True,
+        text=True,
+        cwd=Path.cwd(),
+        timeout=240,
+        env=os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_two_processes_train_what_one_trains(catalog, tmp_path):
+    run([], catalog, tmp_path / "one")
+    said = run(LAUNCH, catalog, tmp_path / "two")
+    assert said.count("epoch   2") == 1  # one of them speaks
+    assert "2 processes" in said
+    assert "Traceback" not in said
+    one, two = (open_run(tmp_path / name) for name in ("one", "two"))
+    for name, tensor in one.model.state_dict().items():
+        assert torch.allclose(tensor, two.model.state_dict()[name], atol=1e-5), name
+    scores = [
+        [json.loads(line)["valid_smape"] for line in (r.path / "metrics.jsonl").read_text().splitlines()]
+        for r in (one, two)
+    ]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-3)

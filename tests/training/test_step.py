@@ -1,0 +1,152 @@
+"""One optimizer step: its pieces, its overflow, its way out of full memory."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pricekit.config import HeadConfig
+from pricekit.core.configure import configure
+from pricekit.errors import TrainingError
+from pricekit.training.losses import Smape
+from pricekit.training.model import PriceModel
+from pricekit.training.step import MAX_SKIPPED, Objective, Stepper
+
+CPU = torch.device("cpu")
+
+
+class Mean(nn.Module):
+    """An encoder without dropout: the mean of token embeddings."""
+
+    hidden_size, members = 4, 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10, 4)
+
+    def forward(self, input_ids, attention_mask):
+        return (self.embedding(input_ids) * attention_mask[:, :, None]).sum(1)
+
+
+def make(precision="fp32", **settings):
+    torch.manual_seed(0)
+    model = PriceModel(Mean(), HeadConfig(), Smape(), 2)
+    config = configure([settings])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return model, Stepper(model, optimizer, config, precision, CPU)
+
+
+def batch_of(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "input_ids": torch.from_numpy(rng.integers(0, 10, (rows, 3))),
+        "attention_mask": torch.ones(rows, 3, dtype=torch.int64),
+        "features": torch.from_numpy(rng.normal(size=(rows, 2)).astype(np.float32)),
+        "price": torch.from_numpy(rng.lognormal(size=rows).astype(np.float32)),
+    }
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def full_memory(limit, error):
+    """Return a forward pass that fails for more than `limit` rows."""
+
+    def forward(self, batch, call=Objective.forward):
+        if len(batch["price"]) > limit:
+            raise error
+        return call(self, batch)
+
+    return forward
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_full_memory_halves_the_batch_and_keeps_the_step(monkeypatch, capsys, error):
+    plain, stepper = make()
+    expected = stepper.take([(0, batch_of(10), 0.5), (1, batch_of(10, 1), 0.5)], "k")
+    monkeypatch.setattr(Objective, "forward", full_memory(3, error))
+    model, stepper = make()
+    loss = stepper.take([(0, batch_of(10), 0.5), (1, batch_of(10, 1), 0.5)], "k")
+    assert stepper.parts == 4
+    assert torch.allclose(weights(model), weights(plain), atol=1e-6)
+    assert float(loss) == pytest.approx(float(expected), abs=1e-6)
+    assert "in 4 pieces; the effective batch stays 64 rows" in " ".join(capsys.readouterr().err.split())
+
+
+def test_memory_that_is_full_with_two_rows_is_told(monkeypatch):
+    monkeypatch.setattr(Objective, "forward", full_memory(0, torch.OutOfMemoryError("full")))
+    _, stepper = make()
+    with pytest.raises(TrainingError, match=r"lower training\.batch_size or max_length"):
+        stepper.take([(0, batch_of(10), 1.0)], "k")
+
+
+def test_another_error_is_not_taken_for_full_memory(monkeypatch):
+    monkeypatch.setattr(Objective, "forward", full_memory(0, RuntimeError("shapes differ")))
+    _, stepper = make()
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        stepper.take([(0, batch_of(10), 1.0)], "k")
+    assert stepper.parts == 1
+
+
+def overflow(self, batch, call=Objective.forward):
+    return call(self, batch) * float("inf")
+
+
+@pytest.mark.filterwarnings("ignore:CPU Autocast only supports")
+def test_an_overflow_skips_the_step_and_at_last_changes_the_precision(monkeypatch, capsys):
+    model, stepper = make("fp16", speed={"precision": "auto"})
+    before, scale = weights(model), stepper.scaler.get_scale()
+    with monkeypatch.context() as patch:
+        patch.setattr(Objective, "forward", overflow)
+        assert stepper.take([(0, batch_of(4), 1.0)], "k") is None
+        assert stepper.scaler.get_scale() == scale / 2
+        for _ in range(MAX_SKIPPED - 1):
+            assert stepper.take([(0, batch_of(4), 1.0)], "k") is None
+    assert torch.equal(weights(model), before)
+    assert stepper.objective.precision == "bf16"
+    assert "going on in bf16" in capsys.readouterr().err
+    assert stepper.take([(0, batch_of(4), 1.0)], "k") is not None
+    assert not torch.equal(weights(model), before)
+
+
+def test_overflow_under_a_precision_that_was_asked_for_stops_with_advice(monkeypatch):
+    monkeypatch.setattr(Objective, "forward", overflow)
+    _, stepper = make("fp16", speed={"precision": "fp16"})
+    for _ in range(MAX_SKIPPED - 1):
+        stepper.take([(0, batch_of(4), 1.0)], "k")
+    with pytest.raises(TrainingError, match=r"speed\.precision=bf16"):
+        stepper.take([(0, batch_of(4), 1.0)], "k")
+
+
+def test_one_good_step_forgets_the_skipped_ones(monkeypatch):
+    _, stepper = make("fp16")
+    with monkeypatch.context() as patch:
+        patch.setattr(Objective, "forward", overflow)
+        stepper.take([(0, batch_of(4), 1.0)], "k")
+    assert stepper.skipped == 1
+    stepper.take([(0, batch_of(4), 1.0)], "k")
+    assert stepper.skipped == 0
+
+
+def test_bf16_rounds_the_products_but_not_the_loss():
+    model, _ = make()
+    batch = batch_of(50)
+    exact = Objective(model, "fp32", CPU)(batch)
+    rounded = Objective(model, "bf16", CPU)(batch)
+    assert rounded.dtype == torch.float32
+    assert exact != rounded
+    assert exact.item() == pytest.approx(rounded.item(), rel=0.02)
+
+
+def test_gradients_are_zeroed_in_place_where_asked():
+    for to_none in (True, False):
+        model, stepper = make(speed={"zero_grad_set_to_none": to_none})
+        stepper.take([(0, batch_of(4), 1.0)], "k")
+        assert all((p.grad is None) is to_none for p in model.parameters())
