@@ -12,12 +12,22 @@ def pricekit_register_features(register: Register) -> None:
 
 @hookimpl
 def pricekit_register_backbones(register: Register) -> None:
-    """The backbones that need no download."""
+    """The pretrained backbones, and those that need no download."""
+    here = "pricekit.training.backbones"
+    bag = "weighted bag of token and hashed-bigram embeddings; no download, trains in a minute on a CPU"
+    register("bag", f"{here}.bag:Bag", bag)
+    register("lstm", f"{here}.lstm:Lstm", "bidirectional LSTM from scratch; no download")
     register(
-        "bag",
-        "pricekit.training.backbones.bag:Bag",
-        "weighted bag of token and hashed-bigram embeddings; no download, trains in a minute on a CPU",
+        "transformer", f"{here}.transformer:SmallTransformer", "small transformer from scratch; no download"
     )
+    pretrained = {
+        "deberta-v3-base": "184M parameters, 12 layers",
+        "deberta-v3-small": "141M parameters, 6 layers",
+        "roberta-base": "125M parameters, 12 layers",
+        "distilroberta": "82M parameters, 6 layers",
+    }
+    for name, size in pretrained.items():
+        register(name, f"{here}.transformer:{name.replace('-', '_')}", f"pretrained transformer, {size}")
 
 
 @hookimpl

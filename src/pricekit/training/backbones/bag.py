@@ -11,13 +11,14 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 from pydantic import Field
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
 
 from pricekit.config import Section
 from pricekit.core.contracts import State
 from pricekit.tokens import Tokens
+from pricekit.training.backbones.bpe import train_bpe
 
 PAD, UNK = "[PAD]", "[UNK]"
 _SPAN = 16
@@ -49,22 +50,8 @@ class Bag:
         self.options = options
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
-        """Train a lower-casing BPE tokenizer.
-
-        Not WordPiece: its trainer breaks ties in another order each time, and no run could be repeated.
-        """
-        tokenizer = Tokenizer(models.BPE(unk_token=UNK, ignore_merges=True))
-        # Tokenising bounds the speed of prediction: these two are twice as fast as NFKC and BERT's rules.
-        tokenizer.normalizer = normalizers.Lowercase()
-        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-        trainer = trainers.BpeTrainer(
-            vocab_size=self.options.vocab_size,
-            min_frequency=2,
-            special_tokens=[PAD, UNK],
-            show_progress=False,
-        )
-        tokenizer.train_from_iterator(texts, trainer)
-        return tokenizer
+        """Train the tokenizer."""
+        return train_bpe(texts, self.options.vocab_size, [PAD, UNK], unknown=UNK)
 
     def architecture(self, tokenizer: Tokenizer) -> State:
         """Return nothing: the options and the tokenizer say it all."""

@@ -1,0 +1,63 @@
+"""The pretrained architectures in numbers, as their published configurations have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_ROBERTA: Mapping[str, Any] = {
+    "vocab_size": 50265,
+    "max_position_embeddings": 514,
+    "type_vocab_size": 1,
+    "layer_norm_eps": 1e-5,
+    "bos_token_id": 0,
+    "pad_token_id": 1,
+    "eos_token_id": 2,
+}
+_DEBERTA_V3: Mapping[str, Any] = {
+    "vocab_size": 128100,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 0,
+    "layer_norm_eps": 1e-7,
+    "pad_token_id": 0,
+    "relative_attention": True,
+    "position_buckets": 256,
+    "max_relative_positions": -1,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One pretrained encoder.
+
+    Attributes:
+        name: of the backbone.
+        hub: id of its weights on the hub.
+        family: `model_type` of its configuration: roberta, bert or deberta-v2.
+        numbers: what a configuration holds beside the library's defaults.
+        max_length: tokens at most.
+    """
+
+    name: str
+    hub: str
+    family: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    max_length: int = 512
+
+
+ROBERTA_BASE = Architecture("roberta-base", "FacebookAI/roberta-base", "roberta", _ROBERTA)
+DISTILROBERTA = Architecture(
+    "distilroberta", "distilbert/distilroberta-base", "roberta", {**_ROBERTA, "num_hidden_layers": 6}
+)
+DEBERTA_V3_BASE = Architecture("deberta-v3-base", "microsoft/deberta-v3-base", "deberta-v2", _DEBERTA_V3)
+DEBERTA_V3_SMALL = Architecture(
+    "deberta-v3-small",
+    "microsoft/deberta-v3-small",
+    "deberta-v2",
+    {**_DEBERTA_V3, "num_hidden_layers": 6},
+)

@@ -1,0 +1,311 @@
+"""Transformer encoders: pretrained ones, and a small one from scratch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, Field
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from transformers import (
+    BertConfig,
+    BertModel,
+    DebertaV2Config,
+    DebertaV2Model,
+    PreTrainedModel,
+    RobertaConfig,
+    RobertaModel,
+)
+
+from pricekit.config import Section
+from pricekit.core.contracts import State
+from pricekit.errors import ConfigError
+from pricekit.tokens import Tokens
+from pricekit.training.backbones import architectures
+from pricekit.training.backbones.architectures import Architecture
+from pricekit.training.backbones.bpe import train_bpe
+from pricekit.training.backbones.deberta import slice_positions
+from pricekit.training.backbones.weights import find_weights, quiet_transformers
+
+_TRAINED_VOCABULARY = 30_000
+_LOCAL = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
+
+
+@dataclass(frozen=True)
+class Family:
+    """The library's classes of one family, and the special tokens of its tokenizers by id."""
+
+    config: Any
+    model: Any
+    specials: tuple[str, ...]
+    unknown: str
+    around: tuple[str, str]
+    arguments: Mapping[str, Any]
+
+
+_BERT_TOKENS = ("[UNK]", ("[CLS]", "[SEP]"))
+FAMILIES = {
+    "roberta": Family(
+        RobertaConfig,
+        RobertaModel,
+        ("<s>", "<pad>", "</s>", "<unk>"),
+        "<unk>",
+        ("<s>", "</s>"),
+        {"add_pooling_layer": False},
+    ),
+    "bert": Family(
+        BertConfig,
+        BertModel,
+        ("[PAD]", "[UNK]", "[CLS]", "[SEP]"),
+        *_BERT_TOKENS,
+        {"add_pooling_layer": False},
+    ),
+    "deberta-v2": Family(
+        DebertaV2Config, DebertaV2Model, ("[PAD]", "[CLS]", "[SEP]", "[UNK]"), *_BERT_TOKENS, {}
+    ),
+}
+
+
+class PretrainedOptions(Section):
+    """Options of a pretrained backbone."""
+
+    weights: str | None = Field(None, description="folder or hub id of the weights; none: the published ones")
+    random_weights: bool = Field(
+        False, description="the true architecture without a download, tokenizer trained on the table"
+    )
+    pooling: Literal["mean", "cls"] = Field("mean", description="mean of all tokens, or the first one")
+    dropout: float | None = Field(None, ge=0, lt=1, description="inside the encoder; none: the published one")
+
+
+class DebertaOptions(PretrainedOptions):
+    """Options of a DeBERTa backbone: one more."""
+
+    slice_positions: bool = Field(
+        True, description="project only the relative positions that a batch reaches"
+    )
+
+
+class Pretrained:
+    """A backbone whose encoder is one of the architectures."""
+
+    def __init__(
+        self, architecture: Architecture, options: Any, locate: Callable[[], Path | None] = lambda: None
+    ) -> None:
+        self.published = architecture
+        self.options = options
+        self.locate = locate  # where a package brings the weights along
+        self.max_length: int | None = architecture.max_length
+
+    def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
+        """Load the tokenizer of the weights, or train one where they are random."""
+        family = FAMILIES[self.published.family]
+        if self.options.random_weights:
+            size = min(_TRAINED_VOCABULARY, self._config().vocab_size)
+            found = train_bpe(texts, size, family.specials, unknown=family.unknown, around=family.around)
+        else:
+            found = _load_tokenizer(self._folder())
+        pad = self._config().pad_token_id
+        found.no_truncation()
+        found.enable_padding(pad_id=pad, pad_token=found.id_to_token(pad))
+        return found
+
+    def architecture(self, tokenizer: Tokenizer) -> State:
+        """Return the configuration of the encoder."""
+        kept = self._config().to_dict()
+        return {key: value for key, value in kept.items() if key not in _LOCAL}
+
+    def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> TransformerEncoder:
+        """Make the encoder: pretrained, random, or empty where its weights are loaded afterwards."""
+        family = FAMILIES[self.published.family]
+        config = family.config.from_dict(dict(architecture))
+        if tokens is None or self.options.random_weights:
+            with quiet_transformers():
+                model = family.model(config, **family.arguments)
+        else:
+            model = _load_model(family, config, self._folder(), self.published.name)
+        if getattr(self.options, "slice_positions", False):
+            slice_positions(model)
+        return TransformerEncoder(model, self.options.pooling)
+
+    def _folder(self) -> Path:
+        if self.options.weights is None and (found := self.locate()):
+            return find_weights(str(found), self.published.name)
+        return find_weights(self.options.weights or self.published.hub, self.published.name)
+
+    def _config(self) -> Any:
+        family = FAMILIES[self.published.family]
+        numbers = dict(self.published.numbers) if self.options.random_weights else self._config_file()
+        if self.options.dropout is not None:
+            numbers |= dict.fromkeys(
+                ("hidden_dropout_prob", "attention_probs_dropout_prob"), self.options.dropout
+            )
+        return family.config.from_dict(numbers)
+
+    def _config_file(self) -> dict[str, Any]:
+        path = self._folder() / "config.json"
+        try:
+            found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+            kind = found["model_type"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{path} is damaged ({error}); download the weights again") from None
+        if kind != self.published.family:
+            raise ConfigError(
+                f"the weights in {path.parent} are of the family '{kind}', and the backbone '{self.published.name}' is "
+                f"of '{self.published.family}'; give it weights of its own family, or choose another --backbone"
+            )
+        return found
+
+
+class TransformerEncoder(nn.Module):
+    """A transformer and its pooling, in float32."""
+
+    members = 1
+
+    def __init__(self, model: PreTrainedModel, pooling: str) -> None:
+        super().__init__()
+        self.model = model
+        self.pooling = pooling
+        self.hidden_size: int = model.config.hidden_size
+
+    @property
+    def layers(self) -> list[nn.Module]:
+        """The embeddings, those of positions included, then each layer."""
+        inner: Any = self.model
+        positions = [
+            m for name, m in inner.encoder.named_children() if name in ("rel_embeddings", "LayerNorm")
+        ]
+        return [nn.ModuleList([inner.embeddings, *positions]), *inner.encoder.layer]
+
+    def gradient_checkpointing_enable(self) -> None:
+        """Compute the activations of each layer again in the backward pass."""
+        model: Any = self.model  # transformers renamed it in 5
+        enable = (
+            getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        )
+        enable({"use_reentrant": False})
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the pooled hidden states, float32 (B, H)."""
+        hidden: Tensor = self.model(
+            input_ids=input_ids, attention_mask=attention_mask
+        ).last_hidden_state.float()
+        if self.pooling == "cls":
+            return hidden[:, 0]
+        weights = attention_mask[:, :, None].to(hidden.dtype)
+        return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+def _load_tokenizer(folder: Path) -> Tokenizer:
+    path = folder / "tokenizer.json"
+    try:
+        if path.is_file():
+            return Tokenizer.from_file(str(path))
+        from transformers import AutoTokenizer
+
+        with quiet_transformers():
+            return AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
+    except Exception as error:  # tokenizers raises bare Exceptions, the conversion whatever its parsers raise
+        said = " ".join(str(error).split())[:200]
+        raise ConfigError(
+            f"{folder} holds no fast tokenizer that can be opened ({said}); expected tokenizer.json. Where there is "
+            "only spm.model, pip install sentencepiece protobuf lets it be converted"
+        ) from None
+
+
+def _load_model(family: Family, config: Any, folder: Path, name: str) -> PreTrainedModel:
+    try:
+        with quiet_transformers():
+            model, found = family.model.from_pretrained(
+                folder,
+                config=config,
+                dtype=torch.float32,
+                use_safetensors=True,
+                local_files_only=True,
+                output_loading_info=True,
+                **family.arguments,
+            )
+    except Exception as error:  # a damaged file has many faces
+        said = " ".join(str(error).split())[:200]
+        raise ConfigError(
+            f"the weights in {folder} cannot be loaded into '{name}': {said}; download them again"
+        ) from None
+    if missing := sorted(found["missing_keys"]):
+        raise ConfigError(
+            f"the weights in {folder} lack {len(missing)} tensors of '{name}', such as {missing[0]}; they are not of "
+            "this architecture"
+        )
+    loaded: PreTrainedModel = model
+    return loaded
+
+
+@dataclass(frozen=True)
+class PretrainedPlugin:
+    """The plugin of one architecture: called with options, it makes the backbone."""
+
+    architecture: Architecture
+    Options: type[BaseModel] = PretrainedOptions
+
+    def __call__(self, options: Any) -> Pretrained:
+        """Make the backbone."""
+        return Pretrained(self.architecture, options)
+
+
+roberta_base = PretrainedPlugin(architectures.ROBERTA_BASE)
+distilroberta = PretrainedPlugin(architectures.DISTILROBERTA)
+deberta_v3_base = PretrainedPlugin(architectures.DEBERTA_V3_BASE, DebertaOptions)
+deberta_v3_small = PretrainedPlugin(architectures.DEBERTA_V3_SMALL, DebertaOptions)
+
+
+class SmallTransformer:
+    """Backbone `transformer`: a small encoder from scratch, tokenizer trained on the training texts."""
+
+    max_length = 512
+
+    class Options(Section):
+        """Options of `transformer`."""
+
+        vocab_size: int = Field(16_000, ge=256, description="tokens of the vocabulary at most")
+        width: int = Field(256, ge=8, description="of the hidden states")
+        layers: int = Field(4, ge=1)
+        heads: int = Field(4, ge=1, description="of attention; divides the width")
+        dropout: float = Field(0.1, ge=0, lt=1)
+        pooling: Literal["mean", "cls"] = Field("mean", description="mean of all tokens, or the first one")
+
+    def __init__(self, options: Options) -> None:
+        if options.width % options.heads:
+            raise ConfigError(
+                f"backbone.width {options.width} is not a multiple of backbone.heads {options.heads}"
+            )
+        self.options = options
+
+    def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
+        """Train the tokenizer."""
+        family = FAMILIES["bert"]
+        return train_bpe(
+            texts, self.options.vocab_size, family.specials, unknown=family.unknown, around=family.around
+        )
+
+    def architecture(self, tokenizer: Tokenizer) -> State:
+        """Return the configuration of the encoder."""
+        kept = BertConfig(
+            vocab_size=tokenizer.get_vocab_size(),
+            hidden_size=self.options.width,
+            num_hidden_layers=self.options.layers,
+            num_attention_heads=self.options.heads,
+            intermediate_size=4 * self.options.width,
+            hidden_dropout_prob=self.options.dropout,
+            attention_probs_dropout_prob=self.options.dropout,
+            max_position_embeddings=self.max_length,
+            pad_token_id=0,
+        ).to_dict()
+        return {key: value for key, value in kept.items() if key not in _LOCAL}
+
+    def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> TransformerEncoder:
+        """Make the encoder with random weights."""
+        model = BertModel(BertConfig.from_dict(dict(architecture)), add_pooling_layer=False)
+        return TransformerEncoder(model, self.options.pooling)

@@ -1,0 +1,98 @@
+"""Where pretrained weights are: a folder, the hub's local cache, or the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pricekit.errors import ConfigError
+
+_TOKENIZER = ("tokenizer.json", "spm.model", "vocab.txt", "vocab.json")
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+_PATTERNS = ["config.json", "tokenizer*.json", "spm.model", "vocab.*", "merges.txt", "*.safetensors*"]
+
+
+def find_weights(weights: str, backbone: str) -> Path:
+    """Return the folder of pretrained weights, downloaded where it is neither here nor in the cache.
+
+    Args:
+        weights: a folder, or an id on the hub.
+        backbone: its name, for messages.
+
+    Raises:
+        ConfigError: there is no such folder, it lacks a file, or the hub cannot be reached.
+    """
+    folder = Path(weights).expanduser()
+    if folder.is_dir():
+        return _checked(folder)
+    if folder.exists() or folder.is_absolute() or weights.startswith((".", "~")) or weights.count("/") > 1:
+        raise ConfigError(f"the weights {weights} are no folder; expected one with {_expected()}")
+    return _checked(_from_hub(weights, backbone))
+
+
+def _expected() -> str:
+    return "config.json, tokenizer.json and model.safetensors"
+
+
+def _checked(folder: Path) -> Path:
+    missing = [] if (folder / "config.json").is_file() else ["config.json"]
+    if not any((folder / name).is_file() for name in _TOKENIZER):
+        missing.append("tokenizer.json")
+    if not any((folder / name).is_file() for name in _WEIGHTS):
+        pickled = sorted(p.name for p in folder.glob("*.bin")) + sorted(p.name for p in folder.glob("*.pt"))
+        if pickled:
+            raise ConfigError(
+                f"the weights in {folder} are pickled only ({', '.join(pickled)}), and a pickle can run any code, so "
+                "it is not opened. Convert it once where you trust it: load it with transformers and call "
+                "save_pretrained(folder), which writes model.safetensors; then give that folder to --weights"
+            )
+        missing.append("model.safetensors")
+    if missing:
+        raise ConfigError(f"the weights in {folder} lack {', '.join(missing)}; expected {_expected()}")
+    return folder
+
+
+def _from_hub(repository: str, backbone: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    with quiet_transformers():
+        for cached in (True, False):
+            try:
+                found = snapshot_download(
+                    repository, allow_patterns=_PATTERNS, local_files_only=cached, etag_timeout=5
+                )
+                return Path(found)
+            except (
+                Exception
+            ) as error:  # no network, no such repository, no access: the library has many errors
+                reason = " ".join(str(error).split())[:160]
+    raise ConfigError(
+        f"the weights '{repository}' of the backbone '{backbone}' are not on this machine, and the hub did not give "
+        f"them ({reason}). With a network, download https://huggingface.co/{repository} once "
+        f"({_expected()}) into a folder and use --weights FOLDER; without one, --backbone bag needs no download, and "
+        "--random-weights measures speed"
+    )
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Silence the libraries' progress bars and reports while the block runs."""
+    from huggingface_hub.utils import logging as typed_hub_logging
+    from transformers.utils import logging as typed_logging
+
+    logging: Any = typed_logging  # without types
+    hub_logging: Any = typed_hub_logging
+    before, hub_before = logging.get_verbosity(), hub_logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    hub_logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        hub_logging.set_verbosity(hub_before)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,142 @@
+"""What every backbone must do, with tiny sizes and no download."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from pricekit.config import HeadConfig
+from pricekit.engines.ort import load_cpu
+from pricekit.export.graph import export_graph
+from pricekit.tokens import encode, pad, pad_id_of
+from pricekit.training.backbones import architectures
+from pricekit.training.backbones.lstm import Lstm
+from pricekit.training.backbones.transformer import (
+    DebertaOptions,
+    Pretrained,
+    PretrainedOptions,
+    SmallTransformer,
+)
+from pricekit.training.losses import Smape
+from pricekit.training.model import PriceModel
+
+TEXTS = [
+    f"Item Name: {word} tea, {n} oz, pack of {n}"
+    for n, word in enumerate(["green", "black", "white", "oolong"])
+]
+TINY = {"vocab_size": 120, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+
+
+def tiny(architecture, options, **numbers):
+    numbers = {**architecture.numbers, **TINY, "intermediate_size": 32, **numbers}
+    return Pretrained(replace(architecture, numbers=numbers), options)
+
+
+def make(name):
+    random = {"random_weights": True}
+    if name == "lstm":
+        return Lstm(Lstm.Options(vocab_size=256, embedding=6, width=5))
+    if name == "transformer":
+        return SmallTransformer(SmallTransformer.Options(vocab_size=256, width=16, layers=2, heads=2))
+    if name == "deberta":
+        return tiny(architectures.DEBERTA_V3_SMALL, DebertaOptions(**random), position_buckets=8)
+    pooling = "cls" if name == "roberta-cls" else "mean"
+    return tiny(architectures.ROBERTA_BASE, PretrainedOptions(**random, pooling=pooling))
+
+
+NAMES = ["lstm", "transformer", "roberta", "roberta-cls", "deberta"]
+
+
+@pytest.fixture(params=NAMES)
+def built(request):
+    torch.manual_seed(0)
+    backbone = make(request.param)
+    tokenizer = backbone.tokenizer(TEXTS)
+    pad_id = pad_id_of(tokenizer)
+    tokens = encode(tokenizer, TEXTS, 32, pad_id)
+    architecture = backbone.architecture(tokenizer)
+    encoder = backbone.encoder(architecture, tokenizer, tokens).eval()
+    ids, mask = map(torch.from_numpy, pad(tokens, np.arange(len(TEXTS)), pad_id))
+    return backbone, tokenizer, architecture, encoder, ids, mask
+
+
+def test_the_encoding_has_its_shape(built):
+    *_, encoder, ids, mask = built
+    found = encoder(ids, mask)
+    assert found.shape == (len(TEXTS), encoder.hidden_size)
+    assert found.dtype == torch.float32
+    assert found.isfinite().all()
+
+
+def test_padding_does_not_change_it(built):
+    *_, encoder, ids, mask = built
+    alone = torch.cat([encoder(ids[i : i + 1, :n], mask[i : i + 1, :n]) for i, n in enumerate(mask.sum(1))])
+    more = encoder(torch.nn.functional.pad(ids, (0, 7), value=5), torch.nn.functional.pad(mask, (0, 7)))
+    for found in (encoder(ids, mask), more):
+        assert torch.allclose(found, alone, atol=1e-5)
+
+
+def test_it_opens_again_from_what_the_run_keeps(built):
+    backbone, tokenizer, architecture, encoder, ids, mask = built
+    again = backbone.encoder(architecture, tokenizer, None).eval()
+    again.load_state_dict(encoder.state_dict())
+    assert torch.equal(again(ids, mask), encoder(ids, mask))
+
+
+def test_layers_go_from_the_input_up_and_hold_the_parameters(built):
+    *_, encoder, _, _ = built
+    layers = encoder.layers
+    assert len(layers) == 3
+    held = {id(p) for layer in layers for p in layer.parameters()}
+    assert held == {id(p) for p in encoder.parameters()}
+    first = {id(p) for p in layers[0].parameters()}
+    assert any(id(p) in first for n, p in encoder.named_parameters() if "embedding" in n)
+
+
+def test_the_order_of_words_counts(built):
+    *_, encoder, ids, mask = built
+    turned = ids.clone()
+    turned[:, [2, 4]] = ids[:, [4, 2]]
+    assert not torch.allclose(encoder(turned, mask), encoder(ids, mask), atol=1e-7)
+
+
+def test_checkpointing_gives_the_same_gradients(built):
+    *_, encoder, ids, mask = built
+    if not hasattr(encoder, "gradient_checkpointing_enable"):
+        pytest.skip("no layers to checkpoint")
+    encoder.train()
+    gradients = []
+    for _ in range(2):
+        encoder.zero_grad()
+        torch.manual_seed(0)
+        encoder(ids, mask).square().sum().backward()
+        gradients.append([p.grad.clone() for p in encoder.parameters() if p.grad is not None])
+        encoder.gradient_checkpointing_enable()
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(*gradients, strict=True))
+
+
+def test_it_exports(built, tmp_path):
+    *_, encoder, ids, mask = built
+    model = PriceModel(encoder, HeadConfig(), Smape(), 2)
+    features = torch.randn(len(ids), 2)
+    example = {"input_ids": ids.numpy(), "attention_mask": mask.numpy(), "features": features.numpy()}
+    export_graph(model, example, tmp_path / "m.onnx")
+    engine = load_cpu((tmp_path / "m.onnx").read_bytes())
+    for rows, length in ((1, 1), (4, ids.shape[1]), (2, 3), (3, 40)):
+        batch = {
+            "input_ids": np.resize(ids.numpy(), (rows, length)),
+            "attention_mask": np.resize(mask.numpy(), (rows, length)),
+            "features": features.numpy()[:rows],
+        }
+        batch["attention_mask"][:, 0] = 1
+        batch["attention_mask"] = np.minimum.accumulate(batch["attention_mask"], axis=1)
+        with torch.no_grad():
+            expected = model(**{name: torch.from_numpy(array) for name, array in batch.items()})
+        assert engine(batch) == pytest.approx(expected.numpy(), rel=1e-4)
+
+
+def test_the_tokenizer_is_the_same_each_time():
+    for name in NAMES:
+        first, second = (make(name).tokenizer(TEXTS).to_str() for _ in range(2))
+        assert first == second
