@@ -8,6 +8,7 @@ import nox
 nox.options.sessions = ["tests", "lint", "runtime"]
 nox.options.reuse_existing_virtualenvs = True
 ROOT = Path(__file__).parent
+PLUGINS = [part for path in sorted(ROOT.glob("plugins/*")) for part in ("-e", str(path))]
 CONSTRAINTS = ("-c", str(ROOT / "constraints.txt"))
 
 
@@ -25,14 +26,14 @@ def demo(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the test suite."""
-    install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test"))
+    install(session, "-e", ".[train,cpu]", *PLUGINS, *nox.project.dependency_groups(PYPROJECT, "test"))
     session.run("pytest", "-m", "not slow", *session.posargs)
 
 
 @nox.session
 def slow(session: nox.Session) -> None:
     """Run the tests that take long."""
-    install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test"))
+    install(session, "-e", ".[train,cpu]", *PLUGINS, *nox.project.dependency_groups(PYPROJECT, "test"))
     session.run("pytest", "-m", "slow", *session.posargs)
 
 
@@ -40,7 +41,7 @@ def slow(session: nox.Session) -> None:
 def lint(session: nox.Session) -> None:
     """Check style, types and the direction of imports."""
     groups = nox.project.dependency_groups(PYPROJECT, "lint", "test")
-    install(session, "-e", ".[train,cpu]", *groups)
+    install(session, "-e", ".[train,cpu]", *PLUGINS, *groups)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")

@@ -40,11 +40,14 @@ def pad_id_of(tokenizer: Tokenizer) -> int:
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str], max_length: int, pad_id: int) -> Tokens:
     """Tokenise texts, each cut to `max_length` tokens; a text without tokens becomes one `pad_id`."""
+    padding = tokenizer.padding
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_length)
     limit = CHARS_PER_TOKEN * max_length
     encodings = tokenizer.encode_batch_fast([text[:limit] for text in texts])
     tokenizer.no_truncation()  # as it was: the tokenizer's JSON names the model, not its last call
+    if padding:
+        tokenizer.enable_padding(**padding)
     rows = [encoding.ids or [pad_id] for encoding in encodings]
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])

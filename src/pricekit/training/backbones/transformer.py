@@ -245,14 +245,21 @@ def _load_model(family: Family, config: Any, folder: Path, name: str) -> PreTrai
 
 @dataclass(frozen=True)
 class PretrainedPlugin:
-    """The plugin of one architecture: called with options, it makes the backbone."""
+    """The plugin of one architecture: called with options, it makes the backbone.
+
+    Attributes:
+        architecture: in numbers.
+        Options: model of its options.
+        locate: returns the folder of weights that an installed package brings along, or None.
+    """
 
     architecture: Architecture
     Options: type[BaseModel] = PretrainedOptions
+    locate: Callable[[], Path | None] = lambda: None
 
     def __call__(self, options: Any) -> Pretrained:
         """Make the backbone."""
-        return Pretrained(self.architecture, options)
+        return Pretrained(self.architecture, options, self.locate)
 
 
 roberta_base = PretrainedPlugin(architectures.ROBERTA_BASE)

@@ -1,0 +1,43 @@
+"""Policy `minilm`: fine-tunes the backbone on a few thousand rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from pricekit.training.optim import adamw, warmup_cosine
+
+
+class MiniLM:
+    """The encoder slowly, the head fast; features in piecewise-linear parts."""
+
+    defaults: Mapping[str, Any] = MappingProxyType(
+        {
+            "backbone": {"name": "minilm", "pooling": "mean"},
+            "features": ["optimized22"],
+            "loss": {"name": "smape"},
+            "head": {
+                "widths": [128],
+                "dropout": [0.1],
+                "norm": "none",
+                "activation": "gelu",
+                "feature_bins": 8,
+            },
+            "max_length": 128,
+            "training": {
+                "epochs": 5,
+                "batch_size": 16,
+                "gradient_accumulation_steps": 1,
+                "eval_batch_size": 64,
+                "learning_rate": 1e-4,
+                "head_learning_rate": 1e-3,
+                "layer_decay": 0.95,
+                "weight_decay": 0.01,
+                "warmup_epochs": 0.4,
+                "max_grad_norm": 1.0,
+            },
+        }
+    )
+    optimizer = staticmethod(adamw)
+    schedule = staticmethod(warmup_cosine)

