@@ -18,6 +18,7 @@ COMMANDS = {
     "predict": "Price the rows of a table with a run or a bundle.",
     "features": "Compute the engineered features of a table.",
     "plugins": "List and explain features, backbones, losses and policies.",
+    "bench": "Measure speed, beside peers.",
     "demo": "Make a catalogue, train, export and predict: the whole path in two minutes.",
 }
 

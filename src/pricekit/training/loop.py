@@ -23,7 +23,7 @@ from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
 from pricekit.training.engine import predict
 from pricekit.training.examples import Examples
 from pricekit.training.interrupt import noted_interrupts
-from pricekit.training.machine import fast_math
+from pricekit.training.machine import describe, fast_math
 from pricekit.training.model import PriceModel
 from pricekit.training.session import Session, TrainingState, start_session
 
@@ -69,15 +69,16 @@ def fit(
         KeyboardInterrupt: the run was interrupted; a checkpoint was written.
     """
     session = start_session(model, policy, config, train, folder, resume=resume, started=started)
-    at, one = session.at, session.processes.count == 1
-    with noted_interrupts(enabled=one) as interrupted, fast_math(config.speed):
+    at, processes = session.at, session.processes
+    say(describe(processes.device, session.stepper.objective.precision, config.speed, processes.count))
+    with noted_interrupts(enabled=processes.count == 1) as interrupted, fast_math(config.speed):
         while not session.finished:
             began, rows_before = time.perf_counter(), at.rows
             out_of_time = train_epoch(session, interrupted)
             trained = time.perf_counter()
             record = validate(session, valid)
             record["rows_per_second"] = (record.pop("rows") - rows_before) / (trained - began)
-            finish_epoch(session, record, out_of_time=out_of_time)
+            finish_epoch(session, record, folder, out_of_time=out_of_time)
             if out_of_time:
                 say("the time budget is used up; the best weights so far are kept.")
                 break
@@ -151,14 +152,14 @@ def validate(session: Session, valid: Examples) -> dict[str, Any]:
     return record | {"rows": rows}
 
 
-def finish_epoch(session: Session, record: dict[str, Any], *, out_of_time: bool) -> None:
+def finish_epoch(session: Session, record: dict[str, Any], folder: Path, *, out_of_time: bool) -> None:
     """Write the epoch's line in `metrics.jsonl`, say it, and write the checkpoint to resume from."""
     at = session.at
     record["learning_rate"] = session.optimizer.param_groups[0]["lr"]
     record["seconds"] = session.elapsed()
     record |= session.monitor.record()
     if session.processes.main:
-        _append_line(session.folder / "metrics.jsonl", record, first=at.epoch == 1)
+        _append_line(folder / "metrics.jsonl", record, first=at.epoch == 1)
     say(
         f"epoch {at.epoch:>3}  loss {record['loss']:.4f}  validation SMAPE {record['valid_smape']:.2f}"
         f"{'  best' if at.best_epoch == at.epoch else ''}  {record['rows_per_second']:,.0f} rows/s"

@@ -15,12 +15,11 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from pricekit.config import RunConfig
 from pricekit.core.contracts import Policy
 from pricekit.errors import ConfigError
-from pricekit.screen import say
 from pricekit.training.batches import epoch_batches, steps_of
 from pricekit.training.checkpoint import LAST, load_checkpoint, save_checkpoint
 from pricekit.training.examples import Examples
 from pricekit.training.loader import Loader
-from pricekit.training.machine import choose_precision, describe
+from pricekit.training.machine import choose_precision
 from pricekit.training.model import PriceModel
 from pricekit.training.monitor import Monitor
 from pricekit.training.pace import Pace
@@ -64,7 +63,7 @@ class Session:
     model: PriceModel
     policy: Policy
     config: RunConfig
-    folder: Path
+    folder: Path | None
     lengths: np.ndarray
     processes: Processes
     optimizer: torch.optim.Optimizer
@@ -139,7 +138,7 @@ class Session:
 
     def save(self, name: str) -> None:
         """Write a checkpoint: all that it takes to go on, or for the best one the scored weights alone."""
-        if self.processes.main:
+        if self.processes.main and self.folder is not None:
             state = asdict(self.at) | {"seconds": self.elapsed(), "parts": self.stepper.parts}
             if name == LAST:
                 save_checkpoint(
@@ -155,16 +154,18 @@ def start_session(
     policy: Policy,
     config: RunConfig,
     train: Examples,
-    folder: Path,
+    folder: Path | None,
     *,
     resume: bool = False,
     started: float | None = None,
 ) -> Session:
-    """Put the model on its device and make what trains it; see `fit` for the arguments."""
+    """Put the model on its device and make what trains it; see `fit` for the arguments.
+
+    Without a folder nothing is written and nothing can be resumed.
+    """
     began = time.perf_counter() if started is None else started
     processes, training, speed = Processes(), config.training, config.speed
     precision = choose_precision(speed, processes.device)
-    say(describe(processes.device, precision, speed, processes.count))
     model.to(processes.device)
     prepare_encoder(model, config)
     optimizer = policy.optimizer(model, training, fused=speed.fused_optimizer)
@@ -175,7 +176,7 @@ def start_session(
         ema = AveragedModel(model, multi_avg_fn=average, use_buffers=True)
     stepper = Stepper(model, optimizer, config, precision, processes.device, processes.count)
     at = TrainingState()
-    if resume:
+    if resume and folder is not None:
         at = TrainingState(**load_checkpoint(folder / LAST, model, optimizer, ema, stepper.scaler))
         stepper.parts = at.parts
     lengths = train.inputs.tokens.lengths

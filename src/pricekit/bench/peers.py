@@ -1,0 +1,183 @@
+"""The loops that pricekit is compared with: same weights, same rows, same effective batch."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from pricekit.bench.workload import Workload
+from pricekit.training.model import PriceModel
+from pricekit.training.session import plan_epoch
+from pricekit.training.step import Objective
+
+Run = Callable[[], object]
+
+
+def seed_loop(workload: Workload, precision: str, device: torch.device) -> Run:
+    """The published systems' loop: each text tokenised when it is fetched, and padded to the full length.
+
+    Random order, one batch after the other, plain AdamW, the loss fetched after each batch; fp16 with a
+    scaler on a GPU, float32 on a CPU.
+    """
+    del precision
+    model = copy.deepcopy(workload.model).to(device)
+    training = workload.config.training
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, weight_decay=training.weight_decay)
+    scaler = torch.amp.GradScaler(device.type, enabled=device.type == "cuda")
+    objective = Objective(model, "fp16" if device.type == "cuda" else "fp32", device)
+    loader = DataLoader(TokenisedWhenFetched(workload), batch_size=training.batch_size, shuffle=True)
+
+    def run() -> None:
+        model.train()
+        optimizer.zero_grad()
+        for number, batch in enumerate(loader, 1):
+            loss = objective({name: tensor.to(device) for name, tensor in batch.items()})
+            scaler.scale(loss / training.gradient_accumulation_steps).backward()
+            loss.item()
+            if number % training.gradient_accumulation_steps == 0 or number == len(loader):
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+
+    return run
+
+
+class TokenisedWhenFetched(Dataset[dict[str, Tensor]]):
+    """One text at a time, tokenised and padded to the full length."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.texts = workload.table.text.tolist()
+        self.features = workload.examples.inputs.features
+        self.price = workload.examples.price.astype(np.float32)
+        pad_id, length = workload.preprocessor.pad_id, workload.config.max_length
+        self.tokenizer = Tokenizer.from_str(workload.preprocessor.tokenizer.to_str())
+        self.tokenizer.enable_truncation(length)
+        token = self.tokenizer.id_to_token(pad_id)
+        self.tokenizer.enable_padding(pad_id=pad_id, pad_token=token, length=length)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, row: int) -> dict[str, Tensor]:
+        """Return one row."""
+        found = self.tokenizer.encode(self.texts[row])
+        return {
+            "input_ids": torch.tensor(found.ids),
+            "attention_mask": torch.tensor(found.attention_mask),
+            "features": torch.from_numpy(self.features[row]),
+            "price": torch.tensor(self.price[row]),
+        }
+
+
+def bare_loop(workload: Workload, precision: str, device: torch.device) -> Run:
+    """Forward, backward and fused AdamW over pricekit's own batches, made beforehand: nothing but torch."""
+    model = copy.deepcopy(workload.model).to(device)
+    training = workload.config.training
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, weight_decay=training.weight_decay, fused=True)
+    objective = Objective(model, precision, device)
+    steps = [
+        [_batch(workload, rows, device) for rows in step]
+        for step in plan_epoch(workload.examples.inputs.tokens.lengths, workload.config, 0)
+    ]
+
+    def run() -> None:
+        model.train()
+        for step in steps:
+            for batch in step:
+                (objective(batch) / len(step)).backward()
+            if training.max_grad_norm is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), training.max_grad_norm)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return run
+
+
+def hf_trainer(workload: Workload, precision: str, device: torch.device, *, grouped: bool) -> Run:
+    """Hugging Face's Trainer: texts tokenised beforehand, batches padded to their own longest."""
+    from transformers import Trainer, TrainingArguments
+    from transformers.trainer_callback import PrinterCallback
+
+    training = workload.config.training
+    folder = tempfile.mkdtemp(prefix="pricekit-bench-")
+    arguments = TrainingArguments(
+        output_dir=folder,
+        per_device_train_batch_size=training.batch_size,
+        gradient_accumulation_steps=training.gradient_accumulation_steps,
+        num_train_epochs=1,
+        learning_rate=1e-6,
+        weight_decay=training.weight_decay,
+        max_grad_norm=training.max_grad_norm or 0.0,
+        train_sampling_strategy="group_by_length" if grouped else "random",
+        bf16=precision == "bf16",
+        fp16=precision == "fp16",
+        use_cpu=device.type == "cpu",
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        logging_strategy="no",
+        save_strategy="no",
+        report_to=[],
+    )
+    trainer = Trainer(
+        model=ForTrainer(copy.deepcopy(workload.model)),
+        args=arguments,
+        train_dataset=TokenisedBefore(workload),
+        data_collator=lambda items: _collated(workload, items),
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer.train
+
+
+class ForTrainer(nn.Module):
+    """The model as Trainer calls it."""
+
+    def __init__(self, model: PriceModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, **batch: Tensor) -> dict[str, Tensor]:
+        """Return the loss."""
+        return {"loss": self.model.training_loss(**batch)}
+
+
+class TokenisedBefore(Dataset[dict[str, Any]]):
+    """Rows by number, with the tokens that Trainer measures lengths by."""
+
+    def __init__(self, workload: Workload) -> None:
+        tokens = workload.examples.inputs.tokens
+        pairs = zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True)
+        self.ids = [tokens.ids[start:end].tolist() for start, end in pairs]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        """Return one row."""
+        return {"input_ids": self.ids[row], "row": row}
+
+
+def _collated(workload: Workload, items: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+    return _batch(workload, np.array([item["row"] for item in items]), torch.device("cpu"))
+
+
+def _batch(workload: Workload, rows: np.ndarray, device: torch.device) -> dict[str, Tensor]:
+    arrays = dict(workload.examples.inputs.batch(rows))
+    arrays["price"] = workload.examples.price[rows].astype(np.float32)
+    return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
+
+
+PEERS: dict[str, tuple[str, Callable[[Workload, str, torch.device], Run]]] = {
+    "seed": ("the published systems' loop", seed_loop),
+    "hf": ("HF Trainer, random order", lambda w, p, d: hf_trainer(w, p, d, grouped=False)),
+    "hf-grouped": ("HF Trainer, group_by_length", lambda w, p, d: hf_trainer(w, p, d, grouped=True)),
+    "bare": ("torch alone, same batches", bare_loop),
+}
+"""Each peer: what it is, and what makes it. Loss, model and rows are the same for all."""

@@ -1,0 +1,58 @@
+"""Rounds of several contenders, interleaved: a machine that slows down slows all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The seconds of each round of one contender."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The median of the rounds."""
+        return statistics.median(self.seconds)
+
+
+def interleaved(
+    contenders: Mapping[str, Callable[[], object]],
+    repeats: int,
+    clock: Callable[[], float] = time.perf_counter,
+    after_round: Callable[[], None] = lambda: None,
+) -> dict[str, Timed]:
+    """Run every contender once unmeasured, then `repeats` rounds of all of them in turn.
+
+    Every other round goes the other way round, so that none of them always follows the same one.
+    """
+    for run in contenders.values():
+        run()
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(repeats):
+        order = list(contenders.items())
+        for name, run in order if number % 2 == 0 else reversed(order):
+            synchronize()
+            began = clock()
+            run()
+            synchronize()
+            seconds[name].append(clock() - began)
+        after_round()
+    return {name: Timed(tuple(found)) for name, found in seconds.items()}
+
+
+def ratio(slow: Timed, fast: Timed) -> float:
+    """Return the median over rounds of slow / fast: how many times faster the second is."""
+    return statistics.median(s / f for s, f in zip(slow.seconds, fast.seconds, strict=True))
+
+
+def synchronize() -> None:
+    """Wait until a GPU has done what it was given."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

@@ -1,0 +1,132 @@
+"""`pricekit bench train`: how fast training is, beside what, and thanks to what."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pricekit.bench.peers import PEERS
+from pricekit.bench.timing import Timed, interleaved, ratio
+from pricekit.bench.workload import Workload, matmul_peak, own_epoch, padding, training_flops
+from pricekit.errors import PricekitError
+from pricekit.screen import progress
+from pricekit.training.machine import choose_precision
+from pricekit.training.processes import Processes
+
+SWITCHES: dict[str, dict[str, Any]] = {
+    "sorting by length": {"speed": {"sort_window": 1}},
+    "padding to the batch's longest": {"speed": {"pad_to_multiple_of": 0}},  # 0 stands for max_length
+    "bf16": {"speed": {"precision": "fp32"}},
+    "fused optimizer": {"speed": {"fused_optimizer": False}},
+    "gradients set to none": {"speed": {"zero_grad_set_to_none": False}},
+    "batches in the training process": {"speed": {"workers": 2}},
+    "TF32": {"speed": {"tf32": False}},
+    "cuDNN benchmark": {"speed": {"cudnn_benchmark": False}},
+    "pinned memory, non-blocking": {"speed": {"pin_memory": False, "non_blocking": False}},
+    "sliced positions": {"backbone": {"slice_positions": False}},
+    "no compile": {"speed": {"compile": True}},
+    "no gradient checkpointing": {"speed": {"gradient_checkpointing": True}},
+}
+"""What `--ablate` turns round, one at a time."""
+
+_ON_GPU = ("TF32", "cuDNN benchmark", "pinned memory, non-blocking")
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One line of the result; numbers are medians over the rounds."""
+
+    name: str
+    rows_per_second: float
+    tokens_per_second: float
+    times: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The result of a benchmark.
+
+    Attributes:
+        own: pricekit itself.
+        peers: what it was compared with; `times` is how many times faster pricekit is.
+        switches: what was turned off; `times` is how many times faster it is with the switch.
+        facts: padding, memory and the share of the machine's peak.
+    """
+
+    own: Speed
+    peers: list[Speed]
+    switches: list[Speed]
+    facts: dict[str, float | str]
+
+
+def measure(workload: Workload, peers: list[str], repeats: int, *, ablate: bool) -> Measured:
+    """Time an epoch over the workload's rows, peers and switches beside it."""
+    device = Processes().device
+    precision = choose_precision(workload.config.speed, device)
+    _, own = own_epoch(workload)
+    runs = {"pricekit": own} | {name: PEERS[name][1](workload, precision, device) for name in peers}
+    switches = _switches(workload, precision, device) if ablate else {}
+    with progress("timing", repeats * (1 + len(switches))) as advance:
+        times = interleaved(runs, repeats, after_round=lambda: advance(1))
+        mine = times.pop("pricekit")
+        found = [_speed(workload, PEERS[n][0], t, ratio(t, mine)) for n, t in times.items()]
+        del runs
+        changed = []
+        for name, changes in switches.items():
+            changed.append(_without(workload, name, changes, own, repeats))
+            advance(repeats)
+    line = _speed(workload, "pricekit", mine, None)
+    return Measured(line, found, changed, _facts(workload, line, precision, device))
+
+
+def _speed(workload: Workload, name: str, timed: Timed, times: float | None, note: str = "") -> Speed:
+    return Speed(name, workload.rows / timed.median, workload.tokens / timed.median, times, note)
+
+
+def _switches(workload: Workload, precision: str, device: torch.device) -> dict[str, dict[str, Any]]:
+    """Return the switches that mean something here."""
+    left_out = set() if device.type == "cuda" else set(_ON_GPU)
+    left_out |= {"bf16"} if precision == "fp32" else set()
+    if not workload.config.backbone.options.get("slice_positions"):
+        left_out.add("sliced positions")
+    chosen = {name: changes for name, changes in SWITCHES.items() if name not in left_out}
+    full = {"speed": {"pad_to_multiple_of": workload.config.max_length}}
+    return chosen | {"padding to the batch's longest": full}
+
+
+def _without(workload: Workload, name: str, changes: dict[str, Any], own: Any, repeats: int) -> Speed:
+    """Time pricekit with one switch turned round, beside itself as it is."""
+    try:
+        _, other = own_epoch(workload, changes)
+        times = interleaved({"with": own, "without": other}, repeats)
+    except (PricekitError, RuntimeError) as error:
+        return Speed(name, 0.0, 0.0, None, f"failed: {' '.join(str(error).split())[:80]}")
+    return _speed(workload, name, times["without"], ratio(times["without"], times["with"]))
+
+
+def _facts(workload: Workload, own: Speed, precision: str, device: torch.device) -> dict[str, float | str]:
+    flops = training_flops(workload.model) * own.tokens_per_second
+    peak = matmul_peak(precision, device)
+    if device.type == "cuda":
+        machine = torch.cuda.get_device_name(device)
+        memory = torch.cuda.max_memory_allocated(device) / 2**30
+    else:
+        machine = f"{torch.get_num_threads()} CPU threads"
+        unit = 1 if sys.platform == "darwin" else 1024
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
+    return {
+        "machine": machine,
+        "precision": precision,
+        "rows of a round": float(workload.rows),
+        "tokens of a row": workload.tokens / workload.rows,
+        "tokens computed for each real one": padding(workload),
+        "peak memory of the process, GiB": memory,
+        "GFLOP/s": flops / 1e9,
+        "GFLOP/s of a matrix product": peak / 1e9,
+        "share of it": flops / peak,
+    }

@@ -1,0 +1,156 @@
+"""What is timed: an epoch of training over some rows of a table, by pricekit's own loop."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pricekit.config import RunConfig, build_config
+from pricekit.core.contracts import Policy
+from pricekit.core.loader import registry
+from pricekit.features.fitted import fit_features
+from pricekit.preprocess import Preprocessor, without_price
+from pricekit.table import Columns, Table
+from pricekit.tokens import pad_id_of
+from pricekit.training.examples import Examples
+from pricekit.training.loop import train_epoch
+from pricekit.training.machine import fast_math
+from pricekit.training.model import PriceModel
+from pricekit.training.run import build_model
+from pricekit.training.session import Session, plan_epoch, start_session
+
+ENDLESS = 1_000_000
+"""Epochs of the schedule: a benchmark goes on for as long as it is asked to."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Rows to train on, and the model that each contender starts from."""
+
+    config: RunConfig
+    table: Table
+    preprocessor: Preprocessor
+    examples: Examples
+    model: PriceModel
+
+    @property
+    def rows(self) -> int:
+        """Rows of a round."""
+        return len(self.examples.price)
+
+    @property
+    def tokens(self) -> int:
+        """Real tokens of a round."""
+        return int(self.examples.inputs.tokens.lengths.sum())
+
+
+def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
+    """Tokenise the first rows of a table and make the model; nothing is written."""
+    config = build_config(
+        [
+            config.model_dump(),
+            {"training": {"epochs": ENDLESS, "patience": None}, "speed": {"progress": False}},
+        ]
+    )
+    part = table.take(np.arange(min(rows, len(table))))
+    backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
+    tokenizer = backbone.tokenizer(part.text.tolist())
+    columns = Columns(tuple(config.columns.text), config.columns.price, None)
+    features = fit_features(config.features, config.feature_options, without_price(part, columns))
+    preprocessor = Preprocessor(columns, tokenizer, config.max_length, pad_id_of(tokenizer), features)
+    examples = Examples(preprocessor(part), part.known_price)
+    torch.manual_seed(config.seed)
+    model = build_model(config, preprocessor, backbone.architecture(tokenizer), examples.inputs)
+    model.fit(torch.from_numpy(examples.inputs.features), torch.from_numpy(examples.price))
+    return Workload(config, part, preprocessor, examples, model)
+
+
+def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tuple[Session, Any]:
+    """Return a session on a copy of the model, and a function that trains one more epoch with it.
+
+    `changes` is a layer of settings over the workload's; those of the backbone make it anew.
+    """
+    config = build_config([workload.config.model_dump(), changes or {}])
+    model = copy.deepcopy(workload.model)
+    if changes and "backbone" in changes:
+        backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
+        tokenizer = workload.preprocessor.tokenizer
+        inputs = workload.examples.inputs
+        architecture = backbone.architecture(tokenizer)
+        model = build_model(config, workload.preprocessor, architecture, inputs)
+        model.load_state_dict(workload.model.state_dict())
+    policy: Policy = registry().create("policy", config.policy.name, config.policy.options)
+    session = start_session(model, policy, config, workload.examples, None)
+    never = threading.Event()
+
+    def run() -> None:
+        with fast_math(config.speed):
+            train_epoch(session, never)
+        session.at.epoch, session.at.steps_in_epoch, session.at.loss, session.at.rows = 0, 0, 0.0, 0
+
+    return session, run
+
+
+def padding(workload: Workload) -> float:
+    """Return the tokens computed for each real token, over all rows of the workload."""
+    lengths = workload.examples.inputs.tokens.lengths
+    multiple = workload.config.speed.pad_to_multiple_of or (64 if workload.config.speed.compile else 1)
+    computed = 0
+    for step in plan_epoch(lengths, workload.config, 0):
+        for rows in step:
+            computed += len(rows) * int(-(-lengths[rows].max() // multiple) * multiple)
+    return computed / float(lengths.sum())
+
+
+def training_flops(model: PriceModel) -> float:
+    """Return the floating-point operations of training on one token: 6 for each weight of a linear layer.
+
+    Two for the product, and twice that backward (Kaplan et al. 2020, arXiv:2001.08361, section 2.1).
+    Attention's own products, which grow with the length, are left out, so the true number is higher.
+    """
+    linear = [m for m in model.encoder.modules() if isinstance(m, nn.Linear)]
+    return 6.0 * sum(m.weight.numel() for m in linear)
+
+
+def matmul_peak(precision: str, device: torch.device, size: int = 2048, rounds: int = 8) -> float:
+    """Return the floating-point operations a second of the best of some large matrix products."""
+    import time
+
+    from pricekit.bench.timing import synchronize
+
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
+    left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    best = 0.0
+    for _ in range(rounds):
+        synchronize()
+        began = time.perf_counter()
+        left @ right
+        synchronize()
+        best = max(best, 2 * size**3 / (time.perf_counter() - began))
+    return best
+
+
+def read_workload_table(table: Path | None, config: RunConfig, rows: int, encoding: str) -> Table:
+    """Return the usable rows of a table, or of an invented catalogue where none is given."""
+    import tempfile
+
+    from pricekit.datasets import make_catalog
+    from pricekit.screen import notice
+    from pricekit.table import read_usable
+    from pricekit.training.train import columns_of
+
+    if table is not None:
+        found, _ = read_usable(table, columns_of(config), limit=rows, encoding=encoding, notices=notice)
+        return found
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "catalogue.parquet"
+        make_catalog(rows).to_parquet(path)
+        found, _ = read_usable(path, Columns(), limit=rows, encoding="utf-8", notices=notice)
+        return found

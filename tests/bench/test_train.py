@@ -1,0 +1,113 @@
+"""The training benchmark on a tiny encoder: what it counts and claims, not how fast it is."""
+
+import numpy as np
+import pytest
+import torch
+
+from pricekit.bench.peers import PEERS, TokenisedWhenFetched
+from pricekit.bench.train import measure
+from pricekit.bench.workload import (
+    make_workload,
+    matmul_peak,
+    own_epoch,
+    padding,
+    read_workload_table,
+    training_flops,
+)
+from pricekit.core.configure import configure
+
+CPU = torch.device("cpu")
+TINY = {
+    "backbone": {"name": "transformer", "vocab_size": 300, "width": 16, "layers": 1, "heads": 2},
+    "features": ["fast15"],
+    "max_length": 48,
+    "training": {"batch_size": 8, "learning_rate": 1e-3, "gradient_accumulation_steps": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def workload():
+    config = configure([TINY])
+    return make_workload(config, read_workload_table(None, config, 40, "utf-8"), 40)
+
+
+def test_the_workload_is_the_rows_asked_for(workload):
+    assert workload.rows == len(workload.table) == 40
+    lengths = workload.examples.inputs.tokens.lengths
+    assert workload.tokens == lengths.sum()
+    assert lengths.max() <= 48
+    assert 1 <= padding(workload) < 1.5
+
+
+def test_padding_is_counted_as_the_batches_are(workload):
+    full = make_workload(configure([TINY, {"speed": {"pad_to_multiple_of": 48}}]), workload.table, 40)
+    assert padding(full) == pytest.approx(40 * 48 / workload.tokens)
+
+
+def test_flops_are_six_a_weight_of_a_linear_layer(workload):
+    weights = 4 * 16 * 16 + 2 * 16 * 64  # attention, then the two of the block
+    assert training_flops(workload.model) == 6 * weights
+
+
+def test_an_epoch_trains_every_row_once(workload, monkeypatch):
+    session, run = own_epoch(workload)
+    before = session.model.state_dict()["heads.0.0.weight"].clone()
+    seen = []
+    monkeypatch.setattr(session.stepper, "take", lambda batches, key: seen.append(batches) or torch.zeros(()))
+    run()
+    prices = np.concatenate([b["price"].numpy() for step in seen for _, b, _ in step])
+    assert sorted(prices) == sorted(workload.examples.price.astype(np.float32))
+    assert torch.equal(before, workload.model.state_dict()["heads.0.0.weight"])
+
+
+def test_the_seed_loop_pads_each_text_to_the_full_length(workload):
+    rows = TokenisedWhenFetched(workload)
+    assert len(rows) == 40
+    tokens = workload.examples.inputs.tokens
+    for row in (0, 7):
+        found = rows[row]
+        assert found["input_ids"].shape == (48,)
+        expected = tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]]
+        assert found["input_ids"][: len(expected)].tolist() == expected.tolist()
+        assert int(found["attention_mask"].sum()) == len(expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", PEERS)
+def test_a_peer_trains_on_all_rows_and_leaves_the_workload_alone(workload, name, monkeypatch):
+    before = {n: t.clone() for n, t in workload.model.state_dict().items()}
+    counted = []
+    original = type(workload.model).training_loss
+
+    def counting(self, **batch):
+        counted.append(len(batch["price"]))
+        loss = original(self, **batch)
+        assert loss.isfinite()
+        return loss
+
+    monkeypatch.setattr(type(workload.model), "training_loss", counting)
+    run = PEERS[name][1](workload, "fp32", CPU)
+    run()
+    assert sum(counted) == 40
+    assert all(torch.equal(t, before[n]) for n, t in workload.model.state_dict().items())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_measurement_has_a_line_for_each_contender_and_switch(workload, monkeypatch):
+    monkeypatch.setattr(
+        "pricekit.bench.train.SWITCHES",
+        {
+            "sorting by length": {"speed": {"sort_window": 1}},
+            "impossible": {"speed": {"precision": "fp16"}},
+        },
+    )
+    found = measure(workload, ["bare"], 1, ablate=True)
+    assert found.own.rows_per_second * workload.tokens == pytest.approx(
+        found.own.tokens_per_second * workload.rows
+    )
+    assert [line.name for line in found.peers] == ["torch alone, same batches"]
+    lines = {line.name: line for line in found.switches}
+    assert set(lines) == {"sorting by length", "impossible", "padding to the batch's longest"}
+    assert "needs a CUDA GPU" in lines["impossible"].note
+    assert 0 < found.facts["share of it"] < 1
+    assert matmul_peak("fp32", CPU, size=64, rounds=1) > 0
