@@ -124,7 +124,7 @@ def _facts(workload: Workload, own: Speed, precision: str, device: torch.device)
         "precision": precision,
         "rows of a round": float(workload.rows),
         "tokens of a row": workload.tokens / workload.rows,
-        "tokens computed for each real one": padding(workload),
+        "tokens computed for each real one, whole table": padding(workload),
         "peak memory of the process, GiB": memory,
         "GFLOP/s": flops / 1e9,
         "GFLOP/s of a matrix product": peak / 1e9,

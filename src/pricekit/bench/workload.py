@@ -18,7 +18,7 @@ from pricekit.core.loader import registry
 from pricekit.features.fitted import fit_features
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.table import Columns, Table
-from pricekit.tokens import pad_id_of
+from pricekit.tokens import encode, pad_id_of
 from pricekit.training.examples import Examples
 from pricekit.training.loop import train_epoch
 from pricekit.training.machine import fast_math
@@ -26,19 +26,28 @@ from pricekit.training.model import PriceModel
 from pricekit.training.run import build_model
 from pricekit.training.session import Session, plan_epoch, start_session
 
+INVENTED = 4000
+"""Rows of the invented catalogue that is used where no table is given."""
+
 ENDLESS = 1_000_000
 """Epochs of the schedule: a benchmark goes on for as long as it is asked to."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Rows to train on, and the model that each contender starts from."""
+    """Rows to train on, and the model that each contender starts from.
+
+    Attributes:
+        table: the rows of a round.
+        lengths: tokens of every row of the whole table, for its padding.
+    """
 
     config: RunConfig
     table: Table
     preprocessor: Preprocessor
     examples: Examples
     model: PriceModel
+    lengths: np.ndarray
 
     @property
     def rows(self) -> int:
@@ -52,7 +61,7 @@ class Workload:
 
 
 def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
-    """Tokenise the first rows of a table and make the model; nothing is written."""
+    """Make the model, and a round of the first rows of a table; nothing is written."""
     config = build_config(
         [
             config.model_dump(),
@@ -69,7 +78,8 @@ def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
     torch.manual_seed(config.seed)
     model = build_model(config, preprocessor, backbone.architecture(tokenizer), examples.inputs)
     model.fit(torch.from_numpy(examples.inputs.features), torch.from_numpy(examples.price))
-    return Workload(config, part, preprocessor, examples, model)
+    lengths = encode(tokenizer, table.text.tolist(), config.max_length, preprocessor.pad_id).lengths
+    return Workload(config, part, preprocessor, examples, model, lengths)
 
 
 def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tuple[Session, Any]:
@@ -99,8 +109,8 @@ def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tupl
 
 
 def padding(workload: Workload) -> float:
-    """Return the tokens computed for each real token, over all rows of the workload."""
-    lengths = workload.examples.inputs.tokens.lengths
+    """Return the tokens computed for each real token in an epoch over the whole table."""
+    lengths = workload.lengths
     multiple = workload.config.speed.pad_to_multiple_of or (64 if workload.config.speed.compile else 1)
     computed = 0
     for step in plan_epoch(lengths, workload.config, 0):
@@ -137,7 +147,7 @@ def matmul_peak(precision: str, device: torch.device, size: int = 2048, rounds: 
     return best
 
 
-def read_workload_table(table: Path | None, config: RunConfig, rows: int, encoding: str) -> Table:
+def read_workload_table(table: Path | None, config: RunConfig, encoding: str) -> Table:
     """Return the usable rows of a table, or of an invented catalogue where none is given."""
     import tempfile
 
@@ -147,10 +157,12 @@ def read_workload_table(table: Path | None, config: RunConfig, rows: int, encodi
     from pricekit.training.train import columns_of
 
     if table is not None:
-        found, _ = read_usable(table, columns_of(config), limit=rows, encoding=encoding, notices=notice)
+        found, _ = read_usable(
+            table, columns_of(config), limit=config.limit, encoding=encoding, notices=notice
+        )
         return found
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "catalogue.parquet"
-        make_catalog(rows).to_parquet(path)
-        found, _ = read_usable(path, Columns(), limit=rows, encoding="utf-8", notices=notice)
+        make_catalog(INVENTED).to_parquet(path)
+        found, _ = read_usable(path, Columns(), limit=config.limit, encoding="utf-8", notices=notice)
         return found

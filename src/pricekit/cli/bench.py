@@ -57,7 +57,7 @@ def train(
     from pricekit.bench.workload import make_workload, read_workload_table
 
     config = config_of(flags)
-    source = read_workload_table(table, config, rows, encoding)
+    source = read_workload_table(table, config, encoding)
     found = measure(make_workload(config, source, rows), list(peers), repeats, ablate=ablate)
     if as_json:
         click.echo(json.dumps(asdict(found), indent=2))
