@@ -90,7 +90,7 @@ def _row(system: str, loop: str, speed: Any, times: float | None, found: Measure
         *(system, loop, f"{speed.rows_per_second:,.0f}", f"{speed.tokens_per_second:,.0f}"),
         "" if times is None else f"{times:.2f}",
         f"{share:.2f}",
-        f"{float(found.facts['peak memory of the process, GiB']):.1f}",
+        f"{float(found.facts['peak memory of the process, GiB']):.1f}" if speed is found.own else "",
     ]
 
 

@@ -27,3 +27,8 @@ def test_a_ratio_is_the_median_of_ratios_and_not_of_times():
     fast, slow = (Timed(tuple(column)) for column in zip(*pairs, strict=True))
     assert ratio(slow, fast) == 2.0
     assert fast.median == pytest.approx(1.0)
+
+
+def test_a_contender_may_time_itself():
+    found = interleaved({"a": lambda: 0.5}, 2, clock=lambda: 0.0)
+    assert found["a"].seconds == (0.5, 0.5)

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from pricekit.bench.peers import PEERS, TokenisedWhenFetched
-from pricekit.bench.train import measure
+from pricekit.bench.train import _switches, measure
 from pricekit.bench.workload import (
+    fresh_model,
     make_workload,
     matmul_peak,
     own_epoch,
@@ -110,4 +111,26 @@ def test_a_measurement_has_a_line_for_each_contender_and_switch(workload, monkey
     assert set(lines) == {"sorting by length", "impossible", "padding to the batch's longest"}
     assert "needs a CUDA GPU" in lines["impossible"].note
     assert 0 < found.facts["share of it"] < 1
-    assert matmul_peak("fp32", CPU, size=64, rounds=1) > 0
+    assert matmul_peak("fp32", CPU, workload.config.speed, size=64, rounds=1) > 0
+
+
+def test_contenders_have_equal_weights_of_their_own(workload):
+    batch = {n: torch.from_numpy(a) for n, a in workload.examples.inputs.batch(np.arange(4)).items()}
+    one, other = fresh_model(workload).eval(), fresh_model(workload).eval()
+    expected = workload.model.eval()(**batch)
+    assert torch.equal(one(**batch), expected)
+    with torch.no_grad():
+        for parameter in one.parameters():
+            parameter.zero_()
+    assert torch.equal(other(**batch), expected)
+
+
+def test_only_switches_that_change_something_are_turned(workload):
+    names = set(_switches(workload, "fp32", CPU))
+    assert {"sorting by length", "no gradient checkpointing", "no compile"} <= names
+    assert not names & {"gradient checkpointing", "compile", "worker processes", "TF32", "bf16"}
+    layer = {"speed": {"gradient_checkpointing": True, "sort_window": 1}}
+    other = make_workload(configure([TINY, layer]), workload.table, 40)
+    names = set(_switches(other, "fp32", CPU))
+    assert "gradient checkpointing" in names
+    assert not names & {"no gradient checkpointing", "sorting by length"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,12 +13,13 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from pricekit.bench.workload import Workload
+from pricekit.bench.timing import Run, synchronize
+from pricekit.bench.workload import LEARNING_RATE, Workload, fresh_model
+from pricekit.config import build_config
+from pricekit.errors import ConfigError
 from pricekit.training.model import PriceModel
-from pricekit.training.session import plan_epoch
+from pricekit.training.session import plan_epoch, prepare_encoder
 from pricekit.training.step import Objective
-
-Run = Callable[[], object]
 
 
 def seed_loop(workload: Workload, precision: str, device: torch.device) -> Run:
@@ -28,9 +29,9 @@ def seed_loop(workload: Workload, precision: str, device: torch.device) -> Run:
     scaler on a GPU, float32 on a CPU.
     """
     del precision
-    model = copy.deepcopy(workload.model).to(device)
+    model = prepared_model(workload, compiled=False).to(device)
     training = workload.config.training
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, weight_decay=training.weight_decay)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=training.weight_decay)
     scaler = torch.amp.GradScaler(device.type, enabled=device.type == "cuda")
     objective = Objective(model, "fp16" if device.type == "cuda" else "fp32", device)
     loader = DataLoader(TokenisedWhenFetched(workload), batch_size=training.batch_size, shuffle=True)
@@ -79,9 +80,11 @@ class TokenisedWhenFetched(Dataset[dict[str, Tensor]]):
 
 def bare_loop(workload: Workload, precision: str, device: torch.device) -> Run:
     """Forward, backward and fused AdamW over pricekit's own batches, made beforehand: nothing but torch."""
-    model = copy.deepcopy(workload.model).to(device)
+    model = prepared_model(workload, compiled=True).to(device)
     training = workload.config.training
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, weight_decay=training.weight_decay, fused=True)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=LEARNING_RATE, weight_decay=training.weight_decay, fused=True
+    )
     objective = Objective(model, precision, device)
     steps = [
         [_batch(workload, rows, device) for rows in step]
@@ -101,19 +104,65 @@ def bare_loop(workload: Workload, precision: str, device: torch.device) -> Run:
     return run
 
 
+def prepared_model(workload: Workload, *, compiled: bool) -> PriceModel:
+    """Return a new model with the workload's weights, checkpointing where pricekit's own does so."""
+    config = workload.config
+    if not compiled:
+        config = build_config([config.model_dump(), {"speed": {"compile": False}}])
+    model = fresh_model(workload)
+    prepare_encoder(model, config)
+    return model
+
+
 def hf_trainer(workload: Workload, precision: str, device: torch.device, *, grouped: bool) -> Run:
-    """Hugging Face's Trainer: texts tokenised beforehand, batches padded to their own longest."""
-    from transformers import Trainer, TrainingArguments
+    """Hugging Face's Trainer: texts tokenised beforehand, batches padded to their own longest.
+
+    Timed is its epoch: what `Trainer.train` does before the first step is left out.
+    """
+    from transformers import Trainer, TrainerCallback
     from transformers.trainer_callback import PrinterCallback
 
+    class Watch(TrainerCallback):
+        """Takes the seconds of the epoch."""
+
+        def on_epoch_begin(self, *_: Any, **__: Any) -> None:
+            synchronize()
+            self.began = time.perf_counter()
+
+        def on_epoch_end(self, *_: Any, **__: Any) -> None:
+            synchronize()
+            self.seconds = time.perf_counter() - self.began
+
+    watch = Watch()
+    with tempfile.TemporaryDirectory() as folder:  # which Trainer makes, and writes nothing into
+        trainer = Trainer(
+            model=ForTrainer(prepared_model(workload, compiled=False)),
+            args=_arguments(workload, precision, device, folder, grouped=grouped),
+            train_dataset=TokenisedBefore(workload),
+            data_collator=lambda items: _collated(workload, items),
+            callbacks=[watch],
+        )
+    trainer.remove_callback(PrinterCallback)
+
+    def run() -> float:
+        trainer.train()
+        return watch.seconds
+
+    return run
+
+
+def _arguments(
+    workload: Workload, precision: str, device: torch.device, folder: str, *, grouped: bool
+) -> Any:
+    from transformers import TrainingArguments
+
     training = workload.config.training
-    folder = tempfile.mkdtemp(prefix="pricekit-bench-")
-    arguments = TrainingArguments(
+    return TrainingArguments(
         output_dir=folder,
         per_device_train_batch_size=training.batch_size,
         gradient_accumulation_steps=training.gradient_accumulation_steps,
         num_train_epochs=1,
-        learning_rate=1e-6,
+        learning_rate=LEARNING_RATE,
         weight_decay=training.weight_decay,
         max_grad_norm=training.max_grad_norm or 0.0,
         train_sampling_strategy="group_by_length" if grouped else "random",
@@ -126,14 +175,6 @@ def hf_trainer(workload: Workload, precision: str, device: torch.device, *, grou
         save_strategy="no",
         report_to=[],
     )
-    trainer = Trainer(
-        model=ForTrainer(copy.deepcopy(workload.model)),
-        args=arguments,
-        train_dataset=TokenisedBefore(workload),
-        data_collator=lambda items: _collated(workload, items),
-    )
-    trainer.remove_callback(PrinterCallback)
-    return trainer.train
 
 
 class ForTrainer(nn.Module):
@@ -162,6 +203,17 @@ class TokenisedBefore(Dataset[dict[str, Any]]):
     def __getitem__(self, row: int) -> dict[str, Any]:
         """Return one row."""
         return {"input_ids": self.ids[row], "row": row}
+
+
+def check_peers(workload: Workload, peers: Sequence[str]) -> None:
+    """Raise ConfigError where peers cannot train the workload's model."""
+    sparse = any(isinstance(m, nn.Embedding) and m.sparse for m in workload.model.modules())
+    if peers and sparse:
+        raise ConfigError(
+            f"the backbone '{workload.config.backbone.name}' has embeddings with sparse gradients, which the AdamW of "
+            f"--peer {peers[0]} does not take; name another backbone, such as --backbone distilroberta "
+            "--random-weights, or leave --peer out"
+        )
 
 
 def _collated(workload: Workload, items: Sequence[dict[str, Any]]) -> dict[str, Tensor]:

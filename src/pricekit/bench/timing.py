@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
+
+Run = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -23,14 +27,15 @@ class Timed:
 
 
 def interleaved(
-    contenders: Mapping[str, Callable[[], object]],
+    contenders: Mapping[str, Run],
     repeats: int,
     clock: Callable[[], float] = time.perf_counter,
     after_round: Callable[[], None] = lambda: None,
 ) -> dict[str, Timed]:
     """Run every contender once unmeasured, then `repeats` rounds of all of them in turn.
 
-    Every other round goes the other way round, so that none of them always follows the same one.
+    Every other round goes the other way round, so that none of them always follows the same one. A
+    contender that returns seconds has timed itself.
     """
     for run in contenders.values():
         run()
@@ -40,9 +45,9 @@ def interleaved(
         for name, run in order if number % 2 == 0 else reversed(order):
             synchronize()
             began = clock()
-            run()
+            own_time = run()
             synchronize()
-            seconds[name].append(clock() - began)
+            seconds[name].append(own_time if isinstance(own_time, float) else clock() - began)
         after_round()
     return {name: Timed(tuple(found)) for name, found in seconds.items()}
 
@@ -50,6 +55,23 @@ def interleaved(
 def ratio(slow: Timed, fast: Timed) -> float:
     """Return the median over rounds of slow / fast: how many times faster the second is."""
     return statistics.median(s / f for s, f in zip(slow.seconds, fast.seconds, strict=True))
+
+
+def peak_memory(make: Callable[[], Run], device: torch.device) -> tuple[Run, float]:
+    """Make a contender, run it once, and return it with the GiB that this took at most.
+
+    On a GPU what it allocated itself, on a CPU the highest resident memory of the process so far.
+    """
+    if device.type != "cuda":
+        run = make()
+        run()
+        unit = 1 if sys.platform == "darwin" else 1024
+        return run, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    run = make()
+    run()
+    return run, (torch.cuda.max_memory_allocated(device) - before) / 2**30
 
 
 def synchronize() -> None:

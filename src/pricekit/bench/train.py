@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from pricekit.bench.peers import PEERS
-from pricekit.bench.timing import Timed, interleaved, ratio
+from pricekit.bench.peers import PEERS, check_peers
+from pricekit.bench.timing import Run, Timed, interleaved, peak_memory, ratio
 from pricekit.bench.workload import Workload, matmul_peak, own_epoch, padding, training_flops
+from pricekit.config import build_config
 from pricekit.errors import PricekitError
 from pricekit.screen import progress
 from pricekit.training.machine import choose_precision
@@ -28,10 +27,13 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "cuDNN benchmark": {"speed": {"cudnn_benchmark": False}},
     "pinned memory, non-blocking": {"speed": {"pin_memory": False, "non_blocking": False}},
     "sliced positions": {"backbone": {"slice_positions": False}},
+    "worker processes": {"speed": {"workers": 0}},
     "no compile": {"speed": {"compile": True}},
+    "compile": {"speed": {"compile": False}},
     "no gradient checkpointing": {"speed": {"gradient_checkpointing": True}},
+    "gradient checkpointing": {"speed": {"gradient_checkpointing": False}},
 }
-"""What `--ablate` turns round, one at a time."""
+"""What `--ablate` turns round, one at a time; a setting that has the value already is passed over."""
 
 _ON_GPU = ("TF32", "cuDNN benchmark", "pinned memory, non-blocking")
 
@@ -68,7 +70,8 @@ def measure(workload: Workload, peers: list[str], repeats: int, *, ablate: bool)
     """Time an epoch over the workload's rows, peers and switches beside it."""
     device = Processes().device
     precision = choose_precision(workload.config.speed, device)
-    _, own = own_epoch(workload)
+    check_peers(workload, peers)
+    own, memory = peak_memory(lambda: own_epoch(workload)[1], device)
     runs = {"pricekit": own} | {name: PEERS[name][1](workload, precision, device) for name in peers}
     switches = _switches(workload, precision, device) if ablate else {}
     with progress("timing", repeats * (1 + len(switches))) as advance:
@@ -81,7 +84,7 @@ def measure(workload: Workload, peers: list[str], repeats: int, *, ablate: bool)
             changed.append(_without(workload, name, changes, own, repeats))
             advance(repeats)
     line = _speed(workload, "pricekit", mine, None)
-    return Measured(line, found, changed, _facts(workload, line, precision, device))
+    return Measured(line, found, changed, _facts(workload, line, precision, device, memory))
 
 
 def _speed(workload: Workload, name: str, timed: Timed, times: float | None, note: str = "") -> Speed:
@@ -95,11 +98,14 @@ def _switches(workload: Workload, precision: str, device: torch.device) -> dict[
     if not workload.config.backbone.options.get("slice_positions"):
         left_out.add("sliced positions")
     chosen = {name: changes for name, changes in SWITCHES.items() if name not in left_out}
-    full = {"speed": {"pad_to_multiple_of": workload.config.max_length}}
-    return chosen | {"padding to the batch's longest": full}
+    chosen["padding to the batch's longest"] = {"speed": {"pad_to_multiple_of": workload.config.max_length}}
+    now = workload.config.model_dump()
+    return {
+        name: changes for name, changes in chosen.items() if build_config([now, changes]) != workload.config
+    }
 
 
-def _without(workload: Workload, name: str, changes: dict[str, Any], own: Any, repeats: int) -> Speed:
+def _without(workload: Workload, name: str, changes: dict[str, Any], own: Run, repeats: int) -> Speed:
     """Time pricekit with one switch turned round, beside itself as it is."""
     try:
         _, other = own_epoch(workload, changes)
@@ -109,18 +115,20 @@ def _without(workload: Workload, name: str, changes: dict[str, Any], own: Any, r
     return _speed(workload, name, times["without"], ratio(times["without"], times["with"]))
 
 
-def _facts(workload: Workload, own: Speed, precision: str, device: torch.device) -> dict[str, float | str]:
-    flops = training_flops(workload.model) * own.tokens_per_second
-    peak = matmul_peak(precision, device)
+def machine(device: torch.device) -> str:
+    """Name what is measured: numbers are committed with it."""
     if device.type == "cuda":
-        machine = torch.cuda.get_device_name(device)
-        memory = torch.cuda.max_memory_allocated(device) / 2**30
-    else:
-        machine = f"{torch.get_num_threads()} CPU threads"
-        unit = 1 if sys.platform == "darwin" else 1024
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
+        return torch.cuda.get_device_name(device)
+    return f"{torch.get_num_threads()} CPU threads"
+
+
+def _facts(
+    workload: Workload, own: Speed, precision: str, device: torch.device, memory: float
+) -> dict[str, float | str]:
+    flops = training_flops(workload.model) * own.tokens_per_second
+    peak = matmul_peak(precision, device, workload.config.speed)
     return {
-        "machine": machine,
+        "machine": machine(device),
         "precision": precision,
         "rows of a round": float(workload.rows),
         "tokens of a row": workload.tokens / workload.rows,

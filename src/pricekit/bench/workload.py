@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import copy
+import tempfile
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,25 +13,43 @@ import numpy as np
 import torch
 from torch import nn
 
-from pricekit.config import RunConfig, build_config
+from pricekit.bench.timing import synchronize
+from pricekit.config import RunConfig, SpeedConfig, build_config
 from pricekit.core.contracts import Policy
 from pricekit.core.loader import registry
+from pricekit.datasets import make_catalog
 from pricekit.features.fitted import fit_features
 from pricekit.preprocess import Preprocessor, without_price
-from pricekit.table import Columns, Table
+from pricekit.screen import notice
+from pricekit.table import Columns, Table, read_usable
 from pricekit.tokens import encode, pad_id_of
 from pricekit.training.examples import Examples
 from pricekit.training.loop import train_epoch
-from pricekit.training.machine import fast_math
+from pricekit.training.machine import DTYPES, fast_math
 from pricekit.training.model import PriceModel
 from pricekit.training.run import build_model
 from pricekit.training.session import Session, plan_epoch, start_session
+from pricekit.training.train import columns_of
 
 INVENTED = 4000
 """Rows of the invented catalogue that is used where no table is given."""
 
-ENDLESS = 1_000_000
-"""Epochs of the schedule: a benchmark goes on for as long as it is asked to."""
+ENDLESS = 1_000_000_000
+"""Steps of the schedule: a benchmark goes on for as long as it is asked to."""
+
+LEARNING_RATE = 1e-6
+"""For all contenders: the weights hardly move, so that each round computes the same."""
+
+_ENDLESS_EPOCH = {
+    "training": {
+        "epochs": 1,
+        "patience": None,
+        "time_budget": None,
+        "save_steps": None,
+        "learning_rate": LEARNING_RATE,
+    },
+    "speed": {"progress": False},
+}
 
 
 @dataclass(frozen=True)
@@ -62,12 +81,7 @@ class Workload:
 
 def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
     """Make the model, and a round of the first rows of a table; nothing is written."""
-    config = build_config(
-        [
-            config.model_dump(),
-            {"training": {"epochs": ENDLESS, "patience": None}, "speed": {"progress": False}},
-        ]
-    )
+    config = build_config([config.model_dump(), _ENDLESS_EPOCH])
     part = table.take(np.arange(min(rows, len(table))))
     backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
     tokenizer = backbone.tokenizer(part.text.tolist())
@@ -82,22 +96,26 @@ def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
     return Workload(config, part, preprocessor, examples, model, lengths)
 
 
-def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tuple[Session, Any]:
-    """Return a session on a copy of the model, and a function that trains one more epoch with it.
+def fresh_model(workload: Workload, config: RunConfig | None = None) -> PriceModel:
+    """Return a new model with the workload's weights; an encoder need not be one that can be deep-copied."""
+    config = config or workload.config
+    backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
+    architecture = backbone.architecture(workload.preprocessor.tokenizer)
+    model = build_model(config, workload.preprocessor, architecture, None)
+    model.load_state_dict(workload.model.state_dict())
+    return model
 
-    `changes` is a layer of settings over the workload's; those of the backbone make it anew.
+
+def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tuple[Session, Any]:
+    """Return a session on a model of its own, and a function that trains one more epoch with it.
+
+    `changes` is a layer of settings over the workload's.
     """
     config = build_config([workload.config.model_dump(), changes or {}])
-    model = copy.deepcopy(workload.model)
-    if changes and "backbone" in changes:
-        backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
-        tokenizer = workload.preprocessor.tokenizer
-        inputs = workload.examples.inputs
-        architecture = backbone.architecture(tokenizer)
-        model = build_model(config, workload.preprocessor, architecture, inputs)
-        model.load_state_dict(workload.model.state_dict())
+    model = fresh_model(workload, config)
     policy: Policy = registry().create("policy", config.policy.name, config.policy.options)
     session = start_session(model, policy, config, workload.examples, None)
+    session.pace.total_steps = ENDLESS
     never = threading.Event()
 
     def run() -> None:
@@ -129,33 +147,29 @@ def training_flops(model: PriceModel) -> float:
     return 6.0 * sum(m.weight.numel() for m in linear)
 
 
-def matmul_peak(precision: str, device: torch.device, size: int = 2048, rounds: int = 8) -> float:
-    """Return the floating-point operations a second of the best of some large matrix products."""
-    import time
+def matmul_peak(
+    precision: str, device: torch.device, speed: SpeedConfig, size: int | None = None, rounds: int = 10
+) -> float:
+    """Return the floating-point operations a second of the best of some large matrix products.
 
-    from pricekit.bench.timing import synchronize
-
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
+    With the switches that training has: where TF32 is on, float32 products are rounded here, too.
+    """
+    size = size or (8192 if device.type == "cuda" else 2048)
+    dtype = DTYPES.get(precision, torch.float32)
     left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     best = 0.0
-    for _ in range(rounds):
-        synchronize()
-        began = time.perf_counter()
-        left @ right
-        synchronize()
-        best = max(best, 2 * size**3 / (time.perf_counter() - began))
+    with fast_math(speed):
+        for _ in range(rounds):
+            synchronize()
+            began = time.perf_counter()
+            left @ right
+            synchronize()
+            best = max(best, 2 * size**3 / (time.perf_counter() - began))
     return best
 
 
 def read_workload_table(table: Path | None, config: RunConfig, encoding: str) -> Table:
     """Return the usable rows of a table, or of an invented catalogue where none is given."""
-    import tempfile
-
-    from pricekit.datasets import make_catalog
-    from pricekit.screen import notice
-    from pricekit.table import read_usable
-    from pricekit.training.train import columns_of
-
     if table is not None:
         found, _ = read_usable(
             table, columns_of(config), limit=config.limit, encoding=encoding, notices=notice
