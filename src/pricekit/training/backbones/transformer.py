@@ -30,6 +30,7 @@ from pricekit.training.backbones import architectures
 from pricekit.training.backbones.architectures import Architecture
 from pricekit.training.backbones.bpe import train_bpe
 from pricekit.training.backbones.deberta import slice_positions
+from pricekit.training.backbones.unpadded import pack, use_unpadded
 from pricekit.training.backbones.weights import find_weights, quiet_transformers
 
 _TRAINED_VOCABULARY = 30_000
@@ -82,6 +83,14 @@ class PretrainedOptions(Section):
     dropout: float | None = Field(None, ge=0, lt=1, description="inside the encoder; none: the published one")
 
 
+class UnpaddedOptions(PretrainedOptions):
+    """Options of a RoBERTa or BERT backbone: one more."""
+
+    unpadded: bool = Field(
+        False, description="train on real tokens alone, by a GPU's flash attention; drops no attention"
+    )
+
+
 class DebertaOptions(PretrainedOptions):
     """Options of a DeBERTa backbone: one more."""
 
@@ -130,7 +139,7 @@ class Pretrained:
             model = _load_model(family, config, self._folder(), self.published.name)
         if getattr(self.options, "slice_positions", False):
             slice_positions(model)
-        return TransformerEncoder(model, self.options.pooling)
+        return TransformerEncoder(model, self.options.pooling, getattr(self.options, "unpadded", False))
 
     def _folder(self) -> Path:
         if self.options.weights is None and (found := self.locate()):
@@ -162,15 +171,31 @@ class Pretrained:
 
 
 class TransformerEncoder(nn.Module):
-    """A transformer and its pooling, in float32."""
+    """A transformer and its pooling, in float32.
+
+    With `unpadded` it trains on the real tokens of a batch as one row; prediction and export pad.
+    """
 
     members = 1
 
-    def __init__(self, model: PreTrainedModel, pooling: str) -> None:
+    def __init__(self, model: PreTrainedModel, pooling: str, unpadded: bool = False) -> None:
         super().__init__()
         self.model = model
         self.pooling = pooling
         self.hidden_size: int = model.config.hidden_size
+        self.padded_attention: str = model.config._attn_implementation or "sdpa"
+        self.unpadded = unpadded
+        if unpadded:  # a new module is in training mode
+            use_unpadded(model)
+
+    def train(self, mode: bool = True) -> TransformerEncoder:
+        """Switch between training and evaluation, and between the two ways of attention."""
+        if self.unpadded and mode != self.training:
+            if mode:
+                use_unpadded(self.model)
+            else:
+                self.model.set_attn_implementation(self.padded_attention)
+        return super().train(mode)
 
     @property
     def layers(self) -> list[nn.Module]:
@@ -191,6 +216,8 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the pooled hidden states, float32 (B, H)."""
+        if self.unpadded and self.training:
+            return self._packed(input_ids, attention_mask)
         hidden: Tensor = self.model(
             input_ids=input_ids, attention_mask=attention_mask
         ).last_hidden_state.float()
@@ -198,6 +225,25 @@ class TransformerEncoder(nn.Module):
             return hidden[:, 0]
         weights = attention_mask[:, :, None].to(hidden.dtype)
         return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+    def _packed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the same from the real tokens alone, (1, T)."""
+        text, position, starts = pack(attention_mask)
+        offset = self.model.config.pad_token_id + 1 if self.model.config.model_type == "roberta" else 0
+        hidden: Tensor = (
+            self.model(
+                input_ids=input_ids[text, position][None],
+                position_ids=position[None] + offset,
+                starts=starts,
+                longest=input_ids.shape[1],
+            )
+            .last_hidden_state[0]
+            .float()
+        )
+        if self.pooling == "cls":
+            return hidden[starts[:-1].long()]
+        total = hidden.new_zeros(len(input_ids), self.hidden_size).index_add(0, text, hidden)
+        return total / attention_mask.sum(1, keepdim=True)
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer:
@@ -254,7 +300,7 @@ class PretrainedPlugin:
     """
 
     architecture: Architecture
-    Options: type[BaseModel] = PretrainedOptions
+    Options: type[BaseModel] = UnpaddedOptions
     locate: Callable[[], Path | None] = lambda: None
 
     def __call__(self, options: Any) -> Pretrained:
