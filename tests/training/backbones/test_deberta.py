@@ -55,3 +55,16 @@ def test_gradients_are_the_same(models):
         gradients.append({n: p.grad for n, p in model.named_parameters()})
     for name, expected in gradients[0].items():
         assert torch.allclose(gradients[1][name], expected, atol=1e-5, rtol=1e-4), name
+
+
+def test_a_deep_copy_reads_its_own_table(models):
+    _, sliced = models
+    twin = copy.deepcopy(sliced)
+    expected = twin(**inputs(8)).last_hidden_state
+    with torch.no_grad():
+        sliced.encoder.rel_embeddings.weight.add_(1.0)
+    assert torch.equal(twin(**inputs(8)).last_hidden_state, expected)
+    sliced(**inputs(300))
+    assert torch.equal(twin(**inputs(8)).last_hidden_state, expected)
+    with torch.no_grad():
+        sliced.encoder.rel_embeddings.weight.sub_(1.0)

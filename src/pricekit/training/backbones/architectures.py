@@ -17,6 +17,10 @@ _ROBERTA: Mapping[str, Any] = {
 }
 _DEBERTA_V3: Mapping[str, Any] = {
     "vocab_size": 128100,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
     "max_position_embeddings": 512,
     "type_vocab_size": 0,
     "layer_norm_eps": 1e-7,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import Any
 
 import torch
@@ -17,21 +18,21 @@ def slice_positions(model: Any) -> None:
     graph is exported the table stays whole, because there L is not a number.
     """
     encoder = model.encoder
-    attentions = [layer.attention.self for layer in encoder.layer]
-    whole = int(attentions[0].pos_ebd_size)
-    rows_of = encoder.get_rel_embedding
-    reach = whole
+    encoder.whole = encoder.reach = int(encoder.layer[0].attention.self.pos_ebd_size)
+    # Bound to the encoder and not to what is around here: a deep copy, such as the average of the weights,
+    # must read its own table.
+    encoder.get_rel_embedding = MethodType(_reachable, encoder)
+    encoder.register_forward_pre_hook(_set_reach, with_kwargs=True)
 
-    def before(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        nonlocal reach
-        hidden = args[0] if args else kwargs["hidden_states"]
-        reach = whole if torch.compiler.is_exporting() else min(int(hidden.shape[1]), whole)
-        for attention in attentions:
-            attention.pos_ebd_size = reach
 
-    def get_rel_embedding() -> Tensor:
-        rows: Tensor = rows_of()
-        return rows[whole - reach : whole + reach]
+def _set_reach(encoder: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    hidden = args[0] if args else kwargs["hidden_states"]
+    exporting = torch.compiler.is_exporting()
+    encoder.reach = encoder.whole if exporting else min(int(hidden.shape[1]), encoder.whole)
+    for layer in encoder.layer:
+        layer.attention.self.pos_ebd_size = encoder.reach
 
-    encoder.get_rel_embedding = get_rel_embedding
-    encoder.register_forward_pre_hook(before, with_kwargs=True)
+
+def _reachable(encoder: Any) -> Tensor:
+    rows: Tensor = type(encoder).get_rel_embedding(encoder)
+    return rows[encoder.whole - encoder.reach : encoder.whole + encoder.reach]
