@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -134,29 +135,40 @@ def train(
     if not resume:
         check_plugins(model, policy, config, rows)
     at = fit(model, policy, config, rows, valid, out, resume=resume, started=started)
-    if config.speed.compile:  # what follows runs a few batches on the CPU
-        torch.compiler.set_stance("force_eager")
-    prices = predict(model, valid.inputs, config.training.eval_batch_size)
-    facts = {
-        "table": source.table.name,
-        "rows": {
-            "train": len(split.train),
-            "valid": len(split.valid),
-            "rejected": sum(map(len, split.rejected)),
-        },
-        "best_epoch": at.best_epoch,
-        "seconds": round(time.perf_counter() - started, 1),
-        "metrics": price_metrics(prices, valid.price),
-        "constant_smape": smape(np.full_like(valid.price, best_constant(rows.price)), valid.price),
-        "plugins": [
-            {"kind": p.kind, "name": p.name, "package": p.package, "version": p.version} for p in plugins
-        ],
-    }
-    if processes.main:
-        write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
-        _check_reopened(out, model)
+    with _eagerly(config):
+        prices = predict(model, valid.inputs, config.training.eval_batch_size)
+        facts = {
+            "table": source.table.name,
+            "rows": _count(split),
+            "best_epoch": at.best_epoch,
+            "seconds": round(time.perf_counter() - started, 1),
+            "metrics": price_metrics(prices, valid.price),
+            "constant_smape": smape(np.full_like(valid.price, best_constant(rows.price)), valid.price),
+            "plugins": [
+                {"kind": p.kind, "name": p.name, "package": p.package, "version": p.version} for p in plugins
+            ],
+        }
+        if processes.main:
+            write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
+            _check_reopened(out, model)
     processes.wait()
     return facts
+
+
+def _eagerly(config: RunConfig) -> AbstractContextManager[object]:
+    """Run a few batches without compiling the encoder for them."""
+    if not config.speed.compile:
+        return nullcontext()
+    stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+def _count(split: Split) -> dict[str, int]:
+    return {
+        "train": len(split.train),
+        "valid": len(split.valid),
+        "rejected": sum(map(len, split.rejected)),
+    }
 
 
 def _new_model(out: Path, config: RunConfig, preprocessor: Preprocessor, rows: Examples) -> PriceModel:
