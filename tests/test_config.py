@@ -114,6 +114,9 @@ def test_batch_norm_needs_batches():
     head = {"widths": [4], "dropout": [0.0], "norm": "batch"}
     with pytest.raises(ConfigError, match="use 2 or more"):
         build_config([{"head": head, "training": {"batch_size": 1}}])
+    with pytest.raises(ConfigError, match="use 200 or more"):
+        build_config([{"head": head, "max_length": 100, "training": {"batch_tokens": 199}}])
+    build_config([{"head": head, "max_length": 100, "training": {"batch_tokens": 200}}])
 
 
 @given(st.integers(0, 50), st.integers(0, 59), st.integers(1, 59))

@@ -177,6 +177,12 @@ class RunConfig(Section):
             raise ValueError(
                 "head.norm is 'batch', which cannot train on training.batch_size 1; use 2 or more"
             )
+        tokens = self.training.batch_tokens
+        if self.head.norm == "batch" and tokens is not None and tokens < 2 * self.max_length:
+            raise ValueError(
+                f"head.norm is 'batch', which needs two rows in a batch, but training.batch_tokens {tokens} may hold "
+                f"only one of max_length {self.max_length}; use {2 * self.max_length} or more"
+            )
         return self
 
     def to_toml(self) -> str:

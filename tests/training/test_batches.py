@@ -41,11 +41,17 @@ def test_batches_are_alike_in_length_and_without_a_window_they_are_not():
 
 
 @given(LENGTHS, st.integers(1, 200), st.integers(1, 60), st.integers(0, 5))
-def test_a_token_budget_is_kept_unless_one_row_is_longer(lengths, tokens, window, epoch):
+def test_a_token_budget_is_kept_but_for_a_row_that_joined(lengths, tokens, window, epoch):
     batches = epoch_batches(lengths, TrainingConfig(batch_tokens=tokens), window, 0, epoch)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
-    for rows in batches[:-1]:
-        assert len(rows) * lengths[rows].max() <= tokens or len(rows) <= 2  # a single row may have joined
+    for rows in batches:
+        assert len(rows) == 1 or (len(rows) - 1) * lengths[rows].max() <= tokens
+
+
+@given(LENGTHS, st.integers(100, 300), st.integers(1, 60))
+def test_a_token_budget_of_two_rows_leaves_no_row_alone(lengths, tokens, window):
+    batches = epoch_batches(lengths, TrainingConfig(batch_tokens=tokens), window, 0, 0)
+    assert len(lengths) == 1 or min(map(len, batches)) > 1
 
 
 def test_a_token_budget_fills_its_batches():

@@ -41,8 +41,8 @@ def epoch_batches(
     """Return the micro-batches of one epoch: a pure function of its arguments.
 
     Rows are shuffled, cut into windows of `sort_window` batches, sorted by length inside a window and
-    cut into batches, which are shuffled again. A last batch of a single row joins another one, since
-    batch normalisation cannot train on one row.
+    cut into batches, which are shuffled again. A window's last batch joins the one before it if it is
+    a single row, since batch normalisation cannot train on one.
 
     Args:
         lengths: tokens of each row, (N,).
@@ -56,28 +56,31 @@ def epoch_batches(
     size = training.batch_size
     if training.batch_tokens:
         size = max(1, round(training.batch_tokens / lengths.mean()))
+    windows = np.split(order, np.arange(size * sort_window, len(order), size * sort_window))
+    if len(windows) > 1 and len(windows[-1]) == 1:
+        windows[-2:] = [np.concatenate(windows[-2:])]
     batches: list[np.ndarray] = []
-    for start in range(0, len(order), size * sort_window):
-        rows = order[start : start + size * sort_window]
+    for rows in windows:
         if training.batch_tokens:
-            batches += batches_by_tokens(lengths, rows, training.batch_tokens)
+            cut = batches_by_tokens(lengths, rows, training.batch_tokens)
         else:
-            batches += batches_by_length(lengths, rows, size)
-    if size > 1 and len(batches) > 1 and len(batches[-1]) == 1:
-        single = batches.pop()
-        batches[-1] = np.concatenate([batches[-1], single])
+            cut = list(batches_by_length(lengths, rows, size))
+        if size > 1 and len(cut) > 1 and len(cut[-1]) == 1:
+            cut[-2:] = [np.concatenate(cut[-2:])]
+        batches += cut
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
 def batches_by_tokens(lengths: np.ndarray, rows: np.ndarray, tokens: int) -> list[np.ndarray]:
-    """Split rows, shortest first, into batches of at most `tokens` padded tokens, at least a row each."""
-    ordered = rows[np.argsort(lengths[rows], kind="stable")]
-    cuts, start = [], 0
-    for end, length in enumerate(lengths[ordered]):
-        if end > start and (end + 1 - start) * length > tokens:
-            cuts.append(end)
-            start = end
-    return np.split(ordered, cuts)
+    """Split rows, longest first, into batches of at most `tokens` padded tokens, at least a row each."""
+    ordered = rows[np.argsort(-lengths[rows], kind="stable")]
+    batches: list[np.ndarray] = []
+    start = 0
+    while start < len(ordered):
+        size = max(1, tokens // int(lengths[ordered[start]]))
+        batches.append(ordered[start : start + size])
+        start += size
+    return batches
 
 
 def steps_of(batches: Sequence[np.ndarray], training: TrainingConfig) -> list[tuple[np.ndarray, ...]]:
