@@ -29,7 +29,8 @@ from pricekit.table import read_usable
 from pricekit.training.batches import split_rows
 from pricekit.training.checkpoint import LAST, load_checkpoint
 from pricekit.training.run import open_run
-from pricekit.training.train import Source, train
+from pricekit.training.source import Source
+from pricekit.training.train import train
 
 HELD_OUT = 0.2
 

@@ -31,7 +31,8 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def run(catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run; read only."""
-    from pricekit.training.train import Source, train
+    from pricekit.training.source import Source
+    from pricekit.training.train import train
 
     out = tmp_path_factory.mktemp("runs") / "run"
     train(Source(catalog), tiny_config(), out)

@@ -153,6 +153,11 @@ class SpeedConfig(Section):
     )
     progress: bool = Field(True, description="show progress bars")
 
+    @property
+    def length_multiple(self) -> int:
+        """What the lengths of batches are rounded up to; compiled code is made anew for each length."""
+        return self.pad_to_multiple_of or (64 if self.compile else 1)
+
 
 class RunConfig(Section):
     """Everything that a run needs to be repeated."""

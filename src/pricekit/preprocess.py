@@ -28,9 +28,9 @@ class Inputs:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def batch(self, rows: np.ndarray, multiple_of: int = 1) -> Batch:
-        """Return the padded inputs of some rows, in their order."""
-        input_ids, attention_mask = pad(self.tokens, rows, self.pad_id, multiple_of)
+    def batch(self, rows: np.ndarray, multiple_of: int = 1, max_length: int | None = None) -> Batch:
+        """Return the padded inputs of some rows, in their order; see `pad`."""
+        input_ids, attention_mask = pad(self.tokens, rows, self.pad_id, multiple_of, max_length)
         return {"input_ids": input_ids, "attention_mask": attention_mask, "features": self.features[rows]}
 
 

@@ -57,13 +57,17 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], max_length: int, pad_id: 
     return Tokens(ids, offsets)
 
 
-def pad(tokens: Tokens, rows: np.ndarray, pad_id: int, multiple_of: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def pad(
+    tokens: Tokens, rows: np.ndarray, pad_id: int, multiple_of: int = 1, max_length: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return `input_ids` and `attention_mask` of some rows, both int64 (B, L).
 
-    L is the length of the longest of them, rounded up to `multiple_of`.
+    L is the length of the longest of them, rounded up to `multiple_of`, but not above `max_length`, which no
+    row is longer than.
     """
     lengths = tokens.offsets[rows + 1] - tokens.offsets[rows]
-    position = np.arange(-(-lengths.max() // multiple_of) * multiple_of)
+    rounded = -(-lengths.max() // multiple_of) * multiple_of
+    position = np.arange(rounded if max_length is None else min(rounded, max_length))
     mask = position < lengths[:, None]
     input_ids = np.full(mask.shape, pad_id, np.int64)
     input_ids[mask] = tokens.ids[(tokens.offsets[rows][:, None] + position)[mask]]

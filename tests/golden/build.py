@@ -11,7 +11,8 @@ from pricekit.core.configure import configure
 from pricekit.datasets import make_catalog
 from pricekit.export.export import export_run
 from pricekit.predict import Predictor
-from pricekit.training.train import Source, train
+from pricekit.training.source import Source
+from pricekit.training.train import train
 
 HERE = Path(__file__).parent
 TINY = {

@@ -1,11 +1,14 @@
+import signal
+
 import numpy as np
 import pytest
 import torch
 
-from pricekit.config import SpeedConfig
+from pricekit.config import RunConfig
 from pricekit.preprocess import Inputs
 from pricekit.tokens import Tokens
 from pricekit.training.examples import Examples
+from pricekit.training.interrupt import noted_interrupts
 from pricekit.training.loader import Loader, Rows
 
 CPU = torch.device("cpu")
@@ -21,27 +24,33 @@ def examples():
     return Examples(Inputs(tokens, features, 99), np.arange(1.0, 7.0))
 
 
+def speed(**settings):
+    return RunConfig(speed=settings, max_length=200)
+
+
 def equal(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def test_batches_hold_their_rows_padded_to_the_longest(examples):
-    batches = list(Loader(examples, SpeedConfig(), CPU)(ORDER))
+    batches = list(Loader(examples, speed(), CPU)(ORDER))
     assert [b["input_ids"].shape for b in batches] == [(2, 3), (1, 7), (3, 5)]
     assert batches[0]["input_ids"].tolist() == [[0, 1, 2], [3, 99, 99]]
     assert batches[2]["price"].tolist() == [3.0, 4.0, 5.0]
 
 
 def test_lengths_can_be_rounded_up(examples):
-    loader = Loader(examples, SpeedConfig(pad_to_multiple_of=4), CPU)
+    loader = Loader(examples, speed(pad_to_multiple_of=4), CPU)
     assert [b["input_ids"].shape[1] for b in loader(ORDER)] == [4, 8, 8]
-    assert next(Loader(examples, SpeedConfig(compile=True), CPU)(ORDER))["input_ids"].shape[1] == 64
+    assert next(Loader(examples, speed(compile=True), CPU)(ORDER))["input_ids"].shape[1] == 64
+    capped = RunConfig(speed={"pad_to_multiple_of": 4}, max_length=7)
+    assert [b["input_ids"].shape[1] for b in Loader(examples, capped, CPU)(ORDER)] == [4, 7, 7]
 
 
 @pytest.mark.parametrize("persistent", [True, False])
 def test_workers_make_the_same_batches_epoch_after_epoch(examples, persistent):
-    plain = Loader(examples, SpeedConfig(), CPU)
-    with_workers = Loader(examples, SpeedConfig(workers=1, persistent_workers=persistent), CPU)
+    plain = Loader(examples, speed(), CPU)
+    with_workers = Loader(examples, speed(workers=1, persistent_workers=persistent), CPU)
     for order in (ORDER, ORDER[::-1], ORDER[:1]):
         assert all(equal(a, b) for a, b in zip(plain(order), with_workers(order), strict=True))
 
@@ -54,8 +63,33 @@ def test_workers_that_fail_are_done_without(examples, monkeypatch, capsys):
             os._exit(1)
         return call(self, rows)
 
-    expected = list(Loader(examples, SpeedConfig(), CPU)(ORDER))
+    expected = list(Loader(examples, speed(), CPU)(ORDER))
     monkeypatch.setattr(Rows, "__getitem__", failing)
-    found = list(Loader(examples, SpeedConfig(workers=1), CPU)(ORDER))
+    found = list(Loader(examples, speed(workers=1), CPU)(ORDER))
     assert all(equal(a, b) for a, b in zip(expected, found, strict=True))
     assert "going on without them" in capsys.readouterr().err
+
+
+def test_workers_that_cannot_be_started_are_done_without(examples, monkeypatch, capsys):
+    def refused(self):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("multiprocessing.process.BaseProcess.start", refused)
+    found = list(Loader(examples, speed(workers=1), CPU)(ORDER))
+    assert len(found) == len(ORDER)
+    assert "going on without them" in capsys.readouterr().err
+
+
+def test_workers_leave_interrupts_to_the_training_process(examples, monkeypatch):
+    def handlers(self, rows, call=Rows.__getitem__):
+        found = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+        assert found == [signal.SIG_IGN, signal.SIG_DFL]
+        return call(self, rows)
+
+    monkeypatch.setattr(Rows, "__getitem__", handlers)
+    with noted_interrupts(enabled=True):
+        loader = Loader(examples, speed(workers=1), CPU)
+        assert loader.workers is not None
+        assert len(list(loader.workers)) == 0  # starts them
+        loader.order[:] = ORDER
+        assert len(list(loader.workers)) == len(ORDER)

@@ -11,10 +11,12 @@ from torch import nn
 
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
+from pricekit.datasets import make_catalog
 from pricekit.errors import PluginError
 from pricekit.training.backbones.bag import Bag
 from pricekit.training.losses import Smape
-from pricekit.training.train import Source, train
+from pricekit.training.source import Source
+from pricekit.training.train import train
 from tests.conftest import tiny_config
 
 
@@ -213,3 +215,13 @@ def test_wrong_defaults_name_the_policy(register):
     register("policy", type("Made", (DenseOnly,), {"defaults": {"training": {"epoch": 1}}}))
     with pytest.raises(PluginError, match=r"policy 'toy' of toy-package 1\.0 are wrong.*did you mean"):
         tiny_config({"policy": {"name": "toy"}})
+
+
+def test_the_padding_check_stays_inside_the_backbones_length(tmp_path):
+    """A text as long as the encoder's positions leaves no room to pad."""
+    frame = make_catalog(40, seed=3)
+    frame["catalog_content"] += " word" * 600
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    small = {"name": "transformer", "width": 16, "layers": 1, "heads": 2, "vocab_size": 500}
+    config = tiny_config({"backbone": small, "max_length": 512, "training": {"epochs": 1, "batch_size": 4}})
+    train(Source(tmp_path / "t.csv"), config, tmp_path / "run")

@@ -4,11 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pricekit.training.batches import dealt
 from pricekit.training.run import open_run
 
 SETTINGS = (
@@ -33,6 +38,17 @@ def run(launcher, catalog, out):
     )
     assert done.returncode == 0, done.stderr
     return done.stderr
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 9))
+def test_dealing_leaves_no_row_alone(sizes, processes):
+    ends = np.cumsum([0, *sizes])
+    step = [np.arange(a, b) for a, b in pairwise(ends)]
+    dealt_rows = [piece for rank in range(processes) for piece in dealt(step, rank, processes)]
+    assert sorted(row for _, rows, share in dealt_rows if share for row in rows) == [*range(ends[-1])]
+    assert sum(share for _, _, share in dealt_rows) == pytest.approx(1)
+    if min(sizes) > 1:
+        assert min(len(rows) for _, rows, _ in dealt_rows) > 1
 
 
 def test_two_processes_train_what_one_trains(catalog, tmp_path):

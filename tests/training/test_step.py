@@ -8,9 +8,10 @@ from torch import nn
 from pricekit.config import HeadConfig
 from pricekit.core.configure import configure
 from pricekit.errors import TrainingError
+from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
 from pricekit.training.losses import Smape
 from pricekit.training.model import PriceModel
-from pricekit.training.step import MAX_SKIPPED, Objective, Stepper
+from pricekit.training.step import MAX_SKIPPED, Objective, Stepper, _pieces
 
 CPU = torch.device("cpu")
 
@@ -77,7 +78,9 @@ def test_full_memory_halves_the_batch_and_keeps_the_step(monkeypatch, capsys, er
     assert stepper.parts == 4
     assert torch.allclose(weights(model), weights(plain), atol=1e-6)
     assert float(loss) == pytest.approx(float(expected), abs=1e-6)
-    assert "in 4 pieces; the effective batch stays 64 rows" in " ".join(capsys.readouterr().err.split())
+    assert "in 4 pieces; the rows of an optimizer step stay the same" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_memory_that_is_full_with_two_rows_is_told(monkeypatch):
@@ -110,10 +113,32 @@ def test_an_overflow_skips_the_step_and_at_last_changes_the_precision(monkeypatc
         for _ in range(MAX_SKIPPED - 1):
             assert stepper.take([(0, batch_of(4), 1.0)], "k") is None
     assert torch.equal(weights(model), before)
-    assert stepper.objective.precision == "bf16"
-    assert "going on in bf16" in capsys.readouterr().err
+    assert stepper.objective.precision == "fp32"
+    assert "going on in fp32" in capsys.readouterr().err
     assert stepper.take([(0, batch_of(4), 1.0)], "k") is not None
     assert not torch.equal(weights(model), before)
+
+
+def test_who_left_fp16_stays_out_of_it_when_resumed(tmp_path, monkeypatch):
+    model, stepper = make("fp16", speed={"precision": "auto"})
+    monkeypatch.setattr(Objective, "forward", overflow)
+    for _ in range(MAX_SKIPPED):
+        stepper.take([(0, batch_of(4), 1.0)], "k")
+    save_checkpoint(tmp_path / "c", model, stepper.optimizer, stepper.state(), scaler=stepper.scaler)
+    again, resumed = make("fp16", speed={"precision": "auto"})
+    resumed.restore(**load_checkpoint(tmp_path / "c", again, resumed.optimizer, scaler=resumed.scaler))
+    assert resumed.objective.precision == "fp32"
+    assert not resumed.scaler.is_enabled()
+
+
+@pytest.mark.parametrize("rows", range(1, 12))
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_no_piece_is_a_single_row(rows, parts):
+    pieces = list(_pieces(batch_of(rows), parts))
+    assert torch.equal(torch.cat([piece["price"] for piece, _ in pieces]), batch_of(rows)["price"])
+    assert sum(share for _, share in pieces) == pytest.approx(1)
+    assert len(pieces) <= parts
+    assert rows == 1 or min(len(piece["price"]) for piece, _ in pieces) > 1
 
 
 def test_overflow_under_a_precision_that_was_asked_for_stops_with_advice(monkeypatch):

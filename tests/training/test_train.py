@@ -16,11 +16,14 @@ from safetensors import safe_open
 from torch import nn
 
 from pricekit.config import build_config, read_toml
+from pricekit.core.configure import configure
 from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
+from pricekit.training import loop
 from pricekit.training.cache import cached_inputs
 from pricekit.training.run import open_run
-from pricekit.training.step import Objective, clip_gradients
-from pricekit.training.train import Source, load_split, train
+from pricekit.training.source import Source, load_split
+from pricekit.training.step import Objective, Stepper, clip_gradients
+from pricekit.training.train import train
 from tests.conftest import tiny_config
 
 
@@ -55,6 +58,51 @@ def test_the_same_seed_gives_the_same_weights(run, catalog, tmp_path):
     assert not torch.equal(again[name][:100], other[name][:100])
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_run_killed_while_it_validates_goes_on_there(catalog, tmp_path, monkeypatch, epochs, killed):
+    """The last checkpoint is that of the epoch's last step: nothing is left to train, all to validate."""
+    config = tiny_config({"training": {"epochs": epochs, "save_steps": 1}})
+
+    def validate(session, valid, call=loop.validate):
+        if session.at.epoch == killed:
+            raise KeyboardInterrupt
+        return call(session, valid)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "validate", validate)
+        if killed < epochs:
+            with pytest.raises(KeyboardInterrupt):
+                train(Source(catalog), config, tmp_path / "run")
+    train(Source(catalog), config, tmp_path / "run", resume=True)
+    train(Source(catalog), config, tmp_path / "whole")
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == [*range(1, epochs + 1)]
+    whole = _weights(tmp_path / "whole")
+    assert all(torch.equal(t, whole[n]) for n, t in _weights(tmp_path / "run").items())
+
+
+def test_skipped_steps_count_nowhere_and_add_no_epoch(catalog, tmp_path, monkeypatch):
+    def take(self, batches, key, call=Stepper.take):
+        loss = call(self, batches, key)
+        return None if int(key.split("/")[1]) in (2, 3) else loss
+
+    monkeypatch.setattr(Stepper, "take", take)
+    train(Source(catalog), tiny_config({"training": {"epochs": 2}}), tmp_path / "run")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2]
+    assert lines[0]["loss"] > lines[1]["loss"]
+
+
+def test_a_table_with_lists_is_trained_on_without_the_cache(catalog, tmp_path, capsys):
+    frame = pd.read_csv(catalog).head(60)
+    frame["tags"] = [["a", "b"]] * len(frame)
+    frame.to_parquet(tmp_path / "t.parquet")
+    config = tiny_config({"training": {"epochs": 1}, "speed": {"cache": str(tmp_path / "cache")}})
+    train(Source(tmp_path / "t.parquet"), config, tmp_path / "run")
+    assert "not cached" in " ".join(capsys.readouterr().err.split())
+
+
 KILLED = {
     "batch_size": 32,
     "gradient_accumulation_steps": 2,
@@ -70,7 +118,8 @@ def test_a_run_killed_mid_epoch_is_resumed_to_the_same_weights(catalog, tmp_path
     out, whole = tmp_path / "run", tmp_path / "whole"
     code = (
         "import os, sys; from itertools import count; from pathlib import Path\n"
-        "from tests.conftest import tiny_config; from pricekit.training.train import Source, train\n"
+        "from tests.conftest import tiny_config; from pricekit.training.source import Source\n"
+        "from pricekit.training.train import train\n"
         "from pricekit.training.step import Objective; from tests.training.test_train import KILLED\n"
         "def forward(self, batch, call=Objective.forward, number=count(1)):\n"
         "    next(number) == int(sys.argv[3]) and os.kill(os.getpid(), 9)\n"
@@ -325,6 +374,24 @@ def test_a_taken_folder_is_left_alone(catalog, run, tmp_path):
     with pytest.raises(TrainingError, match="not a run"):
         train(Source(catalog), tiny_config(), tmp_path, overwrite=True)
     assert (tmp_path / "config.toml").exists()
+
+
+@pytest.mark.parametrize("lost", ["last.safetensors", "run.json"])
+def test_a_trained_run_is_not_started_anew_without_being_asked(catalog, run, tmp_path, lost):
+    out = shutil.copytree(run, tmp_path / "run")
+    (out / lost).unlink()
+    kept = (out / "best.safetensors").read_bytes()
+    with pytest.raises(TrainingError, match="start it anew with --overwrite"):
+        train(Source(catalog), tiny_config(), out)
+    assert (out / "best.safetensors").read_bytes() == kept
+
+
+def test_overwrite_keeps_the_old_run_when_a_plugin_of_the_new_one_fails(catalog, run, tmp_path):
+    out = shutil.copytree(run, tmp_path / "run")
+    missing = {"backbone": {"name": "distilroberta", "weights": str(tmp_path / "nowhere")}}
+    with pytest.raises(ConfigError, match="nowhere"):
+        train(Source(catalog), configure([missing]), out, overwrite=True)
+    assert open_run(out)
 
 
 def test_overwrite_keeps_the_old_run_until_the_new_one_can_start(catalog, run, tmp_path):

@@ -18,7 +18,7 @@ from pricekit.bench.workload import LEARNING_RATE, Workload, fresh_model
 from pricekit.config import build_config
 from pricekit.errors import ConfigError
 from pricekit.training.model import PriceModel
-from pricekit.training.session import plan_epoch, prepare_encoder
+from pricekit.training.session import has_sparse_gradients, plan_epoch, prepare_encoder
 from pricekit.training.step import Objective
 
 
@@ -87,7 +87,7 @@ def bare_loop(workload: Workload, precision: str, device: torch.device) -> Run:
     )
     objective = Objective(model, precision, device)
     steps = [
-        [_batch(workload, rows, device) for rows in step]
+        [_batch(workload, rows, device, workload.config.speed.length_multiple) for rows in step]
         for step in plan_epoch(workload.examples.inputs.tokens.lengths, workload.config, 0)
     ]
 
@@ -207,8 +207,13 @@ class TokenisedBefore(Dataset[dict[str, Any]]):
 
 def check_peers(workload: Workload, peers: Sequence[str]) -> None:
     """Raise ConfigError where peers cannot train the workload's model."""
-    sparse = any(isinstance(m, nn.Embedding) and m.sparse for m in workload.model.modules())
-    if peers and sparse:
+    counted = [name for name in peers if name != "bare"]
+    if counted and workload.config.training.batch_tokens is not None:
+        raise ConfigError(
+            f"--peer {counted[0]} takes a number of rows for a batch, but training.batch_tokens is set; leave one of "
+            "them out"
+        )
+    if peers and has_sparse_gradients(workload.model):
         raise ConfigError(
             f"the backbone '{workload.config.backbone.name}' has embeddings with sparse gradients, which the AdamW of "
             f"--peer {peers[0]} does not take; name another backbone, such as --backbone distilroberta "
@@ -220,8 +225,11 @@ def _collated(workload: Workload, items: Sequence[dict[str, Any]]) -> dict[str, 
     return _batch(workload, np.array([item["row"] for item in items]), torch.device("cpu"))
 
 
-def _batch(workload: Workload, rows: np.ndarray, device: torch.device) -> dict[str, Tensor]:
-    arrays = dict(workload.examples.inputs.batch(rows))
+def _batch(
+    workload: Workload, rows: np.ndarray, device: torch.device, multiple_of: int = 1
+) -> dict[str, Tensor]:
+    config = workload.config
+    arrays = dict(workload.examples.inputs.batch(rows, multiple_of, config.max_length))
     arrays["price"] = workload.examples.price[rows].astype(np.float32)
     return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
 

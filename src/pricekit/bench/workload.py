@@ -29,7 +29,7 @@ from pricekit.training.machine import DTYPES, fast_math
 from pricekit.training.model import PriceModel
 from pricekit.training.run import build_model
 from pricekit.training.session import Session, plan_epoch, start_session
-from pricekit.training.train import columns_of
+from pricekit.training.source import columns_of
 
 INVENTED = 4000
 """Rows of the invented catalogue that is used where no table is given."""
@@ -129,11 +129,11 @@ def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tupl
 def padding(workload: Workload) -> float:
     """Return the tokens computed for each real token in an epoch over the whole table."""
     lengths = workload.lengths
-    multiple = workload.config.speed.pad_to_multiple_of or (64 if workload.config.speed.compile else 1)
+    multiple, longest = workload.config.speed.length_multiple, workload.config.max_length
     computed = 0
     for step in plan_epoch(lengths, workload.config, 0):
         for rows in step:
-            computed += len(rows) * int(-(-lengths[rows].max() // multiple) * multiple)
+            computed += len(rows) * min(longest, int(-(-lengths[rows].max() // multiple) * multiple))
     return computed / float(lengths.sum())
 
 

@@ -49,7 +49,8 @@ def train(
     """
     from pricekit.screen import say
     from pricekit.training.processes import Processes
-    from pricekit.training.train import Source, load_split, train
+    from pricekit.training.source import Source, load_split
+    from pricekit.training.train import train
 
     source = Source(table, valid, encoding)
     config = _saved_config(out, flags) if resume else config_of(flags)

@@ -92,15 +92,15 @@ def steps_of(batches: Sequence[np.ndarray], training: TrainingConfig) -> list[tu
 def dealt(step: Sequence[np.ndarray], process: int, processes: int) -> list[tuple[int, np.ndarray, float]]:
     """Return what one of several processes computes of an optimizer step.
 
-    The micro-batches are dealt out, cut finer where there are fewer of them than processes, so that the
-    step is the same whatever the number of processes. Each process gets equally many, since gradients are
-    exchanged together; what is short is filled with a batch of weight 0.
+    The micro-batches are dealt out, cut finer where there are fewer of them than processes, but not into
+    single rows, so that the step is the same whatever the number of processes. Each process gets equally
+    many, since gradients are exchanged together; what is short is filled with a batch of weight 0.
 
     Returns:
         For each micro-batch its number in the step, its rows, and its share of the step's rows.
     """
     parts = -(-processes // len(step))
-    cut = [piece for rows in step for piece in np.array_split(rows, parts) if len(piece)]
+    cut = [piece for rows in step for piece in np.array_split(rows, max(1, min(parts, len(rows) // 2)))]
     total = sum(map(len, step))
     mine = [(number, cut[number], len(cut[number]) / total) for number in range(process, len(cut), processes)]
     missing = -(-len(cut) // processes) - len(mine)

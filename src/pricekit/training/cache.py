@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 from pricekit import __version__
 from pricekit.files import write_atomically
 from pricekit.preprocess import Inputs, Preprocessor, without_price
+from pricekit.screen import notice
 from pricekit.table import Table
 from pricekit.tokens import Tokens
 
@@ -25,7 +26,11 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) 
     """
     if folder is None:
         return preprocessor(table)
-    path = Path(folder).expanduser() / f"{_key(preprocessor, table)}.safetensors"
+    try:
+        path = Path(folder).expanduser() / f"{_key(preprocessor, table)}.safetensors"
+    except TypeError as error:
+        notice(f"tokens and features of this table are not cached: a column cannot be hashed ({error}).")
+        return preprocessor(table)
     try:
         found = load_file(path)
         return Inputs(Tokens(found["ids"], found["offsets"]), found["features"], preprocessor.pad_id)

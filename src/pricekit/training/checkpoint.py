@@ -60,7 +60,7 @@ def load_checkpoint(
         model.load_state_dict(_under(tensors, _MODEL))
         if ema is not None:
             ema.load_state_dict(_under(tensors, _EMA))
-        if scaler is not None and scaler.is_enabled():
+        if scaler is not None and scaler.is_enabled() and record["scaler"]:
             scaler.load_state_dict(record["scaler"])
         if optimizer is not None:
             state = _unflatten(_under(tensors, _OPTIMIZER), record["optimizer"])

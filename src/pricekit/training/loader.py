@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,10 +11,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from pricekit.config import SpeedConfig
+from pricekit.config import RunConfig
 from pricekit.screen import notice
 from pricekit.training.engine import to_tensors
 from pricekit.training.examples import Examples
+
+
+def _leave_interrupts(worker: int) -> None:
+    """Leave Ctrl-C to the training process, whose handlers a worker inherits."""
+    del worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @dataclass(frozen=True)
@@ -21,19 +29,21 @@ class Rows(Dataset[dict[str, Tensor]]):
     """The batch of some row numbers: model inputs and `price`, float32 (B,)."""
 
     examples: Examples
-    pad_to_multiple_of: int
+    length_multiple: int
+    max_length: int
 
     def __getitem__(self, rows: np.ndarray) -> dict[str, Tensor]:
         """Return one padded batch."""
-        batch = to_tensors(self.examples.inputs.batch(rows, self.pad_to_multiple_of))
+        batch = to_tensors(self.examples.inputs.batch(rows, self.length_multiple, self.max_length))
         return batch | {"price": torch.from_numpy(self.examples.price[rows].astype(np.float32))}
 
 
 class Loader:
     """Yields batches in a given order, made by worker processes where the configuration asks for them."""
 
-    def __init__(self, examples: Examples, speed: SpeedConfig, device: torch.device) -> None:
-        self.rows = Rows(examples, speed.pad_to_multiple_of or (64 if speed.compile else 1))
+    def __init__(self, examples: Examples, config: RunConfig, device: torch.device) -> None:
+        speed = config.speed
+        self.rows = Rows(examples, speed.length_multiple, config.max_length)
         self.speed = speed
         self.device = device
         self.order: list[np.ndarray] = []
@@ -49,8 +59,8 @@ class Loader:
                     yield self._moved(batch)
                     done += 1
                 return
-            except RuntimeError as error:
-                if "worker" not in str(error).lower():
+            except (RuntimeError, OSError) as error:  # OSError: no process could be started
+                if isinstance(error, RuntimeError) and "worker" not in str(error).lower():
                     raise
                 said = str(error).splitlines()[0]
                 notice(f"the workers that make batches failed ({said}); going on without them.")
@@ -69,6 +79,7 @@ class Loader:
             prefetch_factor=self.speed.prefetch_factor,
             persistent_workers=self.speed.persistent_workers,
             pin_memory=self._pins,
+            worker_init_fn=_leave_interrupts,
         )
 
     @property

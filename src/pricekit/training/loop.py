@@ -49,7 +49,7 @@ def fit(
 ) -> TrainingState:
     """Train until the last epoch, or until patience or the time budget runs out.
 
-    Leaves the best weights in the model, on the CPU. `folder` holds `last.safetensors` (to resume from:
+    Leaves the best weights in the model, on its device. `folder` holds `last.safetensors` (to resume from:
     written after each epoch, every `save_steps`, and when the run is interrupted), `best.safetensors`
     (lowest validation SMAPE) and one line an epoch in `metrics.jsonl`. A resumed run takes the same
     steps as one that was never stopped.
@@ -86,18 +86,18 @@ def fit(
     if advice := session.monitor.advice():
         say(advice)
     load_checkpoint(folder / BEST, model)
-    model.cpu()
     return at
 
 
 def train_epoch(session: Session, interrupted: threading.Event) -> bool:
     """Take the optimizer steps of an epoch that are left; return whether the time budget ended it."""
     at, config, processes = session.at, session.config, session.processes
-    steps = session.steps(at.epoch)[at.steps_in_epoch :]
+    steps = session.steps_left()
     mine = [dealt(step, processes.rank, processes.count) for step in steps]
     batches = session.loader([rows for step in mine for _, rows, _ in step])
     total = torch.zeros((), device=processes.device)  # of the loss; on the device until it is shown
     began, shown_at, rows_before = time.perf_counter(), 0.0, at.rows
+    out_of_time = False
     session.model.train()
     title = f"epoch {at.epoch + 1}/{config.training.epochs}"
     with progress(title, session.rows, at.rows, shown=config.speed.progress) as advance:
@@ -114,7 +114,7 @@ def train_epoch(session: Session, interrupted: threading.Event) -> bool:
             now, note = time.perf_counter(), ""
             if now - shown_at > SHOW_SECONDS:
                 speed, shown_at = (at.rows - rows_before) / (now - began), now
-                mean = _finite(at.loss + float(total)) / at.rows
+                mean = _finite(at.loss + float(total) * processes.count) / max(1, at.rows)
                 note = f"loss {mean:.4f}  {speed:,.0f} rows/s{session.monitor.note()}"
             advance(rows, note)
             save_now = config.training.save_steps and at.step % config.training.save_steps == 0
@@ -133,6 +133,7 @@ def train_epoch(session: Session, interrupted: threading.Event) -> bool:
 def validate(session: Session, valid: Examples) -> dict[str, Any]:
     """Score the weights, keep them where they are the best so far, and return the epoch's record."""
     at, processes = session.at, session.processes
+    processes.share(session.scored.buffers())
     prices = predict(
         session.scored,
         valid.inputs,
@@ -143,7 +144,7 @@ def validate(session: Session, valid: Examples) -> dict[str, Any]:
     if not np.isfinite(prices).all():
         raise TrainingError(_DIVERGED)
     found = smape(prices, valid.price)
-    record = {"epoch": at.epoch + 1, "step": at.step, "loss": at.loss / at.rows, "valid_smape": found}
+    record = {"epoch": at.epoch + 1, "step": at.step, "loss": at.loss / max(1, at.rows), "valid_smape": found}
     rows = at.rows
     at.epoch, at.steps_in_epoch, at.loss, at.rows = at.epoch + 1, 0, 0.0, 0
     if found < at.best_smape:

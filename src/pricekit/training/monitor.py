@@ -33,9 +33,13 @@ class Monitor:
         memory = torch.cuda.max_memory_allocated(self.device) / 2**30
         if self.handle is None:
             return f"  {memory:.1f} GiB"
-        import pynvml
+        try:
+            import pynvml
 
-        self.readings.append(int(pynvml.nvmlDeviceGetUtilizationRates(self.handle).gpu))
+            self.readings.append(int(pynvml.nvmlDeviceGetUtilizationRates(self.handle).gpu))
+        except Exception:  # a part of a GPU, and some virtual ones, do not tell
+            self.handle = None
+            return f"  {memory:.1f} GiB"
         return f"  {memory:.1f} GiB, GPU {self.readings[-1]}%"
 
     def record(self) -> dict[str, float]:

@@ -52,7 +52,7 @@ class Pace:
             self.step_seconds += (seconds - self._last - self.step_seconds) / timed
         self._last = seconds
         if self._taken >= CALIBRATED:
-            left = self.budget * (1 - MARGIN) - seconds - self._pause
+            left = self.budget * (1 - MARGIN) - seconds - self._ending
             steps = math.floor(left / (self.step_seconds + self._pause / self.steps_per_epoch))
             self.stride = max(1.0, (self.total_steps - position) / max(1, steps))
 
@@ -62,7 +62,12 @@ class Pace:
 
     def must_stop(self, seconds: float) -> bool:
         """Say whether one more step would leave too little of the budget to validate and save."""
-        return self.budget is not None and seconds + self.step_seconds + self._pause > self.budget
+        return self.budget is not None and seconds + self.step_seconds + self._ending > self.budget
+
+    @property
+    def _ending(self) -> float:
+        """The last validation, and scoring the best weights, which takes about as long."""
+        return 2 * self._pause
 
     @property
     def _pause(self) -> float:

@@ -30,7 +30,7 @@ def check_plugins(model: PriceModel, policy: Policy, config: RunConfig, train: E
     batch = to_tensors(train.inputs.batch(np.arange(min(ROWS, len(train.price)))))
     price = torch.from_numpy(train.price[:ROWS].astype(np.float32))
     with guarded("backbone", config.backbone.name, "encoding a batch"):
-        _check_encoder(model.eval(), config.backbone.name, batch)
+        _check_encoder(model.eval(), config, batch)
     with guarded("loss", config.loss.name, "turning raw outputs into prices"):
         _check_prices(model, config.loss.name, batch)
     with guarded("loss", config.loss.name, "computing the loss of a batch"):
@@ -45,8 +45,9 @@ def check_plugins(model: PriceModel, policy: Policy, config: RunConfig, train: E
     model.load_state_dict(saved)
 
 
-def _check_encoder(model: PriceModel, name: str, batch: dict[str, Tensor]) -> None:
-    ids, mask = batch["input_ids"], batch["attention_mask"]
+def _check_encoder(model: PriceModel, config: RunConfig, batch: dict[str, Tensor]) -> None:
+    name, room = config.backbone.name, max(0, min(PADDED, config.max_length - 1))
+    ids, mask = (batch[key][:, : config.max_length - room] for key in ("input_ids", "attention_mask"))
     encoder: Any = model.encoder
     with torch.no_grad():
         encoding = encoder(ids, mask)
@@ -61,9 +62,9 @@ def _check_encoder(model: PriceModel, name: str, batch: dict[str, Tensor]) -> No
         )
         # Other ids where the mask is 0, and more of them, must change nothing.
         padded = torch.nn.functional.pad(
-            torch.where(mask > 0, ids, ids.flip(1)), (0, PADDED), value=int(ids[0, 0])
+            torch.where(mask > 0, ids, ids.flip(1)), (0, room), value=int(ids[0, 0])
         )
-        again = encoder(padded, torch.nn.functional.pad(mask, (0, PADDED)))
+        again = encoder(padded, torch.nn.functional.pad(mask, (0, room)))
     difference = float((again - encoding).abs().max() / encoding.abs().max().clamp(min=1e-6))
     if not difference <= PADDING_TOLERANCE:
         raise PluginError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 import torch
 from accelerate import PartialState
@@ -31,6 +32,12 @@ class Processes:
             tensor = tensor.clone().to(self.device)
             torch.distributed.all_reduce(tensor)
         return tensor
+
+    def share(self, tensors: Iterable[Tensor]) -> None:
+        """Give the main process's values to all of them: statistics of batches differ between processes."""
+        if self.count > 1:
+            for tensor in tensors:
+                torch.distributed.broadcast(tensor, 0)
 
     def agreed(self, number: float) -> float:
         """Return the main process's number in all of them: clocks differ."""

@@ -42,6 +42,8 @@ class TrainingState:
         loss: of the epoch under way, summed over rows.
         rows: of the epoch under way.
         parts: pieces that a micro-batch is cut into since memory ran out.
+        skipped: steps in a row that loss scaling skipped.
+        precision: of the matrix products.
     """
 
     epoch: int = 0
@@ -54,6 +56,8 @@ class TrainingState:
     loss: float = 0.0
     rows: int = 0
     parts: int = 1
+    skipped: int = 0
+    precision: str = ""
 
 
 @dataclass
@@ -77,9 +81,11 @@ class Session:
     began: float
     rates: list[float] = field(default_factory=list)
 
-    def steps(self, epoch: int) -> list[tuple[np.ndarray, ...]]:
-        """Return the optimizer steps of an epoch, each as micro-batches of row numbers."""
-        return plan_epoch(self.lengths, self.config, epoch)
+    def steps_left(self) -> list[tuple[np.ndarray, ...]]:
+        """Return what is left of the epoch under way: optimizer steps, each as micro-batches of row numbers."""
+        if self.position_ended:
+            return []
+        return plan_epoch(self.lengths, self.config, self.at.epoch)[self.at.steps_in_epoch :]
 
     @property
     def rows(self) -> int:
@@ -98,11 +104,11 @@ class Session:
 
     @property
     def finished(self) -> bool:
-        """Whether the schedule is done or patience ran out."""
-        patience = self.config.training.patience
-        return self.position_ended or (
-            patience is not None and self.at.epoch - self.at.best_epoch >= patience
-        )
+        """Whether the epochs or the schedule are done or patience ran out, and the last epoch is validated."""
+        at, training = self.at, self.config.training
+        patient = training.patience is None or at.epoch - at.best_epoch < training.patience
+        done = at.epoch >= training.epochs or self.position_ended or not patient
+        return done and at.steps_in_epoch == 0
 
     def elapsed(self) -> float:
         """Return the seconds of training so far, those of the processes before this one included."""
@@ -128,10 +134,11 @@ class Session:
             group["lr"] = rate * factor
 
     def count(self, rows: int, *, skipped: bool) -> None:
-        """Count a step; one that was skipped moves neither the schedule nor the average."""
+        """Count a step; one that was skipped moves neither the rows, nor the schedule, nor the average."""
         at = self.at
-        at.step, at.steps_in_epoch, at.rows = at.step + 1, at.steps_in_epoch + 1, at.rows + rows
+        at.step, at.steps_in_epoch = at.step + 1, at.steps_in_epoch + 1
         if not skipped:
+            at.rows += rows
             at.position = min(self.pace.total_steps, at.position + self.pace.stride)
             if self.ema is not None:
                 self.ema.update_parameters(self.model)
@@ -139,7 +146,7 @@ class Session:
     def save(self, name: str) -> None:
         """Write a checkpoint: all that it takes to go on, or for the best one the scored weights alone."""
         if self.processes.main and self.folder is not None:
-            state = asdict(self.at) | {"seconds": self.elapsed(), "parts": self.stepper.parts}
+            state = asdict(self.at) | {"seconds": self.elapsed()} | self.stepper.state()
             if name == LAST:
                 save_checkpoint(
                     self.folder / name, self.model, self.optimizer, state, self.ema, self.stepper.scaler
@@ -168,6 +175,11 @@ def start_session(
     precision = choose_precision(speed, processes.device)
     model.to(processes.device)
     prepare_encoder(model, config)
+    if processes.count > 1 and processes.device.type == "cuda" and has_sparse_gradients(model):
+        raise ConfigError(
+            f"the backbone '{config.backbone.name}' has embeddings with sparse gradients, which several GPUs cannot "
+            "exchange; train it in one process, without accelerate launch: it is small"
+        )
     optimizer = policy.optimizer(model, training, fused=speed.fused_optimizer)
     rates = [group["lr"] for group in optimizer.param_groups]
     ema = None
@@ -178,12 +190,12 @@ def start_session(
     at = TrainingState()
     if resume and folder is not None:
         at = TrainingState(**load_checkpoint(folder / LAST, model, optimizer, ema, stepper.scaler))
-        stepper.parts = at.parts
+        stepper.restore(at.parts, at.skipped, at.precision)
     lengths = train.inputs.tokens.lengths
     first = len(plan_epoch(lengths, config, 0))
     session = Session(
         *(model, policy, config, folder, lengths, processes, optimizer, stepper),
-        Loader(train, speed, processes.device),
+        Loader(train, config, processes.device),
         Monitor(processes.device),
         ema,
         Pace(training.time_budget, _total_steps(lengths, config, first), first),
@@ -200,7 +212,9 @@ def start_session(
 
 def plan_epoch(lengths: np.ndarray, config: RunConfig, epoch: int) -> list[tuple[np.ndarray, ...]]:
     """Return the optimizer steps of an epoch, each as micro-batches of row numbers."""
-    batches = epoch_batches(lengths, config.training, config.speed.sort_window, config.seed, epoch)
+    multiple = config.speed.length_multiple
+    padded = -(-lengths // multiple) * multiple
+    batches = epoch_batches(padded, config.training, config.speed.sort_window, config.seed, epoch)
     return steps_of(batches, config.training)
 
 
@@ -210,6 +224,11 @@ def _total_steps(lengths: np.ndarray, config: RunConfig, first: int) -> int:
     if config.training.batch_tokens is None:
         return epochs * first
     return sum(len(plan_epoch(lengths, config, epoch)) for epoch in range(epochs))
+
+
+def has_sparse_gradients(model: nn.Module) -> bool:
+    """Say whether the gradients of some embedding are sparse, as those of `bag` are."""
+    return any(isinstance(module, nn.Embedding) and module.sparse for module in model.modules())
 
 
 def prepare_encoder(model: PriceModel, config: RunConfig) -> None:

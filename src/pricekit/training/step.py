@@ -72,6 +72,16 @@ class Stepper:
         self.parts = 1
         self.skipped = 0
 
+    def state(self) -> dict[str, Any]:
+        """Return what `restore` takes."""
+        return {"parts": self.parts, "skipped": self.skipped, "precision": self.objective.precision}
+
+    def restore(self, parts: int, skipped: int, precision: str) -> None:
+        """Go on where a checkpoint stood: one that had left fp16 stays out of it."""
+        self.parts, self.skipped = parts, skipped
+        if self.scaler.is_enabled() and precision == "fp32":
+            self._leave_fp16()
+
     def take(self, batches: Sequence[tuple[int, Batch, float]], key: str) -> Tensor | None:
         """Take one optimizer step; return the mean loss of this process's rows times their share.
 
@@ -138,8 +148,8 @@ class Stepper:
             )
         self.parts *= 2
         notice(
-            f"out of memory: each micro-batch is now computed in {self.parts} pieces; the effective batch stays "
-            f"{self.training.batch_size * self.training.gradient_accumulation_steps} rows."
+            f"out of memory: each micro-batch is now computed in {self.parts} pieces; the rows of an optimizer step "
+            "stay the same."
         )
 
     def _skip(self) -> None:
@@ -151,19 +161,25 @@ class Stepper:
                 f"{self.skipped} steps in a row overflowed fp16; use --set speed.precision=bf16 or fp32, lower "
                 "training.learning_rate, or set training.max_grad_norm=1.0. The earlier checkpoints are kept"
             )
-        bf16 = self.objective.device_type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
-        self.objective.precision = "bf16" if bf16 else "fp32"
+        self._leave_fp16()
+        notice(f"fp16 overflowed {MAX_SKIPPED} steps in a row; going on in fp32.")
+
+    def _leave_fp16(self) -> None:
+        # `auto` chose fp16, so the device has no bf16.
+        self.objective.precision = "fp32"
         self.scaler = torch.amp.GradScaler(self.objective.device_type, enabled=False)
         self.skipped = 0
-        notice(f"fp16 overflowed {MAX_SKIPPED} steps in a row; going on in {self.objective.precision}.")
 
 
 def _pieces(batch: Batch, parts: int) -> Iterator[tuple[Batch, float]]:
-    """Yield a batch cut into about `parts` pieces, each with its share of the rows."""
+    """Yield a batch cut into `parts` pieces, but none of a single row, each with its share of the rows.
+
+    Batch normalisation cannot train on one row.
+    """
     rows = len(batch["price"])
-    size = -(-rows // parts)
-    for start in range(0, rows, size):
-        piece = {name: tensor[start : start + size] for name, tensor in batch.items()}
+    cut = {name: tensor.tensor_split(max(1, min(parts, rows // 2))) for name, tensor in batch.items()}
+    for values in zip(*cut.values(), strict=True):
+        piece = dict(zip(cut, values, strict=True))
         yield piece, len(piece["price"]) / rows
 
 

@@ -1,0 +1,149 @@
+"""What training starts with: inputs and model, and the folder of the run.
+
+The folder is written, and an older run in it deleted, only when every plugin has passed a batch.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from pricekit.config import RunConfig
+from pricekit.core.contracts import Policy, State
+from pricekit.core.guard import guarded
+from pricekit.core.loader import registry
+from pricekit.errors import TrainingError
+from pricekit.features.fitted import fit_features
+from pricekit.files import write_atomically, write_text
+from pricekit.preprocess import Preprocessor, without_price
+from pricekit.table import Table, write_rejected
+from pricekit.tokens import pad_id_of
+from pricekit.training.cache import cached_inputs
+from pricekit.training.checkpoint import BEST, LAST
+from pricekit.training.examples import Examples
+from pricekit.training.model import PriceModel
+from pricekit.training.preflight import check_plugins
+from pricekit.training.run import (
+    BACKBONE,
+    build_model,
+    clear_run,
+    is_run,
+    read_architecture,
+    read_preprocessor,
+)
+from pricekit.training.source import Source, Split, columns_of
+
+SAMPLE_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Start:
+    """The rows as the model takes them, and the model with its constants fitted or, resumed, still empty."""
+
+    train: Examples
+    valid: Examples
+    model: PriceModel
+
+
+def start_new(
+    out: Path, source: Source, config: RunConfig, split: Split, policy: Policy, *, overwrite: bool
+) -> Start:
+    """Fit the preprocessor, make the model, try every plugin; then make the folder.
+
+    Raises:
+        TrainingError: `out` is taken.
+        PluginError, ConfigError: a plugin or its settings are wrong; the folder is as it was.
+    """
+    _check_free(out, overwrite)
+    preprocessor, architecture = _fit_preprocessor(config, split.train)
+    start = _start(config, preprocessor, architecture, split, new=True)
+    check_plugins(start.model, policy, config, start.train)
+    clear_run(out)
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "config.toml", config.to_toml())
+    tables = {"table": source.table.name, "valid": source.valid.name if source.valid else None}
+    write_text(out / "source.json", json.dumps({**tables, "digest": split.digest()}, indent=2) + "\n")
+    _write_split(out, split, config.seed)
+    for name, text in preprocessor.files().items():
+        write_text(out / name, text)
+    write_text(out / BACKBONE, json.dumps(architecture, indent=1) + "\n")
+    return start
+
+
+def start_again(out: Path, config: RunConfig, split: Split) -> Start:
+    """Open an unfinished run; its weights come from the checkpoint.
+
+    Raises:
+        TrainingError: the rows are not those that it was started with.
+    """
+    if json.loads((out / "source.json").read_text("utf-8"))["digest"] != split.digest():
+        raise TrainingError(
+            f"the rows are not those that {out} was started with; give the same TABLE, --valid and --encoding, "
+            "or train into a new folder"
+        )
+    return _start(config, read_preprocessor(out), read_architecture(out), split, new=False)
+
+
+def join_start(out: Path, config: RunConfig, split: Split, *, new: bool) -> Start:
+    """Open the run that the main process has just started or found."""
+    return _start(config, read_preprocessor(out), read_architecture(out), split, new=new)
+
+
+def _check_free(out: Path, overwrite: bool) -> None:
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    trained = [name for name in ("run.json", BEST, LAST) if (out / name).exists()]
+    if not is_run(out) or (trained and not overwrite):
+        raise TrainingError(
+            f"{out} exists already; {_way_on(out)}start it anew with --overwrite, or name another folder"
+            if is_run(out)
+            else f"{out} exists already and is not a run, so it is not overwritten; name another folder"
+        )
+
+
+def _way_on(out: Path) -> str:
+    return "go on with it with --resume, " if (out / LAST).exists() else f"it has no {LAST} to go on from; "
+
+
+def _start(
+    config: RunConfig, preprocessor: Preprocessor, architecture: State, split: Split, *, new: bool
+) -> Start:
+    train, valid = (
+        Examples(cached_inputs(preprocessor, part, config.speed.cache), part.known_price)
+        for part in (split.train, split.valid)
+    )
+    if not new:
+        return Start(train, valid, build_model(config, preprocessor, architecture, None))
+    torch.manual_seed(config.seed)
+    model = build_model(config, preprocessor, architecture, train.inputs)
+    with guarded("loss", config.loss.name, "fitting to the training prices"):
+        model.fit(torch.from_numpy(train.inputs.features), torch.from_numpy(train.price))
+    return Start(train, valid, model)
+
+
+def _fit_preprocessor(config: RunConfig, table: Table) -> tuple[Preprocessor, State]:
+    backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
+    with guarded("backbone", config.backbone.name, "making its tokenizer"):
+        tokenizer = backbone.tokenizer(table.text.tolist())
+        architecture = backbone.architecture(tokenizer)
+    columns = replace(columns_of(config), id_required=False)
+    features = fit_features(config.features, config.feature_options, without_price(table, columns))
+    return Preprocessor(columns, tokenizer, config.max_length, pad_id_of(tokenizer), features), architecture
+
+
+def _write_split(out: Path, split: Split, seed: int) -> None:
+    parts = [
+        pd.DataFrame({"id": part.ids.astype(str), "part": name})
+        for name, part in (("train", split.train), ("valid", split.valid))
+    ]
+    chosen = np.random.default_rng(seed).permutation(len(split.valid))[:SAMPLE_ROWS]
+    sample = split.valid.frame.iloc[np.sort(chosen)]
+    write_rejected(out / "rejected.parquet", split.rejected)
+    for name, frame in (("split", pd.concat(parts)), ("sample", sample)):
+        with write_atomically(out / f"{name}.parquet") as path:
+            frame.to_parquet(path, index=False)
