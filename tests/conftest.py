@@ -1,5 +1,6 @@
 """What several tests share: a small catalogue, a run trained on it, and its bundle."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,14 @@ TINY = {
 def tiny_config(*layers: dict) -> RunConfig:
     """The policy quick with a model that trains in a second."""
     return configure([TINY, *layers])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what engines remember out of the user's folders."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

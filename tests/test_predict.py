@@ -63,7 +63,7 @@ def test_a_failure_in_the_middle_leaves_no_output(predictor, catalog, tmp_path, 
         calls.append(1)
         if len(calls) > 3:
             raise MemoryError
-        return predictor.engine(batch)
+        return predictor.price_batch(batch)
 
     with pytest.raises(MemoryError):
         Predictor(predictor.preprocessor, fails_later).predict_file(catalog, tmp_path / "prices.csv")

@@ -49,3 +49,12 @@ def pricekit_register_policies(register: Register) -> None:
     }
     for name, summary in policies.items():
         register(name, f"pricekit.training.policies:{name.title()}", summary)
+
+
+@hookimpl
+def pricekit_register_engines(register: Register) -> None:
+    """ONNX Runtime on what it runs on."""
+    engines = {"ort-cpu": "OrtCpu", "ort-cuda": "OrtCuda", "ort-tensorrt": "OrtTensorRT"}
+    devices = ("the CPU", "an NVIDIA GPU", "an NVIDIA GPU, compiled by TensorRT")
+    for (name, target), device in zip(engines.items(), devices, strict=True):
+        register(name, f"pricekit.engines.ort:{target}", f"ONNX Runtime on {device}")

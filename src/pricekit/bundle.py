@@ -35,11 +35,13 @@ class Bundle:
         path: where it was read from.
         manifest: what it says of itself.
         files: the contents of all other files by name; each matched its hash.
+        digest: of the manifest, and so of all files.
     """
 
     path: Path
     manifest: dict[str, Any]
     files: dict[str, bytes]
+    digest: str
 
 
 def write_bundle(path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
@@ -63,22 +65,24 @@ def is_bundle(path: Path) -> bool:
 
 def open_bundle(path: Path) -> Bundle:
     """Read a bundle and check every file's size and hash; raises BundleError."""
-    manifest = _read_manifest(path)
+    manifest, digest = _read_manifest(path)
     listed = manifest["files"]
     for name in REQUIRED:
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {name} in its manifest; export it again")
-    return Bundle(path, manifest, {name: _read_file(path, name, facts) for name, facts in listed.items()})
+    files = {name: _read_file(path, name, facts) for name, facts in listed.items()}
+    return Bundle(path, manifest, files, digest)
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     source = path / MANIFEST
     if not source.is_file():
         raise BundleError(f"{path} is not a bundle: it has no {MANIFEST}; make one with pricekit export")
     if source.is_symlink() or source.stat().st_size > MAX_MANIFEST_BYTES:
         raise BundleError(f"{source} is a link or over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
     try:
-        manifest = json.loads(source.read_text("utf-8"))
+        content = source.read_bytes()
+        manifest = json.loads(content.decode("utf-8"))
         version = manifest["schema_version"]
         if not isinstance(version, int) or not isinstance(manifest.get("files"), dict):
             raise TypeError
@@ -89,7 +93,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             f"the bundle {path} has schema version {version}, this pricekit reads up to {SCHEMA_VERSION}; "
             "upgrade pricekit, or export the run again with this version"
         )
-    return dict(manifest)
+    return dict(manifest), _sha256(content)
 
 
 def _read_file(path: Path, name: str, expected: Any) -> bytes:

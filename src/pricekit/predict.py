@@ -8,10 +8,11 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from platformdirs import user_cache_path
 
 from pricekit.bundle import open_bundle
-from pricekit.core.contracts import Engine
-from pricekit.engines.ort import load_cpu
+from pricekit.core.contracts import Graph, PriceBatch
+from pricekit.engines.choose import AUTO, open_engine
 from pricekit.errors import DataError
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
 from pricekit.screen import notice, progress
@@ -30,13 +31,20 @@ class Predictor:
     """Prices from a trained model."""
 
     preprocessor: Preprocessor
-    engine: Engine
+    price_batch: PriceBatch
+    length_multiple: int = 1
+    engine: str = "torch"
 
     @classmethod
-    def load(cls, path: str | Path) -> Predictor:
-        """Open a bundle; raises BundleError, PluginError."""
+    def load(cls, path: str | Path, engine: str = AUTO) -> Predictor:
+        """Open a bundle in the engine of that name; raises BundleError, PluginError."""
         bundle = open_bundle(Path(path))
-        return cls(load_preprocessor(bundle.files, bundle.path), load_cpu(bundle.files["model.onnx"]))
+        preprocessor = load_preprocessor(bundle.files, bundle.path)
+        cache = user_cache_path("pricekit") / "bundles" / bundle.digest
+        columns = len(preprocessor.features.names)
+        graph = Graph(bundle.files["model.onnx"], preprocessor.max_length, columns, cache)
+        opened = open_engine(engine, graph, preprocessor.tokenizer.get_vocab_size())
+        return cls(preprocessor, opened.price_batch, opened.length_multiple, opened.name)
 
     def predict(self, rows: Table | Sequence[str]) -> np.ndarray:
         """Return one price a row, float32 (N,), in the order given.
@@ -47,7 +55,10 @@ class Predictor:
         table = rows if isinstance(rows, Table) else table_of_texts(rows, self.preprocessor.columns.text[0])
         prices = np.empty(len(table), np.float32)
         if len(table):
-            for batch, found in predict_inputs(self.engine, self.preprocessor(table)):
+            inputs = self.preprocessor(table)
+            for batch, found in predict_inputs(
+                self.price_batch, inputs, length_multiple=self.length_multiple
+            ):
                 prices[batch] = found
         return prices
 
@@ -90,7 +101,11 @@ class Predictor:
 
 
 def predict_inputs(
-    engine: Engine, inputs: Inputs, batch_size: int = BATCH_SIZE, share: tuple[int, int] = (0, 1)
+    price_batch: PriceBatch,
+    inputs: Inputs,
+    batch_size: int = BATCH_SIZE,
+    share: tuple[int, int] = (0, 1),
+    length_multiple: int = 1,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield (row numbers, prices) of batches of alike length until all rows are priced.
 
@@ -98,4 +113,4 @@ def predict_inputs(
     """
     batches = batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), batch_size)
     for rows in islice(batches, share[0], None, share[1]):
-        yield rows, engine(inputs.batch(rows))
+        yield rows, price_batch(inputs.batch(rows, length_multiple))

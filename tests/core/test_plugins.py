@@ -76,7 +76,7 @@ def test_the_built_ins_are_there_and_load():
     for entry in registry().entries.values():
         assert entry.load() is not None
         assert entry.summary
-    assert {kind for kind, _ in registry().entries} == {"feature", "backbone", "loss", "policy"}
+    assert {kind for kind, _ in registry().entries} == {"feature", "backbone", "loss", "policy", "engine"}
 
 
 def test_a_plugin_registers_and_takes_options(plugin):

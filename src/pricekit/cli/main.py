@@ -17,7 +17,7 @@ COMMANDS = {
     "export": "Export a run into a bundle that predicts without torch.",
     "predict": "Price the rows of a table with a run or a bundle.",
     "features": "Compute the engineered features of a table.",
-    "plugins": "List and explain features, backbones, losses and policies.",
+    "plugins": "List and explain features, backbones, losses, policies and engines.",
     "bench": "Measure speed, beside peers.",
     "demo": "Make a catalogue, train, export and predict: the whole path in two minutes.",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pricekit.errors import BundleError
+from pricekit.errors import BundleError, ConfigError
 
 if TYPE_CHECKING:
     from pricekit.predict import Predictor
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 _EXPECTED = "expected the folder of pricekit train --out or of pricekit export --out"
 
 
-def open_predictor(path: Path) -> Predictor:
-    """Open a bundle with ONNX Runtime, or a run with torch; raises BundleError and others."""
+def open_predictor(path: Path, engine: str | None = None) -> Predictor:
+    """Open a bundle in an engine, or a run with torch; raises BundleError and others."""
     from pricekit.bundle import is_bundle
     from pricekit.predict import Predictor
 
     if is_bundle(path):
-        return Predictor.load(path)
+        return Predictor.load(path, engine or "auto")
     if not path.is_dir():
         state = "is a file" if path.exists() else "is not there"
         raise BundleError(f"the model {path} {state}; {_EXPECTED}")
@@ -28,4 +28,9 @@ def open_predictor(path: Path) -> Predictor:
 
     if not is_run(path):
         raise BundleError(f"the folder {path} holds neither a bundle nor a run; {_EXPECTED}")
+    if engine:
+        raise ConfigError(
+            f"--engine {engine} is for bundles, and {path} is a run, which runs in torch; make a bundle of it with "
+            f"pricekit export {path} --out BUNDLE"
+        )
     return open_run(path).predictor()

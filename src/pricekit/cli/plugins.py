@@ -10,9 +10,9 @@ import click
 from pricekit.core.registry import KINDS
 
 
-@click.group(short_help="List and explain features, backbones, losses and policies.")
+@click.group(short_help="List and explain features, backbones, losses, policies and engines.")
 def plugins() -> None:
-    """Features, backbones, losses and policies, built in or from installed packages."""
+    """Features, backbones, losses, policies and engines, built in or from installed packages."""
 
 
 @plugins.command("list")

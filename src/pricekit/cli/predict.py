@@ -15,9 +15,19 @@ from pricekit.cli.options import FOLDER, TABLE, named_columns, table_options
 @click.option(
     "--out", type=TABLE, required=True, help="CSV, TSV, Parquet or JSON lines file of ids and prices."
 )
+@click.option(
+    "--engine", help="What runs a bundle: auto (the fastest here, the default) or one of plugins list."
+)
 @table_options(price=False)
 def predict(
-    model: Path, table: Path, out: Path, text: str | None, id_: str | None, encoding: str, limit: int | None
+    model: Path,
+    table: Path,
+    out: Path,
+    engine: str | None,
+    text: str | None,
+    id_: str | None,
+    encoding: str,
+    limit: int | None,
 ) -> None:
     """Price every row of TABLE with MODEL, the folder of a run or of a bundle.
 
@@ -32,9 +42,11 @@ def predict(
     from pricekit.cli.models import open_predictor
     from pricekit.screen import say
 
-    predictor = open_predictor(model)
+    predictor = open_predictor(model, engine)
     started = time.perf_counter()
     columns = named_columns(predictor.preprocessor.columns, text, None, id_)
     rows = predictor.predict_file(table, out, columns=columns, encoding=encoding, limit=limit)
     seconds = time.perf_counter() - started
-    say(f"{rows:,} rows priced in {seconds:.1f} s ({rows / seconds:,.0f} rows/s): {out}")
+    say(
+        f"{rows:,} rows priced in {seconds:.1f} s ({rows / seconds:,.0f} rows/s, engine {predictor.engine}): {out}"
+    )

@@ -10,9 +10,12 @@ against that model.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     import torch
     from tokenizers import Tokenizer
@@ -148,9 +151,38 @@ class Policy(Protocol):
 Batch = Mapping[str, "np.ndarray"]
 """`input_ids`, `attention_mask`: int64 (B, L); `features`: float32 (B, K)."""
 
+PriceBatch = Callable[[Batch], "np.ndarray"]
+"""Returns the price of each row, float32 (B,): a bundle's graph in an engine, or a run's model in torch."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A bundle's graph and what an engine may want to know of it.
+
+    Attributes:
+        model: the contents of `model.onnx`: `input_ids`, `attention_mask`, `features` -> `price`. All weights
+            are inside, and loaded as bytes it can name no other file.
+        max_length: the longest L that it is called with.
+        features: K.
+        cache: a folder of this bundle, for what an engine compiles; made by who writes into it.
+    """
+
+    model: bytes
+    max_length: int
+    features: int
+    cache: Path
+
 
 class Engine(Protocol):
-    """What executes a model: a bundle's graph, or a run's model in torch."""
+    """What executes a bundle's graph; imports no torch."""
 
-    def __call__(self, batch: Batch) -> np.ndarray:
-        """Return the price of each row, float32 (B,)."""
+    length_multiple: int
+    """What L is rounded up to, for engines that are slow or hungry at each new shape; usually 1."""
+
+    def load(self, graph: Graph) -> PriceBatch:
+        """Return what prices batches of any size and length.
+
+        Raises:
+            PluginError: a library or a device is missing; says which. `auto` then goes on without.
+            BundleError: the graph itself cannot be loaded.
+        """

@@ -49,3 +49,8 @@ def pricekit_register_losses(register: Register) -> None:
 @hookspec
 def pricekit_register_policies(register: Register) -> None:
     """Register policies: see `pricekit.core.contracts.Policy`."""
+
+
+@hookspec
+def pricekit_register_engines(register: Register) -> None:
+    """Register engines: see `pricekit.core.contracts.Engine`."""

@@ -18,6 +18,7 @@ KINDS = {
     "backbone": "pricekit_register_backbones",
     "loss": "pricekit_register_losses",
     "policy": "pricekit_register_policies",
+    "engine": "pricekit_register_engines",
 }
 """Each kind of plugin and the hook that registers it."""
 

@@ -1,41 +1,119 @@
-"""ONNX Runtime on the CPU."""
+"""ONNX Runtime on a CPU, on an NVIDIA GPU, and there through TensorRT.
+
+ONNX Runtime falls back to the CPU without a word where a provider cannot be loaded; here that is an error.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from pricekit.core.contracts import Batch, Engine
+from pricekit.core.contracts import Batch, Graph, PriceBatch
 from pricekit.errors import BundleError, PluginError
+from pricekit.screen import notice
 
 INPUTS = ("input_ids", "attention_mask", "features")
 
+_BEHIND = {
+    "CPUExecutionProvider": (),
+    "CUDAExecutionProvider": (),
+    "TensorrtExecutionProvider": ("CUDAExecutionProvider",),
+}
+"""What runs the nodes that a provider does not know; the CPU always does."""
 
-def load_cpu(model: bytes) -> Engine:
-    """Open a graph with ONNX Runtime on the CPUs that this process may use.
+
+class OrtCpu:
+    """The CPUs that this process may use."""
+
+    length_multiple = 1
+
+    def load(self, graph: Graph) -> PriceBatch:
+        """Open the graph; raises PluginError, BundleError."""
+        return load_cpu(graph.model)
+
+
+class OrtCuda:
+    """One NVIDIA GPU."""
+
+    length_multiple = 32
+
+    def load(self, graph: Graph) -> PriceBatch:
+        """Open the graph; raises PluginError, BundleError."""
+        return _open(graph.model, "CUDAExecutionProvider", {})
+
+
+class OrtTensorRT:
+    """One NVIDIA GPU through TensorRT, which compiles the graph once for all shapes up to the longest."""
+
+    length_multiple = 32
+
+    def load(self, graph: Graph) -> PriceBatch:
+        """Open the graph, compiled now or taken from the cache; raises PluginError, BundleError."""
+        provider = "TensorrtExecutionProvider"
+        _check_provider(provider)
+        graph.cache.mkdir(parents=True, exist_ok=True)
+        if not any(graph.cache.iterdir()):
+            notice(
+                "TensorRT compiles the graph for this GPU, which takes minutes; the next time it is there."
+            )
+        return _open(graph.model, provider, tensorrt_options(graph))
+
+
+def tensorrt_options(graph: Graph, rows: int = 256) -> dict[str, str]:
+    """Return the provider's options: shapes from one row of one token up, and caches on disk.
+
+    Without minimal, usual and largest shapes TensorRT compiles anew for each shape that it meets.
+    """
+    sizes = {"min": (1, 1), "opt": (rows // 2, min(128, graph.max_length)), "max": (rows, graph.max_length)}
+    profiles = {
+        f"trt_profile_{name}_shapes": f"input_ids:{b}x{n},attention_mask:{b}x{n},features:{b}x{graph.features}"
+        for name, (b, n) in sizes.items()
+    }
+    return {
+        **profiles,
+        "trt_engine_cache_enable": "True",
+        "trt_engine_cache_path": str(graph.cache),
+        "trt_timing_cache_enable": "True",
+        "trt_timing_cache_path": str(graph.cache),
+    }
+
+
+def load_cpu(model: bytes) -> PriceBatch:
+    """Open a graph on the CPUs that this process may use; raises PluginError, BundleError."""
+    return _open(model, "CPUExecutionProvider", {})
+
+
+def _open(model: bytes, provider: str, settings: Mapping[str, str]) -> PriceBatch:
+    """Open a graph on one provider.
 
     It is given as bytes, so that it cannot name weights in other files.
 
     Raises:
-        PluginError: onnxruntime is not installed.
+        PluginError: onnxruntime or the provider is missing or cannot be loaded.
         BundleError: the graph cannot be loaded, or its inputs and output are not pricekit's.
     """
-    try:
-        import onnxruntime as ort
-    except ImportError:
-        raise PluginError(
-            "prediction from a bundle needs onnxruntime, which is not installed: pip install 'pricekit[cpu]'"
-        ) from None
+    ort = _check_provider(provider)
     options = ort.SessionOptions()
-    options.intra_op_num_threads = _usable_cpus()
+    options.intra_op_num_threads = usable_cpus()
     options.log_severity_level = 3
     # Threads that wait in a spin take the processor from the tokenizer, which comes next.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(
+            model, options, providers=[(provider, dict(settings)), *_BEHIND[provider]]
+        )
     except Exception as error:
         raise BundleError(f"the graph cannot be loaded by ONNX Runtime: {error}; export it again") from error
+    if session.get_providers()[0] != provider:
+        raise PluginError(
+            f"ONNX Runtime could not load its {provider}{_missing_library(ort, provider)}; install what is missing, "
+            "or use --engine ort-cpu"
+        )
     found = tuple(i.name for i in session.get_inputs()), tuple(o.name for o in session.get_outputs())
     if set(found[0]) != set(INPUTS) or found[1] != ("price",):
         raise BundleError(
@@ -48,5 +126,36 @@ def load_cpu(model: bytes) -> Engine:
     return run
 
 
-def _usable_cpus() -> int:
+def _check_provider(provider: str) -> Any:
+    """Return the module of ONNX Runtime; raises PluginError where it is not there or lacks the provider."""
+    extra = "cpu" if provider == "CPUExecutionProvider" else "gpu"
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        raise PluginError(
+            f"prediction from a bundle needs onnxruntime, which is not installed: pip install 'pricekit[{extra}]'"
+        ) from None
+    if provider not in ort.get_available_providers():
+        raise PluginError(
+            f"this onnxruntime {ort.__version__} has no {provider}; install the one for GPUs instead of it: "
+            "pip uninstall onnxruntime && pip install 'pricekit[gpu]'"
+        )
+    if provider != "CPUExecutionProvider" and hasattr(ort, "preload_dlls"):
+        ort.preload_dlls()  # CUDA's libraries from packages, where they are installed as such
+    return ort
+
+
+def _missing_library(ort: Any, provider: str) -> str:
+    """Return what the system's loader says of the provider's library, "" where it loads."""
+    name = provider.removesuffix("ExecutionProvider").lower()
+    for library in (Path(ort.__file__).parent / "capi").glob(f"*providers_{name}.*"):
+        try:
+            ctypes.CDLL(str(library))
+        except OSError as error:
+            return f": {error}"
+    return ""
+
+
+def usable_cpus() -> int:
+    """Return how many CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

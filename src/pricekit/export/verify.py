@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pricekit.core.contracts import Batch, Engine
+from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
 from pricekit.preprocess import Inputs
@@ -77,7 +77,7 @@ def fit_length(batch: Batch, length: int, pad_id: int) -> Batch:
     return {"input_ids": ids, "attention_mask": mask, "features": batch["features"]}
 
 
-def _check(reference: Engine, engine: Engine, batch: Batch) -> Check:
+def _check(reference: PriceBatch, engine: PriceBatch, batch: Batch) -> Check:
     expected, found = reference(batch).astype(np.float64), engine(batch).astype(np.float64)
     usable = found.shape == expected.shape and np.isfinite(found).all() and (found > 0).all()
     difference = float(np.max(np.abs(found - expected) / expected)) if usable else float("inf")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pricekit.core.contracts import Batch, Engine
+from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.predict import predict_inputs
 from pricekit.preprocess import Inputs
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pricekit.training.processes import Processes
 
 
-def torch_engine(model: nn.Module, autocast: Callable[[], Any] = nullcontext) -> Engine:
-    """Return an engine that runs the model with dropout off, on the device where its weights are."""
+def torch_engine(model: nn.Module, autocast: Callable[[], Any] = nullcontext) -> PriceBatch:
+    """Return what runs the model with dropout off, on the device where its weights are."""
     model.eval()
     device = next(model.parameters()).device
 

@@ -1,0 +1,160 @@
+"""Engines: the one that was asked for or an error, and what `auto` makes of several."""
+
+import json
+import sys
+import time
+import types
+
+import numpy as np
+import pytest
+
+from pricekit.bundle import open_bundle
+from pricekit.core.contracts import Graph
+from pricekit.core.loader import registry
+from pricekit.core.registry import Entry
+from pricekit.engines.choose import open_engine
+from pricekit.engines.ort import load_cpu, tensorrt_options
+from pricekit.errors import BundleError, PluginError
+from pricekit.predict import Predictor
+
+VOCABULARY = 500
+
+
+@pytest.fixture
+def graph(bundle, tmp_path):
+    return Graph(open_bundle(bundle).files["model.onnx"], 64, 22, tmp_path / "cache")
+
+
+@pytest.fixture
+def engines(monkeypatch):
+    """Return a function that registers toy engines by name, each a function of (graph)."""
+    module = types.ModuleType("toy_engines")
+    monkeypatch.setitem(sys.modules, "toy_engines", module)
+    monkeypatch.setattr(registry(), "entries", dict(registry().entries))
+
+    def add(**loads):
+        for name, load in loads.items():
+            made = type(name, (), {"length_multiple": 16, "load": staticmethod(load)})
+            setattr(module, name, made)
+            registry().add([Entry("engine", name, f"toy_engines:{name}", "a toy", "toy", "1.0")])
+
+    return add
+
+
+def slowed(graph):
+    priced = load_cpu(graph.model)
+
+    def run(batch):
+        time.sleep(0.05)
+        return priced(batch)
+
+    return run
+
+
+def constant(price):
+    return lambda graph: lambda batch: np.full(len(batch["features"]), price, np.float32)
+
+
+def missing(graph):
+    raise PluginError("libfast.so is not there")
+
+
+def test_auto_takes_the_only_engine_that_loads_and_measures_nothing(graph):
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+    assert not graph.cache.exists()
+
+
+def test_auto_takes_the_fastest_and_remembers_it(graph, engines):
+    loaded = []
+
+    def counted(graph):
+        loaded.append(1)
+        return slowed(graph)
+
+    engines(slow=counted, gone=missing)
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+    assert json.loads((graph.cache / "engine.json").read_text())["engine"] == "ort-cpu"
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+    assert loaded == [1]  # the second time nothing was tried
+
+
+@pytest.mark.parametrize("wrong", [constant(1e9), constant(float("nan"))])
+def test_auto_does_not_take_an_engine_with_other_prices(graph, engines, wrong):
+    engines(wrong=wrong)
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+    batch = {"features": np.zeros((2, 22), np.float32)}
+    assert len(open_engine("wrong", graph, VOCABULARY).price_batch(batch)) == 2  # who asks for it gets it
+
+
+def test_what_was_fastest_and_is_gone_is_not_used(graph, engines):
+    engines(slow=slowed)
+    open_engine("auto", graph, VOCABULARY)
+    record = json.loads((graph.cache / "engine.json").read_text())
+    engines(gone=missing)
+    for text in (
+        json.dumps(record | {"engine": "gone"}),
+        "{",
+        json.dumps([]),
+        json.dumps({"engine": "slow"}),
+    ):
+        (graph.cache / "engine.json").write_text(text)
+        assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+
+
+def test_an_engine_that_was_asked_for_and_cannot_load_is_an_error(graph, engines):
+    engines(gone=missing)
+    with pytest.raises(PluginError, match=r"libfast\.so"):
+        open_engine("gone", graph, VOCABULARY)
+    with pytest.raises(PluginError, match=r"available: .*ort-cpu"):
+        open_engine("nonsense", graph, VOCABULARY)
+
+
+@pytest.mark.parametrize("name", ["ort-cuda", "ort-tensorrt"])
+def test_a_provider_that_is_not_there_is_an_error_not_the_cpu(graph, name):
+    with pytest.raises(PluginError, match=r"has no .*ExecutionProvider.*pricekit\[gpu\]"):
+        open_engine(name, graph, VOCABULARY)
+
+
+def test_a_provider_that_falls_back_is_an_error(graph, monkeypatch):
+    """What ONNX Runtime does where CUDA's libraries are missing: a session on the CPU."""
+    import onnxruntime as ort
+
+    whole = ort.InferenceSession
+    monkeypatch.setattr(
+        ort, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    )
+    monkeypatch.setattr(
+        ort, "InferenceSession", lambda m, o, providers: whole(m, o, providers=["CPUExecutionProvider"])
+    )
+    with pytest.raises(PluginError, match="could not load its CUDAExecutionProvider"):
+        open_engine("ort-cuda", graph, VOCABULARY)
+
+
+def test_a_graph_of_other_inputs_is_refused(graph):
+    with pytest.raises(BundleError, match="cannot be loaded"):
+        load_cpu(b"not a graph")
+
+
+def test_tensorrt_is_given_shapes_from_one_to_the_longest(graph):
+    options = tensorrt_options(graph)
+    assert options["trt_profile_min_shapes"] == "input_ids:1x1,attention_mask:1x1,features:1x22"
+    assert options["trt_profile_max_shapes"] == "input_ids:256x64,attention_mask:256x64,features:256x22"
+
+
+def test_lengths_are_rounded_up_for_an_engine_that_wants_it(bundle, engines):
+    seen = set()
+
+    def watching(graph):
+        priced = load_cpu(graph.model)
+
+        def run(batch):
+            seen.add(batch["input_ids"].shape[1] % 16)
+            return priced(batch)
+
+        return run
+
+    engines(watching=watching)
+    texts = ["a", "Item Name: tea " * 9]
+    found = Predictor.load(bundle, "watching").predict(texts)
+    assert found == pytest.approx(Predictor.load(bundle, "ort-cpu").predict(texts), rel=1e-5)
+    assert seen == {0}
