@@ -98,7 +98,7 @@ class TrainingConfig(Section):
     learning_rate: float = Field(1e-3, gt=0, description="at its peak")
     head_learning_rate: float | None = Field(None, gt=0, description="of the head; None: learning_rate")
     embedding_learning_rate: float | None = Field(
-        None, gt=0, description="of embeddings with sparse gradients (bag); None: learning_rate"
+        None, gt=0, description="of the table of token embeddings; None: of its layer"
     )
     layer_decay: float = Field(
         1.0, gt=0, le=1, description="learning rate of each encoder layer, as a share of the one above it"

@@ -129,6 +129,16 @@ def test_sparse_embeddings_get_their_own_optimizer_and_rate():
     assert isinstance(adamw(Model(), TrainingConfig()), torch.optim.AdamW)
 
 
+def test_the_token_embeddings_of_an_encoder_have_their_own_rate():
+    model = Model()
+    training = TrainingConfig(learning_rate=1.0, layer_decay=0.5, embedding_learning_rate=7.0)
+    groups = parameter_groups(model, training)
+    assert _group_of(groups, model.encoder.embedding.weight)["lr"] == 7.0
+    assert len([g for g in groups if g["lr"] == 7.0]) == 1
+    without = parameter_groups(model, TrainingConfig(learning_rate=1.0, layer_decay=0.5))
+    assert _group_of(without, model.encoder.embedding.weight)["lr"] == 0.25
+
+
 def test_the_cosine_is_a_cosine():
     assert [warmup_cosine(s, 0, 4) for s in range(5)] == pytest.approx(
         [1, 0.853553, 0.5, 0.146447, 0], abs=1e-6

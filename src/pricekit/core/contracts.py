@@ -90,6 +90,9 @@ class Encoder(Protocol):
     layers: Sequence[torch.nn.Module]
     """Optional. From the input up, the embeddings first: what `training.layer_decay` counts."""
 
+    embedding: torch.nn.Module
+    """Optional. The table of token embeddings: what `training.embedding_learning_rate` is for."""
+
     gradient_checkpointing_enable: Callable[[], None]
     """Optional. Makes the layers compute their activations again in the backward pass, to save memory."""
 

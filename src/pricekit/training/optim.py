@@ -43,8 +43,8 @@ def parameter_groups(model: nn.Module, training: TrainingConfig) -> list[dict[st
     """Return the trainable parameters as groups, each with its `lr` and `weight_decay`.
 
     The encoder's layer i of n learns at learning_rate · layer_decay^(n - 1 - i), what of the encoder
-    belongs to no layer at learning_rate, the head at head_learning_rate, and embeddings with sparse
-    gradients at embedding_learning_rate. Biases and norms do not decay unless they are told to
+    belongs to no layer at learning_rate, the head at head_learning_rate, and the table of token
+    embeddings at embedding_learning_rate, where these are set. Biases and norms do not decay unless they are told to
     (layer-wise rates: Howard & Ruder 2018, arXiv:1801.06146).
     """
     rates = dict(_rates(model, training))
@@ -68,8 +68,10 @@ def _rates(model: nn.Module, training: TrainingConfig) -> Iterator[tuple[int, fl
     for depth, layer in enumerate(reversed(layers)):
         for parameter in layer.parameters():
             yield id(parameter), training.learning_rate * training.layer_decay**depth
-    for table in _sparse(model):
-        yield id(table), training.embedding_learning_rate or training.learning_rate
+    if training.embedding_learning_rate is not None:
+        table = getattr(encoder, "embedding", nn.Module())
+        for parameter in [*_sparse(model), *table.parameters()]:
+            yield id(parameter), training.embedding_learning_rate
 
 
 def _sparse(model: nn.Module) -> list[Tensor]:

@@ -41,11 +41,11 @@ def make(name):
         return SmallTransformer(SmallTransformer.Options(vocab_size=256, width=16, layers=2, heads=2))
     if name == "deberta":
         return tiny(architectures.DEBERTA_V3_SMALL, DebertaOptions(**random), position_buckets=8)
-    pooling = "cls" if name == "roberta-cls" else "mean"
+    pooling = {"roberta-cls": "cls", "roberta-lead": "lead"}.get(name, "mean")
     return tiny(architectures.ROBERTA_BASE, PretrainedOptions(**random, pooling=pooling))
 
 
-NAMES = ["lstm", "transformer", "roberta", "roberta-cls", "deberta"]
+NAMES = ["lstm", "transformer", "roberta", "roberta-cls", "roberta-lead", "deberta"]
 
 
 @pytest.fixture(params=NAMES)

@@ -27,7 +27,7 @@ def batch():
     return ids, mask
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "lead"])
 @pytest.mark.parametrize("architecture", [architectures.ROBERTA_BASE, BERT], ids=["roberta", "bert"])
 def test_it_trains_as_the_padded_one_does(architecture, pooling):
     ids, mask = batch()

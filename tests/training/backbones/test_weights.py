@@ -1,6 +1,7 @@
 """Pretrained weights from a folder, and everything that may be wrong with one."""
 
 import json
+import math
 import shutil
 import socket
 
@@ -144,3 +145,9 @@ def test_dropout_and_pooling_are_options(saved):
     mask[0, 3] = 0
     hidden = encoder.model(input_ids=ids, attention_mask=mask).last_hidden_state
     assert np.allclose(encoder(ids, mask).detach(), hidden[:, :3].mean(1).detach(), atol=1e-6)
+    encoder.pooling = "lead"
+    lead = torch.tensor([1 + 12 * math.exp(-position / 40) for position in range(3)])
+    expected = torch.cat(
+        [hidden[:, :3].mean(1), (hidden[0, :3] * lead[:, None]).sum(0)[None] / lead.sum()], 1
+    )
+    assert np.allclose(encoder(ids, mask).detach(), expected.detach(), atol=1e-6)

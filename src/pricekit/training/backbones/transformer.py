@@ -34,6 +34,12 @@ from pricekit.training.backbones.unpadded import pack, use_unpadded
 from pricekit.training.backbones.weights import find_weights, quiet_transformers
 
 _TRAINED_VOCABULARY = 30_000
+Pooling = Literal["mean", "cls", "lead"]
+_POOLING = "mean of all tokens; the first one; lead: the mean, and one in which the first tokens weigh more"
+_LEAD, _LEAD_TOKENS = (
+    12.0,
+    40.0,
+)  # as in `bag`: the extra weight of the first token, and over how many it fades
 _LOCAL = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
 
 
@@ -79,7 +85,7 @@ class PretrainedOptions(Section):
     random_weights: bool = Field(
         False, description="the true architecture without a download, tokenizer trained on the table"
     )
-    pooling: Literal["mean", "cls"] = Field("mean", description="mean of all tokens, or the first one")
+    pooling: Pooling = Field("mean", description=_POOLING)
     dropout: float | None = Field(None, ge=0, lt=1, description="inside the encoder; none: the published one")
 
 
@@ -182,7 +188,7 @@ class TransformerEncoder(nn.Module):
         super().__init__()
         self.model = model
         self.pooling = pooling
-        self.hidden_size: int = model.config.hidden_size
+        self.hidden_size: int = model.config.hidden_size * (2 if pooling == "lead" else 1)
         self.padded_attention: str = model.config._attn_implementation or "sdpa"
         self.unpadded = unpadded
         if unpadded:  # a new module is in training mode
@@ -206,6 +212,13 @@ class TransformerEncoder(nn.Module):
         ]
         return [nn.ModuleList([inner.embeddings, *positions]), *inner.encoder.layer]
 
+    @property
+    def embedding(self) -> nn.Module:
+        """The table of token embeddings."""
+        inner: Any = self.model
+        table: nn.Module = inner.get_input_embeddings()
+        return table
+
     def gradient_checkpointing_enable(self) -> None:
         """Compute the activations of each layer again in the backward pass."""
         model: Any = self.model  # transformers renamed it in 5
@@ -223,8 +236,19 @@ class TransformerEncoder(nn.Module):
         ).last_hidden_state.float()
         if self.pooling == "cls":
             return hidden[:, 0]
-        weights = attention_mask[:, :, None].to(hidden.dtype)
-        return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
+        mask = attention_mask.to(hidden.dtype)
+        position = torch.cumsum(torch.ones_like(input_ids), 1) - 1
+        means = [
+            (hidden * weights[:, :, None]).sum(1) / weights.sum(1, keepdim=True).clamp(min=1)
+            for weights in (mask * factor for factor in self._factors(position))
+        ]
+        return torch.cat(means, 1)
+
+    def _factors(self, position: Tensor) -> list[Tensor | float]:
+        """Return how much each token weighs in each of the means that are pooled."""
+        if self.pooling == "mean":
+            return [1.0]
+        return [1.0, 1 + _LEAD * torch.exp(-position.float() / _LEAD_TOKENS)]
 
     def _packed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the same from the real tokens alone, (1, T)."""
@@ -242,8 +266,15 @@ class TransformerEncoder(nn.Module):
         )
         if self.pooling == "cls":
             return hidden[starts[:-1].long()]
-        total = hidden.new_zeros(len(input_ids), self.hidden_size).index_add(0, text, hidden)
-        return total / attention_mask.sum(1, keepdim=True)
+        means = []
+        for factor in self._factors(position):
+            weights = torch.ones_like(text, dtype=hidden.dtype)[:, None] * torch.as_tensor(factor).reshape(
+                -1, 1
+            )
+            totals = hidden.new_zeros(len(input_ids), hidden.shape[1] + 1)
+            totals = totals.index_add(0, text, torch.cat([hidden * weights, weights], 1))
+            means.append(totals[:, :-1] / totals[:, -1:])
+        return torch.cat(means, 1)
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer:
@@ -327,7 +358,7 @@ class SmallTransformer:
         layers: int = Field(4, ge=1)
         heads: int = Field(4, ge=1, description="of attention; divides the width")
         dropout: float = Field(0.1, ge=0, lt=1)
-        pooling: Literal["mean", "cls"] = Field("mean", description="mean of all tokens, or the first one")
+        pooling: Pooling = Field("mean", description=_POOLING)
 
     def __init__(self, options: Options) -> None:
         if options.width % options.heads:
