@@ -1,5 +1,8 @@
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -55,19 +58,108 @@ def test_every_row_gets_one_price_in_order(predictor, texts, catalog, tmp_path, 
     assert [p.name for p in tmp_path.iterdir()] == [out.name]
 
 
-def test_a_failure_in_the_middle_leaves_no_output(predictor, catalog, tmp_path, monkeypatch):
+class Failing:
+    """An engine that fails after some rows, and counts those that it priced."""
+
+    def __init__(self, predictor, after=10**9):
+        self.price_batch, self.after, self.rows = predictor.price_batch, after, 0
+
+    def __call__(self, batch):
+        self.rows += len(batch["features"])
+        if self.rows > self.after:
+            raise KeyboardInterrupt
+        return self.price_batch(batch)
+
+
+@pytest.fixture
+def interrupted(predictor, catalog, tmp_path, monkeypatch):
+    """Return the output that an interrupted prediction was to write, three windows of it priced."""
     monkeypatch.setattr(predict_module, "WINDOW", 64)
-    calls = []
+    said = []
+    with pytest.raises(KeyboardInterrupt):
+        _with(predictor, Failing(predictor, 200)).predict_file(
+            catalog, tmp_path / "prices.csv", notices=said.append
+        )
+    assert "--resume" in said[-1]
+    return tmp_path / "prices.csv"
 
-    def fails_later(batch):
-        calls.append(1)
-        if len(calls) > 3:
-            raise MemoryError
-        return predictor.price_batch(batch)
 
-    with pytest.raises(MemoryError):
-        Predictor(predictor.preprocessor, fails_later).predict_file(catalog, tmp_path / "prices.csv")
+def _with(predictor, price_batch):
+    return replace(predictor, price_batch=price_batch)
+
+
+def test_a_failure_in_the_middle_leaves_no_output(interrupted):
+    assert not interrupted.exists()
+    assert [path.name for path in interrupted.parent.iterdir()] == [".prices.csv.parts"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_an_interrupted_prediction_is_resumed(predictor, catalog, interrupted, suffix):
+    engine = Failing(predictor)
+    assert _with(predictor, engine).predict_file(catalog, interrupted, resume=True) == 400
+    assert engine.rows == 400 - 192
+    assert [path.name for path in interrupted.parent.iterdir()] == [interrupted.name]
+    predictor.predict_file(catalog, interrupted.with_name("whole.csv"))
+    assert interrupted.read_text() == interrupted.with_name("whole.csv").read_text()
+
+
+@pytest.mark.parametrize("change", ["not asked for", "another model", "another table", "another limit"])
+def test_parts_of_another_prediction_are_not_used(predictor, catalog, interrupted, change):
+    engine, options = Failing(predictor), {"resume": change != "not asked for"}
+    other = _with(predictor, engine)
+    if change == "another model":
+        other = replace(other, model="x")
+    if change == "another table":
+        catalog = shutil.copy(catalog, interrupted.with_name("copy.csv"))
+    if change == "another limit":
+        options["limit"] = 300
+    rows = other.predict_file(Path(catalog), interrupted, **options)
+    assert engine.rows == rows
+    assert not interrupted.with_name(".prices.csv.parts").exists()
+
+
+def test_a_failure_before_the_first_window_leaves_nothing(predictor, catalog, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        _with(predictor, Failing(predictor, 0)).predict_file(catalog, tmp_path / "prices.csv")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_equal_rows_are_priced_once(predictor, texts):
+    engine = Failing(predictor)
+    found = _with(predictor, engine).predict([*texts[:50], *texts[10:30], texts[3]])
+    assert engine.rows == len(set(texts[:50]))
+    assert np.array_equal(found, np.concatenate([found[:50], found[10:30], found[3:4]]))
+    assert found[:50] == pytest.approx(predictor.predict(texts[:50]), rel=1e-6)
+
+
+@pytest.mark.parametrize("pattern", ["parts", "parts/*.parquet", "par*/day=*/*", "**/*.parquet"])
+def test_a_folder_or_a_pattern_is_one_table(predictor, catalog, tmp_path, pattern):
+    frame = pd.read_csv(catalog).head(120)
+    for number, day in enumerate(["day=1", "day=2"]):
+        folder = tmp_path / "parts" if "*.parquet" in pattern else tmp_path / "parts" / day
+        folder.mkdir(parents=True, exist_ok=True)
+        frame.iloc[60 * number : 60 * number + 60].to_parquet(folder / f"{number}.parquet")
+    frame.head(0).to_parquet(tmp_path / "parts" / "none.parquet")
+    predictor.predict_file(tmp_path / pattern, tmp_path / "prices.csv")
+    found = pd.read_csv(tmp_path / "prices.csv")
+    assert found["sample_id"].tolist() == frame["sample_id"].tolist()
+    assert found["price"].to_numpy() == pytest.approx(
+        predictor.predict(frame["catalog_content"].tolist()), rel=1e-5
+    )
+
+
+def test_row_numbers_go_on_from_file_to_file(predictor, catalog, tmp_path):
+    for number in range(3):
+        pd.read_csv(catalog)[["catalog_content"]].head(5).to_csv(tmp_path / f"t{number}.csv", index=False)
+    predictor.predict_file(tmp_path / "t*.csv", tmp_path / "prices.csv", limit=12, notices=lambda _: None)
+    assert pd.read_csv(tmp_path / "prices.csv")["row"].tolist() == [*range(12)]
+
+
+@pytest.mark.parametrize("path", ["empty", "no*.csv"])
+def test_a_folder_or_pattern_without_files_is_told(predictor, tmp_path, path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="Check the path"):
+        predictor.predict_file(tmp_path / path, tmp_path / "prices.csv")
 
 
 def test_a_missing_id_column_becomes_row_numbers_and_is_said(predictor, catalog, tmp_path):

@@ -1,10 +1,13 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from pricekit.tokens import CHARS_PER_TOKEN, batches_by_length, encode, pad, pad_id_of
+from pricekit.preprocess import Inputs
+from pricekit.tokens import CHARS_PER_TOKEN, Tokens, batches_by_length, encode, pad, pad_id_of
 
 WORDS = ["[PAD]", "[UNK]", "red", "green", "tea"]
 
@@ -58,3 +61,28 @@ def test_batches_by_length_hold_every_row_once_in_order_of_length(lengths, size)
     assert sorted(rows.tolist()) == list(range(len(lengths)))
     assert max(map(len, batches)) <= size
     assert (np.diff(lengths[rows]) >= 0).all()
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3), min_size=1, max_size=20), st.data())
+def test_tokens_of_some_rows(rows, data):
+    tokens = Tokens(
+        np.array([token for row in rows for token in row], np.int32), np.cumsum([0, *map(len, rows)])
+    )
+    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=30))
+    taken = tokens.take(np.array(chosen, np.int64))
+    found = [taken.ids[a:b].tolist() for a, b in pairwise(taken.offsets)]
+    assert found == [rows[row] for row in chosen]
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=2), st.integers(0, 1)), max_size=20)
+)
+def test_equal_inputs_are_one_kind(rows):
+    tokens = Tokens(
+        np.array([token for ids, _ in rows for token in ids], np.int32),
+        np.cumsum([0, *(len(ids) for ids, _ in rows)]),
+    )
+    first, kind = Inputs(tokens, np.array([[f] for _, f in rows], np.float32).reshape(-1, 1), 0).distinct()
+    assert [rows[i] for i in first[kind]] == rows
+    assert len(first) == len({(*ids, "and", f) for ids, f in rows})
+    assert first.tolist() == sorted(first)

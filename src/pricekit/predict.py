@@ -1,11 +1,14 @@
-"""The predictor: preprocessor and engine, over a table in memory or streamed from a file."""
+"""The predictor: preprocessor and engine, over a table in memory or streamed from files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar, cast
 
 import numpy as np
 from platformdirs import user_cache_path
@@ -14,10 +17,22 @@ from pricekit.bundle import open_bundle
 from pricekit.core.contracts import Graph, PriceBatch
 from pricekit.engines.choose import AUTO, open_engine
 from pricekit.errors import DataError
+from pricekit.parts import Parts
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
 from pricekit.screen import notice, progress
-from pricekit.table import Columns, PredictionWriter, Table, iter_table, progress_size, table_of_texts
+from pricekit.table import (
+    Columns,
+    PredictionWriter,
+    Table,
+    check_output,
+    files_size,
+    iter_files,
+    table_files,
+    table_of_texts,
+)
 from pricekit.tokens import batches_by_length
+
+Item = TypeVar("Item")
 
 WINDOW = 8192
 """Rows held in memory at once, sorted by length inside."""
@@ -28,12 +43,21 @@ BATCH_SIZE = 128
 
 @dataclass(frozen=True)
 class Predictor:
-    """Prices from a trained model."""
+    """Prices from a trained model.
+
+    Attributes:
+        preprocessor: table to model inputs.
+        price_batch: the loaded engine.
+        length_multiple: what the engine wants lengths rounded up to.
+        engine: its name.
+        model: what the weights are known by, to tell one model's unfinished output from another's.
+    """
 
     preprocessor: Preprocessor
     price_batch: PriceBatch
     length_multiple: int = 1
     engine: str = "torch"
+    model: str = ""
 
     @classmethod
     def load(cls, path: str | Path, engine: str = AUTO) -> Predictor:
@@ -44,7 +68,7 @@ class Predictor:
         columns = len(preprocessor.features.names)
         graph = Graph(bundle.files["model.onnx"], preprocessor.max_length, columns, cache)
         opened = open_engine(engine, graph, preprocessor.tokenizer.get_vocab_size())
-        return cls(preprocessor, opened.price_batch, opened.length_multiple, opened.name)
+        return cls(preprocessor, opened.price_batch, opened.length_multiple, opened.name, bundle.digest)
 
     def predict(self, rows: Table | Sequence[str]) -> np.ndarray:
         """Return one price a row, float32 (N,), in the order given.
@@ -53,14 +77,7 @@ class Predictor:
             rows: a table, or texts as the model was trained on.
         """
         table = rows if isinstance(rows, Table) else table_of_texts(rows, self.preprocessor.columns.text[0])
-        prices = np.empty(len(table), np.float32)
-        if len(table):
-            inputs = self.preprocessor(table)
-            for batch, found in predict_inputs(
-                self.price_batch, inputs, length_multiple=self.length_multiple
-            ):
-                prices[batch] = found
-        return prices
+        return self._prices(self.preprocessor(table)) if len(table) else np.empty(0, np.float32)
 
     def predict_file(
         self,
@@ -70,47 +87,118 @@ class Predictor:
         columns: Columns | None = None,
         encoding: str = "utf-8",
         limit: int | None = None,
+        resume: bool = False,
         notices: Callable[[str], None] = notice,
     ) -> int:
-        """Price a table file window by window in bounded memory; returns the number of rows.
+        """Price table files window by window in bounded memory; returns the number of rows.
 
         Every input row gets exactly one output row, in the table's order. The output appears whole
-        or not at all.
+        or not at all; windows that are priced are kept in a hidden folder beside it until then.
+
+        Args:
+            source: a table file, a folder of Parquet files, or a pattern of files.
+            out: the file to write.
+            columns: which columns mean what; those of training where it is None.
+            encoding: of CSV, TSV and JSON lines.
+            limit: price the first `limit` rows only.
+            resume: go on with the windows that an interrupted prediction kept.
+            notices: is told what the user should know.
 
         Raises:
             DataError: the table cannot be read, or the output cannot be written.
         """
-        if out.exists() and source.exists() and out.samefile(source):
+        files = table_files(source)
+        if out.exists() and any(file.exists() and out.samefile(file) for file in files):
             raise DataError(f"{out} is the table itself; name another file with --out")
+        check_output(out)
         columns = replace(columns or self.preprocessor.columns, price=None)
-        rows = empty = position = 0
-        tables = iter_table(source, columns, rows=WINDOW, limit=limit, encoding=encoding, notices=notices)
-        with (
-            PredictionWriter(out) as writer,
-            progress("pricing", progress_size(source)) as advance,
-        ):
-            for table in tables:
-                writer.write(table.ids, self.predict(table))
-                rows += len(table)
-                empty += int((table.text.str.strip() == "").sum())
-                advance(table.position - position, f"{rows:,} rows")
-                position = table.position
+        parts = _parts(out, [self.model, str(columns), encoding, limit], files, resume, notices)
+        tables = iter_files(source, columns, rows=WINDOW, limit=limit, encoding=encoding, notices=notices)
+        try:
+            rows, empty = self._price_windows(tables, parts, files_size(source))
+        except BaseException:
+            if parts.count:
+                notices("what is priced so far is kept; the same again with --resume goes on with it.")
+            raise
+        with PredictionWriter(out) as writer:
+            for ids, prices in parts:
+                writer.write(ids, prices)
+        parts.clear()
         if empty:
             notices(f"{empty:,} of {rows:,} rows have no text; they were priced all the same.")
         return rows
+
+    def _price_windows(self, tables: Iterator[Table], parts: Parts, size: int) -> tuple[int, int]:
+        """Price the windows that are not among the parts yet; return the rows, and those without text."""
+        done, rows, priced, empty, position = parts.count, 0, 0, 0, 0
+        prepared = ((t, None if i < done else self.preprocessor(t)) for i, t in enumerate(tables))
+        started = time.perf_counter()
+        with progress("pricing", size) as advance:
+            for table, inputs in _made_ahead(prepared):
+                if inputs is not None:
+                    parts.add(table.ids, self._prices(inputs))
+                    priced += len(table)
+                rows += len(table)
+                empty += int((table.text.str.strip() == "").sum())
+                speed = priced / (time.perf_counter() - started)
+                advance(table.position - position, f"{rows:,} rows  {speed:,.0f} rows/s")
+                position = table.position
+        return rows, empty
+
+    def _prices(self, inputs: Inputs) -> np.ndarray:
+        """Return the prices of all rows, float32 (N,); rows with equal inputs are priced once."""
+        first, kind = inputs.distinct()
+        prices = np.empty(len(inputs), np.float32)
+        for rows, found in predict_inputs(
+            self.price_batch, inputs, rows=first, length_multiple=self.length_multiple
+        ):
+            prices[rows] = found
+        return cast(np.ndarray, prices[first][kind])
 
 
 def predict_inputs(
     price_batch: PriceBatch,
     inputs: Inputs,
     batch_size: int = BATCH_SIZE,
+    *,
+    rows: np.ndarray | None = None,
     share: tuple[int, int] = (0, 1),
     length_multiple: int = 1,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (row numbers, prices) of batches of alike length until all rows are priced.
+    """Yield (row numbers, prices) of batches of alike length until all rows, or those given, are priced.
 
     With a share of (i, n) only every n-th batch from the i-th on is.
     """
-    batches = batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), batch_size)
-    for rows in islice(batches, share[0], None, share[1]):
-        yield rows, price_batch(inputs.batch(rows, length_multiple))
+    wanted = np.arange(len(inputs)) if rows is None else rows
+    batches = batches_by_length(inputs.tokens.lengths, wanted, batch_size)
+    for batch in islice(batches, share[0], None, share[1]):
+        yield batch, price_batch(inputs.batch(batch, length_multiple))
+
+
+def _made_ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items, the next one made in another thread while the last one is used."""
+    iterator = iter(items)
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, iterator, None)
+        while (item := following.result()) is not None:
+            following = pool.submit(next, iterator, None)
+            yield item
+
+
+def _parts(
+    out: Path, made_from: list[object], files: list[Path], resume: bool, notices: Callable[[str], None]
+) -> Parts:
+    """Return the parts of an output, none yet or those that an interrupted prediction left."""
+    known = [
+        [str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns]
+        for file in files
+        if file.exists()
+    ]
+    parts = Parts(out, {"made_from": made_from, "files": known, "window": WINDOW})
+    if resume and parts.resume():
+        notices(f"going on after {parts.count:,} windows of {WINDOW:,} rows that are priced already.")
+        return parts
+    if resume:
+        notices("there is nothing to resume of this prediction; starting from the first row.")
+    parts.start()
+    return parts

@@ -28,6 +28,20 @@ class Inputs:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def distinct(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first row of each kind of equal rows, (U,), and for each row which kind it is, (N,)."""
+        ids, offsets = self.tokens.ids, self.tokens.offsets.tolist()
+        features = [row.tobytes() for row in np.ascontiguousarray(self.features)]
+        kinds: dict[tuple[bytes, bytes], int] = {}
+        first: list[int] = []
+        of = np.empty(len(self), np.int64)
+        for row, found in enumerate(features):
+            key = ids[offsets[row] : offsets[row + 1]].tobytes(), found
+            of[row] = kinds.setdefault(key, len(first))
+            if of[row] == len(first):
+                first.append(row)
+        return np.array(first, np.int64), of
+
     def batch(self, rows: np.ndarray, multiple_of: int = 1, max_length: int | None = None) -> Batch:
         """Return the padded inputs of some rows, in their order; see `pad`."""
         input_ids, attention_mask = pad(self.tokens, rows, self.pad_id, multiple_of, max_length)

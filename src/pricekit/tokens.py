@@ -27,6 +27,13 @@ class Tokens:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def take(self, rows: np.ndarray) -> Tokens:
+        """Return the tokens of some rows, int (M,), in the order given."""
+        lengths = self.lengths[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        place = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], lengths)
+        return Tokens(self.ids[place], offsets)
+
     @property
     def lengths(self) -> np.ndarray:
         """The number of tokens of each row, int64 (N,)."""
@@ -39,7 +46,17 @@ def pad_id_of(tokenizer: Tokenizer) -> int:
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str], max_length: int, pad_id: int) -> Tokens:
-    """Tokenise texts, each cut to `max_length` tokens; a text without tokens becomes one `pad_id`."""
+    """Tokenise texts, each cut to `max_length` tokens; a text without tokens becomes one `pad_id`.
+
+    Equal texts are tokenised once.
+    """
+    places: dict[str, int] = {}
+    of = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64, len(texts))
+    found = _encode(tokenizer, list(places), max_length, pad_id)
+    return found if len(places) == len(texts) else found.take(of)
+
+
+def _encode(tokenizer: Tokenizer, texts: Sequence[str], max_length: int, pad_id: int) -> Tokens:
     padding = tokenizer.padding
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_length)

@@ -18,12 +18,16 @@ from pricekit.cli.options import FOLDER, TABLE, named_columns, table_options
 @click.option(
     "--engine", help="What runs a bundle: auto (the fastest here, the default) or one of plugins list."
 )
+@click.option(
+    "--resume", is_flag=True, help="Go on with what an interrupted prediction into --out has priced."
+)
 @table_options(price=False)
 def predict(
     model: Path,
     table: Path,
     out: Path,
     engine: str | None,
+    resume: bool,
     text: str | None,
     id_: str | None,
     encoding: str,
@@ -34,7 +38,10 @@ def predict(
     \b
     pricekit predict bundle new.csv --out prices.csv
 
-    The output has one row for each row of the table, in its order, and appears when it is complete.
+    TABLE may also be a folder of Parquet files, or a pattern in quotes, such as "new/*.csv".
+
+    The output has one row for each row of the table, in its order, and appears when it is complete. What
+    is priced until then is kept: after an interruption the same command with --resume goes on with it.
     Columns are those that the model was trained with, unless --text and --id name others.
     """
     import time
@@ -45,7 +52,7 @@ def predict(
     predictor = open_predictor(model, engine)
     started = time.perf_counter()
     columns = named_columns(predictor.preprocessor.columns, text, None, id_)
-    rows = predictor.predict_file(table, out, columns=columns, encoding=encoding, limit=limit)
+    rows = predictor.predict_file(table, out, columns=columns, encoding=encoding, limit=limit, resume=resume)
     seconds = time.perf_counter() - started
     say(
         f"{rows:,} rows priced in {seconds:.1f} s ({rows / seconds:,.0f} rows/s, engine {predictor.engine}): {out}"

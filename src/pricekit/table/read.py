@@ -58,6 +58,7 @@ def iter_table(
     limit: int | None = None,
     encoding: str = "utf-8",
     notices: Notices = _log.warning,
+    first_row: int = 0,
 ) -> Iterator[Table]:
     """Yield the table in consecutive chunks, in bounded memory; no row is left out.
 
@@ -68,6 +69,7 @@ def iter_table(
         limit: read the first `limit` rows only.
         encoding: of CSV, TSV and JSON lines; a byte order mark outranks it.
         notices: is told in one sentence each what was repaired, at the end of the file.
+        first_row: what rows are counted from.
 
     Raises:
         DataError: the file is missing, empty, damaged, of an unknown format or another encoding, or
@@ -82,7 +84,7 @@ def iter_table(
         meant = meant or _resolve(path, raw.columns.column_names, columns, notices)
         raw = raw if limit is None else _first(raw, limit - done)
         if len(raw.columns):
-            yield _assemble(raw, meant, done, tally)
+            yield _assemble(raw, meant, first_row + done, tally)
         done += len(raw.columns)
         if done == limit:
             break

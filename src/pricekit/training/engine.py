@@ -42,7 +42,7 @@ def predict(
     """Return the model's prices of all rows, float32 (N,); several processes share the work."""
     prices = np.zeros(len(inputs), np.float32)
     share = (processes.rank, processes.count) if processes else (0, 1)
-    for rows, found in predict_inputs(torch_engine(model, autocast), inputs, batch_size, share):
+    for rows, found in predict_inputs(torch_engine(model, autocast), inputs, batch_size, share=share):
         prices[rows] = found
     return prices if processes is None else processes.sum(torch.from_numpy(prices)).cpu().numpy()
 

@@ -53,7 +53,9 @@ class Run:
 
     def predictor(self) -> Predictor:
         """Return a predictor that runs the model in torch."""
-        return Predictor(self.preprocessor, torch_engine(self.model))
+        weights = (self.path / BEST).stat()
+        known_by = f"{self.path.absolute()} {weights.st_size} {weights.st_mtime_ns}"
+        return Predictor(self.preprocessor, torch_engine(self.model), model=known_by)
 
 
 def is_run(path: Path) -> bool:

@@ -1,0 +1,84 @@
+"""A path that stands for several files: a folder of Parquet, or a pattern."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from pricekit.errors import DataError
+from pricekit.table.model import Columns, Notices, Table
+from pricekit.table.parquet import parquet_rows
+from pricekit.table.read import iter_table
+
+_log = logging.getLogger("pricekit")
+_WILD = frozenset("*?[")
+
+
+def table_files(path: Path) -> list[Path]:
+    """Return the files that a path stands for, in the order of their names.
+
+    A file is itself; a folder is its .parquet and .pq files, those of folders inside it included; a path
+    with `*`, `?` or `[` that is no file itself is a pattern, `**` any number of folders.
+
+    Raises:
+        DataError: there is no such file.
+    """
+    if path.is_dir():
+        found = [file for file in path.rglob("*") if file.suffix.lower() in (".parquet", ".pq")]
+        expected = "a folder is read as the .parquet files in it, and there is none"
+    elif _WILD & set(str(path)) and not path.exists():
+        found = list(_matches(path))
+        expected = "no file matches the pattern"
+    else:
+        return [path]
+    files = sorted(file for file in found if file.is_file() and not file.name.startswith((".", "_")))
+    if not files:
+        raise DataError(f"{path}: {expected}. Check the path.")
+    return files
+
+
+def iter_files(
+    path: Path,
+    columns: Columns,
+    *,
+    rows: int = 8192,
+    limit: int | None = None,
+    encoding: str = "utf-8",
+    notices: Notices = _log.warning,
+) -> Iterator[Table]:
+    """Yield the tables of all files that `path` stands for, one after the other, as `iter_table` does.
+
+    Where there is no id column, row numbers go on from file to file.
+    """
+    done = position = 0
+    for file in _with_rows(table_files(path)):
+        left, first = None if limit is None else limit - done, done
+        if left == 0:
+            return
+        told: dict[str, Any] = {"encoding": encoding, "notices": notices}
+        for table in iter_table(file, columns, rows=rows, limit=left, first_row=first, **told):
+            done += len(table)
+            yield replace(table, position=table.position + position)
+        position += file.stat().st_size
+
+
+def files_size(path: Path) -> int:
+    """What `Table.position` counts up to, in bytes, for the tables of `iter_files`."""
+    return sum(file.stat().st_size for file in table_files(path))
+
+
+def _with_rows(files: list[Path]) -> list[Path]:
+    """Return the files without those Parquet files that hold no row, which many a writer leaves among others."""
+    kept = [
+        file for file in files if file.suffix.lower() not in (".parquet", ".pq") or parquet_rows(file) != 0
+    ]
+    return kept or files
+
+
+def _matches(pattern: Path) -> Iterator[Path]:
+    fixed = Path(*takewhile(lambda part: not _WILD & set(part), pattern.parts))
+    yield from fixed.glob(str(pattern.relative_to(fixed)))
