@@ -4,6 +4,7 @@
     model.onnx        input_ids, attention_mask, features -> price
     tokenizer.json    a `tokenizers` tokenizer
     preprocess.json   columns, length, feature plugins with their fitted state
+    intervals.json    how far prices lie from the predicted ones; older bundles have none
     README.md         the model card
 
 No file is parsed before its hash was checked, and nothing else in the folder is read.

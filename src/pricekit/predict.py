@@ -16,7 +16,8 @@ from platformdirs import user_cache_path
 from pricekit.bundle import open_bundle
 from pricekit.core.contracts import Graph, PriceBatch
 from pricekit.engines.choose import AUTO, open_engine
-from pricekit.errors import DataError
+from pricekit.errors import ConfigError, DataError
+from pricekit.intervals import Intervals, read_intervals
 from pricekit.parts import Parts
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
 from pricekit.screen import notice, progress
@@ -51,6 +52,7 @@ class Predictor:
         length_multiple: what the engine wants lengths rounded up to.
         engine: its name.
         model: what the weights are known by, to tell one model's unfinished output from another's.
+        intervals: None where the model is older than they are.
     """
 
     preprocessor: Preprocessor
@@ -58,6 +60,7 @@ class Predictor:
     length_multiple: int = 1
     engine: str = "torch"
     model: str = ""
+    intervals: Intervals | None = None
 
     @classmethod
     def load(cls, path: str | Path, engine: str = AUTO) -> Predictor:
@@ -68,7 +71,11 @@ class Predictor:
         columns = len(preprocessor.features.names)
         graph = Graph(bundle.files["model.onnx"], preprocessor.max_length, columns, cache)
         opened = open_engine(engine, graph, preprocessor.tokenizer.get_vocab_size())
-        return cls(preprocessor, opened.price_batch, opened.length_multiple, opened.name, bundle.digest)
+        kept = bundle.files.get("intervals.json")
+        intervals = None if kept is None else read_intervals(kept, bundle.path)
+        return cls(
+            *(preprocessor, opened.price_batch, opened.length_multiple, opened.name, bundle.digest, intervals)
+        )
 
     def predict(self, rows: Table | Sequence[str]) -> np.ndarray:
         """Return one price a row, float32 (N,), in the order given.
@@ -79,6 +86,19 @@ class Predictor:
         table = rows if isinstance(rows, Table) else table_of_texts(rows, self.preprocessor.columns.text[0])
         return self._prices(self.preprocessor(table)) if len(table) else np.empty(0, np.float32)
 
+    def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ends of the interval around predicted prices, (N,), that holds the share `level` of true ones.
+
+        Raises:
+            ConfigError: the level cannot be had, or the model has no intervals.
+        """
+        if self.intervals is None:
+            raise ConfigError(
+                "this model was trained before there were price intervals; train and export it again, or leave "
+                "--interval out"
+            )
+        return self.intervals.bounds(price, level)
+
     def predict_file(
         self,
         source: Path,
@@ -87,6 +107,7 @@ class Predictor:
         columns: Columns | None = None,
         encoding: str = "utf-8",
         limit: int | None = None,
+        interval: float | None = None,
         resume: bool = False,
         notices: Callable[[str], None] = notice,
     ) -> int:
@@ -101,6 +122,7 @@ class Predictor:
             columns: which columns mean what; those of training where it is None.
             encoding: of CSV, TSV and JSON lines.
             limit: price the first `limit` rows only.
+            interval: also write `price_low` and `price_high`, between which this share of true prices lies.
             resume: go on with the windows that an interrupted prediction kept.
             notices: is told what the user should know.
 
@@ -111,6 +133,8 @@ class Predictor:
         if out.exists() and any(file.exists() and out.samefile(file) for file in files):
             raise DataError(f"{out} is the table itself; name another file with --out")
         check_output(out)
+        if interval is not None:
+            self.interval(np.ones(1), interval)  # said before the work, not after it
         columns = replace(columns or self.preprocessor.columns, price=None)
         parts = _parts(out, [self.model, str(columns), encoding, limit], files, resume, notices)
         tables = iter_files(source, columns, rows=WINDOW, limit=limit, encoding=encoding, notices=notices)
@@ -122,7 +146,8 @@ class Predictor:
             raise
         with PredictionWriter(out) as writer:
             for ids, prices in parts:
-                writer.write(ids, prices)
+                bounds = () if interval is None else self.interval(prices, interval)
+                writer.write(ids, prices, dict(zip(("price_low", "price_high"), bounds, strict=False)))
         parts.clear()
         if empty:
             notices(f"{empty:,} of {rows:,} rows have no text; they were priced all the same.")

@@ -19,6 +19,11 @@ from pricekit.cli.options import FOLDER, TABLE, named_columns, table_options
     "--engine", help="What runs a bundle: auto (the fastest here, the default) or one of plugins list."
 )
 @click.option(
+    "--interval",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Also write price_low and price_high, which hold this share of true prices, such as 0.9.",
+)
+@click.option(
     "--resume", is_flag=True, help="Go on with what an interrupted prediction into --out has priced."
 )
 @table_options(price=False)
@@ -27,6 +32,7 @@ def predict(
     table: Path,
     out: Path,
     engine: str | None,
+    interval: float | None,
     resume: bool,
     text: str | None,
     id_: str | None,
@@ -52,7 +58,9 @@ def predict(
     predictor = open_predictor(model, engine)
     started = time.perf_counter()
     columns = named_columns(predictor.preprocessor.columns, text, None, id_)
-    rows = predictor.predict_file(table, out, columns=columns, encoding=encoding, limit=limit, resume=resume)
+    rows = predictor.predict_file(
+        table, out, columns=columns, encoding=encoding, limit=limit, interval=interval, resume=resume
+    )
     seconds = time.perf_counter() - started
     say(
         f"{rows:,} rows priced in {seconds:.1f} s ({rows / seconds:,.0f} rows/s, engine {predictor.engine}): {out}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,6 +44,8 @@ def export_run(path: Path, out: Path, *, overwrite: bool = False) -> list[Check]
         **{name: text.encode() for name, text in run.preprocessor.files().items()},
         "README.md": model_card(run, facts).encode(),
     }
+    if run.intervals is not None:
+        files["intervals.json"] = (json.dumps(run.intervals.to_json()) + "\n").encode()
     write_bundle(out, files, facts)
     return checks
 

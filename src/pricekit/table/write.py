@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -81,19 +81,20 @@ class PredictionWriter:
             self._stack = stack.pop_all()
         return self
 
-    def write(self, ids: pd.Series, price: np.ndarray) -> None:
-        """Append rows: ids (N,) and prices, float (N,), in the table's currency."""
+    def write(self, ids: pd.Series, price: np.ndarray, more: Mapping[str, np.ndarray] | None = None) -> None:
+        """Append rows: ids (N,), prices and more prices by column, float (N,), in the table's currency."""
         if len(ids) != len(price):
             raise ValueError(f"{len(ids)} ids and {len(price)} prices; one price for each id is expected")
         self._id_name = self._id_name or str(ids.name or "id")
-        if self._id_name == "price":
+        prices = {"price": price, **(more or {})}
+        if self._id_name in prices:
             raise DataError(
-                f"{self._path}: the id column cannot be called 'price', the name of what is predicted. "
+                f"{self._path}: the id column cannot be called '{self._id_name}', the name of what is predicted. "
                 "Name another column with --id."
             )
-        wide = format_of(self._path) == "parquet"
-        prices = price.astype(np.float64) if wide else price
-        self._frames.write(pd.DataFrame({self._id_name: ids.array, "price": prices}))
+        if format_of(self._path) == "parquet":
+            prices = {name: values.astype(np.float64) for name, values in prices.items()}
+        self._frames.write(pd.DataFrame({self._id_name: ids.array, **prices}))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

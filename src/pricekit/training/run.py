@@ -9,6 +9,7 @@ backbone.json         what it takes to build the encoder again
 metrics.jsonl         one line an epoch
 last.safetensors      to resume from
 best.safetensors      lowest validation SMAPE
+intervals.json        how far prices lie from the predicted ones
 run.json              table, rows, plugins, metrics of the best weights; written at the end
 """
 
@@ -25,6 +26,7 @@ from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.errors import TrainingError
+from pricekit.intervals import Intervals, read_intervals
 from pricekit.predict import Predictor
 from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
@@ -34,10 +36,11 @@ from pricekit.training.engine import torch_engine
 from pricekit.training.model import PriceModel
 
 BACKBONE = "backbone.json"
+INTERVALS = "intervals.json"
 
 FILES = (
     *("config.toml", "source.json", "split.parquet", "rejected.parquet", "sample.parquet", "tokenizer.json"),
-    *("preprocess.json", BACKBONE, "metrics.jsonl", LAST, BEST, "run.json"),
+    *("preprocess.json", BACKBONE, "metrics.jsonl", LAST, BEST, INTERVALS, "run.json"),
 )
 
 
@@ -50,12 +53,15 @@ class Run:
     preprocessor: Preprocessor
     model: PriceModel
     facts: dict[str, Any]
+    intervals: Intervals | None = None
 
     def predictor(self) -> Predictor:
         """Return a predictor that runs the model in torch."""
         weights = (self.path / BEST).stat()
         known_by = f"{self.path.absolute()} {weights.st_size} {weights.st_mtime_ns}"
-        return Predictor(self.preprocessor, torch_engine(self.model), model=known_by)
+        return Predictor(
+            self.preprocessor, torch_engine(self.model), model=known_by, intervals=self.intervals
+        )
 
 
 def is_run(path: Path) -> bool:
@@ -83,7 +89,9 @@ def open_run(path: Path) -> Run:
     preprocessor = read_preprocessor(path)
     model = build_model(config, preprocessor, read_architecture(path), None)
     load_checkpoint(path / BEST, model)
-    return Run(path, config, preprocessor, model, json.loads((path / "run.json").read_text("utf-8")))
+    facts, kept = json.loads((path / "run.json").read_text("utf-8")), path / INTERVALS
+    intervals = read_intervals(kept.read_text("utf-8"), path) if kept.is_file() else None
+    return Run(path, config, preprocessor, model, facts, intervals)
 
 
 def read_preprocessor(path: Path) -> Preprocessor:

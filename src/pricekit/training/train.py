@@ -20,11 +20,12 @@ from pricekit.metrics import price_metrics, smape
 from pricekit.screen import mute, say
 from pricekit.training.checkpoint import LAST
 from pricekit.training.engine import predict
+from pricekit.training.intervals import fit_intervals
 from pricekit.training.loop import fit
 from pricekit.training.machine import choose_precision
 from pricekit.training.model import PriceModel
 from pricekit.training.processes import Processes
-from pricekit.training.run import open_run, plugins_of, read_sample
+from pricekit.training.run import INTERVALS, open_run, plugins_of, read_sample
 from pricekit.training.source import Source, load_split
 from pricekit.training.start import SAMPLE_ROWS, join_start, start_again, start_new
 
@@ -83,6 +84,8 @@ def train(
             ],
         }
         if processes.main:
+            intervals = fit_intervals(prices, valid.price).to_json()
+            write_text(out / INTERVALS, json.dumps(intervals) + "\n")
             write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
             _check_reopened(out, model)
     processes.wait()

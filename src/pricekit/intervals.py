@@ -1,0 +1,66 @@
+"""Price intervals: numbers that were learned on the validation rows, read and applied."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pricekit.errors import BundleError, ConfigError
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Half widths of the log price by level and by predicted price.
+
+    Split conformal prediction: of prices to come, the share `level` lies within [p·exp(-w), p·exp(w)], whatever
+    their distribution, as long as they are like the validation rows (Papadopoulos et al. 2002; by bins of the
+    prediction: Boström & Johansson 2020, Mondrian conformal regressors).
+
+    Attributes:
+        edges: prices between the bins, ascending, float64 (B - 1,).
+        levels: ascending, each in (0, 1), float64 (Q,).
+        widths: w for each level and bin, float64 (Q, B).
+    """
+
+    edges: np.ndarray
+    levels: np.ndarray
+    widths: np.ndarray
+
+    def bounds(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the low and the high end for each predicted price, both float32 (N,).
+
+        A level that was not stored is rounded up to the next one.
+
+        Raises:
+            ConfigError: the level is not in (0, 1), or above all that so few validation rows allow.
+        """
+        known = np.flatnonzero(self.levels >= level - 1e-9)
+        if not 0 < level < 1 or not len(known):
+            raise ConfigError(
+                f"an interval of {level:g} was asked for; this model's validation rows allow levels above 0 and up to "
+                f"{self.levels[-1]:g}, such as 0.8; for a higher one train with more validation rows"
+            )
+        factor = np.exp(self.widths[known[0]])[np.searchsorted(self.edges, price, side="right")]
+        return (price / factor).astype(np.float32), (price * factor).astype(np.float32)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return lists of numbers, which `read_intervals` reads."""
+        return {"edges": self.edges.tolist(), "levels": self.levels.tolist(), "widths": self.widths.tolist()}
+
+
+def read_intervals(text: str | bytes, where: object) -> Intervals:
+    """Read what `to_json` gave as JSON; raises BundleError that names `where` for anything else."""
+    try:
+        record = json.loads(text)
+        found = Intervals(*(np.asarray(record[name], np.float64) for name in ("edges", "levels", "widths")))
+        fits = found.widths.shape == (len(found.levels), len(found.edges) + 1) and len(found.levels) > 0
+        if not (fits and np.isfinite(found.widths).all() and (np.diff(found.levels) > 0).all()):
+            raise ValueError("the numbers do not fit together")
+    except (ValueError, KeyError, TypeError) as error:
+        raise BundleError(
+            f"the intervals of {where} are damaged ({error}); train or export it again"
+        ) from None
+    return found
