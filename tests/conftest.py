@@ -1,10 +1,12 @@
 """What several tests share: a small catalogue, a run trained on it, and its bundle."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from pricekit.cli.main import main
 from pricekit.config import RunConfig
 from pricekit.core.configure import configure
 from pricekit.datasets import make_catalog
@@ -56,3 +58,24 @@ def bundle(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("bundles") / "bundle"
     export_run(run, out)
     return out
+
+
+@pytest.fixture
+def pricekit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Run the command line and return exit code, stdout and stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["pricekit", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as exit_:
+            code = exit_.code
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return run

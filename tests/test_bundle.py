@@ -1,12 +1,14 @@
 import hashlib
 import json
 import shutil
+from pathlib import Path
 
 import onnx
 import pytest
 
-from pricekit.bundle import MANIFEST, SCHEMA_VERSION, open_bundle
+from pricekit.bundle import MANIFEST, open_bundle
 from pricekit.errors import BundleError, PluginError
+from pricekit.manifest import SCHEMA_VERSION, json_schema
 from pricekit.predict import Predictor
 from pricekit.preprocess import load_preprocessor
 
@@ -69,6 +71,66 @@ def test_a_damaged_manifest_is_refused(copy, text, message):
     (copy / MANIFEST).write_text(text)
     with pytest.raises(BundleError, match=message):
         open_bundle(copy)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"schema_version": 0}, "schema_version"),
+        ({"files": []}, "files"),
+        ({"files": {"model.onnx": {"sha256": 1}}}, r"files\.model\.onnx"),
+        ({"metrics": {"smape": "low"}}, r"metrics\.smape"),
+        ({"verified": {"shapes": [[1, 2, 3]], "max_relative_difference": 0}}, "verified"),
+    ],
+)
+def test_a_manifest_of_other_types_is_refused_and_the_value_named(copy, changes, named):
+    _edit(copy, **changes)
+    with pytest.raises(BundleError, match=rf"damaged.*\({named}"):
+        open_bundle(copy)
+
+
+def test_facts_of_a_later_version_are_no_harm(copy):
+    _edit(copy, weather="fine")
+    assert open_bundle(copy).manifest["weather"] == "fine"
+
+
+def test_a_graph_of_other_inputs_is_refused(copy):
+    graph = onnx.load(copy / "model.onnx")
+    for node in graph.graph.node:
+        node.input[:] = ["ids" if name == "input_ids" else name for name in node.input]
+    for put in graph.graph.input:
+        put.name = "ids" if put.name == "input_ids" else put.name
+    content = graph.SerializeToString()
+    (copy / "model.onnx").write_bytes(content)
+    files = json.loads((copy / MANIFEST).read_text())["files"]
+    files["model.onnx"] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    _edit(copy, files=files)
+    with pytest.raises(BundleError, match="has inputs and outputs"):
+        Predictor.load(copy)
+
+
+def test_a_manifest_that_is_too_large_is_not_read(copy):
+    with open(copy / MANIFEST, "ab") as file:
+        file.truncate(100 << 20)
+    with pytest.raises(BundleError, match="over 1048576 bytes"):
+        open_bundle(copy)
+
+
+def test_the_published_schema_is_that_of_the_code():
+    assert Path("docs/bundle.schema.json").read_text("utf-8") == json_schema()
+
+
+def test_inspect_shows_what_is_there_and_checks_it(pricekit, copy):
+    code, out, _ = pricekit("inspect", copy)
+    assert code == 0
+    assert "bag of pricekit" in out
+    assert "intervals.json" in out
+    code, out, _ = pricekit("inspect", copy, "--json")
+    assert json.loads(out) == json.loads((copy / MANIFEST).read_text())
+    (copy / "README.md").write_text("mine")
+    code, out, err = pricekit("inspect", copy)
+    assert (code, out) == (1, "")
+    assert "README.md was altered" in err
 
 
 def test_a_newer_schema_is_refused_politely(copy):

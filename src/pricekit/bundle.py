@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from pricekit.errors import BundleError
 from pricekit.files import publish_folder
+from pricekit.manifest import SCHEMA_VERSION, Manifest
 
-SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 REQUIRED = ("model.onnx", "tokenizer.json", "preprocess.json")
 MAX_MANIFEST_BYTES = 1 << 20
@@ -84,17 +86,27 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     try:
         content = source.read_bytes()
         manifest = json.loads(content.decode("utf-8"))
-        version = manifest["schema_version"]
-        if not isinstance(version, int) or not isinstance(manifest.get("files"), dict):
-            raise TypeError
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise BundleError(f"{source} is damaged: it is not a bundle's manifest; export it again") from None
+        version = int(manifest["schema_version"])
+        if version <= SCHEMA_VERSION:
+            Manifest.model_validate(manifest)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise BundleError(
+            f"{source} is damaged: it is not a bundle's manifest{_where(error)}; export it again"
+        ) from None
     if version > SCHEMA_VERSION:
         raise BundleError(
             f"the bundle {path} has schema version {version}, this pricekit reads up to {SCHEMA_VERSION}; "
             "upgrade pricekit, or export the run again with this version"
         )
     return dict(manifest), _sha256(content)
+
+
+def _where(error: Exception) -> str:
+    """Return which value is wrong and why, "" where the text is no JSON object at all."""
+    if not isinstance(error, ValidationError):
+        return ""
+    first = error.errors()[0]
+    return f" ({'.'.join(map(str, first['loc']))}: {first['msg']})"
 
 
 def _read_file(path: Path, name: str, expected: Any) -> bytes:

@@ -15,6 +15,7 @@ COMMANDS = {
     "train": "Train a model on a table of texts and prices.",
     "evaluate": "Score a run or a bundle on a table with prices.",
     "export": "Export a run into a bundle that predicts without torch.",
+    "inspect": "Check a bundle and show what it says of itself.",
     "predict": "Price the rows of a table with a run or a bundle.",
     "features": "Compute the engineered features of a table.",
     "plugins": "List and explain features, backbones, losses, policies and engines.",

@@ -1,0 +1,48 @@
+"""`pricekit inspect`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pricekit.cli.options import FOLDER
+
+
+@click.command(short_help="Check a bundle and show what it says of itself.")
+@click.argument("bundle", type=FOLDER)
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on stdout.")
+def inspect(bundle: Path, as_json: bool) -> None:
+    """Check every file of BUNDLE against its hash, and show where it comes from and what it needs.
+
+    \b
+    pricekit inspect bundle
+
+    Nothing of the bundle is run, and no file but the manifest is parsed.
+    """
+    from pricekit.bundle import open_bundle
+    from pricekit.screen import show_table
+
+    opened = open_bundle(bundle)
+    if as_json:
+        click.echo(json.dumps(opened.manifest, indent=2))
+        return
+    rows = [[name, value] for name, value in _facts(opened.manifest)]
+    show_table(f"{bundle}: all files are as they were written", ["fact", "value"], rows, stderr=False)
+    sizes = [[name, f"{len(content):,}"] for name, content in opened.files.items()]
+    show_table("files", ["name", "bytes"], sizes, stderr=False)
+
+
+def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
+    shown = ("schema_version", "pricekit_version", "created", "precision", "opset", "table", "best_epoch")
+    facts = [(name.replace("_", " "), str(manifest[name])) for name in shown if name in manifest]
+    facts += [(f"{part} rows", f"{count:,}") for part, count in (manifest.get("rows") or {}).items()]
+    facts += [(name, f"{value:,.2f}") for name, value in (manifest.get("metrics") or {}).items()]
+    for plugin in manifest.get("plugins") or []:
+        facts.append((plugin["kind"], f"{plugin['name']} of {plugin['package']} {plugin['version']}"))
+    if verified := manifest.get("verified"):
+        difference = verified["max_relative_difference"]
+        facts.append(("verified", f"{len(verified['shapes'])} shapes, relative difference {difference:.1e}"))
+    return facts

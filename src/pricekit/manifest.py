@@ -1,0 +1,63 @@
+"""What a bundle says of itself: `manifest.json`, whose JSON schema is docs/bundle.schema.json.
+
+python -m pricekit.manifest > docs/bundle.schema.json
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+SCHEMA_VERSION = 1
+
+
+class FileFacts(BaseModel):
+    """What a file must be."""
+
+    sha256: str = Field(description="of its contents, in hexadecimal")
+    bytes: int = Field(ge=0, description="its size")
+
+
+class PluginFacts(BaseModel):
+    """A plugin that the model was made with; of these, features must be installed to predict."""
+
+    kind: str
+    name: str
+    package: str
+    version: str
+
+
+class Verified(BaseModel):
+    """What the graph was compared with its model at."""
+
+    shapes: list[tuple[int, int]] = Field(description="rows and tokens of each batch")
+    max_relative_difference: float = Field(description="the largest of a price")
+
+
+class Manifest(BaseModel, extra="allow"):
+    """What a reader of bundles relies on; further facts may stand beside it."""
+
+    schema_version: int = Field(ge=1, description="a reader refuses a higher one than it knows")
+    files: dict[str, FileFacts] = Field(description="every file but the manifest, by its name in the folder")
+    pricekit_version: str | None = Field(None, description="that wrote the bundle")
+    created: str | None = Field(None, description="date and time of the export, ISO 8601, UTC")
+    precision: Literal["fp32"] | None = Field(None, description="of the graph's products")
+    opset: int | None = Field(None, description="of the graph")
+    table: str | None = Field(None, description="the file that the model was trained on, its name alone")
+    rows: dict[str, int] | None = Field(None, description="trained on, validated on, set aside")
+    best_epoch: int | None = Field(None, description="whose weights these are")
+    metrics: dict[str, float] | None = Field(None, description="on the validation rows")
+    constant_smape: float | None = Field(None, description="of the best constant price, on the same rows")
+    plugins: list[PluginFacts] | None = None
+    verified: Verified | None = None
+
+
+def json_schema() -> str:
+    """Return the JSON schema of the manifest."""
+    return json.dumps(Manifest.model_json_schema(), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    print(json_schema(), end="")
