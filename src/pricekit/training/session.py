@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 from pricekit.config import RunConfig
 from pricekit.core.contracts import Policy
 from pricekit.errors import ConfigError
+from pricekit.training.average import averaged
 from pricekit.training.batches import epoch_batches, steps_of
 from pricekit.training.checkpoint import LAST, load_checkpoint, save_checkpoint
 from pricekit.training.examples import Examples
@@ -182,10 +183,7 @@ def start_session(
         )
     optimizer = policy.optimizer(model, training, fused=speed.fused_optimizer)
     rates = [group["lr"] for group in optimizer.param_groups]
-    ema = None
-    if training.ema_decay is not None:
-        average = get_ema_multi_avg_fn(training.ema_decay)  # type: ignore[no-untyped-call]
-        ema = AveragedModel(model, multi_avg_fn=average, use_buffers=True)
+    ema = None if training.ema_decay is None else averaged(model, training.ema_decay)
     stepper = Stepper(model, optimizer, config, precision, processes.device, processes.count)
     at = TrainingState()
     if resume and folder is not None:
