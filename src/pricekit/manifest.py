@@ -34,6 +34,15 @@ class Verified(BaseModel):
 
     shapes: list[tuple[int, int]] = Field(description="rows and tokens of each batch")
     max_relative_difference: float = Field(description="the largest of a price")
+    smape_change: float | None = Field(
+        None, description="on the sample rows, in points, against torch float32"
+    )
+    company_relative_difference: float | None = Field(
+        None, description="of a row's price alone from its price among other rows, the largest"
+    )
+    company_share_of_sd: float | None = Field(
+        None, description="the same of log prices, as a share of their standard deviation"
+    )
 
 
 class Manifest(BaseModel, extra="allow"):
@@ -43,7 +52,10 @@ class Manifest(BaseModel, extra="allow"):
     files: dict[str, FileFacts] = Field(description="every file but the manifest, by its name in the folder")
     pricekit_version: str | None = Field(None, description="that wrote the bundle")
     created: str | None = Field(None, description="date and time of the export, ISO 8601, UTC")
-    precision: Literal["fp32"] | None = Field(None, description="of the graph's products")
+    precision: Literal["fp32", "fp16", "int8"] | None = Field(None, description="of the graph's products")
+    float32_nodes: list[str] | None = Field(
+        None, description="nodes of an fp16 graph that stay in float32, because they would overflow"
+    )
     opset: int | None = Field(None, description="of the graph")
     table: str | None = Field(None, description="the file that the model was trained on, its name alone")
     rows: dict[str, int] | None = Field(None, description="trained on, validated on, set aside")

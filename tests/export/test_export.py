@@ -27,7 +27,7 @@ def test_a_graph_that_differs_is_caught(run, bundle):
     """Alter one weight of the model: the verification must fail against the old graph."""
     opened = open_run(run)
     inputs = opened.preprocessor(read_sample(opened))
-    checks = verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64)
+    checks = verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64).checks
     assert max(c.difference for c in checks) < 1e-4
     assert {(c.rows, c.length) for c in checks} >= {(1, 1), (64, 64), (2, 17)}
     with torch.no_grad():
@@ -88,4 +88,4 @@ def test_what_is_no_run_is_refused(tmp_path):
 def test_a_single_sample_row_is_enough(run, bundle):
     opened = open_run(run)
     inputs = opened.preprocessor(read_sample(opened).take(np.array([0])))
-    assert verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64)
+    assert verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64).checks

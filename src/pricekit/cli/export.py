@@ -8,25 +8,44 @@ import click
 
 from pricekit.cli.options import FOLDER
 
+COMPANY = 0.02
+"""Share of the log prices' standard deviation from which it is said that prices depend on each other."""
+
 
 @click.command(short_help="Export a run into a bundle that predicts without torch.")
 @click.argument("run", type=FOLDER)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the bundle.")
+@click.option(
+    "--precision",
+    type=click.Choice(["fp32", "fp16", "int8"]),
+    default="fp32",
+    show_default=True,
+    help="Of the graph: fp16 for GPUs, int8 for small files.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace the bundle in --out when the new one is complete.")
-def export(run: Path, out: Path, overwrite: bool) -> None:
+def export(run: Path, out: Path, precision: str, overwrite: bool) -> None:
     """Export the best weights of RUN into a bundle: ONNX graph, tokenizer, features, model card.
 
     \b
     pricekit export run --out bundle
 
-    The graph is compared with the model on real rows at many batch sizes and lengths. Where they
-    differ, the command fails and nothing is published.
+    The graph is compared with the model on real rows at many batch sizes and lengths, and by the SMAPE that
+    it gives. Where they differ, the command fails and nothing is published. In fp16 what would overflow
+    stays in float32. In int8 a row's price depends a little on the rows beside it.
     """
     from pricekit.export.export import export_run
-    from pricekit.screen import say
+    from pricekit.screen import notice, say
 
-    checks = export_run(run, out, overwrite=overwrite)
-    worst = max(check.difference for check in checks)
+    report = export_run(run, out, precision=precision, overwrite=overwrite)
+    worst = max(check.difference for check in report.checks)
     size = sum(file.stat().st_size for file in out.iterdir()) / 1e6
-    say(f"verified at {len(checks)} shapes, largest relative difference {worst:.1e}")
+    say(
+        f"{precision}, verified at {len(report.checks)} shapes: largest relative difference {worst:.1e}, "
+        f"SMAPE changed by {report.smape_change:.1e} points"
+    )
+    if report.company_sd > COMPANY:
+        notice(
+            f"a row's price depends on the rows beside it by up to {100 * report.company_sd:.1f}% of the log prices' "
+            "standard deviation; where that matters, export as fp32 or fp16."
+        )
     say(f"the bundle is in {out}, {size:,.1f} MB; next: pricekit predict {out} TABLE --out prices.csv")

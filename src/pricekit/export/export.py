@@ -15,12 +15,20 @@ from pricekit.bundle import is_bundle, write_bundle
 from pricekit.errors import ExportError
 from pricekit.export.card import model_card
 from pricekit.export.graph import OPSET, export_graph
-from pricekit.export.verify import Check, fit_length, verify_graph
+from pricekit.export.precision import Converted, convert
+from pricekit.export.verify import Report, fit_length, shapes, verify_graph
+from pricekit.tokens import batches_by_length
 from pricekit.training.run import Run, open_run, read_sample
 
 
-def export_run(path: Path, out: Path, *, overwrite: bool = False) -> list[Check]:
-    """Export a run's best weights into a bundle; returns the checks that the graph passed.
+def export_run(path: Path, out: Path, *, precision: str = "fp32", overwrite: bool = False) -> Report:
+    """Export a run's best weights into a bundle; returns what the graph was found to be.
+
+    Args:
+        path: the run.
+        out: the bundle.
+        precision: of the graph: fp32, fp16 or int8.
+        overwrite: replace a bundle that is there.
 
     Raises:
         ExportError: `out` is taken, the model cannot be exported, or its graph differs from it;
@@ -29,25 +37,39 @@ def export_run(path: Path, out: Path, *, overwrite: bool = False) -> list[Check]
     """
     _check_free(out, overwrite)
     run = open_run(path)
-    inputs = run.preprocessor(read_sample(run))
+    sample = read_sample(run)
+    inputs = run.preprocessor(sample)
     with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
-        graph = Path(folder) / "model.onnx"
+        file = Path(folder) / "model.onnx"
         example = inputs.batch(np.arange(2) % len(inputs))
         # At least two tokens: a length of 1 would be taken for a constant.
         longest = max(2, example["input_ids"].shape[1])
-        export_graph(run.model, fit_length(example, longest, inputs.pad_id), graph)
-        model = graph.read_bytes()
-    checks = verify_graph(run.model, model, inputs, run.config.max_length)
-    facts = _facts(run, checks)
+        export_graph(run.model, fit_length(example, longest, inputs.pad_id), file)
+        float32 = file.read_bytes()
+    batches = [
+        inputs.batch(rows) for rows in batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), 32)
+    ]
+    converted = convert(float32, precision, [*shapes(inputs, run.config.max_length), *batches])
+    for graph in dict.fromkeys((converted.model, converted.computed)):
+        report = verify_graph(
+            run.model,
+            graph,
+            inputs,
+            run.config.max_length,
+            sample.price,
+            precision=precision,
+            float32=b"" if precision == "fp32" else float32,
+        )
+    facts = _facts(run, precision, converted, report)
     files = {
-        "model.onnx": model,
+        "model.onnx": converted.model,
         **{name: text.encode() for name, text in run.preprocessor.files().items()},
         "README.md": model_card(run, facts).encode(),
     }
     if run.intervals is not None:
         files["intervals.json"] = (json.dumps(run.intervals.to_json()) + "\n").encode()
     write_bundle(out, files, facts)
-    return checks
+    return report
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
@@ -61,15 +83,19 @@ def _check_free(out: Path, overwrite: bool) -> None:
         )
 
 
-def _facts(run: Run, checks: list[Check]) -> dict[str, Any]:
+def _facts(run: Run, precision: str, converted: Converted, report: Report) -> dict[str, Any]:
     return {
         "pricekit_version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "precision": "fp32",
+        "precision": precision,
+        "float32_nodes": converted.kept,
         "opset": OPSET,
         **run.facts,
         "verified": {
-            "shapes": [[check.rows, check.length] for check in checks],
-            "max_relative_difference": max(check.difference for check in checks),
+            "shapes": [[check.rows, check.length] for check in report.checks],
+            "max_relative_difference": max(check.difference for check in report.checks),
+            "smape_change": report.smape_change,
+            "company_relative_difference": report.company,
+            "company_share_of_sd": report.company_sd,
         },
     }

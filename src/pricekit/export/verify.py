@@ -10,15 +10,39 @@ import numpy as np
 from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
+from pricekit.export.tensors import first_difference
+from pricekit.metrics import smape
+from pricekit.predict import predict_inputs
 from pricekit.preprocess import Inputs
 from pricekit.training.engine import torch_engine
 from pricekit.training.model import PriceModel
 
-TOLERANCE = 1e-4
-"""The largest relative difference of a price that float32 is allowed."""
-
 BATCH_SIZES = (1, 2, 7, 64)
 LENGTHS = (1, 2, 17, 128)
+ALONE = 64
+"""Rows that are also priced alone."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a precision is allowed.
+
+    Attributes:
+        difference: of a price from the model's in torch float32, relative.
+        smape: change of SMAPE on the sample rows, in points.
+        company: of a row's price alone from its price among others, relative; None where it is only measured.
+    """
+
+    difference: float
+    smape: float
+    company: float | None
+
+
+LIMITS = {
+    "fp32": Limits(1e-4, 1e-4, 1e-5),
+    "fp16": Limits(2e-2, 0.05, 2e-2),
+    "int8": Limits(0.5, 0.3, None),
+}
 
 
 @dataclass(frozen=True)
@@ -30,41 +54,72 @@ class Check:
     difference: float
 
 
-def verify_graph(model: PriceModel, graph: bytes, inputs: Inputs, max_length: int) -> list[Check]:
-    """Compare the graph in ONNX Runtime with the model in torch over many shapes.
+@dataclass(frozen=True)
+class Report:
+    """What a graph was found to be.
+
+    Attributes:
+        checks: one for each shape.
+        smape_change: in points, on the sample rows; 0 where these have no prices.
+        company: the largest relative difference between a row's price alone and among others.
+        company_sd: the same of log prices, as a share of their standard deviation over the rows.
+    """
+
+    checks: list[Check]
+    smape_change: float
+    company: float
+    company_sd: float
+
+
+def verify_graph(
+    model: PriceModel,
+    graph: bytes,
+    inputs: Inputs,
+    max_length: int,
+    price: np.ndarray | None = None,
+    *,
+    precision: str = "fp32",
+    float32: bytes = b"",
+) -> Report:
+    """Compare the graph in ONNX Runtime with the model in torch over many shapes and rows.
 
     Args:
         model: the reference, float32.
         graph: the contents of the exported file.
         inputs: real rows, at least one; repeated where there are fewer than a batch holds.
         max_length: the longest length that is checked.
-
-    Returns:
-        One check a shape, all within tolerance.
+        price: true prices of the rows, (N,).
+        precision: of the graph; a key of LIMITS.
+        float32: the graph before it was converted, to find the node at fault.
 
     Raises:
-        ExportError: a price differs by more than 1e-4, or is not finite, or not positive.
+        ExportError: over a limit, or a price is not finite or not positive.
     """
-    reference, engine = torch_engine(model), load_cpu(graph)
-    checks = [_check(reference, engine, batch) for batch in _shapes(inputs, max_length)]
-    worst = max(checks, key=lambda check: check.difference)
-    if not worst.difference <= TOLERANCE:
-        failed = [c for c in checks if not c.difference <= TOLERANCE]
+    limits, reference, engine = LIMITS[precision], torch_engine(model), load_cpu(graph)
+    found = [(_check(reference, engine, batch), batch) for batch in shapes(inputs, max_length)]
+    worst, batch = max(found, key=lambda pair: pair[0].difference)
+    if not worst.difference <= limits.difference:
+        failed = [check for check, _ in found if not check.difference <= limits.difference]
+        node = first_difference(float32, graph, batch, limits.difference) if float32 else None
+        where = f"; it begins at the node {node.name} ({node.op_type})" if node else ""
         raise ExportError(
-            f"the exported graph differs from the model at {len(failed)} of {len(checks)} shapes, most at "
-            f"({worst.rows}, {worst.length}): relative difference {worst.difference:.2g}, at most {TOLERANCE:g} is "
-            "allowed. Nothing was published; the backbone's encoder does not export exactly, report it to its author"
+            f"the exported {precision} graph differs from the model at {len(failed)} of {len(found)} shapes, most at "
+            f"({worst.rows}, {worst.length}): relative difference {worst.difference:.2g}, at most "
+            f"{limits.difference:g} is allowed{where}. Nothing was published; {_advice(precision)}"
         )
-    return checks
-
-
-def _shapes(inputs: Inputs, max_length: int) -> Iterator[Batch]:
-    """Yield batches of real rows at every size and length, as they are and padded beyond their own length."""
-    for size in BATCH_SIZES:
-        batch = inputs.batch(np.arange(size) % len(inputs))
-        for length in sorted({min(n, max_length) for n in (*LENGTHS, max_length)}):
-            yield fit_length(batch, length, inputs.pad_id)
-        yield batch
+    change = _smape_change(reference, engine, inputs, price)
+    company, company_sd = _company(engine, inputs, max_length)
+    if not change <= limits.smape:
+        raise ExportError(
+            f"the {precision} graph changes SMAPE on the run's sample rows by {change:.3g} points, at most "
+            f"{limits.smape:g} is allowed. Nothing was published; {_advice(precision)}"
+        )
+    if limits.company is not None and not company <= limits.company:
+        raise ExportError(
+            f"in the {precision} graph a row's price depends on the rows beside it: relative difference {company:.2g}, "
+            f"at most {limits.company:g} is allowed. Nothing was published; {_advice(precision)}"
+        )
+    return Report([check for check, _ in found], change, company, company_sd)
 
 
 def fit_length(batch: Batch, length: int, pad_id: int) -> Batch:
@@ -77,9 +132,51 @@ def fit_length(batch: Batch, length: int, pad_id: int) -> Batch:
     return {"input_ids": ids, "attention_mask": mask, "features": batch["features"]}
 
 
+def shapes(inputs: Inputs, max_length: int) -> Iterator[Batch]:
+    """Yield batches of real rows at every size and length, as they are and padded beyond their own length."""
+    for size in BATCH_SIZES:
+        batch = inputs.batch(np.arange(size) % len(inputs))
+        for length in sorted({min(n, max_length) for n in (*LENGTHS, max_length)}):
+            yield fit_length(batch, length, inputs.pad_id)
+        yield batch
+
+
 def _check(reference: PriceBatch, engine: PriceBatch, batch: Batch) -> Check:
     expected, found = reference(batch).astype(np.float64), engine(batch).astype(np.float64)
     usable = found.shape == expected.shape and np.isfinite(found).all() and (found > 0).all()
     difference = float(np.max(np.abs(found - expected) / expected)) if usable else float("inf")
     rows, length = batch["input_ids"].shape
     return Check(rows, length, difference)
+
+
+def _smape_change(
+    reference: PriceBatch, engine: PriceBatch, inputs: Inputs, price: np.ndarray | None
+) -> float:
+    if price is None:
+        return 0.0
+    scores = []
+    for prices in (reference, engine):
+        found = np.empty(len(inputs))
+        for rows, some in predict_inputs(prices, inputs):
+            found[rows] = some
+        scores.append(smape(found, price))
+    return abs(scores[0] - scores[1])
+
+
+def _company(engine: PriceBatch, inputs: Inputs, max_length: int) -> tuple[float, float]:
+    """Return how much a price depends on the rows beside it: relative, and as a share of the log prices' sd."""
+    rows = np.arange(min(ALONE, len(inputs)))
+    alone = np.concatenate([engine(inputs.batch(rows[i : i + 1])) for i in range(len(rows))])
+    shuffled = np.random.default_rng(0).permutation(rows)
+    among = np.empty_like(alone)
+    among[shuffled] = engine(inputs.batch(shuffled))
+    padded = engine(fit_length(inputs.batch(rows), max_length, inputs.pad_id))
+    difference = np.maximum(np.abs(np.log(among / alone)), np.abs(np.log(padded / alone)))
+    spread = float(np.log(alone).std())
+    return float(np.expm1(difference.max())), float(difference.max() / spread) if spread > 0 else 0.0
+
+
+def _advice(precision: str) -> str:
+    if precision == "fp32":
+        return "the backbone's encoder does not export exactly, report it to its author"
+    return "export it as fp32"

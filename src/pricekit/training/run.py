@@ -16,7 +16,7 @@ run.json              table, rows, plugins, metrics of the best weights; written
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +100,8 @@ def read_preprocessor(path: Path) -> Preprocessor:
 
 
 def read_sample(run: Run) -> Table:
-    """Return the run's sample rows."""
-    columns = replace(run.preprocessor.columns, price=None)
-    return read_table(run.path / "sample.parquet", columns, notices=lambda _: None)
+    """Return the run's sample rows, with their prices."""
+    return read_table(run.path / "sample.parquet", run.preprocessor.columns, notices=lambda _: None)
 
 
 def read_architecture(path: Path) -> State:

@@ -38,7 +38,7 @@ from pricekit.training.run import (
 )
 from pricekit.training.source import Source, Split, columns_of
 
-SAMPLE_ROWS = 256
+SAMPLE_ROWS = 512
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import torch
 from pricekit.config import HeadConfig
 from pricekit.engines.ort import load_cpu
 from pricekit.export.graph import export_graph
+from pricekit.export.precision import convert
 from pricekit.tokens import encode, pad, pad_id_of
 from pricekit.training.backbones import architectures
 from pricekit.training.backbones.lstm import Lstm
@@ -116,13 +117,18 @@ def test_checkpointing_gives_the_same_gradients(built):
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(*gradients, strict=True))
 
 
-def test_it_exports(built, tmp_path):
+def test_it_exports_in_every_precision(built, tmp_path):
     *_, encoder, ids, mask = built
     model = PriceModel(encoder, HeadConfig(), Smape(), 2)
     features = torch.randn(len(ids), 2)
     example = {"input_ids": ids.numpy(), "attention_mask": mask.numpy(), "features": features.numpy()}
     export_graph(model, example, tmp_path / "m.onnx")
-    engine = load_cpu((tmp_path / "m.onnx").read_bytes())
+    graph = (tmp_path / "m.onnx").read_bytes()
+    engines = {
+        1e-4: load_cpu(graph),
+        2e-2: load_cpu(convert(graph, "fp16", [example]).model),
+        0.5: load_cpu(convert(graph, "int8", [example]).model),
+    }
     for rows, length in ((1, 1), (4, ids.shape[1]), (2, 3), (3, 40)):
         batch = {
             "input_ids": np.resize(ids.numpy(), (rows, length)),
@@ -133,7 +139,8 @@ def test_it_exports(built, tmp_path):
         batch["attention_mask"] = np.minimum.accumulate(batch["attention_mask"], axis=1)
         with torch.no_grad():
             expected = model(**{name: torch.from_numpy(array) for name, array in batch.items()})
-        assert engine(batch) == pytest.approx(expected.numpy(), rel=1e-4)
+        for tolerance, engine in engines.items():
+            assert engine(batch) == pytest.approx(expected.numpy(), rel=tolerance)
 
 
 def test_the_tokenizer_is_the_same_each_time():

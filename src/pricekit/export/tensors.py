@@ -1,0 +1,77 @@
+"""The inner tensors of a graph: how large they become, and where two graphs part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from pricekit.core.contracts import Batch
+
+MASKING = 1e30
+"""Magnitudes from here on mask something; another precision may mask with another."""
+
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
+
+
+def peaks(model: bytes, batches: Iterable[Batch]) -> dict[str, float]:
+    """Return the largest magnitude of each float tensor of a graph over some batches, infinite where it is none."""
+    run = _open(model, kinds := float_tensors(model))
+    found = dict.fromkeys([*kinds, "features"], 0.0)
+    for batch in batches:
+        for name, value in {**run(batch), "features": batch["features"]}.items():
+            largest = float(np.abs(value).max(initial=0.0))
+            found[name] = max(found[name], largest if np.isfinite(largest) else np.inf)
+    return found
+
+
+def first_difference(reference: bytes, model: bytes, batch: Batch, tolerance: float) -> onnx.NodeProto | None:
+    """Return the first node whose output differs by more than `tolerance` of its largest value, None where none does.
+
+    Nodes are told by the tensors that they compute, which both graphs call alike; the node is the reference's.
+    """
+    kinds = float_tensors(reference)
+    others = {name: kind for name, kind in float_tensors(model).items() if name in kinds}
+    expected = _open(reference, {name: kinds[name] for name in others})(batch)
+    found = _open(model, others)(batch)
+    nodes: dict[str, onnx.NodeProto] = {
+        name: node for node in onnx.load_from_string(reference).graph.node for name in node.output
+    }
+    for name in expected:
+        a, b = expected[name].astype(np.float64), found[name].astype(np.float64)
+        if a.shape != b.shape or _differ(a, b, tolerance):
+            return nodes[name]
+    return None
+
+
+def _differ(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
+    plain = np.abs(a) < MASKING
+    scale = max(float(np.abs(a[plain]).max(initial=0.0)), 1e-6)
+    return not np.abs(a - b)[plain].max(initial=0.0) <= tolerance * scale
+
+
+def float_tensors(model: bytes) -> dict[str, int]:
+    """Return the float tensors that nodes compute, with their types, in the order of the graph."""
+    loaded = onnx.load_from_string(model)
+    del loaded.graph.value_info[:]  # a converter may leave those of the graph before
+    graph = onnx.shape_inference.infer_shapes(loaded).graph
+    known = {v.name: v.type.tensor_type.elem_type for v in (*graph.value_info, *graph.output)}
+    computed = [name for node in graph.node for name in node.output]
+    return {name: known[name] for name in computed if known.get(name) in _FLOATS}
+
+
+def _open(model: bytes, kinds: Mapping[str, int]) -> Callable[[Batch], dict[str, np.ndarray]]:
+    """Open a graph so that it gives these tensors, too; nothing is fused away."""
+    graph = onnx.load_from_string(model)
+    del graph.graph.value_info[:]
+    del graph.graph.output[:]
+    for name, kind in kinds.items():
+        graph.graph.output.append(onnx.helper.make_tensor_value_info(name, kind, None))
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = list(kinds)
+    return lambda batch: dict(zip(names, session.run(names, dict(batch)), strict=True))
