@@ -25,12 +25,18 @@ def graph(bundle, tmp_path):
     return Graph(open_bundle(bundle).files["model.onnx"], 64, 22, tmp_path / "cache")
 
 
+@pytest.fixture(autouse=True)
+def own_entries(monkeypatch):
+    """Leave out the engines of other packages that are installed."""
+    kept = {key: entry for key, entry in registry().entries.items() if entry.package == "pricekit"}
+    monkeypatch.setattr(registry(), "entries", kept)
+
+
 @pytest.fixture
-def engines(monkeypatch):
+def engines(monkeypatch, own_entries):
     """Return a function that registers toy engines by name, each a function of (graph)."""
     module = types.ModuleType("toy_engines")
     monkeypatch.setitem(sys.modules, "toy_engines", module)
-    monkeypatch.setattr(registry(), "entries", dict(registry().entries))
 
     def add(**loads):
         for name, load in loads.items():
@@ -73,17 +79,33 @@ def test_auto_takes_the_fastest_and_remembers_it(graph, engines):
 
     engines(slow=counted, gone=missing)
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
-    assert json.loads((graph.cache / "engine.json").read_text())["engine"] == "ort-cpu"
+    assert json.loads((graph.cache / "engine.json").read_text())["fastest"] == "ort-cpu"
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
     assert loaded == [1]  # the second time nothing was tried
 
 
 @pytest.mark.parametrize("wrong", [constant(1e9), constant(float("nan"))])
-def test_auto_does_not_take_an_engine_with_other_prices(graph, engines, wrong):
+def test_an_engine_with_other_prices_is_not_used(graph, engines, wrong):
     engines(wrong=wrong)
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
-    batch = {"features": np.zeros((2, 22), np.float32)}
-    assert len(open_engine("wrong", graph, VOCABULARY).price_batch(batch)) == 2  # who asks for it gets it
+    for _ in range(2):
+        with pytest.raises(PluginError, match="engine wrong prices this bundle otherwise than ort-cpu does"):
+            open_engine("wrong", graph, VOCABULARY)
+
+
+def test_the_prices_of_an_engine_are_checked_once(graph, engines):
+    calls = []
+
+    def counted(graph):
+        priced = load_cpu(graph.model)
+        return lambda batch: calls.append(1) or priced(batch)
+
+    engines(counted=counted)
+    for _ in range(2):
+        assert open_engine("counted", graph, VOCABULARY).name == "counted"
+    assert len(calls) == 1
+    assert open_engine("auto", graph, VOCABULARY)  # nothing is known yet of what is fastest
+    assert len(calls) > 5
 
 
 def test_what_was_fastest_and_is_gone_is_not_used(graph, engines):
@@ -92,10 +114,10 @@ def test_what_was_fastest_and_is_gone_is_not_used(graph, engines):
     record = json.loads((graph.cache / "engine.json").read_text())
     engines(gone=missing)
     for text in (
-        json.dumps(record | {"engine": "gone"}),
+        json.dumps(record | {"fastest": "gone"}),
         "{",
         json.dumps([]),
-        json.dumps({"engine": "slow"}),
+        json.dumps({"fastest": "slow"}),
     ):
         (graph.cache / "engine.json").write_text(text)
         assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"

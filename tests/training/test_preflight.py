@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from conftest import tiny_config
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.datasets import make_catalog
@@ -17,7 +18,6 @@ from pricekit.training.backbones.bag import Bag
 from pricekit.training.losses import Smape
 from pricekit.training.source import Source
 from pricekit.training.train import train
-from tests.conftest import tiny_config
 
 
 class MeanEncoder(nn.Module):

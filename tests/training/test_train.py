@@ -15,6 +15,7 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
+from conftest import tiny_config
 from pricekit.config import build_config, read_toml
 from pricekit.core.configure import configure
 from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
@@ -24,7 +25,6 @@ from pricekit.training.run import open_run
 from pricekit.training.source import Source, load_split
 from pricekit.training.step import Objective, Stepper, clip_gradients
 from pricekit.training.train import train
-from tests.conftest import tiny_config
 
 
 def _weights(run):
@@ -118,7 +118,7 @@ def test_a_run_killed_mid_epoch_is_resumed_to_the_same_weights(catalog, tmp_path
     out, whole = tmp_path / "run", tmp_path / "whole"
     code = (
         "import os, sys; from itertools import count; from pathlib import Path\n"
-        "from tests.conftest import tiny_config; from pricekit.training.source import Source\n"
+        "from conftest import tiny_config; from pricekit.training.source import Source\n"
         "from pricekit.training.train import train\n"
         "from pricekit.training.step import Objective; from tests.training.test_train import KILLED\n"
         "def forward(self, batch, call=Objective.forward, number=count(1)):\n"

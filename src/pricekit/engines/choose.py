@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import platform
@@ -26,7 +27,7 @@ REFERENCE = "ort-cpu"
 """Whose prices `auto` holds those of the others against."""
 
 MAX_DIFFERENCE = 0.02
-"""Relative; an engine that differs by more is not chosen by `auto`."""
+"""Relative; an engine that differs by more is not used."""
 
 ROWS, LENGTH, REPEATS = 64, 128, 5
 """What `auto` times: so many rows of so many tokens, so often."""
@@ -44,26 +45,71 @@ class Opened:
 def open_engine(name: str, graph: Graph, vocab_size: int) -> Opened:
     """Load a graph into the engine of that name, or for `auto` into the fastest of this machine.
 
-    What `auto` found is kept in the graph's cache folder, and holds until machine or engines change.
+    What was found is kept in the graph's cache folder, and holds until machine or engines change.
 
     Raises:
-        PluginError: the engine is unknown, or a library or device that it needs is missing.
+        PluginError: the engine is unknown, a library or device that it needs is missing, or its prices differ
+            from the reference's.
         BundleError: the graph cannot be loaded.
     """
+    record = _Record(graph.cache / "engine.json", _machine())
     if name != AUTO:
-        return _load(name, graph)
-    record, machine = graph.cache / "engine.json", _machine()
-    if found := _remembered(record, machine):
+        opened = _load(name, graph)
+        if name != REFERENCE and name not in record.agreeing:
+            _check_prices(opened, graph, vocab_size)
+            record.write(record.fastest, {*record.agreeing, name})
+        return opened
+    if record.fastest:
         try:
-            return _load(found, graph)
+            return _load(record.fastest, graph)
         except PluginError:  # it was there then
             pass
-    opened, failed = _loadable(graph)
-    if len(opened) > 1:
-        opened = _fastest_first(opened, _made_up_batch(graph, vocab_size))
-        _remember(record, machine, opened[0].name)
-    _say_what_a_gpu_misses(opened[0].name, failed)
-    return opened[0]
+    found, failed = _loadable(graph)
+    if len(found) > 1:
+        found = _fastest_first(found, _made_up_batch(graph, vocab_size))
+        record.write(found[0].name, {engine.name for engine in found})
+    _say_what_a_gpu_misses(found[0].name, failed)
+    return found[0]
+
+
+class _Record:
+    """What was found on this machine before: the fastest engine, and those whose prices agree."""
+
+    def __init__(self, path: Path, machine: str) -> None:
+        self.path, self.machine = path, machine
+        self.fastest, self.agreeing = "", set[str]()
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            if found["machine"] == machine:
+                self.fastest, self.agreeing = str(found["fastest"]), {str(n) for n in found["agreeing"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+
+    def write(self, fastest: str, agreeing: set[str]) -> None:
+        """Keep it, where that is possible; else it is measured again the next time."""
+        found = {"machine": self.machine, "fastest": fastest, "agreeing": sorted(agreeing)}
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(self.path, json.dumps(found) + "\n")
+
+
+def _check_prices(opened: Opened, graph: Graph, vocab_size: int) -> None:
+    """Hold an engine's prices against the reference's, where that is installed; raises PluginError."""
+    try:
+        reference = _load(REFERENCE, graph)
+    except PluginError:
+        return
+    batch = _made_up_batch(graph, vocab_size)
+    difference = _difference(opened.price_batch(batch), reference.price_batch(batch))
+    if not difference <= MAX_DIFFERENCE:
+        raise PluginError(
+            f"the engine {opened.name} prices this bundle otherwise than {REFERENCE} does, by up to "
+            f"{100 * difference:.0f}%; use --engine {REFERENCE}, or {AUTO}"
+        )
+
+
+def _difference(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.max(np.abs(found - expected) / expected))
 
 
 def _load(name: str, graph: Graph) -> Opened:
@@ -91,7 +137,7 @@ def _fastest_first(opened: list[Opened], batch: Batch) -> list[Opened]:
     times: dict[str, list[float]] = {}
     for engine in opened:
         found = engine.price_batch(batch)  # the first call is slower: not timed
-        if expected is None or bool(np.all(np.abs(found - expected) <= MAX_DIFFERENCE * expected)):
+        if expected is None or _difference(found, expected) <= MAX_DIFFERENCE:
             times[engine.name] = []
     for _ in range(REPEATS):
         for engine in opened:
@@ -120,22 +166,6 @@ def _machine() -> str:
     engines = [(entry.name, entry.package, entry.version) for entry in registry().of_kind("engine")]
     text = json.dumps([platform.machine(), names, usable_cpus(), shutil.which("nvidia-smi"), engines])
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _remembered(record: Path, machine: str) -> str | None:
-    try:
-        found = json.loads(record.read_text("utf-8"))
-        return str(found["engine"]) if found["machine"] == machine else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _remember(record: Path, machine: str, name: str) -> None:
-    try:
-        record.parent.mkdir(parents=True, exist_ok=True)
-        write_text(record, json.dumps({"machine": machine, "engine": name}) + "\n")
-    except OSError:  # measured again the next time
-        pass
 
 
 def _say_what_a_gpu_misses(chosen: str, failed: dict[str, str]) -> None:

@@ -1,0 +1,13 @@
+"""OpenVINO for pricekit: an engine for CPUs."""
+
+from __future__ import annotations
+
+from pricekit.core.hookspecs import Register, hookimpl
+
+
+@hookimpl
+def pricekit_register_engines(register: Register) -> None:
+    """The engine."""
+    register(
+        "openvino", "pricekit_openvino.engine:OpenVino", "OpenVINO on the CPUs that this process may use"
+    )

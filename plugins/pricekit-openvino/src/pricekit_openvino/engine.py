@@ -1,0 +1,41 @@
+"""Engine `openvino`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pricekit.core.contracts import Batch, Graph, PriceBatch
+from pricekit.engines.ort import INPUTS, usable_cpus
+from pricekit.errors import BundleError, PluginError
+
+
+class OpenVino:
+    """The CPUs that this process may use; bfloat16 where they multiply it in hardware."""
+
+    length_multiple = 1
+
+    def load(self, graph: Graph) -> PriceBatch:
+        """Compile the graph for any shape; raises PluginError, BundleError."""
+        try:
+            import openvino
+        except Exception as error:  # an ImportError, or the loader's
+            raise PluginError(
+                f"the engine openvino cannot load OpenVINO ({error}): pip install openvino"
+            ) from error
+        core = openvino.Core()
+        try:
+            model = core.read_model(graph.model)
+            settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": usable_cpus()}
+            request = core.compile_model(model, "CPU", settings).create_infer_request()
+        except Exception as error:
+            raise BundleError(f"the graph cannot be loaded by OpenVINO: {error}; export it again") from error
+        found = {i.any_name for i in model.inputs}, [o.any_name for o in model.outputs]
+        if found != (set(INPUTS), ["price"]):
+            raise BundleError(
+                f"the graph has inputs and outputs {found}, expected {INPUTS} and price; export it again"
+            )
+
+        def run(batch: Batch) -> np.ndarray:
+            return np.array(request.infer(dict(batch), share_inputs=True)["price"])
+
+        return run

@@ -1,0 +1,96 @@
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import numpy as np
+import pytest
+
+from pricekit.core.contracts import Graph
+from pricekit.core.loader import load
+from pricekit.errors import BundleError, PluginError
+
+pytest.importorskip("openvino")
+
+
+@pytest.fixture
+def engine():
+    registry = load([EntryPoint("openvino", "pricekit_openvino", "pricekit")])
+    assert not registry.broken
+    return registry.create("engine", "openvino")
+
+
+@pytest.fixture
+def graph(tmp_path):
+    """An encoder of attention; what OpenVINO makes of the hashes of `bag` is another test."""
+    import torch
+
+    from pricekit.config import HeadConfig
+    from pricekit.export.graph import export_graph
+    from pricekit.tokens import encode
+    from pricekit.training.backbones.transformer import SmallTransformer
+    from pricekit.training.losses import Smape
+    from pricekit.training.model import PriceModel
+
+    torch.manual_seed(0)
+    backbone = SmallTransformer(SmallTransformer.Options(vocab_size=256, width=16, layers=2, heads=2))
+    tokenizer = backbone.tokenizer(["green tea", "black tea"])
+    tokens = encode(tokenizer, ["green tea"], 64, 0)
+    encoder = backbone.encoder(backbone.architecture(tokenizer), tokenizer, tokens)
+    model = PriceModel(encoder, HeadConfig(), Smape(), 22)
+    export_graph(model, batch(2, 5, tokenizer.get_vocab_size()), tmp_path / "m.onnx")
+    return Graph((tmp_path / "m.onnx").read_bytes(), 64, 22, tmp_path / "cache")
+
+
+def batch(rows, length, vocab_size=12):
+    rng = np.random.default_rng(rows)
+    return {
+        "input_ids": rng.integers(0, vocab_size, (rows, length)),
+        "attention_mask": np.ones((rows, length), np.int64),
+        "features": rng.normal(size=(rows, 22)).astype(np.float32),
+    }
+
+
+def test_it_prices_as_onnx_runtime_does_at_any_shape(engine, graph):
+    from pricekit.engines.ort import load_cpu
+
+    price, expected = engine.load(graph), load_cpu(graph.model)
+    for rows, length in ((1, 1), (5, 17), (64, 64), (5, 17)):
+        found = price(batch(rows, length))
+        assert found.dtype == np.float32
+        assert found == pytest.approx(expected(batch(rows, length)), rel=0.02)
+
+
+def test_what_it_returns_stays(engine, graph):
+    price = engine.load(graph)
+    first = price(batch(3, 4))
+    kept = first.copy()
+    price(batch(3, 5))
+    assert np.array_equal(first, kept)
+
+
+def test_a_graph_that_is_none_is_refused(engine, tmp_path):
+    with pytest.raises(BundleError, match="cannot be loaded by OpenVINO"):
+        engine.load(Graph(b"no graph", 64, 22, tmp_path))
+
+
+def test_a_missing_library_is_named(engine, graph, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(PluginError, match="pip install openvino"):
+        engine.load(graph)
+
+
+def test_listing_plugins_does_not_import_it():
+    code = (
+        "import sys; from pricekit.core.loader import registry; registry(); print('openvino' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+def test_predict_takes_it_by_name_but_not_where_its_prices_differ(bundle, catalog, tmp_path, pricekit):
+    """OpenVINO counts in 32 bits on a CPU, so the hashes of `bag` overflow there."""
+    code, _, err = pricekit("predict", bundle, catalog, "--out", tmp_path / "p.csv", "--engine", "openvino")
+    assert code == 1
+    assert "the engine openvino prices this bundle otherwise" in err
+    assert not (tmp_path / "p.csv").exists()
+    assert pricekit("predict", bundle, catalog, "--out", tmp_path / "p.csv")[0] == 0
