@@ -63,6 +63,19 @@ def test_batches_by_length_hold_every_row_once_in_order_of_length(lengths, size)
     assert (np.diff(lengths[rows]) >= 0).all()
 
 
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(1, 9), st.integers(1, 100))
+def test_a_budget_of_tokens_holds_in_every_batch_and_fills_it(lengths, size, budget):
+    lengths = np.array(lengths)
+    batches = list(batches_by_length(lengths, np.arange(len(lengths)), size, budget))
+    rows = np.concatenate(batches)
+    assert sorted(rows.tolist()) == list(range(len(lengths)))
+    assert (np.diff(lengths[rows]) >= 0).all()
+    for batch, following in pairwise([*batches, batches[-1][:0]]):
+        assert len(batch) == 1 or len(batch) * lengths[batch].max() <= budget
+        if len(following) and len(batch) < size:
+            assert (len(batch) + 1) * lengths[following[0]] > budget
+
+
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3), min_size=1, max_size=20), st.data())
 def test_tokens_of_some_rows(rows, data):
     tokens = Tokens(

@@ -28,6 +28,8 @@ from pricekit.manifest import SCHEMA_VERSION, Manifest
 MANIFEST = "manifest.json"
 REQUIRED = ("model.onnx", "tokenizer.json", "preprocess.json")
 MAX_MANIFEST_BYTES = 1 << 20
+EXTERNAL = b"\n\x08location"
+"""The key `location` as ONNX writes it, field 1 of 8 bytes: only tensors that lie in other files have it."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,10 @@ def open_bundle(path: Path) -> Bundle:
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {name} in its manifest; export it again")
     files = {name: _read_file(path, name, facts) for name, facts in listed.items()}
+    if EXTERNAL in files["model.onnx"]:
+        raise BundleError(
+            f"the graph in {path} takes weights from other files, which a bundle's never does; do not trust it"
+        )
     return Bundle(path, manifest, files, digest)
 
 

@@ -91,8 +91,24 @@ def pad(
     return input_ids, mask.astype(np.int64)
 
 
-def batches_by_length(lengths: np.ndarray, rows: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
-    """Split rows into batches of alike length, shortest first, so that little is padded."""
+def batches_by_length(
+    lengths: np.ndarray, rows: np.ndarray, batch_size: int, batch_tokens: int | None = None
+) -> Iterator[np.ndarray]:
+    """Split rows into batches of alike length, shortest first, so that little is padded.
+
+    Args:
+        lengths: of all rows, int (N,).
+        rows: those to split.
+        batch_size: rows of a batch, at most.
+        batch_tokens: tokens of a batch, padding included, at most; a row longer than that is a batch of its own.
+    """
     ordered = rows[np.argsort(lengths[rows], kind="stable")]
-    for start in range(0, len(ordered), batch_size):
-        yield ordered[start : start + batch_size]
+    start = 0
+    while start < len(ordered):
+        end = start + batch_size
+        if batch_tokens is not None:
+            ahead = lengths[ordered[start:end]]
+            within = ahead * np.arange(1, len(ahead) + 1) <= batch_tokens
+            end = start + max(1, int(within.sum()))
+        yield ordered[start:end]
+        start = end
