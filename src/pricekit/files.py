@@ -43,6 +43,7 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
     temporary.mkdir()
     try:
         for name, content in files.items():
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
             (temporary / name).write_bytes(content)
             sync(temporary / name)
         sync(temporary)

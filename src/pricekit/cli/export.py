@@ -22,8 +22,9 @@ COMPANY = 0.02
     show_default=True,
     help="Of the graph: fp16 for GPUs, int8 for small files.",
 )
+@click.option("--triton", type=FOLDER, help="Also write the graph into this model repository of Triton.")
 @click.option("--overwrite", is_flag=True, help="Replace the bundle in --out when the new one is complete.")
-def export(run: Path, out: Path, precision: str, overwrite: bool) -> None:
+def export(run: Path, out: Path, precision: str, triton: Path | None, overwrite: bool) -> None:
     """Export the best weights of RUN into a bundle: ONNX graph, tokenizer, features, model card.
 
     \b
@@ -33,9 +34,12 @@ def export(run: Path, out: Path, precision: str, overwrite: bool) -> None:
     it gives. Where they differ, the command fails and nothing is published. In fp16 what would overflow
     stays in float32. In int8 a row's price depends a little on the rows beside it.
     """
+    from pricekit.bundle import open_bundle
     from pricekit.export.export import export_run
+    from pricekit.export.triton import model_folder, write_triton
     from pricekit.screen import notice, say
 
+    folder = None if triton is None else model_folder(triton, out, overwrite=overwrite)
     report = export_run(run, out, precision=precision, overwrite=overwrite)
     worst = max(check.difference for check in report.checks)
     size = sum(file.stat().st_size for file in out.iterdir()) / 1e6
@@ -48,4 +52,7 @@ def export(run: Path, out: Path, precision: str, overwrite: bool) -> None:
             f"a row's price depends on the rows beside it by up to {100 * report.company_sd:.1f}% of the log prices' "
             "standard deviation; where that matters, export as fp32 or fp16."
         )
+    if folder is not None:
+        write_triton(open_bundle(out), folder)
+        say(f"Triton's model is in {folder}")
     say(f"the bundle is in {out}, {size:,.1f} MB; next: pricekit predict {out} TABLE --out prices.csv")

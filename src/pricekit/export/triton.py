@@ -1,0 +1,51 @@
+"""A bundle's graph as a model repository of Triton Inference Server."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pricekit.bundle import Bundle
+from pricekit.errors import ExportError
+from pricekit.files import publish_folder
+from pricekit.preprocess import load_preprocessor
+
+MAX_BATCH_SIZE = 256
+
+_CONFIG = """# Prices from token ids and features; pricekit's Preprocessor makes them from a table.
+name: "{name}"
+backend: "onnxruntime"
+max_batch_size: {rows}
+input [
+  {{ name: "input_ids" data_type: TYPE_INT64 dims: [ -1 ] }},
+  {{ name: "attention_mask" data_type: TYPE_INT64 dims: [ -1 ] }},
+  {{ name: "features" data_type: TYPE_FP32 dims: [ {features} ] }}
+]
+output [
+  {{ name: "price" data_type: TYPE_FP32 dims: [ 1 ] reshape: {{ shape: [ ] }} }}
+]
+dynamic_batching {{ }}
+"""
+
+
+def model_folder(repository: Path, bundle: Path, *, overwrite: bool) -> Path:
+    """Return where a repository has the model named as the bundle; raises ExportError where it is taken."""
+    folder = repository / re.sub(r"[^A-Za-z0-9_-]", "_", bundle.resolve().name)
+    if folder.exists() and not (overwrite and (folder / "config.pbtxt").is_file()):
+        raise ExportError(f"{folder} exists already; name another folder with --triton, or delete that one")
+    return folder
+
+
+def write_triton(bundle: Bundle, folder: Path) -> None:
+    """Write one model of a repository: its configuration, and version 1 of the graph.
+
+    The form of the configuration: Triton's model_config.proto. A price has no axis but the batch's, which
+    is written there as a reshape to no axes.
+
+    Args:
+        bundle: an opened bundle.
+        folder: the model's folder, replaced if it is there; its name is the model's.
+    """
+    features = len(load_preprocessor(bundle.files, bundle.path).features.names)
+    config = _CONFIG.format(name=folder.name, rows=MAX_BATCH_SIZE, features=features)
+    publish_folder(folder, {"config.pbtxt": config.encode(), "1/model.onnx": bundle.files["model.onnx"]})

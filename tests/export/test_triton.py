@@ -1,0 +1,38 @@
+"""Model repositories of Triton."""
+
+import re
+
+import onnx
+
+
+def test_a_repository_holds_the_graph_and_its_inputs(pricekit, run, tmp_path):
+    code, _, err = pricekit("export", run, "--out", tmp_path / "my prices", "--triton", tmp_path / "models")
+    assert code == 0
+    folder = tmp_path / "models" / "my_prices"
+    assert folder.name in err
+    graph = (folder / "1" / "model.onnx").read_bytes()
+    assert graph == (tmp_path / "my prices" / "model.onnx").read_bytes()
+    config = (folder / "config.pbtxt").read_text()
+    assert 'name: "my_prices"' in config
+    puts = (*onnx.load_from_string(graph).graph.input, *onnx.load_from_string(graph).graph.output)
+    kinds = {onnx.TensorProto.INT64: "TYPE_INT64", onnx.TensorProto.FLOAT: "TYPE_FP32"}
+    expected = [(put.name, kinds[put.type.tensor_type.elem_type]) for put in puts]
+    assert re.findall(r'name: "(\w+)" data_type: (\w+)', config) == expected
+    width = onnx.load_from_string(graph).graph.input[2].type.tensor_type.shape.dim[1].dim_value
+    assert f"dims: [ {width} ]" in config
+
+
+def test_a_model_that_is_there_is_replaced_only_when_asked(pricekit, run, tmp_path):
+    repository = tmp_path / "models"
+    (repository / "b" / "1").mkdir(parents=True)
+    (repository / "b" / "mine.txt").write_text("x")
+    for more in ([], ["--overwrite"]):  # what is no model is never replaced
+        code, _, err = pricekit("export", run, "--out", tmp_path / "b", "--triton", repository, *more)
+        assert code == 1
+        assert "exists already" in err
+        assert not (tmp_path / "b").exists()  # said before the work, not after it
+    (repository / "b" / "config.pbtxt").write_text("")
+    arguments = ("export", run, "--out", tmp_path / "b", "--triton", repository)
+    assert pricekit(*arguments)[0] == 1
+    assert pricekit(*arguments, "--overwrite")[0] == 0
+    assert (repository / "b" / "config.pbtxt").read_text()
