@@ -12,10 +12,10 @@ from pricekit.training.optim import adamw, warmup_cosine
 class MiniLM:
     """The encoder slowly, the head fast; features in piecewise-linear parts."""
 
-    notes = "These numbers are a first guess: no run with them has been measured to its end yet."
+    notes = "Chosen on one split of 6,856 products, measured on another: docs/benchmarks.md of pricekit."
     defaults: Mapping[str, Any] = MappingProxyType(
         {
-            "backbone": {"name": "minilm", "pooling": "mean"},
+            "backbone": {"name": "minilm", "pooling": "lead"},
             "features": ["optimized22"],
             "loss": {"name": "smape"},
             "head": {
@@ -33,10 +33,12 @@ class MiniLM:
                 "eval_batch_size": 64,
                 "learning_rate": 1e-4,
                 "head_learning_rate": 1e-3,
+                "embedding_learning_rate": 3.7e-4,
                 "layer_decay": 0.95,
                 "weight_decay": 0.01,
                 "warmup_epochs": 0.4,
                 "max_grad_norm": 1.0,
+                "ema_decay": 0.998,
             },
         }
     )
