@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -14,7 +13,7 @@ import numpy as np
 from platformdirs import user_cache_path
 
 from pricekit.bundle import open_bundle
-from pricekit.core.contracts import Graph, PriceBatch
+from pricekit.core.contracts import Batch, Graph, PriceBatch
 from pricekit.engines.choose import AUTO, open_engine
 from pricekit.errors import ConfigError, DataError
 from pricekit.intervals import Intervals, read_intervals
@@ -38,8 +37,11 @@ Item = TypeVar("Item")
 WINDOW = 8192
 """Rows held in memory at once, sorted by length inside."""
 
-BATCH_SIZE = 128
-"""Rows of one call of the engine."""
+BATCH_SIZE = 256
+"""Rows of one call of the engine, at most."""
+
+BATCH_TOKENS = 8192
+"""Tokens of one call of the engine, padding included, at most."""
 
 
 @dataclass(frozen=True)
@@ -174,30 +176,18 @@ class Predictor:
         """Return the prices of all rows, float32 (N,); rows with equal inputs are priced once."""
         first, kind = inputs.distinct()
         prices = np.empty(len(inputs), np.float32)
-        for rows, found in predict_inputs(
-            self.price_batch, inputs, rows=first, length_multiple=self.length_multiple
-        ):
-            prices[rows] = found
+        for rows, batch in batches_of(inputs, first, self.length_multiple):
+            prices[rows] = self.price_batch(batch)
         return cast(np.ndarray, prices[first][kind])
 
 
-def predict_inputs(
-    price_batch: PriceBatch,
-    inputs: Inputs,
-    batch_size: int = BATCH_SIZE,
-    *,
-    rows: np.ndarray | None = None,
-    share: tuple[int, int] = (0, 1),
-    length_multiple: int = 1,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (row numbers, prices) of batches of alike length until all rows, or those given, are priced.
-
-    With a share of (i, n) only every n-th batch from the i-th on is.
-    """
+def batches_of(
+    inputs: Inputs, rows: np.ndarray | None = None, length_multiple: int = 1
+) -> Iterator[tuple[np.ndarray, Batch]]:
+    """Yield (row numbers, batch) of alike lengths until all rows, or those given, are there."""
     wanted = np.arange(len(inputs)) if rows is None else rows
-    batches = batches_by_length(inputs.tokens.lengths, wanted, batch_size)
-    for batch in islice(batches, share[0], None, share[1]):
-        yield batch, price_batch(inputs.batch(batch, length_multiple))
+    for some in batches_by_length(inputs.tokens.lengths, wanted, BATCH_SIZE, BATCH_TOKENS):
+        yield some, inputs.batch(some, length_multiple)
 
 
 def _made_ahead(items: Iterable[Item]) -> Iterator[Item]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import TABLE, config_of, model_options, table_options
+from pricekit.cli.options import FOLDER, TABLE, config_of, model_options, table_options
 
 PEER_NAMES = ("seed", "hf", "hf-grouped", "bare")
 
@@ -65,6 +65,69 @@ def train(
         show(found)
 
 
+@bench.command(short_help="How fast prediction is.")
+@click.argument("run", type=FOLDER)
+@click.argument("table", type=TABLE)
+@click.option("--rows", type=click.IntRange(min=2), default=512, show_default=True, help="Rows of a round.")
+@click.option("--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="Rounds.")
+@click.option(
+    "--precision",
+    "precisions",
+    multiple=True,
+    type=click.Choice(["fp32", "fp16", "int8"]),
+    default=("fp32", "int8"),
+    show_default=True,
+    help="Export the run in it.",
+)
+@click.option(
+    "--peer",
+    "peers",
+    multiple=True,
+    type=click.Choice(["loop", "pipeline"]),
+    help="Time this, too: loop (ONNX Runtime in the order of the file), pipeline (transformers').",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+def predict(
+    run: Path,
+    table: Path,
+    rows: int,
+    repeats: int,
+    precisions: tuple[str, ...],
+    peers: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Export RUN, and time what prices the first rows of TABLE in each engine and precision.
+
+    \b
+    pricekit bench predict run products.csv --peer loop --peer pipeline
+
+    Contenders take turns in one run; a number is the median of the rounds, a ratio the median of the
+    rounds' ratios. Timed are the model alone over prepared batches, and whole files without the start.
+    """
+    from pricekit.bench.predict import measure as measure_prediction
+
+    found = measure_prediction(run, table, rows, precisions, peers, repeats)
+    if as_json:
+        click.echo(json.dumps(asdict(found), indent=2))
+    else:
+        show_prediction(found)
+
+
+def show_prediction(found: Any) -> None:
+    """Print the result as tables."""
+    from pricekit.screen import show_table
+
+    models = [
+        [line.name, f"{line.rows_per_second:,.1f}", f"{line.share:.2f}", f"{line.times:.2f}"]
+        for line in found.model
+    ]
+    headers = ["rows/s", "share of the peak", "the first is faster by"]
+    show_table("model alone", ["engine, precision", *headers], models, stderr=False)
+    files = [[line.name, f"{line.rows_per_second:,.1f}", f"{line.times:.2f}"] for line in found.files]
+    show_table("file to file", ["way", headers[0], headers[2]], files, stderr=False)
+    show_facts(found.facts)
+
+
 def show(found: Any) -> None:
     """Print the result as tables."""
     from pricekit.screen import show_table
@@ -85,7 +148,12 @@ def show(found: Any) -> None:
     if found.switches:
         switches = [cells(line) for line in found.switches]
         show_table("without each", ["switch", *headers, "it is worth", ""], switches, stderr=False)
-    facts = [
-        [name, value if isinstance(value, str) else f"{value:,.2f}"] for name, value in found.facts.items()
-    ]
-    show_table("", ["fact", "value"], facts, stderr=False)
+    show_facts(found.facts)
+
+
+def show_facts(facts: dict[str, float | str]) -> None:
+    """Print facts as a table."""
+    from pricekit.screen import show_table
+
+    rows = [[name, value if isinstance(value, str) else f"{value:,.2f}"] for name, value in facts.items()]
+    show_table("", ["fact", "value"], rows, stderr=False)

@@ -17,7 +17,7 @@ from pricekit.export.card import model_card
 from pricekit.export.graph import OPSET, export_graph
 from pricekit.export.precision import Converted, convert
 from pricekit.export.verify import Report, fit_length, shapes, verify_graph
-from pricekit.tokens import batches_by_length
+from pricekit.predict import batches_of
 from pricekit.training.run import Run, open_run, read_sample
 
 
@@ -46,9 +46,7 @@ def export_run(path: Path, out: Path, *, precision: str = "fp32", overwrite: boo
         longest = max(2, example["input_ids"].shape[1])
         export_graph(run.model, fit_length(example, longest, inputs.pad_id), file)
         float32 = file.read_bytes()
-    batches = [
-        inputs.batch(rows) for rows in batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), 32)
-    ]
+    batches = [batch for _, batch in batches_of(inputs)]
     converted = convert(float32, precision, [*shapes(inputs, run.config.max_length), *batches])
     for graph in dict.fromkeys((converted.model, converted.computed)):
         report = verify_graph(

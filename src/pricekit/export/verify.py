@@ -12,7 +12,7 @@ from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
 from pricekit.export.tensors import first_difference
 from pricekit.metrics import smape
-from pricekit.predict import predict_inputs
+from pricekit.predict import batches_of
 from pricekit.preprocess import Inputs
 from pricekit.training.engine import torch_engine
 from pricekit.training.model import PriceModel
@@ -157,8 +157,8 @@ def _smape_change(
     scores = []
     for prices in (reference, engine):
         found = np.empty(len(inputs))
-        for rows, some in predict_inputs(prices, inputs):
-            found[rows] = some
+        for rows, batch in batches_of(inputs):
+            found[rows] = prices(batch)
         scores.append(smape(found, price))
     return abs(scores[0] - scores[1])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from pricekit.core.contracts import Batch, PriceBatch
-from pricekit.predict import predict_inputs
 from pricekit.preprocess import Inputs
+from pricekit.tokens import batches_by_length
 
 if TYPE_CHECKING:
     from pricekit.training.processes import Processes
@@ -42,8 +43,10 @@ def predict(
     """Return the model's prices of all rows, float32 (N,); several processes share the work."""
     prices = np.zeros(len(inputs), np.float32)
     share = (processes.rank, processes.count) if processes else (0, 1)
-    for rows, found in predict_inputs(torch_engine(model, autocast), inputs, batch_size, share=share):
-        prices[rows] = found
+    engine = torch_engine(model, autocast)
+    batches = batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), batch_size)
+    for rows in islice(batches, share[0], None, share[1]):
+        prices[rows] = engine(inputs.batch(rows))
     return prices if processes is None else processes.sum(torch.from_numpy(prices)).cpu().numpy()
 
 

@@ -1,0 +1,234 @@
+"""`pricekit bench predict`: how fast a run's bundles price, in each engine and precision, beside what."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from pricekit.bench.timing import Run, Timed, interleaved, ratio
+from pricekit.bench.train import machine
+from pricekit.bench.workload import matmul_peak, training_flops
+from pricekit.config import SpeedConfig
+from pricekit.core.contracts import Batch
+from pricekit.core.loader import registry
+from pricekit.engines.choose import AUTO
+from pricekit.errors import ConfigError, ExportError, PluginError
+from pricekit.export.export import export_run
+from pricekit.predict import Predictor, batches_of
+from pricekit.screen import notice, progress
+from pricekit.table import Table, read_table
+from pricekit.training.engine import torch_engine
+from pricekit.training.machine import choose_precision
+from pricekit.training.run import Run as TrainedRun
+from pricekit.training.run import open_run
+
+LOOP_ROWS, PIPELINE_ROWS = 64, 16
+"""Rows of a batch of the plain loop and of transformers.pipeline, both in the order of the file."""
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One contender; `share` is of the matrix products' peak, `times` how many times faster pricekit's fastest is."""
+
+    name: str
+    rows_per_second: float
+    share: float | None
+    times: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The result: the model alone over prepared batches, whole files, and facts."""
+
+    model: list[Line]
+    files: list[Line]
+    facts: dict[str, float | str]
+
+
+def measure(
+    path: Path, source: Path, rows: int, precisions: Sequence[str], peers: Sequence[str], repeats: int
+) -> Measured:
+    """Export a run in each precision, and time what prices the first rows of a table.
+
+    Raises:
+        ConfigError: `pipeline` cannot run the backbone.
+        ExportError: no precision can be exported.
+    """
+    run = open_run(path)
+    run.model.to(CPU)
+    columns = replace(run.preprocessor.columns, price=None)
+    table = read_table(source, columns, limit=rows, notices=notice)
+    with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
+        bundles = _export(path, Path(folder), precisions)
+        predictors = _predictors(bundles)
+        if not predictors:
+            raise ExportError("no engine prices any of the bundles; see the reasons above")
+        source = Path(folder) / "table.csv"
+        table.frame.to_csv(source, index=False)
+        files = _file_runs(run, predictors, bundles, peers, table, source, Path(folder) / "out.csv")
+        some = next(iter(predictors.values()))
+        inputs = some.preprocessor(table)
+        batches = [batch for _, batch in batches_of(inputs, np.arange(len(inputs)))]
+        models = _model_runs(run, predictors, batches)
+        with progress("timing", 2 * repeats + 1) as advance:
+            prepare = interleaved({"": lambda: some.preprocessor(table)}, repeats)[""]
+            advance(1)
+            model_times = interleaved(models, repeats, after_round=lambda: advance(1))
+            file_times = interleaved(files, repeats, after_round=lambda: advance(1))
+    peaks = {name: matmul_peak(name, CPU, SpeedConfig()) for name in ("fp32", _best_precision())}
+    flops = training_flops(run.model) / 3 * inputs.tokens.lengths.sum()
+    model_lines = _lines(model_times, predictors, len(table), flops, max(peaks.values()))
+    file_lines = _lines(file_times, predictors, len(table), None, 1.0)
+    fastest = file_lines[0].rows_per_second
+    facts: dict[str, float | str] = {
+        "machine": machine(CPU),
+        "rows": float(len(table)),
+        "tokens of a row": float(inputs.tokens.lengths.mean()),
+        "preparing, rows/s": len(table) / prepare.median,
+        "preparing, share of the fastest file to file": prepare.median * fastest / len(table),
+        **{f"GFLOP/s of a matrix product, {name}": peak / 1e9 for name, peak in peaks.items()},
+    }
+    return Measured(model_lines, file_lines, facts)
+
+
+def _export(path: Path, folder: Path, precisions: Sequence[str]) -> dict[str, Path]:
+    """Return the bundles by precision, each verified; what fails is said and left out."""
+    bundles = {}
+    for precision in precisions:
+        try:
+            export_run(path, folder / precision, precision=precision)
+            bundles[precision] = folder / precision
+        except ExportError as error:
+            notice(f"{precision} is left out: {error}")
+    return bundles
+
+
+def _predictors(bundles: dict[str, Path]) -> dict[str, Predictor]:
+    """Return what prices, by engine and precision; an engine that cannot is said and left out."""
+    found, said = {}, set()
+    for precision, bundle in bundles.items():
+        for engine in [AUTO, *(entry.name for entry in registry().of_kind("engine"))]:
+            try:
+                opened = Predictor.load(bundle, engine)
+            except PluginError as error:
+                if str(error) not in said:
+                    notice(f"{engine}, {precision}, is left out: {error}")
+                said.add(str(error))
+                continue
+            name = f"{AUTO} ({opened.engine})" if engine == AUTO else engine
+            found[f"{name}, {precision}"] = opened
+    return found
+
+
+def _model_runs(
+    run: TrainedRun, predictors: dict[str, Predictor], batches: Sequence[Batch]
+) -> dict[str, Run]:
+    def over(price_batch: Callable[[Batch], Any]) -> Run:
+        return lambda: [price_batch(batch) for batch in batches]
+
+    runs = {name: over(predictor.price_batch) for name, predictor in predictors.items()}
+    runs["torch eager, fp32"] = over(torch_engine(run.model))
+    if _best_precision() == "bf16":
+        runs["torch eager, bf16"] = over(
+            torch_engine(run.model, lambda: torch.autocast("cpu", torch.bfloat16))
+        )
+    return runs
+
+
+def _file_runs(
+    run: TrainedRun,
+    predictors: dict[str, Predictor],
+    bundles: dict[str, Path],
+    peers: Sequence[str],
+    table: Table,
+    source: Path,
+    out: Path,
+) -> dict[str, Run]:
+    def through(predictor: Predictor) -> Run:
+        return lambda: predictor.predict_file(source, out, notices=lambda _: None)
+
+    runs = {name: through(predictor) for name, predictor in predictors.items()}
+    if "loop" in peers and "fp32" in bundles:
+        runs["plain ONNX Runtime loop, fp32"] = _plain_loop(
+            Predictor.load(bundles["fp32"], "ort-cpu"), table, source, out
+        )
+    if "pipeline" in peers:
+        runs["transformers.pipeline, fp32"] = _pipeline(run, table, source, out)
+    return runs
+
+
+def _plain_loop(predictor: Predictor, table: Table, source: Path, out: Path) -> Run:
+    """The whole table in memory, batches in its order, tokenised, padded and run one after the other."""
+    columns = predictor.preprocessor.columns
+
+    def price() -> None:
+        frame = pd.read_csv(source)
+        prices = []
+        for start in range(0, len(frame), LOOP_ROWS):
+            part = table.take(np.arange(start, min(start + LOOP_ROWS, len(frame))))
+            inputs = predictor.preprocessor(part)
+            prices.append(predictor.price_batch(inputs.batch(np.arange(len(inputs)))))
+        pd.DataFrame({"id": table.ids, columns.price: np.concatenate(prices)}).to_csv(out, index=False)
+
+    return price
+
+
+def _pipeline(run: TrainedRun, table: Table, source: Path, out: Path) -> Run:
+    """The encoder's architecture with one output under `transformers.pipeline`: texts alone, no features."""
+    import transformers
+
+    library: Any = transformers
+    inner = getattr(run.model.encoder, "model", None)
+    if inner is None or not hasattr(inner, "config"):
+        raise ConfigError(
+            f"transformers.pipeline cannot run the backbone '{run.config.backbone.name}'; leave --peer pipeline out"
+        )
+    config = type(inner.config).from_dict({**inner.config.to_dict(), "num_labels": 1})
+    prepared = run.preprocessor
+    pad_token = prepared.tokenizer.id_to_token(prepared.pad_id)
+    tokenizer = library.PreTrainedTokenizerFast(
+        tokenizer_object=prepared.tokenizer, pad_token=pad_token, model_max_length=prepared.max_length
+    )
+    priced = library.TextClassificationPipeline(
+        model=library.AutoModelForSequenceClassification.from_config(config).eval(),
+        tokenizer=tokenizer,
+        function_to_apply="none",
+        device=CPU,
+    )
+
+    def price() -> None:
+        pd.read_csv(source)
+        found = priced(table.text.tolist(), batch_size=PIPELINE_ROWS, truncation=True)
+        prices = np.exp([row["score"] for row in found])
+        pd.DataFrame({"id": table.ids, "price": prices}).to_csv(out, index=False)
+
+    return price
+
+
+def _lines(
+    times: dict[str, Timed], own: dict[str, Predictor], rows: int, flops: float | None, peak: float
+) -> list[Line]:
+    """Return the contenders, the fastest of pricekit's first, the others in order."""
+    fastest = min((name for name in times if name in own), key=lambda name: times[name].median)
+    return [
+        Line(
+            name,
+            rows / timed.median,
+            None if flops is None else flops / timed.median / peak,
+            ratio(timed, times[fastest]),
+        )
+        for name, timed in sorted(times.items(), key=lambda pair: (pair[0] != fastest, pair[1].median))
+    ]
+
+
+def _best_precision() -> str:
+    return choose_precision(SpeedConfig(), CPU)

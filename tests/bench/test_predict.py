@@ -1,0 +1,77 @@
+"""`pricekit bench predict`, with a tiny run."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pricekit.bench import predict as bench
+from pricekit.bench.predict import measure
+from pricekit.errors import ConfigError, ExportError
+
+
+def test_every_engine_and_peer_prices_all_rows(run, catalog, monkeypatch):
+    written = {}
+    monkeypatch.setattr(bench, "interleaved", _noting(bench.interleaved, written))
+    found = measure(run, catalog, 40, ["fp32", "int8"], ["loop"], 1)
+    names = {line.name for line in found.files}
+    assert {"ort-cpu, fp32", "ort-cpu, int8", "plain ONNX Runtime loop, fp32"} <= names
+    assert "auto (ort-cpu), fp32" in names
+    assert {line.name for line in found.model} >= {"ort-cpu, fp32", "torch eager, fp32"}
+    for line in (*found.model, *found.files):
+        assert line.rows_per_second > 0
+        assert line.times > 0
+    assert found.files[0].times == 1.0
+    assert found.facts["rows"] == 40
+    assert {line.share for line in found.model} == {0.0}  # `bag` has no linear layers
+    reference = written["ort-cpu, fp32"]
+    assert len(reference) == 40
+    for name, prices in written.items():
+        assert prices == pytest.approx(reference, rel=0.05 if "int8" in name else 1e-4), name
+
+
+def _noting(interleaved, written):
+    """Also keep what each contender of the files writes."""
+
+    def noted(contenders, repeats, **more):
+        for name, run in contenders.items():
+            cells = [cell.cell_contents for cell in run.__closure__ or ()]
+            for out in (
+                cell for cell in cells if getattr(cell, "suffix", "") == ".csv" and cell.stem == "out"
+            ):
+                run()
+                written[name] = pd.read_csv(out)["price"].to_numpy(np.float64)
+        return interleaved(contenders, repeats, **more)
+
+    return noted
+
+
+def test_the_command_prints_tables_or_json(pricekit, run, catalog):
+    arguments = ("bench", "predict", run, catalog, "--rows", 20, "--repeats", 1, "--precision", "fp32")
+    code, out, err = pricekit(*arguments)
+    assert code == 0, err
+    assert "file to file" in out
+    assert "share of the peak" in out
+    code, out, _ = pricekit(*arguments, "--json")
+    assert code == 0
+    assert json.loads(out)["facts"]["rows"] == 20
+
+
+def test_a_pipeline_cannot_run_every_backbone(run, catalog):
+    with pytest.raises(ConfigError, match="cannot run the backbone 'bag'; leave --peer pipeline out"):
+        measure(run, catalog, 20, ["fp32"], ["pipeline"], 1)
+
+
+def test_a_precision_that_fails_is_left_out_and_said(run, catalog, monkeypatch, capsys):
+    def export(path, out, *, precision, real=bench.export_run):
+        if precision == "fp16":
+            raise ExportError("it overflows")
+        return real(path, out, precision=precision)
+
+    monkeypatch.setattr(bench, "export_run", export)
+    found = measure(run, catalog, 20, ["fp16", "fp32"], [], 1)
+    assert not [line for line in found.files if "fp16" in line.name]
+    assert "fp16 is left out: it overflows" in capsys.readouterr().err
+    with pytest.raises(ExportError, match="no engine prices any"):
+        measure(run, catalog, 20, ["fp16"], [], 1)
