@@ -12,6 +12,7 @@ import torch
 from pricekit.core.contracts import Batch
 from pricekit.engines.ort import INPUTS
 from pricekit.errors import ExportError
+from pricekit.export.attention import TRANSLATIONS
 from pricekit.training.engine import to_tensors
 from pricekit.training.model import PriceModel
 
@@ -51,6 +52,7 @@ def export_graph(model: PriceModel, example: Batch, path: Path) -> None:
                 dynamo=True,
                 external_data=False,
                 verbose=False,
+                custom_translation_table=TRANSLATIONS,
             )
     except Exception as error:
         cause = error.__cause__ or error
