@@ -9,28 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pandas as pd
 import torch
 
 from pricekit.bench.timing import Run, Timed, interleaved, ratio
 from pricekit.bench.train import machine
-from pricekit.bench.workload import matmul_peak, training_flops
+from pricekit.bench.workload import training_flops
 from pricekit.config import SpeedConfig
 from pricekit.core.contracts import Batch
 from pricekit.core.loader import registry
 from pricekit.engines.choose import AUTO
 from pricekit.errors import ConfigError, ExportError, PluginError
 from pricekit.export.export import export_run
+from pricekit.export.graph import export_graph
 from pricekit.predict import Predictor, batches_of
 from pricekit.screen import notice, progress
 from pricekit.table import Table, read_table
 from pricekit.training.engine import torch_engine
-from pricekit.training.machine import choose_precision
+from pricekit.training.machine import DTYPES, choose_precision
 from pricekit.training.run import Run as TrainedRun
 from pricekit.training.run import open_run
 
 LOOP_ROWS, PIPELINE_ROWS = 64, 16
 """Rows of a batch of the plain loop and of transformers.pipeline, both in the order of the file."""
+
+SIZE = 2048
+"""Rows and columns of the matrices whose product is the peak."""
 
 CPU = torch.device("cpu")
 
@@ -65,39 +70,35 @@ def measure(
     """
     run = open_run(path)
     run.model.to(CPU)
-    columns = replace(run.preprocessor.columns, price=None)
-    table = read_table(source, columns, limit=rows, notices=notice)
+    table = read_table(source, replace(run.preprocessor.columns, price=None), limit=rows, notices=notice)
+    prepare = run.preprocessor
+    inputs = prepare(table)
+    batches = [batch for _, batch in batches_of(inputs)]
+    products = {f"a matrix product, {name}": _product(name) for name in {"fp32", _best_precision()}}
     with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
-        bundles = _export(path, Path(folder), precisions)
-        predictors = _predictors(bundles)
-        if not predictors:
+        own = _predictors(_export(path, Path(folder), precisions))
+        if not own:
             raise ExportError("no engine prices any of the bundles; see the reasons above")
-        source = Path(folder) / "table.csv"
-        table.frame.to_csv(source, index=False)
-        files = _file_runs(run, predictors, bundles, peers, table, source, Path(folder) / "out.csv")
-        some = next(iter(predictors.values()))
-        inputs = some.preprocessor(table)
-        batches = [batch for _, batch in batches_of(inputs, np.arange(len(inputs)))]
-        models = _model_runs(run, predictors, batches)
-        with progress("timing", 2 * repeats + 1) as advance:
-            prepare = interleaved({"": lambda: some.preprocessor(table)}, repeats)[""]
-            advance(1)
-            model_times = interleaved(models, repeats, after_round=lambda: advance(1))
-            file_times = interleaved(files, repeats, after_round=lambda: advance(1))
-    peaks = {name: matmul_peak(name, CPU, SpeedConfig()) for name in ("fp32", _best_precision())}
-    flops = training_flops(run.model) / 3 * inputs.tokens.lengths.sum()
-    model_lines = _lines(model_times, predictors, len(table), flops, max(peaks.values()))
-    file_lines = _lines(file_times, predictors, len(table), None, 1.0)
-    fastest = file_lines[0].rows_per_second
+        copy, out = Path(folder) / "table.csv", Path(folder) / "out.csv"
+        table.frame.to_csv(copy, index=False)
+        models = _model_runs(run, own, batches) | products
+        files = _file_runs(run, own, peers, table, copy, out) | {"": lambda: prepare(table)}
+        with progress("timing", 2 * repeats) as advance:
+            of_models = interleaved(models, repeats, after_round=lambda: advance(1))
+            of_files = interleaved(files, repeats, after_round=lambda: advance(1))
+    flops = training_flops(run.model) / 3 * float(inputs.tokens.lengths.sum())
+    peaks = {name: 2 * SIZE**3 / of_models.pop(name).median for name in products}
+    preparing = of_files.pop("")
+    file_lines = _lines(of_files, own, len(table), None, 1.0)
     facts: dict[str, float | str] = {
         "machine": machine(CPU),
         "rows": float(len(table)),
         "tokens of a row": float(inputs.tokens.lengths.mean()),
-        "preparing, rows/s": len(table) / prepare.median,
-        "preparing, share of the fastest file to file": prepare.median * fastest / len(table),
-        **{f"GFLOP/s of a matrix product, {name}": peak / 1e9 for name, peak in peaks.items()},
+        "preparing, rows/s": len(table) / preparing.median,
+        "preparing, share of the fastest": ratio(preparing, of_files[file_lines[0].name]),
+        **{f"GFLOP/s of {name}": peak / 1e9 for name, peak in peaks.items()},
     }
-    return Measured(model_lines, file_lines, facts)
+    return Measured(_lines(of_models, own, len(table), flops, max(peaks.values())), file_lines, facts)
 
 
 def _export(path: Path, folder: Path, precisions: Sequence[str]) -> dict[str, Path]:
@@ -147,7 +148,6 @@ def _model_runs(
 def _file_runs(
     run: TrainedRun,
     predictors: dict[str, Predictor],
-    bundles: dict[str, Path],
     peers: Sequence[str],
     table: Table,
     source: Path,
@@ -157,27 +157,26 @@ def _file_runs(
         return lambda: predictor.predict_file(source, out, notices=lambda _: None)
 
     runs = {name: through(predictor) for name, predictor in predictors.items()}
-    if "loop" in peers and "fp32" in bundles:
-        runs["plain ONNX Runtime loop, fp32"] = _plain_loop(
-            Predictor.load(bundles["fp32"], "ort-cpu"), table, source, out
-        )
+    if "loop" in peers:
+        runs["plain ONNX Runtime loop, fp32"] = _plain_loop(run, table, source, out)
     if "pipeline" in peers:
         runs["transformers.pipeline, fp32"] = _pipeline(run, table, source, out)
     return runs
 
 
-def _plain_loop(predictor: Predictor, table: Table, source: Path, out: Path) -> Run:
-    """The whole table in memory, batches in its order, tokenised, padded and run one after the other."""
-    columns = predictor.preprocessor.columns
+def _plain_loop(run: TrainedRun, table: Table, source: Path, out: Path) -> Run:
+    """The graph as torch exports it; the whole table in memory, batches in its order, one after the other."""
+    prepare, graph = run.preprocessor, out.with_name("plain.onnx")
+    export_graph(run.model, prepare(table.take(np.arange(2))).batch(np.arange(2)), graph, translations={})
+    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
 
     def price() -> None:
-        frame = pd.read_csv(source)
+        pd.read_csv(source)
         prices = []
-        for start in range(0, len(frame), LOOP_ROWS):
-            part = table.take(np.arange(start, min(start + LOOP_ROWS, len(frame))))
-            inputs = predictor.preprocessor(part)
-            prices.append(predictor.price_batch(inputs.batch(np.arange(len(inputs)))))
-        pd.DataFrame({"id": table.ids, columns.price: np.concatenate(prices)}).to_csv(out, index=False)
+        for start in range(0, len(table), LOOP_ROWS):
+            inputs = prepare(table.take(np.arange(start, min(start + LOOP_ROWS, len(table)))))
+            prices.append(session.run(["price"], dict(inputs.batch(np.arange(len(inputs)))))[0])
+        pd.DataFrame({"id": table.ids, "price": np.concatenate(prices)}).to_csv(out, index=False)
 
     return price
 
@@ -228,6 +227,13 @@ def _lines(
         )
         for name, timed in sorted(times.items(), key=lambda pair: (pair[0] != fastest, pair[1].median))
     ]
+
+
+def _product(precision: str) -> Run:
+    """A large product of square matrices, which takes turns with the models: the machine's peak as it is then."""
+    dtype = DTYPES.get(precision, torch.float32)
+    left, right = (torch.randn(SIZE, SIZE, dtype=dtype) for _ in range(2))
+    return lambda: left @ right
 
 
 def _best_precision() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ def scaled_dot_product_attention(
     return op.MatMul(op.Softmax(scores, axis=-1), value)
 
 
-TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+TRANSLATIONS: Mapping[Any, Any] = {
     torch.ops.aten.scaled_dot_product_attention.default: scaled_dot_product_attention
 }
 """What the exporter calls instead of its own."""

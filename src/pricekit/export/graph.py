@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,16 @@ from pricekit.training.model import PriceModel
 OPSET = 18
 
 
-def export_graph(model: PriceModel, example: Batch, path: Path) -> None:
+def export_graph(
+    model: PriceModel, example: Batch, path: Path, translations: Mapping[Any, Any] = TRANSLATIONS
+) -> None:
     """Write the graph: `input_ids`, `attention_mask`, `features` -> `price`, any batch and length.
 
     Args:
         model: what to export; link and normalisation become part of the graph.
         example: a batch of at least two rows and two tokens to trace with.
         path: the file, with all weights inside.
+        translations: operations of torch that are exported otherwise than by torch's exporter.
 
     Raises:
         ExportError: torch cannot export the model.
@@ -52,7 +56,7 @@ def export_graph(model: PriceModel, example: Batch, path: Path) -> None:
                 dynamo=True,
                 external_data=False,
                 verbose=False,
-                custom_translation_table=TRANSLATIONS,
+                custom_translation_table=dict(translations),
             )
     except Exception as error:
         cause = error.__cause__ or error
