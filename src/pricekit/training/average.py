@@ -19,8 +19,7 @@ def averaged(model: nn.Module, decay: float) -> AveragedModel:
         if not kept[0].is_floating_point():
             torch._foreach_copy_(kept, current)
             return
-        moved = torch._foreach_sub(current, kept)
-        torch._foreach_mul_(moved, (9 / (10 + steps)).clamp(min=1 - decay).to(kept[0].dtype))
-        torch._foreach_add_(kept, moved)
+        share = (9 / (10 + steps)).clamp(min=1 - decay).to(kept[0].dtype)  # a tensor: nothing waits for a GPU
+        torch._foreach_lerp_(kept, current, [share] * len(kept))
 
     return AveragedModel(model, multi_avg_fn=average, use_buffers=True)  # type: ignore[arg-type]
