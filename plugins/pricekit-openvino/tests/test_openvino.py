@@ -19,8 +19,8 @@ def engine():
     return registry.create("engine", "openvino")
 
 
-@pytest.fixture
-def graph(tmp_path):
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
     """An encoder of attention; what OpenVINO makes of the hashes of `bag` is another test."""
     import torch
 
@@ -37,8 +37,9 @@ def graph(tmp_path):
     tokens = encode(tokenizer, ["green tea"], 64, 0)
     encoder = backbone.encoder(backbone.architecture(tokenizer), tokenizer, tokens)
     model = PriceModel(encoder, HeadConfig(), Smape(), 22)
-    export_graph(model, batch(2, 5, tokenizer.get_vocab_size()), tmp_path / "m.onnx")
-    return Graph((tmp_path / "m.onnx").read_bytes(), 64, 22, tmp_path / "cache")
+    folder = tmp_path_factory.mktemp("graph")
+    export_graph(model, batch(2, 5, tokenizer.get_vocab_size()), folder / "m.onnx")
+    return Graph((folder / "m.onnx").read_bytes(), 64, 22, folder / "cache")
 
 
 def batch(rows, length, vocab_size=12):
