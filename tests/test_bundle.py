@@ -23,6 +23,14 @@ def _edit(copy, **changes):
     (copy / MANIFEST).write_text(json.dumps({**manifest, **changes}))
 
 
+def _put_graph(copy, content):
+    """Replace the graph, and its hash in the manifest."""
+    (copy / "model.onnx").write_bytes(content)
+    files = json.loads((copy / MANIFEST).read_text())["files"]
+    files["model.onnx"] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    _edit(copy, files=files)
+
+
 def test_a_bundle_holds_what_it_says(bundle):
     manifest = open_bundle(bundle).manifest
     assert set(manifest["files"]) == {p.name for p in bundle.iterdir()} - {MANIFEST}
@@ -100,11 +108,7 @@ def test_a_graph_of_other_inputs_is_refused(copy):
         node.input[:] = ["ids" if name == "input_ids" else name for name in node.input]
     for put in graph.graph.input:
         put.name = "ids" if put.name == "input_ids" else put.name
-    content = graph.SerializeToString()
-    (copy / "model.onnx").write_bytes(content)
-    files = json.loads((copy / MANIFEST).read_text())["files"]
-    files["model.onnx"] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-    _edit(copy, files=files)
+    _put_graph(copy, graph.SerializeToString())
     with pytest.raises(BundleError, match="has inputs and outputs"):
         Predictor.load(copy)
 
@@ -166,10 +170,7 @@ def test_files_that_the_manifest_does_not_list_are_never_read(copy):
     onnx.save(
         graph, copy / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
     )
-    content = (copy / "model.onnx").read_bytes()
-    files = json.loads((copy / MANIFEST).read_text())["files"]
-    files["model.onnx"] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-    _edit(copy, files=files)
+    _put_graph(copy, (copy / "model.onnx").read_bytes())
     with pytest.raises(BundleError, match="takes weights from other files"):
         Predictor.load(copy)
 
