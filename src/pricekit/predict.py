@@ -13,8 +13,9 @@ import numpy as np
 from platformdirs import user_cache_path
 
 from pricekit.bundle import open_bundle
-from pricekit.core.contracts import Batch, Graph, PriceBatch
+from pricekit.core.contracts import Graph
 from pricekit.engines.choose import AUTO, open_engine
+from pricekit.engines.opened import Opened
 from pricekit.errors import ConfigError, DataError
 from pricekit.intervals import Intervals, read_intervals
 from pricekit.parts import Parts
@@ -30,18 +31,11 @@ from pricekit.table import (
     table_files,
     table_of_texts,
 )
-from pricekit.tokens import batches_by_length
 
 Item = TypeVar("Item")
 
 WINDOW = 8192
 """Rows held in memory at once, sorted by length inside."""
-
-BATCH_SIZE = 256
-"""Rows of one call of the engine, at most."""
-
-BATCH_TOKENS = 8192
-"""Tokens of one call of the engine, padding included, at most."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +44,13 @@ class Predictor:
 
     Attributes:
         preprocessor: table to model inputs.
-        price_batch: the loaded engine.
-        length_multiple: what the engine wants lengths rounded up to.
-        engine: its name.
+        engine: what prices the inputs.
         model: what the weights are known by, to tell one model's unfinished output from another's.
         intervals: None where the model is older than they are.
     """
 
     preprocessor: Preprocessor
-    price_batch: PriceBatch
-    length_multiple: int = 1
-    engine: str = "torch"
+    engine: Opened
     model: str = ""
     intervals: Intervals | None = None
 
@@ -75,9 +65,7 @@ class Predictor:
         opened = open_engine(engine, graph, preprocessor.tokenizer.get_vocab_size())
         kept = bundle.files.get("intervals.json")
         intervals = None if kept is None else read_intervals(kept, bundle.path)
-        return cls(
-            *(preprocessor, opened.price_batch, opened.length_multiple, opened.name, bundle.digest, intervals)
-        )
+        return cls(preprocessor, opened, bundle.digest, intervals)
 
     def predict(self, rows: Table | Sequence[str]) -> np.ndarray:
         """Return one price a row, float32 (N,), in the order given.
@@ -175,19 +163,7 @@ class Predictor:
     def _prices(self, inputs: Inputs) -> np.ndarray:
         """Return the prices of all rows, float32 (N,); rows with equal inputs are priced once."""
         first, kind = inputs.distinct()
-        prices = np.empty(len(inputs), np.float32)
-        for rows, batch in batches_of(inputs, first, self.length_multiple):
-            prices[rows] = self.price_batch(batch)
-        return cast(np.ndarray, prices[first][kind])
-
-
-def batches_of(
-    inputs: Inputs, rows: np.ndarray | None = None, length_multiple: int = 1
-) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Yield (row numbers, batch) of alike lengths until all rows, or those given, are there."""
-    wanted = np.arange(len(inputs)) if rows is None else rows
-    for some in batches_by_length(inputs.tokens.lengths, wanted, BATCH_SIZE, BATCH_TOKENS):
-        yield some, inputs.batch(some, length_multiple)
+        return cast(np.ndarray, self.engine.price(inputs, first)[first][kind])
 
 
 def _made_ahead(items: Iterable[Item]) -> Iterator[Item]:

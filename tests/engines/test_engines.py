@@ -2,6 +2,7 @@
 
 import json
 import sys
+import threading
 import time
 import types
 
@@ -12,9 +13,11 @@ from pricekit.bundle import open_bundle
 from pricekit.core.contracts import Graph
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
+from pricekit.engines import choose
 from pricekit.engines.choose import open_engine
-from pricekit.engines.ort import load_cpu, tensorrt_options
-from pricekit.errors import BundleError, PluginError
+from pricekit.engines.opened import each
+from pricekit.engines.ort import load_cpu, tensorrt_options, usable_cpus
+from pricekit.errors import BundleError, DataError, PluginError
 from pricekit.predict import Predictor
 
 VOCABULARY = 500
@@ -40,7 +43,7 @@ def engines(monkeypatch, own_entries):
 
     def add(**loads):
         for name, load in loads.items():
-            made = type(name, (), {"length_multiple": 16, "load": staticmethod(load)})
+            made = type(name, (), {"length_multiple": 16, "load": staticmethod(load), "streams": 2})
             setattr(module, name, made)
             registry().add([Entry("engine", name, f"toy_engines:{name}", "a toy", "toy", "1.0")])
 
@@ -65,9 +68,60 @@ def missing(graph):
     raise PluginError("libfast.so is not there")
 
 
-def test_auto_takes_the_only_engine_that_loads_and_measures_nothing(graph):
-    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
-    assert not graph.cache.exists()
+def test_auto_takes_the_only_engine_that_loads_and_remembers_the_size_of_a_batch(graph, monkeypatch):
+    found = open_engine("auto", graph, VOCABULARY)
+    assert (found.name, found.streams) == ("ort-cpu", usable_cpus())
+    assert found.batch_tokens in choose.BATCH_TOKENS
+    monkeypatch.setattr(choose, "_timed", None)  # the second time nothing is measured
+    assert open_engine("auto", graph, VOCABULARY).batch_tokens == found.batch_tokens
+    assert open_engine("ort-cpu", graph, VOCABULARY).batch_tokens == found.batch_tokens
+
+
+def lasting(seconds):
+    """An engine whose call lasts `seconds(tokens)`."""
+
+    def load(graph):
+        priced = load_cpu(graph.model)
+
+        def run(batch):
+            time.sleep(seconds(batch["input_ids"].size))
+            return priced(batch)
+
+        return run
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("seconds", "best"),
+    [(lambda tokens: 0.2, choose.BATCH_TOKENS[-1]), (lambda tokens: (tokens / 2048) ** 2, 512)],
+)
+def test_the_size_of_a_batch_is_what_the_engine_is_fastest_with(graph, engines, monkeypatch, seconds, best):
+    monkeypatch.setattr(choose, "LENGTH", 64)
+    monkeypatch.setattr(choose, "BATCH_SIZE", 512)
+    monkeypatch.setattr(choose, "REPEATS", 1)
+    engines(lasting=lasting(seconds))
+    assert open_engine("lasting", graph, VOCABULARY).batch_tokens == best
+
+
+def test_an_engine_is_given_as_many_batches_at_a_time_as_it_says():
+    together = threading.Barrier(3, timeout=20)  # breaks where fewer than three call
+    each(lambda item: together.wait(), range(6), streams=3)
+
+
+def test_the_first_batch_that_fails_ends_the_others():
+    begun = []
+
+    def fail(item):
+        begun.append(item)
+        time.sleep(0.01)
+        raise DataError(f"of {item}")
+
+    for streams in (1, 3):
+        begun.clear()
+        with pytest.raises(DataError, match="of 0"):
+            each(fail, range(1000), streams)
+        assert len(begun) < 100
 
 
 def test_auto_takes_the_fastest_and_remembers_it(graph, engines):
@@ -93,19 +147,15 @@ def test_an_engine_with_other_prices_is_not_used(graph, engines, wrong):
             open_engine("wrong", graph, VOCABULARY)
 
 
-def test_the_prices_of_an_engine_are_checked_once(graph, engines):
-    calls = []
-
-    def counted(graph):
-        priced = load_cpu(graph.model)
-        return lambda batch: calls.append(1) or priced(batch)
-
-    engines(counted=counted)
+def test_the_prices_of_an_engine_are_checked_once(graph, engines, monkeypatch):
+    checked, difference = [], choose._difference
+    monkeypatch.setattr(choose, "_difference", lambda *prices: checked.append(1) or difference(*prices))
+    engines(right=lambda graph: load_cpu(graph.model))
     for _ in range(2):
-        assert open_engine("counted", graph, VOCABULARY).name == "counted"
-    assert len(calls) == 1
+        assert open_engine("right", graph, VOCABULARY).name == "right"
+    assert len(checked) == 1
     assert open_engine("auto", graph, VOCABULARY)  # nothing is known yet of what is fastest
-    assert len(calls) > 5
+    assert json.loads((graph.cache / "engine.json").read_text())["fastest"]
 
 
 def test_what_was_fastest_and_is_gone_is_not_used(graph, engines):

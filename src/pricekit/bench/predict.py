@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,14 @@ from pricekit.bench.timing import Run, Timed, interleaved, ratio
 from pricekit.bench.train import machine
 from pricekit.bench.workload import training_flops
 from pricekit.config import SpeedConfig
-from pricekit.core.contracts import Batch
 from pricekit.core.loader import registry
 from pricekit.engines.choose import AUTO
+from pricekit.engines.opened import Opened, each
 from pricekit.errors import ConfigError, ExportError, PluginError
 from pricekit.export.export import export_run
 from pricekit.export.graph import export_graph
-from pricekit.predict import Predictor, batches_of
+from pricekit.predict import Predictor
+from pricekit.preprocess import Inputs
 from pricekit.screen import notice, progress
 from pricekit.table import Table, read_table
 from pricekit.training.engine import torch_engine
@@ -73,7 +74,6 @@ def measure(
     table = read_table(source, replace(run.preprocessor.columns, price=None), limit=rows, notices=notice)
     prepare = run.preprocessor
     inputs = prepare(table)
-    batches = [batch for _, batch in batches_of(inputs)]
     products = {f"a matrix product, {name}": _product(name) for name in {"fp32", _best_precision()}}
     with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
         own = _predictors(_export(path, Path(folder), precisions))
@@ -81,7 +81,7 @@ def measure(
             raise ExportError("no engine prices any of the bundles; see the reasons above")
         copy, out = Path(folder) / "table.csv", Path(folder) / "out.csv"
         table.frame.to_csv(copy, index=False)
-        models = _model_runs(run, own, batches) | products
+        models = _model_runs(run, own, inputs) | products
         files = _file_runs(run, own, peers, table, copy, out) | {"": lambda: prepare(table)}
         with progress("timing", 2 * repeats) as advance:
             of_models = interleaved(models, repeats, after_round=lambda: advance(1))
@@ -125,23 +125,21 @@ def _predictors(bundles: dict[str, Path]) -> dict[str, Predictor]:
                     notice(f"{engine}, {precision}, is left out: {error}")
                 said.add(str(error))
                 continue
-            name = f"{AUTO} ({opened.engine})" if engine == AUTO else engine
+            name = f"{AUTO} ({opened.engine.name})" if engine == AUTO else engine
             found[f"{name}, {precision}"] = opened
     return found
 
 
-def _model_runs(
-    run: TrainedRun, predictors: dict[str, Predictor], batches: Sequence[Batch]
-) -> dict[str, Run]:
-    def over(price_batch: Callable[[Batch], Any]) -> Run:
-        return lambda: [price_batch(batch) for batch in batches]
+def _model_runs(run: TrainedRun, predictors: dict[str, Predictor], inputs: Inputs) -> dict[str, Run]:
+    def over(engine: Opened) -> Run:
+        batches = [inputs.batch(rows, engine.length_multiple) for rows in engine.batches(inputs)][::-1]
+        return lambda: each(engine.price_batch, batches, engine.streams)
 
-    runs = {name: over(predictor.price_batch) for name, predictor in predictors.items()}
-    runs["torch eager, fp32"] = over(torch_engine(run.model))
+    runs = {name: over(predictor.engine) for name, predictor in predictors.items()}
+    runs["torch eager, fp32"] = over(Opened("torch", torch_engine(run.model)))
     if _best_precision() == "bf16":
-        runs["torch eager, bf16"] = over(
-            torch_engine(run.model, lambda: torch.autocast("cpu", torch.bfloat16))
-        )
+        half = torch_engine(run.model, lambda: torch.autocast("cpu", torch.bfloat16))
+        runs["torch eager, bf16"] = over(Opened("torch", half))
     return runs
 
 

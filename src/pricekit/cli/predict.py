@@ -63,5 +63,5 @@ def predict(
     )
     seconds = time.perf_counter() - started
     say(
-        f"{rows:,} rows priced in {seconds:.1f} s ({rows / seconds:,.0f} rows/s, engine {predictor.engine}): {out}"
+        f"{rows:,} rows priced in {seconds:.1f} s ({rows / seconds:,.0f} rows/s, engine {predictor.engine.name}): {out}"
     )

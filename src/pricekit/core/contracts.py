@@ -182,6 +182,9 @@ class Engine(Protocol):
     length_multiple: int
     """What L is rounded up to, for engines that are slow or hungry at each new shape; usually 1."""
 
+    streams: int
+    """Optional. How many batches it prices at a time, called from as many threads; 1 where it is absent."""
+
     def load(self, graph: Graph) -> PriceBatch:
         """Return what prices batches of any size and length.
 

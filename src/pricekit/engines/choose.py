@@ -9,14 +9,16 @@ import platform
 import shutil
 import statistics
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from pricekit.core.contracts import Batch, Graph, PriceBatch
+from pricekit.core.contracts import Batch, Graph
 from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
+from pricekit.engines.opened import BATCH_SIZE, Opened, each
 from pricekit.engines.ort import usable_cpus
 from pricekit.errors import PluginError
 from pricekit.files import write_text
@@ -29,17 +31,17 @@ REFERENCE = "ort-cpu"
 MAX_DIFFERENCE = 0.02
 """Relative; an engine that differs by more is not used."""
 
-ROWS, LENGTH, REPEATS = 64, 128, 5
-"""What `auto` times: so many rows of so many tokens, so often."""
+LENGTH, REPEATS = 128, 3
+"""How many tokens a row has that is timed, and how often it is."""
 
+CHECKED = 2048
+"""Tokens whose prices are held against the reference's."""
 
-@dataclass(frozen=True)
-class Opened:
-    """An engine with a bundle's graph loaded."""
+BATCH_TOKENS = (512, 2048, 8192, 32768)
+"""Sizes of a batch that are timed, from the smallest up: a CPU's caches like it small, a GPU large."""
 
-    name: str
-    price_batch: PriceBatch
-    length_multiple: int
+WORSE = 0.9
+"""A size that is slower than that share of the best so far ends the search."""
 
 
 def open_engine(name: str, graph: Graph, vocab_size: int) -> Opened:
@@ -55,51 +57,82 @@ def open_engine(name: str, graph: Graph, vocab_size: int) -> Opened:
     record = _Record(graph.cache / "engine.json", _machine())
     if name != AUTO:
         opened = _load(name, graph)
-        if name != REFERENCE and name not in record.agreeing:
-            _check_prices(opened, graph, vocab_size)
-            record.write(record.fastest, {*record.agreeing, name})
+        if name in record.batch_tokens:
+            return record.fed(opened)
+        _check_prices(opened, graph, vocab_size)
+        _, opened = _timed(opened, graph, vocab_size)
+        record.write(record.fastest, {**record.batch_tokens, name: opened.batch_tokens})
         return opened
     if record.fastest:
         try:
-            return _load(record.fastest, graph)
+            return record.fed(_load(record.fastest, graph))
         except PluginError:  # it was there then
             pass
     found, failed = _loadable(graph)
     if len(found) > 1:
-        found = _fastest_first(found, _made_up_batch(graph, vocab_size))
-        record.write(found[0].name, {engine.name for engine in found})
-    _say_what_a_gpu_misses(found[0].name, failed)
-    return found[0]
+        found = _agreeing(found, _made_up_batch(graph, vocab_size, CHECKED))
+    timed = [_timed(opened, graph, vocab_size) for opened in found]
+    _, fastest = max(timed, key=lambda pair: pair[0])
+    record.write(fastest.name, {engine.name: engine.batch_tokens for _, engine in timed})
+    _say_what_a_gpu_misses(fastest.name, failed)
+    return fastest
 
 
 class _Record:
-    """What was found on this machine before: the fastest engine, and those whose prices agree."""
+    """What was found on this machine before: the fastest engine, and how large a batch each right one likes."""
 
     def __init__(self, path: Path, machine: str) -> None:
         self.path, self.machine = path, machine
-        self.fastest, self.agreeing = "", set[str]()
+        self.fastest, self.batch_tokens = "", dict[str, int]()
         try:
             found = json.loads(path.read_text("utf-8"))
             if found["machine"] == machine:
-                self.fastest, self.agreeing = str(found["fastest"]), {str(n) for n in found["agreeing"]}
-        except (OSError, ValueError, KeyError, TypeError):
+                sizes = {str(name): int(tokens) for name, tokens in found["batch_tokens"].items()}
+                self.fastest, self.batch_tokens = str(found["fastest"]), sizes
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             pass
 
-    def write(self, fastest: str, agreeing: set[str]) -> None:
+    def write(self, fastest: str, batch_tokens: Mapping[str, int]) -> None:
         """Keep it, where that is possible; else it is measured again the next time."""
-        found = {"machine": self.machine, "fastest": fastest, "agreeing": sorted(agreeing)}
+        found = {"machine": self.machine, "fastest": fastest, "batch_tokens": batch_tokens}
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_text(self.path, json.dumps(found) + "\n")
 
+    def fed(self, opened: Opened) -> Opened:
+        """Return the engine with batches of the size that it likes."""
+        return replace(opened, batch_tokens=self.batch_tokens.get(opened.name, opened.batch_tokens))
+
+
+def _timed(opened: Opened, graph: Graph, vocab_size: int) -> tuple[float, Opened]:
+    """Return tokens a second and the engine with batches of the best size, so many at a time as it takes."""
+    best = 0.0, opened
+    for tokens in BATCH_TOKENS:
+        batch = _made_up_batch(graph, vocab_size, tokens)
+        seconds = []
+        for _ in range(1 + REPEATS):
+            started = time.perf_counter()
+            each(opened.price_batch, [batch] * opened.streams, opened.streams)
+            seconds.append(time.perf_counter() - started)
+        speed = (
+            batch["input_ids"].size * opened.streams / statistics.median(seconds[1:])
+        )  # the first is slower
+        if speed > best[0]:
+            best = speed, replace(opened, batch_tokens=tokens)
+        elif speed < WORSE * best[0]:
+            break
+    return best
+
 
 def _check_prices(opened: Opened, graph: Graph, vocab_size: int) -> None:
     """Hold an engine's prices against the reference's, where that is installed; raises PluginError."""
+    if opened.name == REFERENCE:
+        return
     try:
         reference = _load(REFERENCE, graph)
     except PluginError:
         return
-    batch = _made_up_batch(graph, vocab_size)
+    batch = _made_up_batch(graph, vocab_size, CHECKED)
     difference = _difference(opened.price_batch(batch), reference.price_batch(batch))
     if not difference <= MAX_DIFFERENCE:
         raise PluginError(
@@ -115,7 +148,8 @@ def _difference(found: np.ndarray, expected: np.ndarray) -> float:
 def _load(name: str, graph: Graph) -> Opened:
     engine = registry().create("engine", name)
     with guarded("engine", name, "loading the graph"):
-        return Opened(name, engine.load(graph), int(engine.length_multiple))
+        streams = int(getattr(engine, "streams", 1))
+        return Opened(name, engine.load(graph), int(engine.length_multiple), streams)
 
 
 def _loadable(graph: Graph) -> tuple[list[Opened], dict[str, str]]:
@@ -131,31 +165,23 @@ def _loadable(graph: Graph) -> tuple[list[Opened], dict[str, str]]:
     return opened, failed
 
 
-def _fastest_first(opened: list[Opened], batch: Batch) -> list[Opened]:
-    """Return the engines by their time for a batch, without those whose prices differ."""
-    expected = next((e.price_batch(batch) for e in opened if e.name == REFERENCE), None)
-    times: dict[str, list[float]] = {}
-    for engine in opened:
-        found = engine.price_batch(batch)  # the first call is slower: not timed
-        if expected is None or _difference(found, expected) <= MAX_DIFFERENCE:
-            times[engine.name] = []
-    for _ in range(REPEATS):
-        for engine in opened:
-            if engine.name in times:
-                started = time.perf_counter()
-                engine.price_batch(batch)
-                times[engine.name].append(time.perf_counter() - started)
-    usable = [engine for engine in opened if engine.name in times]
-    return sorted(usable, key=lambda engine: statistics.median(times[engine.name]))
+def _agreeing(opened: list[Opened], batch: Batch) -> list[Opened]:
+    """Return the engines without those whose prices differ from the reference's, where that is among them."""
+    expected = next((engine.price_batch(batch) for engine in opened if engine.name == REFERENCE), None)
+    if expected is None:
+        return opened
+    return [e for e in opened if _difference(e.price_batch(batch), expected) <= MAX_DIFFERENCE]
 
 
-def _made_up_batch(graph: Graph, vocab_size: int) -> Batch:
+def _made_up_batch(graph: Graph, vocab_size: int, tokens: int) -> Batch:
+    """Return rows of equal length, about so many tokens together."""
     rng = np.random.default_rng(0)
-    shape = (ROWS, min(LENGTH, graph.max_length))
+    length = min(LENGTH, graph.max_length)
+    rows = min(BATCH_SIZE, max(1, tokens // length))
     return {
-        "input_ids": rng.integers(0, vocab_size, shape),
-        "attention_mask": np.ones(shape, np.int64),
-        "features": rng.normal(size=(ROWS, graph.features)).astype(np.float32),
+        "input_ids": rng.integers(0, vocab_size, (rows, length)),
+        "attention_mask": np.ones((rows, length), np.int64),
+        "features": rng.normal(size=(rows, graph.features)).astype(np.float32),
     }
 
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from pricekit import __version__
 from pricekit.bundle import is_bundle, write_bundle
+from pricekit.engines.opened import batches_of
 from pricekit.errors import ExportError
 from pricekit.export.card import model_card
 from pricekit.export.graph import OPSET, export_graph
 from pricekit.export.precision import Converted, convert
 from pricekit.export.verify import Report, fit_length, shapes, verify_graph
-from pricekit.predict import batches_of
 from pricekit.training.run import Run, open_run, read_sample
 
 

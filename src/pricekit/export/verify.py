@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pricekit.core.contracts import Batch, PriceBatch
+from pricekit.engines.opened import batches_of
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
 from pricekit.export.tensors import first_difference
 from pricekit.metrics import smape
-from pricekit.predict import batches_of
 from pricekit.preprocess import Inputs
 from pricekit.training.engine import torch_engine
 from pricekit.training.model import PriceModel

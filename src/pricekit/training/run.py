@@ -25,6 +25,7 @@ from pricekit.core.contracts import State
 from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
+from pricekit.engines.opened import Opened
 from pricekit.errors import TrainingError
 from pricekit.intervals import Intervals, read_intervals
 from pricekit.predict import Predictor
@@ -60,7 +61,7 @@ class Run:
         weights = (self.path / BEST).stat()
         known_by = f"{self.path.absolute()} {weights.st_size} {weights.st_mtime_ns}"
         return Predictor(
-            self.preprocessor, torch_engine(self.model), model=known_by, intervals=self.intervals
+            self.preprocessor, Opened("torch", torch_engine(self.model)), known_by, self.intervals
         )
 
 
