@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from pricekit.export.attention import TRANSLATIONS
+from pricekit.export.graph import OPSET
 
 
 class Attention(nn.Module):
@@ -37,7 +38,7 @@ def test_it_is_torchs(tmp_path, kind, scale):
         path,
         input_names=list(shapes),
         dynamic_shapes=shapes if kind != "none" else None,
-        opset_version=18,
+        opset_version=OPSET,
         dynamo=True,
         external_data=False,
         verbose=False,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from onnxscript import opset18 as op
+from onnxscript import opset20 as op
 
 MASKED = float(np.finfo(np.float32).min)
 

@@ -17,7 +17,8 @@ from pricekit.export.attention import TRANSLATIONS
 from pricekit.training.engine import to_tensors
 from pricekit.training.model import PriceModel
 
-OPSET = 18
+OPSET = 20
+"""The first with Gelu as one operation; ONNX Runtime reads it from 1.17 on."""
 
 
 def export_graph(
