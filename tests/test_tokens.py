@@ -2,12 +2,21 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+import pricekit.tokens as tokens_module
 from pricekit.preprocess import Inputs
-from pricekit.tokens import CHARS_PER_TOKEN, Tokens, batches_by_length, encode, pad, pad_id_of
+from pricekit.tokens import (
+    CHARS_PER_TOKEN,
+    Tokens,
+    batches_by_length,
+    encode,
+    pad,
+    pad_id_of,
+    splits_at_spaces,
+)
 
 WORDS = ["[PAD]", "[UNK]", "red", "green", "tea"]
 
@@ -39,6 +48,55 @@ def test_the_pad_id_is_the_tokenizers_own(tokenizer):
     other.enable_padding(pad_id=1, pad_token="[UNK]")
     assert (pad_id_of(tokenizer), pad_id_of(other)) == (0, 1)
     assert encode(other, ["red", "red tea"], 8, 1).lengths.tolist() == [1, 2]  # its padding is off
+
+
+@given(
+    st.lists(
+        st.text(max_size=30) | st.text(alphabet="re d[PA]\t\n\x1c\x85\xa0\u2003\u200bΣİ.,", max_size=30)
+    ),
+    st.integers(1, 9),
+)
+@example(["red\x1c.\x1c.red tea"], 9)
+def test_word_by_word_gives_the_ids_of_the_whole_text(texts, max_length):
+    known = {}
+    for made in (words_of(pre_tokenizers.Whitespace()), words_of(pre_tokenizers.WhitespaceSplit())):
+        assert splits_at_spaces(made)
+        made.enable_truncation(max_length)
+        expected = [made.encode(text[: CHARS_PER_TOKEN * max_length]).ids or [0] for text in texts]
+        made.no_truncation()
+        known.clear()
+        for _ in range(2):  # the second time all are known
+            tokens = encode(made, texts, max_length, 0, known)
+            assert [tokens.ids[a:b].tolist() for a, b in pairwise(tokens.offsets)] == expected
+
+
+def words_of(splitter):
+    ids = {letter: i for i, letter in enumerate("?redtapσi.,")} | {"re": 11, "red": 12}
+    made = Tokenizer(models.BPE(ids, [("r", "e"), ("re", "d")], unk_token="?"))
+    made.normalizer, made.pre_tokenizer = normalizers.Lowercase(), splitter
+    made.add_special_tokens(["[PAD]"])
+    return made
+
+
+def test_a_tokenizer_that_looks_beyond_a_word_gets_whole_texts():
+    made = words_of(pre_tokenizers.Whitespace())
+    made.add_tokens(["red tea"])
+    assert not splits_at_spaces(made)
+    made = words_of(pre_tokenizers.Metaspace())
+    assert not splits_at_spaces(made)
+    made = words_of(pre_tokenizers.Whitespace())
+    made.post_processor = processors.TemplateProcessing(single="[PAD] $A", special_tokens=[("[PAD]", 13)])
+    assert not splits_at_spaces(made)
+    assert encode(made, ["red red"], 9, 0).ids.tolist() == [13, 12, 12]
+
+
+def test_what_is_known_is_looked_up_and_bounded(monkeypatch):
+    made, known = words_of(pre_tokenizers.Whitespace()), {"tea": [3, 3, 3]}
+    assert encode(made, ["red tea"], 9, 0, known).ids.tolist() == [12, 3, 3, 3]
+    assert known["red"] == [12]
+    monkeypatch.setattr(tokens_module, "_MAX_KNOWN", 1)
+    assert encode(made, ["tea"], 9, 0, known).ids.tolist() == [4, 2, 5]
+    assert list(known) == ["tea"]
 
 
 @given(st.lists(st.text(alphabet="red tgn", max_size=40), min_size=1, max_size=8))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -50,17 +50,21 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Preprocessor:
-    """Everything between a table and the model: columns, tokenizer, fitted features."""
+    """Everything between a table and the model: columns, tokenizer, fitted features.
+
+    `known` are the tokens of words that were met: see `encode`.
+    """
 
     columns: Columns
     tokenizer: Tokenizer
     max_length: int
     pad_id: int
     features: FittedFeatures
+    known: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, table: Table) -> Inputs:
         """Return the inputs of all rows."""
-        tokens = encode(self.tokenizer, table.text.tolist(), self.max_length, self.pad_id)
+        tokens = encode(self.tokenizer, table.text.tolist(), self.max_length, self.pad_id, self.known)
         return Inputs(tokens, self.features.transform(without_price(table, self.columns)), self.pad_id)
 
     def files(self) -> dict[str, str]:

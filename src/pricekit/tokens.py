@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import numpy as np
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
 CHARS_PER_TOKEN = 6
 """A text is cut at this many characters for each token of `max_length` before it is tokenised."""
@@ -45,33 +46,82 @@ def pad_id_of(tokenizer: Tokenizer) -> int:
     return int(tokenizer.padding["pad_id"]) if tokenizer.padding else 0
 
 
-def encode(tokenizer: Tokenizer, texts: Sequence[str], max_length: int, pad_id: int) -> Tokens:
+def encode(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    max_length: int,
+    pad_id: int,
+    known: dict[str, list[int]] | None = None,
+) -> Tokens:
     """Tokenise texts, each cut to `max_length` tokens; a text without tokens becomes one `pad_id`.
 
-    Equal texts are tokenised once.
+    Args:
+        tokenizer: that of the model.
+        texts: N of them; equal ones are tokenised once.
+        max_length: tokens at most.
+        pad_id: what pads.
+        known: the tokens of words of earlier calls with this tokenizer, looked up and added to, where each word
+            can be tokenised by itself.
     """
     places: dict[str, int] = {}
     of = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64, len(texts))
-    found = _encode(tokenizer, list(places), max_length, pad_id)
+    cut = [text[: CHARS_PER_TOKEN * max_length] for text in places]
+    by_words = splits_at_spaces(tokenizer) and not any(mark in text for text in cut for mark in _MARKS)
+    rows = (
+        _by_words(tokenizer, cut, max_length, {} if known is None else known)
+        if by_words
+        else _by_texts(tokenizer, cut, max_length)
+    )
+    found = _together([row or [pad_id] for row in rows])
     return found if len(places) == len(texts) else found.take(of)
 
 
-def _encode(tokenizer: Tokenizer, texts: Sequence[str], max_length: int, pad_id: int) -> Tokens:
+def splits_at_spaces(tokenizer: Tokenizer) -> bool:
+    """Say whether a text's tokens are those of its words, one after the other, as `str.split` makes them."""
+    return (
+        isinstance(tokenizer.pre_tokenizer, pre_tokenizers.Whitespace | pre_tokenizers.WhitespaceSplit)
+        and isinstance(tokenizer.normalizer, normalizers.Lowercase | None)
+        and tokenizer.post_processor is None
+        and not any(
+            token.lstrip or token.rstrip or token.content.split() != [token.content]
+            for token in tokenizer.get_added_tokens_decoder().values()
+        )
+    )
+
+
+_MARKS = "\x1c\x1d\x1e\x1f"
+"""What `str.split` takes for spaces and Unicode, which the tokenizer goes by, does not."""
+
+_MAX_KNOWN = 1 << 17
+
+
+def _by_words(
+    tokenizer: Tokenizer, texts: Sequence[str], max_length: int, known: dict[str, list[int]]
+) -> list[list[int]]:
+    """Tokenise each word once and look it up afterwards: the same ids in a fraction of the time."""
+    words = [text.split() for text in texts]
+    if len(known) > _MAX_KNOWN:
+        known.clear()
+    new = list(set().union(*words).difference(known))
+    known.update(zip(new, _by_texts(tokenizer, new, max_length), strict=True))
+    return [list(islice(chain.from_iterable(map(known.__getitem__, row)), max_length)) for row in words]
+
+
+def _by_texts(tokenizer: Tokenizer, texts: list[str], max_length: int) -> list[list[int]]:
     padding = tokenizer.padding
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_length)
-    limit = CHARS_PER_TOKEN * max_length
-    encodings = tokenizer.encode_batch_fast([text[:limit] for text in texts])
+    encodings = tokenizer.encode_batch_fast(texts)
     tokenizer.no_truncation()  # as it was: the tokenizer's JSON names the model, not its last call
     if padding:
         tokenizer.enable_padding(**padding)
-    rows = [encoding.ids or [pad_id] for encoding in encodings]
+    return [encoding.ids for encoding in encodings]
+
+
+def _together(rows: Sequence[Sequence[int]]) -> Tokens:
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
-    ids = np.empty(offsets[-1], np.int32)
-    for row, start, end in zip(rows, offsets[:-1], offsets[1:], strict=True):
-        ids[start:end] = row
-    return Tokens(ids, offsets)
+    return Tokens(np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets)
 
 
 def pad(
