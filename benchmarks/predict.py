@@ -81,10 +81,12 @@ def main() -> None:
 def _repeat(source: Path, target: Path, rows: int) -> None:
     with source.open(newline="", encoding="utf-8") as file:
         header, *body = csv.reader(file)
+    text = header.index("catalog_content")
     with target.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(header)
-        writer.writerows(itertools.islice(itertools.cycle(body), rows))
+        for number, row in enumerate(itertools.islice(itertools.cycle(body), rows)):
+            writer.writerow([f"{number} {cell}" if i == text else cell for i, cell in enumerate(row)])
 
 
 def _measure(command: list[str]) -> tuple[float, float]:

@@ -12,6 +12,6 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def test_the_golden_bundle_still_gives_its_prices():
     known = json.loads((GOLDEN / "prices.json").read_text("utf-8"))
-    assert Predictor.load(GOLDEN / "bundle").predict(known["texts"]) == pytest.approx(
+    assert Predictor.load(GOLDEN / "bundle", "ort-cpu").predict(known["texts"]) == pytest.approx(
         known["prices"], rel=1e-4
     )

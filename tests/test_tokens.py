@@ -50,16 +50,19 @@ def test_the_pad_id_is_the_tokenizers_own(tokenizer):
     assert encode(other, ["red", "red tea"], 8, 1).lengths.tolist() == [1, 2]  # its padding is off
 
 
-@given(
-    st.lists(
-        st.text(max_size=30) | st.text(alphabet="re d[PA]\t\n\x1c\x85\xa0\u2003\u200bΣİ.,", max_size=30)
-    ),
-    st.integers(1, 9),
+SPLITTERS = (
+    pre_tokenizers.Whitespace(),
+    pre_tokenizers.WhitespaceSplit(),
+    pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("removed")]),
 )
+ODD = st.text(alphabet="re d[PA]\t\n\x1c\x85\xa0\u2003\u200bΣİ.,", max_size=30)
+
+
+@given(st.lists(st.text(max_size=30) | ODD), st.integers(1, 9))
 @example(["red\x1c.\x1c.red tea"], 9)
 def test_word_by_word_gives_the_ids_of_the_whole_text(texts, max_length):
     known = {}
-    for made in (words_of(pre_tokenizers.Whitespace()), words_of(pre_tokenizers.WhitespaceSplit())):
+    for made in map(words_of, SPLITTERS):
         assert splits_at_spaces(made)
         made.enable_truncation(max_length)
         expected = [made.encode(text[: CHARS_PER_TOKEN * max_length]).ids or [0] for text in texts]

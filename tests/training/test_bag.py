@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from pricekit.tokens import encode
+import pricekit.training.backbones.bag as bag_module
+from pricekit.tokens import encode, splits_at_spaces
 from pricekit.training.backbones.bag import PAD, UNK, Bag
 
 TEXTS = ["Green Tea 12 Ounce", "green tea, pack of 6", "Olive Oil 500 ml", "Dark chocolate bar"] * 4
@@ -33,6 +34,18 @@ def _ids(tokenizer, text):
 def test_the_tokenizer_lowers_case_and_knows_its_special_tokens(tokenizer):
     assert tokenizer.encode("GREEN Tea").ids == tokenizer.encode("green tea").ids
     assert (tokenizer.token_to_id(PAD), tokenizer.token_to_id(UNK)) == (0, 1)
+
+
+def test_the_tokenizer_reads_letters_and_digits_alone_word_by_word(tokenizer):
+    assert tokenizer.encode("(green) tea, ☃!").ids == tokenizer.encode("green tea").ids
+    assert tokenizer.encode("green-tea").ids == tokenizer.encode("green tea").ids
+    assert splits_at_spaces(tokenizer)
+
+
+def test_bigrams_are_hashed_within_the_bits_that_engines_have():
+    factors = bag_module._FIRST + bag_module._SECOND
+    assert factors * bag_module._MOST_TOKENS < 2**31
+    assert factors * Bag.Options().vocab_size < 2**24
 
 
 def test_training_without_dropout_equals_inference(encoder, tokenizer):

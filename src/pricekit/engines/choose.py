@@ -34,7 +34,7 @@ MAX_DIFFERENCE = 0.02
 LENGTH, REPEATS = 128, 3
 """How many tokens a row has that is timed, and how often it is."""
 
-CHECKED = 2048
+CHECKED = 8192
 """Tokens whose prices are held against the reference's."""
 
 BATCH_TOKENS = (512, 2048, 8192, 32768)

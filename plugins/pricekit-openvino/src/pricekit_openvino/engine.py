@@ -54,4 +54,11 @@ class OpenVino:
             finally:
                 requests.put(request)
 
+        # OpenVINO's binding to Python prepares itself at the first call, and hangs where that is two calls at once.
+        run(_smallest(graph))
         return run
+
+
+def _smallest(graph: Graph) -> Batch:
+    ones = np.ones((1, 1), np.int64)
+    return {"input_ids": ones, "attention_mask": ones, "features": np.zeros((1, graph.features), np.float32)}

@@ -22,7 +22,9 @@ from pricekit.training.backbones.bpe import train_bpe
 
 PAD, UNK = "[PAD]", "[UNK]"
 _SPAN = 16
-_FIRST, _SECOND, _PRIME = 1_000_003, 8_191, (1 << 31) - 1
+_MOST_TOKENS = 1_000_000
+_FIRST, _SECOND, _PRIME = 509, 263, 1_999_993
+"""Bigrams are hashed within 32 bits, and for 20,000 tokens within 24: OpenVINO computes integers as float32."""
 
 
 class Bag:
@@ -33,7 +35,9 @@ class Bag:
     class Options(Section):
         """Options of `bag`."""
 
-        vocab_size: int = Field(20_000, ge=256, description="tokens of the vocabulary at most")
+        vocab_size: int = Field(
+            20_000, ge=256, le=_MOST_TOKENS, description="tokens of the vocabulary at most"
+        )
         buckets: int = Field(1 << 16, ge=1, description="rows that bigrams are hashed into")
         width: int = Field(32, ge=1, description="width of an embedding, each member")
         members: int = Field(4, ge=1, description="models trained side by side and averaged")
@@ -51,7 +55,7 @@ class Bag:
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Train the tokenizer."""
-        return train_bpe(texts, self.options.vocab_size, [PAD, UNK], unknown=UNK)
+        return train_bpe(texts, self.options.vocab_size, [PAD, UNK], unknown=UNK, punctuation=False)
 
     def architecture(self, tokenizer: Tokenizer) -> State:
         """Return nothing: the options and the tokenizer say it all."""
