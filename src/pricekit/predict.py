@@ -146,7 +146,8 @@ class Predictor:
     def _price_windows(self, tables: Iterator[Table], parts: Parts, size: int) -> tuple[int, int]:
         """Price the windows that are not among the parts yet; return the rows, and those without text."""
         done, rows, priced, empty, position = parts.count, 0, 0, 0, 0
-        prepared = ((t, None if i < done else self.preprocessor(t)) for i, t in enumerate(tables))
+        numbered = enumerate(_made_ahead(tables))
+        prepared = ((table, None if i < done else self.preprocessor(table)) for i, table in numbered)
         started = time.perf_counter()
         with progress("pricing", size) as advance:
             for table, inputs in _made_ahead(prepared):

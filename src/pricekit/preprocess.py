@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -63,9 +64,11 @@ class Preprocessor:
     known: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, table: Table) -> Inputs:
-        """Return the inputs of all rows."""
-        tokens = encode(self.tokenizer, table.text.tolist(), self.max_length, self.pad_id, self.known)
-        return Inputs(tokens, self.features.transform(without_price(table, self.columns)), self.pad_id)
+        """Return the inputs of all rows; features are computed while the texts are tokenised."""
+        with ThreadPoolExecutor(1) as pool:
+            features = pool.submit(self.features.transform, without_price(table, self.columns))
+            tokens = encode(self.tokenizer, table.text.tolist(), self.max_length, self.pad_id, self.known)
+            return Inputs(tokens, features.result(), self.pad_id)
 
     def files(self) -> dict[str, str]:
         """Return the two files that `load_preprocessor` reads, as texts by name."""

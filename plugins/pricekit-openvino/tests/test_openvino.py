@@ -96,19 +96,3 @@ def test_bag_is_priced_as_by_onnx_runtime(bundle, catalog, tmp_path, pricekit):
         assert pricekit("predict", bundle, catalog, "--out", out, "--engine", engine)[0] == 0
         prices.append(np.loadtxt(out, delimiter=",", skiprows=1, usecols=1))
     assert prices[0] == pytest.approx(prices[1], rel=0.02)
-
-
-def test_the_first_batches_may_come_at_once(graph, tmp_path):
-    (tmp_path / "m.onnx").write_bytes(graph.model)
-    code = f"""
-from pathlib import Path
-import numpy as np
-from pricekit.core.contracts import Graph
-from pricekit.engines.opened import each
-from pricekit_openvino.engine import OpenVino
-price = OpenVino().load(Graph(Path({str(tmp_path / "m.onnx")!r}).read_bytes(), 64, 22, Path("unused")))
-ones = np.ones((1, 4), np.int64)
-batch = {{"input_ids": ones, "attention_mask": ones, "features": np.zeros((1, 22), np.float32)}}
-each(price, [batch] * 8, streams=4)
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
