@@ -72,7 +72,7 @@ def test_auto_takes_the_only_engine_that_loads_and_remembers_the_size_of_a_batch
     found = open_engine("auto", graph, VOCABULARY)
     assert (found.name, found.streams) == ("ort-cpu", usable_cpus())
     assert found.batch_tokens in choose.BATCH_TOKENS
-    monkeypatch.setattr(choose, "_timed", None)  # the second time nothing is measured
+    monkeypatch.setattr(choose, "_speeds", None)  # the second time nothing is measured
     assert open_engine("auto", graph, VOCABULARY).batch_tokens == found.batch_tokens
     assert open_engine("ort-cpu", graph, VOCABULARY).batch_tokens == found.batch_tokens
 

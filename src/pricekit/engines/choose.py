@@ -7,7 +7,6 @@ import hashlib
 import json
 import platform
 import shutil
-import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -31,17 +30,17 @@ REFERENCE = "ort-cpu"
 MAX_DIFFERENCE = 0.02
 """Relative; an engine that differs by more is not used."""
 
-LENGTH, REPEATS = 128, 3
-"""How many tokens a row has that is timed, and how often it is."""
+LENGTH, REPEATS, ENOUGH_S = 128, 5, 4.0
+"""How many tokens a row has that is timed, how often it is, and after how many seconds no more."""
 
-CHECKED = 8192
+CHECKED = 2048
 """Tokens whose prices are held against the reference's."""
 
 BATCH_TOKENS = (512, 2048, 8192, 32768)
 """Sizes of a batch that are timed, from the smallest up: a CPU's caches like it small, a GPU large."""
 
-WORSE = 0.9
-"""A size that is slower than that share of the best so far ends the search."""
+BETTER = 1.1
+"""How many times as fast a larger size has to be: machines are noisy, and a size that is too large costs more."""
 
 
 def open_engine(name: str, graph: Graph, vocab_size: int) -> Opened:
@@ -59,8 +58,9 @@ def open_engine(name: str, graph: Graph, vocab_size: int) -> Opened:
         opened = _load(name, graph)
         if name in record.batch_tokens:
             return record.fed(opened)
+        notice(_MEASURING)
         _check_prices(opened, graph, vocab_size)
-        _, opened = _timed(opened, graph, vocab_size)
+        opened = _sized(opened, graph, vocab_size)
         record.write(record.fastest, {**record.batch_tokens, name: opened.batch_tokens})
         return opened
     if record.fastest:
@@ -68,14 +68,20 @@ def open_engine(name: str, graph: Graph, vocab_size: int) -> Opened:
             return record.fed(_load(record.fastest, graph))
         except PluginError:  # it was there then
             pass
+    notice(_MEASURING)
     found, failed = _loadable(graph)
     if len(found) > 1:
         found = _agreeing(found, _made_up_batch(graph, vocab_size, CHECKED))
-    timed = [_timed(opened, graph, vocab_size) for opened in found]
-    _, fastest = max(timed, key=lambda pair: pair[0])
-    record.write(fastest.name, {engine.name: engine.batch_tokens for _, engine in timed})
+    found = [_sized(opened, graph, vocab_size) for opened in found]
+    fastest = found[0]
+    if len(found) > 1:
+        fastest = found[int(np.median(_speeds(found, graph, vocab_size), axis=1).argmax())]
+    record.write(fastest.name, {engine.name: engine.batch_tokens for engine in found})
     _say_what_a_gpu_misses(fastest.name, failed)
     return fastest
+
+
+_MEASURING = "trying what prices this bundle fastest on this machine; that is kept for the next time."
 
 
 class _Record:
@@ -104,24 +110,33 @@ class _Record:
         return replace(opened, batch_tokens=self.batch_tokens.get(opened.name, opened.batch_tokens))
 
 
-def _timed(opened: Opened, graph: Graph, vocab_size: int) -> tuple[float, Opened]:
-    """Return tokens a second and the engine with batches of the best size, so many at a time as it takes."""
-    best = 0.0, opened
-    for tokens in BATCH_TOKENS:
-        batch = _made_up_batch(graph, vocab_size, tokens)
-        seconds = []
-        for _ in range(1 + REPEATS):
-            started = time.perf_counter()
-            each(opened.price_batch, [batch] * opened.streams, opened.streams)
-            seconds.append(time.perf_counter() - started)
-        speed = (
-            batch["input_ids"].size * opened.streams / statistics.median(seconds[1:])
-        )  # the first is slower
-        if speed > best[0]:
-            best = speed, replace(opened, batch_tokens=tokens)
-        elif speed < WORSE * best[0]:
+def _sized(opened: Opened, graph: Graph, vocab_size: int) -> Opened:
+    """Return the engine with batches of the largest size that is clearly faster than the one below."""
+    best, *larger = (replace(opened, batch_tokens=tokens) for tokens in BATCH_TOKENS)
+    for engine in larger:
+        small, large = _speeds([best, engine], graph, vocab_size)
+        if np.median(large / small) < BETTER:
             break
+        best = engine
     return best
+
+
+def _speeds(engines: list[Opened], graph: Graph, vocab_size: int) -> np.ndarray:
+    """Return tokens a second, (engines, rounds), each engine given its batches and taking turns with the others."""
+    batches = [_made_up_batch(graph, vocab_size, engine.batch_tokens) for engine in engines]
+    rounds: list[list[float]] = []
+    began = time.perf_counter()
+    for number in range(1 + REPEATS):
+        speeds = []
+        for engine, batch in zip(engines, batches, strict=True):
+            started = time.perf_counter()
+            each(engine.price_batch, [batch] * engine.streams, engine.streams)
+            speeds.append(batch["input_ids"].size * engine.streams / (time.perf_counter() - started))
+        if number:  # the first round is slower
+            rounds.append(speeds)
+        if rounds and time.perf_counter() - began > ENOUGH_S:
+            break
+    return np.array(rounds).T
 
 
 def _check_prices(opened: Opened, graph: Graph, vocab_size: int) -> None:
