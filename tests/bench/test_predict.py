@@ -17,7 +17,7 @@ def test_every_engine_and_peer_prices_all_rows(run, catalog, monkeypatch):
     found = measure(run, catalog, 40, ["fp32", "int8"], ["loop"], 1)
     names = {line.name for line in found.files}
     assert {"ort-cpu, fp32", "ort-cpu, int8", "plain ONNX Runtime loop, fp32"} <= names
-    assert "auto (ort-cpu), fp32" in names
+    assert any(name.startswith("auto (") and name.endswith("), fp32") for name in names)
     assert {line.name for line in found.model} >= {"ort-cpu, fp32", "torch eager, fp32"}
     for line in (*found.model, *found.files):
         assert line.rows_per_second > 0
