@@ -4,6 +4,7 @@ from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
+from pricekit_openvino.engine import _core
 
 from pricekit.core.contracts import Graph
 from pricekit.core.loader import load
@@ -75,6 +76,7 @@ def test_a_graph_that_is_none_is_refused(engine, tmp_path):
 
 
 def test_a_missing_library_is_named(engine, graph, monkeypatch):
+    monkeypatch.setattr("pricekit_openvino.engine._core", _core.__wrapped__)
     monkeypatch.setitem(sys.modules, "openvino", None)
     with pytest.raises(PluginError, match="pip install openvino"):
         engine.load(graph)
@@ -96,3 +98,24 @@ def test_bag_is_priced_as_by_onnx_runtime(bundle, catalog, tmp_path, pricekit):
         assert pricekit("predict", bundle, catalog, "--out", out, "--engine", engine)[0] == 0
         prices.append(np.loadtxt(out, delimiter=",", skiprows=1, usecols=1))
     assert prices[0] == pytest.approx(prices[1], rel=0.02)
+
+
+DROPPED_ELSEWHERE = """
+import gc, signal, sys, threading
+from pathlib import Path
+from pricekit.core.contracts import Graph
+from pricekit_openvino.engine import OpenVino
+
+held = [OpenVino().load(Graph(Path(sys.argv[1]).read_bytes(), 64, 22, Path("cache")))]
+thread = threading.Thread(target=lambda: (held.clear(), gc.collect()))
+thread.start()
+thread.join()
+signal.signal(signal.SIGINT, lambda *_: None)
+signal.raise_signal(signal.SIGINT)
+"""
+
+
+def test_a_signal_is_survived_after_another_thread_dropped_the_engine(graph, tmp_path):
+    (tmp_path / "m.onnx").write_bytes(graph.model)
+    done = subprocess.run([sys.executable, "-c", DROPPED_ELSEWHERE, str(tmp_path / "m.onnx")], check=False)
+    assert done.returncode == 0

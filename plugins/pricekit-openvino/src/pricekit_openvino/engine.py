@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import numpy as np
 
 from pricekit.core.contracts import Batch, Graph, PriceBatch
@@ -20,12 +23,11 @@ class OpenVino:
     def load(self, graph: Graph) -> PriceBatch:
         """Compile the graph for any shape; raises PluginError, BundleError."""
         try:
-            import openvino
+            core = _core()
         except Exception as error:  # an ImportError, or the loader's
             raise PluginError(
                 f"the engine openvino cannot load OpenVINO ({error}): pip install openvino"
             ) from error
-        core = openvino.Core()
         try:
             model = core.read_model(graph.model)
             settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": usable_cpus()}
@@ -42,3 +44,15 @@ class OpenVino:
             return np.array(request.infer(dict(batch))["price"])
 
         return run
+
+
+@cache
+def _core() -> Any:
+    """Return OpenVINO's core, one for the process and kept to its end.
+
+    Its CPU device gives the thread that compiles first an alternate stack for signals, and unmaps it in
+    whichever thread drops the core last; after that the first thread died of its next signal, as Ctrl-C is one.
+    """
+    import openvino
+
+    return openvino.Core()
