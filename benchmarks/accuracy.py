@@ -80,7 +80,7 @@ def _options() -> argparse.Namespace:
 def _peer_rows(train_part: Table, test_part: Table) -> list[list[str]]:
     texts, held = train_part.text.tolist(), test_part.text.tolist()
     price = train_part.known_price
-    fitted = fit_features(["optimized22"], {}, train_part)
+    fitted, _ = fit_features(["optimized22"], {}, train_part)
     features = fitted.transform(train_part), fitted.transform(test_part)
     models: list[tuple[str, Callable[[], np.ndarray]]] = [
         ("constant", lambda: peers.constant(price, len(held))),

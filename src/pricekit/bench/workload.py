@@ -86,7 +86,9 @@ def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
     backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
     tokenizer = backbone.tokenizer(part.text.tolist())
     columns = Columns(tuple(config.columns.text), config.columns.price, None)
-    features = fit_features(config.features, config.feature_options, without_price(part, columns))
+    features, _ = fit_features(
+        config.features, config.feature_options, without_price(part, columns), part.known_price
+    )
     preprocessor = Preprocessor(columns, tokenizer, config.max_length, pad_id_of(tokenizer), features)
     examples = Examples(preprocessor(part), part.known_price)
     torch.manual_seed(config.seed)

@@ -40,7 +40,7 @@ def features(
     check_output(out)
     columns = named_columns(Columns(price=None), text, None, id_)
     rows = read_table(table, columns, limit=limit, encoding=encoding, notices=notice)
-    fitted = fit_features(split_names(names), {}, rows)
+    fitted, _ = fit_features(split_names(names), {}, rows)
     computed = pd.DataFrame(fitted.transform(rows), columns=fitted.names)
     write_frame(out, pd.concat([rows.ids, computed], axis=1))
     say(f"{len(rows):,} rows, {len(fitted.names)} features: {out}")

@@ -9,6 +9,7 @@ from importlib import import_module
 import click
 
 from pricekit import __version__
+from pricekit.cli.plugin_options import with_plugin_options
 from pricekit.errors import PricekitError
 
 COMMANDS = {
@@ -18,6 +19,7 @@ COMMANDS = {
     "inspect": "Check a bundle and show what it says of itself.",
     "predict": "Price the rows of a table with a run or a bundle.",
     "features": "Compute the engineered features of a table.",
+    "config": "Show a configuration and where each value comes from, or its JSON schema.",
     "plugins": "List and explain features, backbones, losses, policies and engines.",
     "bench": "Measure speed, beside peers.",
     "demo": "Make a catalogue, train, export and predict: the whole path in two minutes.",
@@ -36,7 +38,7 @@ class LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         command: click.Command = getattr(import_module(f"pricekit.cli.{name}"), name)
-        return command
+        return with_plugin_options(command)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from importlib.metadata import requires
 from typing import Any, Literal, get_args, get_origin
 
 import click
 
-from pricekit.core.registry import KINDS
+from pricekit.cli.plugin_authors import doctor
+from pricekit.core.registry import FILE, KINDS
 
 
 @click.group(short_help="List and explain features, backbones, losses, policies and engines.")
 def plugins() -> None:
-    """Features, backbones, losses, policies and engines, built in or from installed packages."""
+    """Features, backbones, losses, policies and engines, built in or from installed packages.
+
+    \b
+    pricekit plugins list --kind loss
+    pricekit plugins show focal-smape
+    pricekit plugins doctor
+
+    The environment says which packages are loaded: PRICEKIT_LOAD_PLUGINS=a,b these alone (empty: none);
+    with PRICEKIT_STRICT_PLUGINS=1 one that fails to load is an error.
+    """
 
 
 @plugins.command("list")
@@ -20,19 +32,20 @@ def plugins() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def list_(kind: str | None, as_json: bool) -> None:
     """List all plugins, and the packages that failed to load."""
-    from dataclasses import asdict
-
     from pricekit.core.loader import registry
     from pricekit.screen import notice, show_table
 
-    found = [entry for k in KINDS if kind in (None, k) for entry in registry().of_kind(k)]
+    entries = [entry for k in KINDS if kind in (None, k) for entry in registry().of_kind(k)]
+    failed = registry().broken
     if as_json:
-        click.echo(json.dumps([asdict(entry) for entry in found], indent=2))
+        ready = [entry.facts() | {"summary": entry.summary, "state": "ready"} for entry in entries]
+        click.echo(json.dumps([*ready, *(b.facts() | {"state": "failed"} for b in failed)], indent=2))
         return
-    rows = [[e.kind, e.name, f"{e.package} {e.version}", e.summary] for e in found]
-    show_table("", ["kind", "name", "package", "what it is"], rows, stderr=False)
-    for broken in registry().broken:
-        notice(f"{broken.package} {broken.version} failed to load: {broken.reason}")
+    rows = [[e.kind, e.name, f"{e.package} {e.version}", e.summary, "ready"] for e in entries]
+    rows += [["?", b.name, f"{b.package} {b.version}", "", "failed"] for b in failed]
+    show_table("", ["kind", "name", "package", "what it is", "state"], rows, stderr=False)
+    if failed:
+        notice("pricekit plugins doctor says what is wrong with those that failed, and what to do")
 
 
 @plugins.command("show")
@@ -81,7 +94,8 @@ def _facts(entry: Any) -> dict[str, Any]:
         "kind": entry.kind,
         "summary": entry.summary,
         "package": f"{entry.package} {entry.version}",
-        "defined": entry.target,
+        "defined": _place(plugin, entry.target),
+        "needs": _needs(entry),
         "options": [_option(n, f) for n, f in model.model_fields.items()] if model else [],
     }
     if names := getattr(plugin, "names", None):
@@ -92,6 +106,31 @@ def _facts(entry: Any) -> dict[str, Any]:
         if notes := getattr(made, "notes", None):
             facts["notes"] = notes
     return facts
+
+
+def _place(plugin: Any, target: str) -> str:
+    """Return where a plugin is defined: its target, and the file and line where these can be told."""
+    try:
+        file, line = inspect.getsourcefile(plugin), inspect.getsourcelines(plugin)[1]
+    except (TypeError, OSError):  # made by a function, or not from a file
+        return target
+    return f"{target}, {file}:{line}"
+
+
+def _needs(entry: Any) -> str:
+    """Return what else must be installed for a plugin."""
+    if entry.version == FILE:
+        return "this file"
+    if entry.package == "pricekit":
+        inside = entry.target.startswith("pricekit.training")
+        return (
+            "pricekit[train]"
+            if inside
+            else "pricekit[cpu] or [gpu]"
+            if entry.kind == "engine"
+            else "pricekit"
+        )
+    return ", ".join(r for r in requires(entry.package) or [] if "extra ==" not in r) or "nothing"
 
 
 def _option(name: str, field: Any) -> dict[str, str]:
@@ -109,3 +148,7 @@ def _flat(table: Any, prefix: str = "") -> list[tuple[str, str]]:
         else:
             rows.append((prefix + key, json.dumps(value)))
     return rows
+
+
+for _command in (doctor,):
+    plugins.add_command(_command)

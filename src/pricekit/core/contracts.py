@@ -39,6 +39,13 @@ class Feature(Protocol):
     names: tuple[str, ...]
     """The names of the K columns."""
 
+    uses_price: bool
+    """Optional. True: `fit` is called as `fit(table, price)`, the prices float64 (N,).
+
+    So that a training row's own price is in none of its columns, pricekit fits such a feature on parts of
+    the training rows and computes the columns of each part with what the others taught.
+    """
+
     def fit(self, table: Table) -> State:
         """Return the state learned from the training rows."""
 

@@ -1,66 +1,128 @@
-"""The guarded loader: one broken plugin never hurts the others, nor pricekit itself."""
+"""The guarded loader: one broken plugin never hurts the others, nor pricekit itself.
+
+Which plugins are loaded is told by the environment, so that processes started by this one load the same:
+
+    PRICEKIT_LOAD_PLUGINS=a,b     these packages or entry points alone; empty: none
+    PRICEKIT_PLUGIN_FILES=f.py    modules to load beside the packages; several are parted as in PATH
+    PRICEKIT_STRICT_PLUGINS=1     a plugin that fails to load is an error
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 
 import pluggy
 
 from pricekit import __version__
 from pricekit.core import hookspecs
-from pricekit.core.registry import KINDS, Broken, Entry, Registry
+from pricekit.core.registry import FILE, KINDS, Broken, Entry, Registry, cure_of
 from pricekit.errors import PluginError
 
 GROUP = "pricekit"
 BUILTINS = "pricekit.builtins"
+ONLY, FILES, STRICT = "PRICEKIT_LOAD_PLUGINS", "PRICEKIT_PLUGIN_FILES", "PRICEKIT_STRICT_PLUGINS"
 
 
 @cache
 def registry() -> Registry:
-    """Return the registry of the built-ins and all installed plugin packages, loaded once."""
-    return load(entry_points(group=GROUP))
+    """Return the registry of the built-ins and all plugins that the environment asks for, loaded once.
+
+    Raises:
+        PluginError: a plugin file cannot be loaded, or, where the environment says so, any plugin.
+    """
+    files = [Path(name) for name in os.environ.get(FILES, "").split(os.pathsep) if name]
+    return load(_chosen(entry_points(group=GROUP)), files, strict=os.environ.get(STRICT, "") not in ("", "0"))
 
 
-def load(points: Iterable[EntryPoint]) -> Registry:
-    """Load the built-ins, then each entry point by itself; what fails is remembered and said once."""
-    manager = pluggy.PluginManager(GROUP)
-    manager.add_hookspecs(hookspecs)
-    found = Registry()
-    found.add(_register(manager, import_module(BUILTINS), "pricekit", __version__))
+def load(points: Iterable[EntryPoint], files: Sequence[Path] = (), *, strict: bool = False) -> Registry:
+    """Load the built-ins, then each entry point and each file by itself.
+
+    An entry point that fails is remembered and said once; a file that fails is an error: it was asked for.
+    """
+    found = Registry(pluggy.PluginManager(GROUP))
+    found.manager.add_hookspecs(hookspecs)
+    found.add(_register(found.manager, import_module(BUILTINS), "pricekit", __version__))
     for point in sorted(points, key=lambda p: p.name):
-        _load_guarded(manager, found, point)
+        package = point.dist.name if point.dist else point.module
+        version = point.dist.version if point.dist else "unknown version"
+        if broken := _guarded(found, point.name, package, version, point.load):
+            plugin = f"plugin {broken.name} of {package} {version}"
+            if strict:
+                raise PluginError(f"the {plugin} failed to load: {broken.reason}. {broken.cure}")
+            found.broken.append(broken)
+            print(f"pricekit: {plugin} is ignored: {broken.reason}", file=sys.stderr)
+    for file in files:
+        if broken := _guarded(found, file.name, file.name, FILE, partial(_import_file, file)):
+            raise PluginError(f"the plugin {file} cannot be loaded: {broken.reason}. {broken.cure}")
     return found
 
 
-def _load_guarded(manager: pluggy.PluginManager, found: Registry, point: EntryPoint) -> None:
-    package = point.dist.name if point.dist else point.module
-    version = point.dist.version if point.dist else "unknown version"
+def _chosen(points: Iterable[EntryPoint]) -> list[EntryPoint]:
+    """Return the entry points that are to be loaded; a name that nothing has is said."""
+    found = list(points)
+    if (only := os.environ.get(ONLY)) is None:
+        return found
+    names = {name.strip() for name in only.split(",") if name.strip()}
+    of = {point: {point.name, point.dist.name if point.dist else point.name} for point in found}
+    if absent := sorted(names - set().union(*of.values())):
+        print(f"pricekit: {ONLY} names {', '.join(absent)}, which no installed package has", file=sys.stderr)
+    return [point for point in found if of[point] & names]
+
+
+def _guarded(
+    found: Registry, name: str, package: str, version: str, importing: Callable[[], ModuleType]
+) -> Broken | None:
+    """Load one plugin, whole or not at all; return what broke."""
     module: ModuleType | None = None
     try:
         with redirect_stdout(sys.stderr):  # stdout is for data
-            module = point.load()
-        found.add(_register(manager, module, package, version))
+            module = importing()
+            found.add(_register(found.manager, module, package, version))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an extension module may raise anything at import
-        if module is not None and manager.is_registered(module):
-            manager.unregister(module)
+        if module is not None and found.manager.is_registered(module):
+            found.manager.unregister(module)
         said = " ".join(str(error).split())
         reason = said if isinstance(error, PluginError) else f"{type(error).__name__}: {said}"
-        found.broken.append(Broken(point.name, package, version, reason, traceback.format_exc()))
-        print(f"pricekit: plugin {point.name} of {package} {version} is ignored: {reason}", file=sys.stderr)
+        return Broken(
+            name, package, version, reason, cure_of(error, package, version), traceback.format_exc()
+        )
+    return None
+
+
+def _import_file(path: Path) -> ModuleType:
+    """Import a module from a path, under a name of its own, which its targets call `__name__`."""
+    if not path.is_file():
+        state = "is a folder" if path.is_dir() else "is not there"
+        raise PluginError(f"{path} {state}, expected a Python file")
+    name = "pricekit_file_" + re.sub(r"\W", "_", path.stem)
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PluginError(f"{path} is no Python file, expected a name that ends in .py")
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 def _register(manager: pluggy.PluginManager, module: ModuleType, package: str, version: str) -> list[Entry]:
-    manager.register(module)
+    _check_module(module, package)
+    manager.register(module, name=f"{package} {version} ({module.__name__})")
     manager.check_pending()
     entries: list[Entry] = []
     for kind, hook in KINDS.items():
@@ -69,6 +131,21 @@ def _register(manager: pluggy.PluginManager, module: ModuleType, package: str, v
                 register = _collector(entries, kind, package, version)
                 impl.function(**dict.fromkeys(impl.argnames, register))
     return entries
+
+
+def _check_module(module: ModuleType, package: str) -> None:
+    """Refuse a module of another interface, and one whose hooks would never be called."""
+    if not isinstance(module, ModuleType):
+        raise PluginError(f"its entry point names a {type(module).__name__}, expected a module")
+    wanted = getattr(module, "pricekit_api", hookspecs.API)
+    if wanted != hookspecs.API:
+        raise PluginError(
+            f"it is written for version {wanted} of the plugin interface, this pricekit {__version__} has version "
+            f"{hookspecs.API}; upgrade {'pricekit' if str(wanted) > str(hookspecs.API) else package}"
+        )
+    for name, value in vars(module).items():
+        if name.startswith("pricekit_") and callable(value) and not hasattr(value, "pricekit_impl"):
+            raise PluginError(f"its function {name} is no hook: put @pricekit.hookimpl over it")
 
 
 def _collector(

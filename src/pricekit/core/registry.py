@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any
 
+import pluggy
 from pydantic import BaseModel, ValidationError
 
 from pricekit.config import explain_invalid
@@ -22,6 +24,9 @@ KINDS = {
 }
 """Each kind of plugin and the hook that registers it."""
 
+FILE = "file"
+"""The version of what comes from a single file."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -34,6 +39,10 @@ class Entry:
     package: str
     version: str
 
+    def facts(self) -> dict[str, str]:
+        """Return what a run and a bundle keep of it."""
+        return {"kind": self.kind, "name": self.name, "package": self.package, "version": self.version}
+
     def load(self) -> Any:
         """Import the plugin's class; raises PluginError where that fails."""
         module, _, attribute = self.target.partition(":")
@@ -42,25 +51,32 @@ class Entry:
         except (Exception, SystemExit) as error:
             raise PluginError(
                 f"the {self.kind} '{self.name}' of package {self.package} {self.version} cannot be loaded "
-                f"from {self.target}: {type(error).__name__}: {error}. {_cure(error, self.package)}"
+                f"from {self.target}: {type(error).__name__}: {error}. "
+                f"{cure_of(error, self.package, self.version)}"
             ) from error
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A plugin package that failed to load, and why."""
+    """A plugin package that failed to load, why, and what to do."""
 
     name: str
     package: str
     version: str
     reason: str
+    cure: str
     traceback: str
+
+    def facts(self) -> dict[str, str]:
+        """Return who failed, why, and what to do."""
+        return {key: value for key, value in asdict(self).items() if key != "traceback"}
 
 
 @dataclass
 class Registry:
-    """All plugins by kind and name, and the packages that failed to load."""
+    """All plugins by kind and name, the packages that failed to load, and the hooks of all others."""
 
+    manager: pluggy.PluginManager
     entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
     broken: list[Broken] = field(default_factory=list)
 
@@ -152,8 +168,18 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
-def _cure(error: BaseException, package: str) -> str:
-    missing = getattr(error, "name", None) if isinstance(error, ImportError) else None
+def cure_of(error: BaseException, package: str, version: str) -> str:
+    """Return what to do about a plugin that cannot be loaded."""
+    missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
     if package == "pricekit" and missing and not missing.startswith("pricekit"):
         return f"{missing} is part of an extra: pip install 'pricekit[train]'"
-    return f"Upgrade {package}, or uninstall it and choose another"
+    if missing and missing.partition(".")[0] != re.sub(r"\W", "_", package):
+        return f"Install what it needs: pip install {missing.partition('.')[0]}"
+    if version == FILE:
+        return "Correct the file"
+    return f"Upgrade {package}, or uninstall it: pip uninstall {package}; its author needs the traceback"
+
+
+def install_line(package: str, version: str) -> str:
+    """Return how a plugin that is missing is had."""
+    return f"name its file: --plugin {package}" if version == FILE else f"pip install {package}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from pricekit import __version__
 from pricekit.bundle import is_bundle, write_bundle
+from pricekit.core.events import tell
 from pricekit.engines.opened import batches_of
 from pricekit.errors import ExportError
 from pricekit.export.card import model_card
@@ -67,6 +68,7 @@ def export_run(path: Path, out: Path, *, precision: str = "fp32", overwrite: boo
     if run.intervals is not None:
         files["intervals.json"] = (json.dumps(run.intervals.to_json()) + "\n").encode()
     write_bundle(out, files, facts)
+    tell("bundle_exported", folder=path, bundle=out, manifest=facts)
     return report
 
 

@@ -12,11 +12,15 @@ import numpy as np
 from pricekit.core.contracts import Feature, State
 from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
-from pricekit.errors import ConfigError, PluginError
+from pricekit.core.registry import install_line
+from pricekit.errors import ConfigError, DataError, PluginError
 from pricekit.table import Table
 
 ALONE = 8
 """Rows on which a fitted feature is tried one by one."""
+
+FOLDS = 5
+"""Parts of the training rows, for features that use the price."""
 
 
 @dataclass(frozen=True)
@@ -55,22 +59,74 @@ class FittedFeatures:
         return cls(tuple(_restore(part) for part in parts))
 
 
-def fit_features(names: Sequence[str], options: Mapping[str, dict[str, Any]], table: Table) -> FittedFeatures:
-    """Fit feature plugins on the training rows; raises ConfigError, PluginError."""
+def fit_features(
+    names: Sequence[str],
+    options: Mapping[str, dict[str, Any]],
+    table: Table,
+    price: np.ndarray | None = None,
+) -> tuple[FittedFeatures, dict[str, np.ndarray]]:
+    """Fit feature plugins on the training rows.
+
+    Args:
+        names: of the plugins, in order.
+        options: by plugin.
+        table: the training rows as features see them.
+        price: of the training rows, float64 (N,), for features that use it.
+
+    Returns:
+        The fitted features, and by name the columns, float32 (N,), that must stand in for those of `transform`
+        on the training rows: each row's was computed by what other rows taught.
+
+    Raises:
+        ConfigError, PluginError: an option or a plugin is wrong.
+        DataError: a feature uses the price, and none is given.
+    """
     if unused := set(options) - set(names):
         raise ConfigError(
             f"feature_options names {', '.join(sorted(unused))}, not among features {', '.join(names)}"
         )
     parts = []
+    out_of_fold: dict[str, np.ndarray] = {}
     for name in names:
         part = _make(name, options.get(name, {}), {})
-        with guarded("feature", name, "fitting to the training rows"):
-            parts.append(replace(part, state=_plain(name, part.plugin.fit(table))))
+        parts.append(_fit(part, table, price))
+        if uses_price(part.plugin):
+            block = _out_of_fold(part, table, price)
+            out_of_fold |= dict(zip(part.plugin.names, block.T, strict=True))
         _check_rows_alone(parts[-1], table)
     fitted = FittedFeatures(tuple(parts))
     if twice := sorted({c for c in fitted.names if fitted.names.count(c) > 1}):
         raise ConfigError(f"the features {', '.join(names)} give the same columns twice: {', '.join(twice)}")
-    return fitted
+    return fitted, out_of_fold
+
+
+def uses_price(plugin: Feature) -> bool:
+    """Say whether a feature learns from prices."""
+    return bool(getattr(plugin, "uses_price", False))
+
+
+def _fit(part: FittedFeature, table: Table, price: np.ndarray | None) -> FittedFeature:
+    fit: Any = part.plugin.fit
+    with guarded("feature", part.name, "fitting to the training rows"):
+        state = fit(table, _needed(part.name, price).copy()) if uses_price(part.plugin) else fit(table)
+    return replace(part, state=_plain(part.name, state))
+
+
+def _needed(name: str, price: np.ndarray | None) -> np.ndarray:
+    if price is None:
+        raise DataError(f"the feature '{name}' learns from prices, which are not read here; leave it out")
+    return price
+
+
+def _out_of_fold(part: FittedFeature, table: Table, price: np.ndarray | None) -> np.ndarray:
+    price = _needed(part.name, price)
+    fold = np.random.default_rng(0).permutation(len(table)) % FOLDS
+    block = np.zeros((len(table), len(part.plugin.names)), np.float32)
+    for held in range(FOLDS):
+        learned, rows = np.flatnonzero(fold != held), np.flatnonzero(fold == held)
+        fitted = _fit(part, table.take(learned), price[learned])
+        block[rows] = _transformed(fitted, table.take(rows))
+    return block
 
 
 def _make(name: str, options: dict[str, Any], state: State) -> FittedFeature:
@@ -99,7 +155,7 @@ def _restore(record: Mapping[str, Any]) -> FittedFeature:
     if ("feature", record["name"]) not in registry().entries:
         raise PluginError(
             f"the model needs the feature '{record['name']}' of the package {record['package']} "
-            f"{record['version']}, which is not installed or failed to load: pip install {record['package']}"
+            f"{record['version']}, which is not loaded; {install_line(record['package'], record['version'])}"
         )
     return _make(record["name"], record["options"], record["state"])
 

@@ -14,6 +14,7 @@ import torch
 
 from pricekit.config import RunConfig
 from pricekit.core.contracts import Policy
+from pricekit.core.events import tell
 from pricekit.errors import TrainingError
 from pricekit.files import write_text
 from pricekit.metrics import smape
@@ -161,6 +162,7 @@ def finish_epoch(session: Session, record: dict[str, Any], folder: Path, *, out_
     record |= session.monitor.record()
     if session.processes.main:
         _append_line(folder / "metrics.jsonl", record, first=at.epoch == 1)
+        tell("epoch_ended", folder=folder, record=record)
     say(
         f"epoch {at.epoch:>3}  loss {record['loss']:.4f}  validation SMAPE {record['valid_smape']:.2f}"
         f"{'  best' if at.best_epoch == at.epoch else ''}  {record['rows_per_second']:,.0f} rows/s"

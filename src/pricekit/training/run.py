@@ -4,6 +4,7 @@ config.toml           the whole configuration
 split.parquet         the ids of the training and validation rows
 rejected.parquet      the rows that could not be used, with the reason
 sample.parquet        some validation rows, on which an exported graph is checked
+out_of_fold.parquet   of features that use the price, the training rows' columns; only where there are such
 tokenizer.json, preprocess.json    what turns a table into model inputs
 backbone.json         what it takes to build the encoder again
 metrics.jsonl         one line an epoch
@@ -38,10 +39,11 @@ from pricekit.training.model import PriceModel
 
 BACKBONE = "backbone.json"
 INTERVALS = "intervals.json"
+OUT_OF_FOLD = "out_of_fold.parquet"
 
 FILES = (
     *("config.toml", "source.json", "split.parquet", "rejected.parquet", "sample.parquet", "tokenizer.json"),
-    *("preprocess.json", BACKBONE, "metrics.jsonl", LAST, BEST, INTERVALS, "run.json"),
+    *("preprocess.json", OUT_OF_FOLD, BACKBONE, "metrics.jsonl", LAST, BEST, INTERVALS, "run.json"),
 )
 
 

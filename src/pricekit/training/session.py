@@ -14,6 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from pricekit.config import RunConfig
 from pricekit.core.contracts import Policy
+from pricekit.core.events import tell
 from pricekit.errors import ConfigError
 from pricekit.training.average import averaged
 from pricekit.training.batches import epoch_batches, steps_of
@@ -154,6 +155,7 @@ class Session:
                 )
             else:
                 save_checkpoint(self.folder / name, self.scored, None, state)
+            tell("checkpoint_saved", folder=self.folder, path=self.folder / name)
         self.processes.wait()
 
 

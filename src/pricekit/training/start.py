@@ -6,6 +6,7 @@ The folder is written, and an older run in it deleted, only when every plugin ha
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from pricekit.training.model import PriceModel
 from pricekit.training.preflight import check_plugins
 from pricekit.training.run import (
     BACKBONE,
+    OUT_OF_FOLD,
     build_model,
     clear_run,
     is_run,
@@ -60,8 +62,8 @@ def start_new(
         PluginError, ConfigError: a plugin or its settings are wrong; the folder is as it was.
     """
     _check_free(out, overwrite)
-    preprocessor, architecture = _fit_preprocessor(config, split.train)
-    start = _start(config, preprocessor, architecture, split, new=True)
+    preprocessor, architecture, out_of_fold = _fit_preprocessor(config, split.train)
+    start = _start(config, preprocessor, architecture, split, out_of_fold, new=True)
     check_plugins(start.model, policy, config, start.train)
     clear_run(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -72,6 +74,8 @@ def start_new(
     for name, text in preprocessor.files().items():
         write_text(out / name, text)
     write_text(out / BACKBONE, json.dumps(architecture, indent=1) + "\n")
+    if out_of_fold:
+        _write_parquet(out / OUT_OF_FOLD, pd.DataFrame(out_of_fold))
     return start
 
 
@@ -86,12 +90,16 @@ def start_again(out: Path, config: RunConfig, split: Split) -> Start:
             f"the rows are not those that {out} was started with; give the same TABLE, --valid and --encoding, "
             "or train into a new folder"
         )
-    return _start(config, read_preprocessor(out), read_architecture(out), split, new=False)
+    return _start(
+        config, read_preprocessor(out), read_architecture(out), split, _read_out_of_fold(out), new=False
+    )
 
 
 def join_start(out: Path, config: RunConfig, split: Split, *, new: bool) -> Start:
     """Open the run that the main process has just started or found."""
-    return _start(config, read_preprocessor(out), read_architecture(out), split, new=new)
+    return _start(
+        config, read_preprocessor(out), read_architecture(out), split, _read_out_of_fold(out), new=new
+    )
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
@@ -111,12 +119,23 @@ def _way_on(out: Path) -> str:
 
 
 def _start(
-    config: RunConfig, preprocessor: Preprocessor, architecture: State, split: Split, *, new: bool
+    config: RunConfig,
+    preprocessor: Preprocessor,
+    architecture: State,
+    split: Split,
+    out_of_fold: Mapping[str, np.ndarray],
+    *,
+    new: bool,
 ) -> Start:
     train, valid = (
         Examples(cached_inputs(preprocessor, part, config.speed.cache), part.known_price)
         for part in (split.train, split.valid)
     )
+    if out_of_fold:
+        features = train.inputs.features.copy()
+        for name, column in out_of_fold.items():
+            features[:, preprocessor.features.names.index(name)] = column
+        train = replace(train, inputs=replace(train.inputs, features=features))
     if not new:
         return Start(train, valid, build_model(config, preprocessor, architecture, None))
     torch.manual_seed(config.seed)
@@ -126,14 +145,25 @@ def _start(
     return Start(train, valid, model)
 
 
-def _fit_preprocessor(config: RunConfig, table: Table) -> tuple[Preprocessor, State]:
+def _fit_preprocessor(config: RunConfig, table: Table) -> tuple[Preprocessor, State, dict[str, np.ndarray]]:
     backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
     with guarded("backbone", config.backbone.name, "making its tokenizer"):
         tokenizer = backbone.tokenizer(table.text.tolist())
         architecture = backbone.architecture(tokenizer)
     columns = replace(columns_of(config), id_required=False)
-    features = fit_features(config.features, config.feature_options, without_price(table, columns))
-    return Preprocessor(columns, tokenizer, config.max_length, pad_id_of(tokenizer), features), architecture
+    features, out_of_fold = fit_features(
+        config.features, config.feature_options, without_price(table, columns), table.known_price
+    )
+    preprocessor = Preprocessor(columns, tokenizer, config.max_length, pad_id_of(tokenizer), features)
+    return preprocessor, architecture, out_of_fold
+
+
+def _read_out_of_fold(out: Path) -> dict[str, np.ndarray]:
+    path = out / OUT_OF_FOLD
+    if not path.is_file():
+        return {}
+    frame = pd.read_parquet(path)
+    return {str(name): column.to_numpy(np.float32) for name, column in frame.items()}
 
 
 def _write_split(out: Path, split: Split, seed: int) -> None:
@@ -144,6 +174,10 @@ def _write_split(out: Path, split: Split, seed: int) -> None:
     chosen = np.random.default_rng(seed).permutation(len(split.valid))[:SAMPLE_ROWS]
     sample = split.valid.frame.iloc[np.sort(chosen)]
     write_rejected(out / "rejected.parquet", split.rejected)
-    for name, frame in (("split", pd.concat(parts)), ("sample", sample)):
-        with write_atomically(out / f"{name}.parquet") as path:
-            frame.to_parquet(path, index=False)
+    _write_parquet(out / "split.parquet", pd.concat(parts))
+    _write_parquet(out / "sample.parquet", sample)
+
+
+def _write_parquet(path: Path, frame: pd.DataFrame) -> None:
+    with write_atomically(path) as temporary:
+        frame.to_parquet(temporary, index=False)

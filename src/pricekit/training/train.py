@@ -13,6 +13,7 @@ import torch
 
 from pricekit.config import RunConfig
 from pricekit.core.contracts import Policy
+from pricekit.core.events import run_told
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, PluginError
 from pricekit.files import write_text
@@ -27,7 +28,7 @@ from pricekit.training.model import PriceModel
 from pricekit.training.processes import Processes
 from pricekit.training.run import INTERVALS, open_run, plugins_of, read_sample
 from pricekit.training.source import Source, load_split
-from pricekit.training.start import SAMPLE_ROWS, join_start, start_again, start_new
+from pricekit.training.start import SAMPLE_ROWS, Start, join_start, start_again, start_new
 
 
 def train(
@@ -68,28 +69,32 @@ def train(
         processes.wait()
     say(f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on")
     model, valid = start.model, start.valid
-    at = fit(model, policy, config, start.train, valid, out, resume=resume, started=started)
-    with _eagerly(config):
-        prices = predict(model, valid.inputs, config.training.eval_batch_size, processes=processes)
-        model.cpu()
-        facts = {
-            "table": source.table.name,
-            "rows": split.count(),
-            "best_epoch": at.best_epoch,
-            "seconds": round(at.seconds + time.perf_counter() - started, 1),
-            "metrics": price_metrics(prices, valid.price),
-            "constant_smape": smape(np.full_like(valid.price, best_constant(start.train.price)), valid.price),
-            "plugins": [
-                {"kind": p.kind, "name": p.name, "package": p.package, "version": p.version} for p in plugins
-            ],
-        }
-        if processes.main:
-            intervals = fit_intervals(prices, valid.price).to_json()
-            write_text(out / INTERVALS, json.dumps(intervals) + "\n")
-            write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
-            _check_reopened(out, model)
+    rows = {"train": len(split.train), "valid": len(split.valid)}
+    plain = config.model_dump(mode="json", exclude_none=True)
+    with run_told(out, told=processes.main, config=plain, rows=rows, resumed=resume) as facts:
+        at = fit(model, policy, config, start.train, valid, out, resume=resume, started=started)
+        with _eagerly(config):
+            prices = predict(model, valid.inputs, config.training.eval_batch_size, processes=processes)
+            model.cpu()
+            facts |= {"table": source.table.name, "rows": split.count(), "best_epoch": at.best_epoch}
+            facts |= {"seconds": round(at.seconds + time.perf_counter() - started, 1)}
+            facts |= _scores(prices, start) | {"plugins": [plugin.facts() for plugin in plugins]}
+            if processes.main:
+                intervals = fit_intervals(prices, valid.price).to_json()
+                write_text(out / INTERVALS, json.dumps(intervals) + "\n")
+                write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
+                _check_reopened(out, model)
     processes.wait()
     return facts
+
+
+def _scores(prices: np.ndarray, start: Start) -> dict[str, Any]:
+    """Return the metrics on the validation rows, and the SMAPE of a constant price on them."""
+    constant = np.full_like(start.valid.price, best_constant(start.train.price))
+    return {
+        "metrics": price_metrics(prices, start.valid.price),
+        "constant_smape": smape(constant, start.valid.price),
+    }
 
 
 def _eagerly(config: RunConfig) -> AbstractContextManager[object]:

@@ -1,0 +1,70 @@
+"""The options of every command that say which plugins are loaded; the loader reads them in the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+
+def with_plugin_options(command: click.Command) -> click.Command:
+    """Add --plugin and --no-plugins to a command, or to all commands of a group; once."""
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            with_plugin_options(inner)
+    elif not any(parameter.name == "plugin_files" for parameter in command.params):
+        command.params += [
+            click.Option(
+                ["--plugin", "plugin_files"],
+                type=click.Path(exists=True, dir_okay=False),
+                multiple=True,
+                metavar="FILE",
+                expose_value=False,
+                is_eager=True,
+                callback=_load_files,
+                help="Python file of plugins to load, beside the installed packages.",
+            ),
+            click.Option(
+                ["--no-plugins"],
+                is_flag=True,
+                expose_value=False,
+                is_eager=True,
+                callback=_load_none,
+                help="Load no plugin packages.",
+            ),
+        ]
+    return command
+
+
+def _load_files(context: click.Context, _: click.Parameter, paths: tuple[str, ...]) -> None:
+    load_files(context, paths)
+
+
+def load_files(context: click.Context, paths: Sequence[str]) -> None:
+    """Load Python files of plugins, until the command ends."""
+    if paths:
+        absolute = os.pathsep.join(str(Path(path).absolute()) for path in paths)
+        context.with_resource(_environment("PRICEKIT_PLUGIN_FILES", absolute))
+
+
+def _load_none(context: click.Context, _: click.Parameter, none: bool) -> None:
+    if none:
+        context.with_resource(_environment("PRICEKIT_LOAD_PLUGINS", ""))
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """Set a variable that the loader reads, in this process and those that it starts, for one command."""
+    from pricekit.core.loader import registry
+
+    before = os.environ.get(name)
+    os.environ[name] = value
+    registry.cache_clear()
+    try:
+        yield
+    finally:
+        os.environ.pop(name) if before is None else os.environ.update({name: before})
+        registry.cache_clear()

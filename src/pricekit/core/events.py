@@ -1,0 +1,47 @@
+"""Telling observers what happens to a run; one that fails never stops it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pricekit.core.loader import registry
+
+
+def tell(event: str, **facts: Any) -> None:
+    """Call the hook `pricekit_<event>` of every plugin that has one, with copies of the facts."""
+    for impl in getattr(registry().manager.hook, f"pricekit_{event}").get_hookimpls():
+        try:
+            impl.function(**{name: deepcopy(facts[name]) for name in impl.argnames})
+        except (Exception, SystemExit) as error:
+            _say_once(
+                impl.plugin_name, event, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            )
+
+
+@contextmanager
+def run_told(folder: Path, *, told: bool, **facts: Any) -> Iterator[dict[str, Any]]:
+    """Tell that a run starts, and how it ended; what is put into the yielded dict are its facts at the end."""
+    ended: dict[str, Any] = {}
+    outcome = "failed"
+    try:
+        if told:
+            tell("run_started", folder=folder, **facts)
+        yield ended
+        outcome = "finished"
+    except KeyboardInterrupt:
+        outcome = "interrupted"
+        raise
+    finally:
+        if told:
+            tell("run_ended", folder=folder, outcome=outcome, facts=ended if outcome == "finished" else {})
+
+
+@cache
+def _say_once(plugin: str, event: str, reason: str) -> None:
+    print(f"pricekit: {plugin} failed to observe {event}, which changes nothing: {reason}", file=sys.stderr)

@@ -1,0 +1,185 @@
+"""`pricekit plugins`, and twelve broken packages installed together, in processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pricekit.core.registry import KINDS
+
+HOOK = "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_losses({}):\n    {}\n"
+
+BROKEN = {
+    "absent": ("import does_not_exist", "pip install does_not_exist"),
+    "raises": ("raise RuntimeError('no luck')", "RuntimeError: no luck"),
+    "exits": ("raise SystemExit(3)", "SystemExit: 3"),
+    "syntax": ("def broken(:", "SyntaxError"),
+    "argument": (HOOK.format("rigister", "pass"), "rigister"),
+    "unknown": (
+        "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_lossses(register): pass",
+        "unknown hook",
+    ),
+    "undecorated": ("def pricekit_register_losses(register): pass", "put @pricekit.hookimpl over it"),
+    "interface": ("pricekit_api = 2", "upgrade pricekit"),
+    "duplicate": (HOOK.format("register", "register('smape', 'a:B', '')"), "registered twice"),
+    "spelled": (HOOK.format("register", "register('My Loss', 'a:B', '')"), "lower-case letters"),
+    "target": (HOOK.format("register", "register('x', 'y', '')"), "'package.module:Attribute'"),
+    "lazy": (HOOK.format("register", "register('lazy', 'broken_lazy:Gone', '')"), "has no attribute 'Gone'"),
+}
+"""Twelve ways to break, and what `doctor` says of each."""
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """Install one package for each way, as pip would leave it."""
+    folder = tmp_path_factory.mktemp("site")
+    for way, (source, _) in BROKEN.items():
+        (folder / f"broken_{way}.py").write_text("print('I am on stdout')\n" + source)
+        facts = folder / f"broken_{way}-1.0.dist-info"
+        facts.mkdir()
+        (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: broken-{way}\nVersion: 1.0\n")
+        (facts / "entry_points.txt").write_text(f"[pricekit]\n{way} = broken_{way}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def with_broken(broken):
+    def run(*arguments, **environment):
+        command = [sys.executable, "-m", "pricekit", *map(str, arguments)]
+        environment = os.environ | {"PYTHONPATH": str(broken)} | environment
+        return subprocess.run(
+            command, capture_output=True, text=True, env=environment, check=False, timeout=240
+        )
+
+    return run
+
+
+def test_doctor_names_all_twelve_and_the_cure(with_broken):
+    done = with_broken("plugins", "doctor")
+    assert done.returncode == 1
+    assert "12 failed" in done.stderr
+    said = {part.split(" ", 1)[0]: " ".join(part.split()) for part in done.stdout.split("\n\n")}
+    for way, (_, expected) in BROKEN.items():
+        assert expected in said[f"broken-{way}"], way
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "Traceback" in with_broken("plugins", "doctor", "--traceback").stdout
+
+
+def test_the_built_ins_go_on_beside_all_twelve(with_broken, catalog, tmp_path):
+    assert with_broken("--help").stderr == ""
+    listed = json.loads(with_broken("plugins", "list", "--json").stdout)
+    assert [p["version"] for p in listed if p["state"] == "failed"] == ["1.0"] * 11
+    assert {p["kind"] for p in listed if p["package"] == "pricekit"} == set(KINDS)
+    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64", "--quiet"]
+    for command in (
+        ["train", catalog, "--out", tmp_path / "run", *small],
+        ["export", tmp_path / "run", "--out", tmp_path / "bundle"],
+        ["predict", tmp_path / "bundle", catalog, "--out", tmp_path / "prices.csv", "--engine", "ort-cpu"],
+    ):
+        done = with_broken(*command)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("is ignored") == 11
+    assert len((tmp_path / "prices.csv").read_text().splitlines()) == 401
+
+
+def test_a_run_that_needs_a_broken_one_says_why(with_broken, catalog, tmp_path):
+    done = with_broken("train", catalog, "--out", tmp_path / "run", "--loss", "x")
+    assert done.returncode == 1
+    assert "there is no loss 'x'" in done.stderr
+    assert "broken-target 1.0 (the target of loss 'x'" in done.stderr
+    assert "cannot be loaded from broken_lazy:Gone" in (
+        with_broken("train", catalog, "--out", tmp_path / "run", "--loss", "lazy").stderr
+    )
+
+
+def test_the_environment_says_which_are_loaded(with_broken, catalog):
+    def broken_ones(*arguments, **environment):
+        done = with_broken("plugins", "list", "--json", *arguments, **environment)
+        return [p["name"] for p in json.loads(done.stdout) if p["package"].startswith("broken")], done.stderr
+
+    assert broken_ones(PRICEKIT_LOAD_PLUGINS="") == ([], "")
+    assert broken_ones("--no-plugins") == ([], "")
+    assert broken_ones(PRICEKIT_LOAD_PLUGINS="broken-lazy")[0] == ["lazy"]
+    assert broken_ones(PRICEKIT_LOAD_PLUGINS="lazy,raises")[0] == ["lazy", "raises"]
+    assert "names nobody, which no" in broken_ones(PRICEKIT_LOAD_PLUGINS="nobody")[1]
+    strict = with_broken("plugins", "list", PRICEKIT_STRICT_PLUGINS="1", PRICEKIT_LOAD_PLUGINS="raises")
+    assert (strict.returncode, strict.stderr.count("pricekit: ")) == (1, 1)
+    assert (
+        "plugin raises of broken-raises 1.0 failed to load: RuntimeError: no luck. Upgrade" in strict.stderr
+    )
+
+
+FEATURE = """
+import numpy as np
+import pricekit
+
+class Characters:
+    names = ("characters",)
+    def fit(self, table):
+        return {}
+    def transform(self, table, state):
+        return table.text.str.len().to_numpy(np.float32)[:, None]
+
+@pricekit.hookimpl
+def pricekit_register_features(register):
+    register("characters", f"{__name__}:Characters", "how long a text is")
+"""
+
+
+def test_a_file_of_plugins_is_used_like_a_package(pricekit, catalog, tmp_path):
+    file = tmp_path / "my features.py"
+    file.write_text(FEATURE)
+    code, out, _ = pricekit("plugins", "show", "characters", "--plugin", file)
+    assert (code, "my features.py file" in out) == (0, True)
+    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64", "--quiet"]
+    train = ["train", catalog, "--out", tmp_path / "run", "--features", "characters", *small]
+    assert pricekit(*train)[0] == 1
+    assert pricekit(*train, "--plugin", file)[0] == 0
+    assert pricekit("export", tmp_path / "run", "--out", tmp_path / "bundle", "--plugin", file)[0] == 0
+    predict = ["predict", tmp_path / "bundle", catalog, "--out", tmp_path / "prices.csv"]
+    code, _, err = pricekit(*predict)
+    assert code == 1
+    assert "the feature 'characters'" in err
+    assert "--plugin my features.py" in " ".join(err.split())
+    assert pricekit(*predict, "--plugin", file, "--engine", "ort-cpu")[0] == 0
+    assert pricekit("plugins", "show", "characters")[0] == 1  # it was loaded for those commands alone
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(None, "does not exist"), ("import nothing_of_it", "nothing_of_it"), ("x = (", "SyntaxError")],
+)
+def test_a_wrong_file_is_told_in_one_paragraph(pricekit, tmp_path, content, expected):
+    file = tmp_path / "mine.py"
+    if content is not None:
+        file.write_text(content)
+    code, _, err = pricekit("plugins", "list", "--plugin", file)
+    assert code == (2 if content is None else 1)
+    assert expected in err
+
+
+def test_a_folder_is_no_plugin_file(pricekit, tmp_path):
+    code, _, err = pricekit("plugins", "list", "--plugin", tmp_path)
+    assert (code, "is a directory" in err) == (2, True)
+
+
+def test_show_says_what_a_plugin_needs_and_where_it_is(pricekit):
+    facts = json.loads(pricekit("plugins", "show", "bag", "--json")[1])
+    assert facts["needs"] == "pricekit[train]"
+    assert facts["defined"].split(":")[0] == "pricekit.training.backbones.bag"
+    assert {"name": "width", "type": "int"}.items() <= next(
+        option for option in facts["options"] if option["name"] == "width"
+    ).items()
+
+
+def test_help_is_quick_because_it_imports_no_plugin(broken):
+    code = "import sys; sys.argv = ['pricekit', '--help']\nfrom pricekit.cli.main import main\ntry: main()\n"
+    code += "except SystemExit: pass\nheavy = {'torch', 'pandas', 'numpy', 'pluggy', 'rich', 'pydantic'}\n"
+    code += "print('heavy:', heavy & set(sys.modules), [m for m in sys.modules if m.startswith('broken')])"
+    environment = os.environ | {"PYTHONPATH": str(broken)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.splitlines()[-1] == "heavy: set() []"

@@ -1,0 +1,125 @@
+"""Observers: what they are told of a run, and that one that fails stops nothing."""
+
+import json
+
+import pytest
+
+from pricekit.core import hookspecs
+from pricekit.core.loader import registry
+
+OBSERVER = """
+import json
+from pathlib import Path
+import pricekit
+
+def note(event, **facts):
+    with Path({log!r}).open("a") as file:
+        print(json.dumps([event, facts], default=str), file=file)
+
+@pricekit.hookimpl
+def pricekit_run_started(folder, config, rows, resumed):
+    config["backbone"]["name"] = "changed by an observer"
+    note("started", folder=folder, rows=rows, resumed=resumed, epochs=config["training"]["epochs"])
+
+@pricekit.hookimpl
+def pricekit_epoch_ended(record):
+    note("epoch", **record)
+
+@pricekit.hookimpl
+def pricekit_checkpoint_saved(path):
+    note("saved", path=path.name, there=path.is_file())
+
+@pricekit.hookimpl
+def pricekit_run_ended(outcome, facts):
+    note("ended", outcome=outcome, metrics=facts.get("metrics"))
+
+@pricekit.hookimpl
+def pricekit_bundle_exported(folder, bundle, manifest):
+    note("exported", folder=folder, bundle=bundle, precision=manifest["precision"])
+"""
+
+SMALL = ["--set", "backbone.width=8", "--set", "backbone.buckets=64", "--quiet"]
+
+
+@pytest.fixture
+def observed(tmp_path):
+    """A plugin file that writes what it is told, and a function that reads it."""
+    log, file = tmp_path / "log.jsonl", tmp_path / "observer.py"
+    file.write_text(OBSERVER.format(log=str(log)))
+    return file, lambda: [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def test_observers_are_told_from_start_to_bundle(pricekit, catalog, tmp_path, observed):
+    file, told = observed
+    run, bundle = tmp_path / "run", tmp_path / "bundle"
+    assert pricekit("train", catalog, "--out", run, "--epochs", 2, *SMALL, "--plugin", file)[0] == 0
+    assert pricekit("export", run, "--out", bundle, "--plugin", file)[0] == 0
+    events = told()
+    assert [event for event, _ in events if event != "saved"] == [
+        "started",
+        "epoch",
+        "epoch",
+        "ended",
+        "exported",
+    ]
+    of = dict(events)
+    assert of["started"] == {
+        "folder": str(run),
+        "rows": {"train": 340, "valid": 60},
+        "resumed": False,
+        "epochs": 2,
+    }
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [facts for event, facts in events if event == "epoch"] == records
+    facts = json.loads((run / "run.json").read_text())
+    assert of["ended"] == {"outcome": "finished", "metrics": facts["metrics"]}
+    saved = [facts for event, facts in events if event == "saved"]
+    assert {s["path"] for s in saved} == {"last.safetensors", "best.safetensors"}
+    assert all(s["there"] for s in saved)
+    assert of["exported"] == {"folder": str(run), "bundle": str(bundle), "precision": "fp32"}
+    assert 'name = "bag"' in (run / "config.toml").read_text()
+
+
+def test_an_interrupted_run_says_so_and_a_resumed_one_too(pricekit, catalog, tmp_path, observed, monkeypatch):
+    from pricekit.training import loop
+
+    file, told = observed
+    finish_epoch = loop.finish_epoch
+
+    def interrupted(*arguments, **options):
+        finish_epoch(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "finish_epoch", interrupted)
+        train = ["train", catalog, "--out", tmp_path / "run", "--plugin", file]
+        assert pricekit(*train, "--epochs", 2, *SMALL)[0] == 130
+    assert told()[-1] == ["ended", {"outcome": "interrupted", "metrics": None}]
+    assert pricekit(*train, "--resume")[0] == 0
+    assert [facts["resumed"] for event, facts in told() if event == "started"] == [False, True]
+    assert told()[-1][1]["outcome"] == "finished"
+
+
+def test_one_that_fails_is_said_once_and_stops_nothing(pricekit, catalog, tmp_path):
+    file = tmp_path / "failing.py"
+    file.write_text(
+        "import pricekit\n@pricekit.hookimpl\ndef pricekit_epoch_ended(record): raise OSError('the server is away')\n"
+        "@pricekit.hookimpl\ndef pricekit_run_ended(outcome): raise SystemExit(outcome)\n"
+    )
+    code, _, err = pricekit(
+        "train", catalog, "--out", tmp_path / "run", "--epochs", 3, *SMALL, "--plugin", file
+    )
+    assert code == 0
+    said = " failed to observe {}, which changes nothing: "
+    of = "failing.py file (pricekit_file_failing)"
+    assert err.count(of + said.format("epoch_ended") + "OSError: the server is away") == 1
+    assert err.count(of + said.format("run_ended") + "SystemExit: finished") == 1
+
+
+def test_every_event_is_told_somewhere():
+    events = {name for name in vars(hookspecs) if name.startswith("pricekit_") and "register" not in name}
+    assert events == {
+        *("pricekit_run_started", "pricekit_epoch_ended", "pricekit_checkpoint_saved"),
+        *("pricekit_run_ended", "pricekit_bundle_exported"),
+    }
+    assert all(getattr(registry().manager.hook, event).spec for event in events)

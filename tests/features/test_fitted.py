@@ -1,0 +1,83 @@
+"""Features that use the price are fitted out of fold."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pricekit.core.loader import registry
+from pricekit.features.fitted import fit_features
+from pricekit.table import table_of_texts
+
+PLUGIN = """
+import numpy as np
+import pricekit
+
+class Known:
+    '''The price that was learned for a text, 0 for one that was not.'''
+    names = ("known",)
+    uses_price = True
+    def fit(self, table, price):
+        return dict(zip(table.text, price.tolist()))
+    def transform(self, table, state):
+        return np.array([[state.get(text, 0)] for text in table.text], np.float32).reshape(-1, 1)
+
+@pricekit.hookimpl
+def pricekit_register_features(register):
+    register("known", f"{__name__}:Known", "leaks, were it not for the folds")
+"""
+
+
+@pytest.fixture
+def known(tmp_path, monkeypatch):
+    (tmp_path / "known.py").write_text(PLUGIN)
+    monkeypatch.setenv("PRICEKIT_PLUGIN_FILES", str(tmp_path / "known.py"))
+    registry.cache_clear()
+    yield tmp_path / "known.py"
+    registry.cache_clear()
+
+
+def test_a_rows_own_price_is_in_none_of_its_columns(known):
+    texts = [f"product {number}" for number in range(23)]
+    price = np.arange(1, 24, dtype=float)
+    fitted, out_of_fold = fit_features(["known"], {}, table_of_texts(texts), price)
+    assert out_of_fold["known"].tolist() == [0.0] * 23  # each text is known from one row, its own
+    assert fitted.transform(table_of_texts(texts))[:, 0].tolist() == price.tolist()
+    twice = fit_features(["known"], {}, table_of_texts(["a"] * 23), price)[1]["known"]
+    assert (twice[:22] == 23).any()  # a text that others have, too, is known from the last of those
+    assert twice[22] < 23
+
+
+def test_without_prices_it_is_an_error(known):
+    from pricekit.errors import DataError
+
+    with pytest.raises(DataError, match="'known' learns from prices"):
+        fit_features(["known"], {}, table_of_texts(["a"]))
+
+
+def test_a_run_trains_on_them_and_resumes_with_them(known, pricekit, catalog, tmp_path):
+    run = tmp_path / "run"
+    small = ["--set", "backbone.width=8", "--set", "backbone.buckets=64", "--epochs", 2, "--quiet"]
+    train = ["train", catalog, "--out", run, "--plugin", known]
+    assert pricekit(*train, "--features", "fast15,known", *small)[0] == 0
+    columns = pd.read_parquet(run / "out_of_fold.parquet")
+    assert columns.columns.tolist() == ["known"]
+    assert len(columns) == 340
+
+    from pricekit.config import build_config, read_toml
+    from pricekit.training.source import Source, load_split
+    from pricekit.training.start import start_again
+
+    registry.cache_clear()
+    config = build_config([read_toml(run / "config.toml")])
+    start = start_again(run, config, load_split(Source(catalog), config))
+    names = registry().create("feature", "fast15").names
+    assert start.train.inputs.features[:, len(names)].tolist() == columns["known"].tolist()
+    bundle, prices = tmp_path / "bundle", tmp_path / "prices.csv"
+    assert pricekit("export", run, "--out", bundle, "--plugin", known)[0] == 0
+    assert pricekit("predict", bundle, catalog, "--out", prices, "--plugin", known)[0] == 0
+    assert (
+        pricekit("features", catalog, "--features", "known", "--out", tmp_path / "f.csv", "--plugin", known)[
+            0
+        ]
+        == 1
+    )
