@@ -1,14 +1,55 @@
-"""Layers of settings to a complete configuration, the options of every plugin included."""
+"""Layers of settings to a complete configuration, the options of every plugin included.
+
+The layers, each over the one before: the defaults of `RunConfig`, those of the policy, then what is given: a
+file, the flags, single settings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
 from pricekit.config import Choice, Layer, RunConfig, build_config, merge
 from pricekit.core.loader import registry
+from pricekit.core.registry import nearest
 from pricekit.errors import ConfigError, PluginError
+
+CHOICES = ("policy", "backbone", "loss")
+"""The settings that name one plugin of the kind of that name, and hold its options."""
+
+DEFAULT, PLUGIN_DEFAULT = "default", "plugin default"
+
+_SELF = ""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value of a complete configuration.
+
+    Attributes:
+        path: the keys that lead to it, such as `("training", "epochs")`.
+        value: what the run uses; None where the setting is switched off.
+        source: where it came from: `default`, `policy NAME`, `plugin default`, or the label of a layer.
+    """
+
+    path: tuple[str, ...]
+    value: Any
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The setting as `--set` calls it."""
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True)
+class _Marked:
+    """A value and its source; `merge` compares the values alone."""
+
+    value: Any
+    source: str = field(compare=False)
 
 
 def configure(layers: Iterable[Layer]) -> RunConfig:
@@ -21,11 +62,40 @@ def configure(layers: Iterable[Layer]) -> RunConfig:
         ConfigError: a setting or an option is unknown or of the wrong type.
         PluginError: a plugin is unknown or cannot be imported.
     """
-    above = list(layers)
-    named: dict[str, Any] = reduce(merge, above, {"policy": RunConfig().policy.model_dump()})
+    return _complete(_with_policy([("", layer) for layer in layers]))
+
+
+def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Setting]]:
+    """Return what `configure` makes of these layers, and every value of it with its source.
+
+    Args:
+        layers: each with the label that names it as a source.
+
+    Raises:
+        ConfigError, PluginError: as `configure` does.
+    """
+    stack = _with_policy(list(layers))
+    config = _complete(stack)
+    marked = reduce(
+        merge, (_mark(layer, source) for source, layer in [(DEFAULT, RunConfig().model_dump()), *stack])
+    )
+    return config, [Setting(path, v, _source(marked, path)) for path, v in _leaves(config.model_dump())]
+
+
+def _with_policy(given: list[tuple[str, Layer]]) -> list[tuple[str, Layer]]:
+    """Put the defaults of the policy that the layers name below them."""
+    given = [(source, _as_tables(layer)) for source, layer in given]
+    named = reduce(merge, (layer for _, layer in given), {"policy": RunConfig().policy.model_dump()})
     policy = build_config([{"policy": named["policy"]}]).policy
-    defaults = _defaults(policy)
-    return _with_options(build_config([defaults, *above]), reduce(merge, above, {}))
+    return [(f"policy {policy.name}", _as_tables(_defaults(policy))), *given]
+
+
+def _as_tables(layer: Layer) -> Layer:
+    """Write `loss = "smape"` as a table, so that options above or below it are laid together with it."""
+    return {
+        key: {"name": value} if key in CHOICES and isinstance(value, str) else value
+        for key, value in layer.items()
+    }
 
 
 def _defaults(policy: Choice) -> Layer:
@@ -42,17 +112,57 @@ def _defaults(policy: Choice) -> Layer:
     return dict(defaults)
 
 
-def _with_options(config: RunConfig, given: Layer) -> RunConfig:
+def _complete(stack: list[tuple[str, Layer]]) -> RunConfig:
+    """Build the configuration from the policy's defaults and the layers over them, and resolve all options."""
+    layers = [layer for _, layer in stack]
+    config = build_config(layers)
     resolve = registry().resolve
-    chosen = {kind: getattr(config, kind) for kind in ("policy", "backbone", "loss")}
+    chosen = {kind: getattr(config, kind) for kind in CHOICES}
     update: dict[str, Any] = {
         kind: Choice(name=choice.name, **resolve(kind, choice.name, choice.options))
         for kind, choice in chosen.items()
     }
+    # Options that only the policy gave to features that were replaced have no more use.
+    given: Layer = reduce(merge, layers[1:], {})
+    _check_used(given.get("feature_options", {}), config.features)
     options = {
         name: resolve("feature", name, config.feature_options.get(name, {})) for name in config.features
     }
-    # Options that only the policy gave to features that were replaced have no more use.
-    unused = {name: o for name, o in given.get("feature_options", {}).items() if name not in config.features}
-    update["feature_options"] = unused | {name: found for name, found in options.items() if found}
+    update["feature_options"] = {name: found for name, found in options.items() if found}
     return config.model_copy(update=update)
+
+
+def _check_used(options: Layer, features: list[str]) -> None:
+    """Refuse options that nothing would read."""
+    for name in options:
+        if name not in features:
+            raise ConfigError(
+                f"feature_options has options of '{name}', which is not among features {', '.join(features)}."
+                f"{nearest(name, features)}"
+            )
+
+
+def _mark(layer: Layer, source: str) -> dict[str, Any]:
+    """Write its source beside each value, and each table's own under a key that no setting has."""
+    inner = {k: _mark(v, source) if isinstance(v, Mapping) else _Marked(v, source) for k, v in layer.items()}
+    return {_SELF: _Marked(None, source), **inner}
+
+
+def _source(marked: Any, path: tuple[str, ...]) -> str:
+    """Follow a path as far as it was given; what no layer has is an option that its plugin filled in."""
+    for key in path:
+        if isinstance(marked, _Marked):  # the plugin made a table of a value
+            break
+        if key not in marked:
+            return PLUGIN_DEFAULT
+        marked = marked[key]
+    found: _Marked = marked if isinstance(marked, _Marked) else marked[_SELF]
+    return found.source
+
+
+def _leaves(table: Layer, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, (*above, key))
+        else:
+            yield (*above, key), value

@@ -1,0 +1,143 @@
+"""`pricekit config`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pricekit.cli.options import flag_layer, model_options, table_options
+
+if TYPE_CHECKING:
+    from pricekit.config import Layer
+    from pricekit.core.configure import Setting
+
+_WIDEST = 44
+"""Up to this column the sources of a table stand below each other."""
+
+
+@click.group(short_help="Show a configuration and where each value comes from, or its JSON schema.")
+def config() -> None:
+    """The configuration of a training run: every setting, and what may stand in a file for --config.
+
+    \b
+    pricekit config show --policy fast --set training.epochs=5 > mine.toml
+    pricekit config schema > pricekit.schema.json
+    """
+
+
+@config.command("schema", short_help="Print the JSON schema of a configuration file.")
+def schema() -> None:
+    """Print the JSON schema (draft 2020-12) of a configuration file on stdout.
+
+    \b
+    pricekit config schema > pricekit.schema.json
+    pricekit config schema --plugin my_loss.py > pricekit.schema.json
+
+    It knows the options of every installed plugin. An editor that uses Taplo (Even Better TOML in VS Code) then
+    completes and checks a file that begins with
+
+    \b
+    #:schema ./pricekit.schema.json
+
+    A plugin that cannot be imported is left out, with a notice.
+    """
+    from pricekit.core.schema import config_schema
+    from pricekit.screen import notice
+
+    with redirect_stdout(sys.stderr):  # a plugin may print when it is imported
+        found, left_out = config_schema()
+    causes: dict[tuple[str, str], list[str]] = {}
+    for plugin in left_out:
+        causes.setdefault((plugin.reason, plugin.cure), []).append(f"{plugin.kind} {plugin.name}")
+    for (reason, cure), names in causes.items():
+        notice(f"left out of the schema: {', '.join(names)} ({reason}). {cure}")
+    click.echo(json.dumps(found, indent=2))
+
+
+@config.command("show", short_help="Print the configuration that train would use, and why.")
+@model_options
+@table_options(price=True)
+@click.option("--epochs", type=int, metavar="N", help="Passes over the rows at most.")
+@click.option("--time-budget", metavar="TIME", help="Such as 2h or 90m, that training may take.")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of {setting, value, source}.")
+def show(as_json: bool, **flags: Any) -> None:
+    """Print the configuration that `pricekit train` would use with the same flags, as TOML on stdout.
+
+    \b
+    pricekit config show --policy fast --epochs 5
+    pricekit config show --config mine.toml --set loss=focal-smape --set loss.gamma=1.5 > whole.toml
+
+    Behind each value stands where it comes from: default, policy NAME, plugin default (an option that nobody
+    set), file PATH, flag --NAME or --set. The policy's values lie below the file's, those below the flags, and
+    --set lies above all. The output can be read back with --config. TOML has no none: settings that are switched
+    off are comments.
+    """
+    from pricekit.core.configure import explain
+    from pricekit.screen import notice
+
+    with redirect_stdout(sys.stderr):
+        _, settings = explain(_layers(flags))
+    if as_json:
+        rows = [{"setting": s.name, "value": s.value, "source": s.source} for s in settings]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    click.echo(as_toml(settings), nl=False)
+    if lost := [f"--set {s.name}=none" for s in settings if s.value is None and s.source == "--set"]:
+        notice(f"TOML has no none: when this is read back with --config, give again {' '.join(lost)}")
+
+
+# How a table is encoded is said to `train` each time: it is no setting.
+show.params = [parameter for parameter in show.params if parameter.name != "encoding"]
+
+
+def _layers(flags: dict[str, Any]) -> list[tuple[str, Layer]]:
+    """Return the layers of `options.config_of` with their sources; each flag is a layer of its own."""
+    from pricekit.config import parse_override, read_toml
+
+    file = flags["config_file"]
+    layers: list[tuple[str, Layer]] = [(f"file {file}", read_toml(file))] if file else []
+    none = dict.fromkeys(flags)
+    for parameter in show.params:  # as declared, so that --backbone comes before its --weights
+        name = parameter.name or ""
+        if name in flags and (layer := flag_layer(none | {name: flags[name]})):
+            layers.append((f"flag {parameter.opts[0]}", layer))
+    return [*layers, *(("--set", parse_override(text)) for text in flags["overrides"])]
+
+
+def as_toml(settings: Sequence[Setting]) -> str:
+    """Return settings as a TOML file, the source of each as a comment behind it."""
+    tables: dict[tuple[str, ...], list[Setting]] = {(): []}  # what stands in no table comes first
+    for setting in settings:
+        tables.setdefault(setting.path[:-1], []).append(setting)
+    return "\n".join(_toml_table(path, rows) for path, rows in tables.items())
+
+
+def _toml_table(path: tuple[str, ...], rows: Sequence[Setting]) -> str:
+    import tomli_w
+
+    empty: dict[str, Any] = reduce(lambda inner, key: {key: inner}, reversed(path), {})
+    lines = [_toml_line(row) for row in rows]
+    width = min(max(map(len, lines), default=0), _WIDEST)
+    ends = ("".join(c if c.isprintable() else "?" for c in row.source) for row in rows)
+    return tomli_w.dumps(empty) + "".join(
+        f"{line:<{width}}  # {end}\n" for line, end in zip(lines, ends, strict=True)
+    )
+
+
+def _toml_line(setting: Setting) -> str:
+    """Return `key = value` on one line."""
+    import tomli_w
+
+    if setting.value is None:
+        return f"# {setting.path[-1]} = none"
+    # Within a list every value is written inline, on lines that can be joined: a string holds no line break.
+    (start, *lines) = tomli_w.dumps({setting.path[-1]: [setting.value]}).rstrip().split("\n")
+    value = "\n".join(line.strip() for line in lines[:-1]).removesuffix(",")
+    value = value.replace(",\n]", "]").replace("[\n", "[").replace("\n", " ")
+    return start.removesuffix("[") + value
