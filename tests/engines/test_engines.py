@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,6 +137,30 @@ def test_auto_takes_the_fastest_and_remembers_it(graph, engines):
     assert json.loads((graph.cache / "engine.json").read_text())["fastest"] == "ort-cpu"
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
     assert loaded == [1]  # the second time nothing was tried
+
+
+def unreadable(graph):
+    raise BundleError("one of its operations is not supported")
+
+
+def failing(graph):
+    def run(batch):
+        raise RuntimeError("this shape is not supported")
+
+    return run
+
+
+def test_auto_goes_on_without_an_engine_that_cannot_run_the_graph(graph, engines):
+    engines(unreadable=unreadable, failing=failing)
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+    with pytest.raises(BundleError, match="one of its operations"):
+        open_engine("unreadable", graph, VOCABULARY)
+
+
+def test_a_graph_that_no_engine_reads_is_the_reference_s_error(graph, engines):
+    engines(unreadable=unreadable)
+    with pytest.raises(BundleError, match="cannot be loaded"):
+        open_engine("auto", replace(graph, model=b"no graph"), VOCABULARY)
 
 
 @pytest.mark.parametrize("wrong", [constant(1e9), constant(float("nan"))])

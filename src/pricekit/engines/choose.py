@@ -19,7 +19,7 @@ from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.engines.opened import BATCH_SIZE, Opened, each
 from pricekit.engines.ort import usable_cpus
-from pricekit.errors import PluginError
+from pricekit.errors import BundleError, PluginError, PricekitError
 from pricekit.files import write_text
 from pricekit.screen import notice
 
@@ -66,7 +66,7 @@ def open_engine(name: str, graph: Graph, vocab_size: int) -> Opened:
     if record.fastest:
         try:
             return record.fed(_load(record.fastest, graph))
-        except PluginError:  # it was there then
+        except (PluginError, BundleError):  # it was there then
             pass
     notice(_MEASURING)
     found, failed = _loadable(graph)
@@ -167,16 +167,20 @@ def _load(name: str, graph: Graph) -> Opened:
         return Opened(name, engine.load(graph), int(engine.length_multiple), streams)
 
 
-def _loadable(graph: Graph) -> tuple[list[Opened], dict[str, str]]:
-    """Return the engines that load, and why the others do not; raises PluginError where none does."""
-    opened, failed = [], {}
+def _loadable(graph: Graph) -> tuple[list[Opened], dict[str, PricekitError]]:
+    """Return the engines that load the graph, and why the others do not; raises the reference's error where none does."""
+    opened: list[Opened] = []
+    failed: dict[str, PricekitError] = {}
     for entry in registry().of_kind("engine"):
         try:
             opened.append(_load(entry.name, graph))
-        except PluginError as error:
-            failed[entry.name] = str(error)
+        except (
+            PluginError,
+            BundleError,
+        ) as error:  # a library is missing, or knows not all of its operations
+            failed[entry.name] = error
     if not opened:
-        raise PluginError(failed.get(REFERENCE, "there is no engine; install onnxruntime"))
+        raise failed.get(REFERENCE, PluginError("there is no engine; install onnxruntime"))
     return opened, failed
 
 
@@ -185,7 +189,14 @@ def _agreeing(opened: list[Opened], batch: Batch) -> list[Opened]:
     expected = next((engine.price_batch(batch) for engine in opened if engine.name == REFERENCE), None)
     if expected is None:
         return opened
-    return [e for e in opened if _difference(e.price_batch(batch), expected) <= MAX_DIFFERENCE]
+    return [engine for engine in opened if _agrees(engine, batch, expected)]
+
+
+def _agrees(engine: Opened, batch: Batch, expected: np.ndarray) -> bool:
+    try:
+        return _difference(engine.price_batch(batch), expected) <= MAX_DIFFERENCE
+    except Exception:  # it loads the graph and cannot run it
+        return False
 
 
 def _made_up_batch(graph: Graph, vocab_size: int, tokens: int) -> Batch:
@@ -209,7 +220,7 @@ def _machine() -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _say_what_a_gpu_misses(chosen: str, failed: dict[str, str]) -> None:
+def _say_what_a_gpu_misses(chosen: str, failed: Mapping[str, PricekitError]) -> None:
     reason = failed.get("ort-cuda")
     if reason and shutil.which("nvidia-smi"):
         notice(f"engine {chosen}, not the GPU: {reason}")

@@ -35,7 +35,7 @@ def warmup_cosine(step: float, warmup_steps: int, total_steps: int) -> float:
     Loshchilov & Hutter 2017, arXiv:1608.03983.
     """
     if step < warmup_steps:
-        return (step + 1) / warmup_steps
+        return min(1.0, (step + 1) / warmup_steps)
     return 0.5 * (1 + math.cos(math.pi * (step - warmup_steps) / max(1, total_steps - warmup_steps)))
 
 
