@@ -5,15 +5,23 @@ from pathlib import Path
 
 import nox
 
-nox.options.sessions = ["tests", "lint", "runtime"]
+nox.options.sessions = ["tests", "lint", "runtime", "packages", "scaffold"]
 nox.options.reuse_existing_virtualenvs = True
 ROOT = Path(__file__).parent
-PLUGINS = [part for path in sorted(ROOT.glob("plugins/*")) for part in ("-e", str(path))]
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
 CONSTRAINTS = ("-c", str(ROOT / "constraints.txt"))
 
 
 def install(session: nox.Session, *packages: str) -> None:
     session.install(*CONSTRAINTS, *packages)
+
+
+def build(session: nox.Session, project: Path, folder: str) -> str:
+    """Build a project's wheel; return its address."""
+    before = set(Path(folder).glob("*.whl"))
+    session.run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, str(project))
+    (wheel,) = set(Path(folder).glob("*.whl")) - before
+    return wheel.as_uri()
 
 
 @nox.session
@@ -26,22 +34,42 @@ def demo(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the test suite."""
-    install(session, "-e", ".[train,cpu]", *PLUGINS, *nox.project.dependency_groups(PYPROJECT, "test"))
-    session.run("pytest", "-m", "not slow", *session.posargs)
+    install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test"))
+    session.run("pytest", "-m", "not slow", *(session.posargs or ["tests"]))
 
 
 @nox.session
 def slow(session: nox.Session) -> None:
     """Run the tests that take long."""
-    install(session, "-e", ".[train,cpu]", *PLUGINS, *nox.project.dependency_groups(PYPROJECT, "test"))
-    session.run("pytest", "-m", "slow", *session.posargs)
+    install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test"))
+    session.run("pytest", "-m", "slow", *(session.posargs or ["tests"]))
+
+
+@nox.session(reuse_venv=False)
+@nox.parametrize("package", PACKAGES, ids=PACKAGES)
+def packages(session: nox.Session, package: str) -> None:
+    """Run the tests of a package in plugins/ from its built wheel."""
+    with tempfile.TemporaryDirectory() as folder:
+        core, plugin = (build(session, path, folder) for path in (ROOT, ROOT / "plugins" / package))
+        groups = nox.project.dependency_groups(PYPROJECT, "test")
+        install(session, f"pricekit[train,cpu] @ {core}", f"{package} @ {plugin}", *groups)
+    session.run("pytest", f"plugins/{package}/tests", *session.posargs)
+
+
+@nox.session(reuse_venv=False)
+def scaffold(session: nox.Session) -> None:
+    """Write, install, check and use a new package of every kind, with the bare wheel of pricekit."""
+    with tempfile.TemporaryDirectory() as folder:
+        install(session, f"pricekit[train,cpu] @ {build(session, ROOT, folder)}", "pytest")
+        session.chdir(folder)
+        session.run("python", str(ROOT / "tests/scaffold/new_plugins.py"))
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, types and the direction of imports."""
     groups = nox.project.dependency_groups(PYPROJECT, "lint", "test")
-    install(session, "-e", ".[train,cpu]", *PLUGINS, *groups)
+    install(session, "-e", ".[train,cpu]", *groups)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
@@ -52,9 +80,7 @@ def lint(session: nox.Session) -> None:
 def runtime(session: nox.Session) -> None:
     """Predict from a bundle with the bare wheel, in an environment where torch is absent."""
     with tempfile.TemporaryDirectory() as folder:
-        session.run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, str(ROOT))
-        (wheel,) = Path(folder).glob("*.whl")
-        install(session, f"pricekit[cpu] @ {wheel.as_uri()}")
+        install(session, f"pricekit[cpu] @ {build(session, ROOT, folder)}")
         session.chdir(folder)  # away from the sources, so that the installed wheel is what is tested
         session.run("python", str(ROOT / "tests/runtime/predict_without_torch.py"))
 

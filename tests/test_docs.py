@@ -15,7 +15,8 @@ DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "plugins").glob("*/README.md")),
 ]
 NAMES = [d.relative_to(ROOT).as_posix() for d in DOCUMENTS]
 

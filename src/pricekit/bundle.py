@@ -49,8 +49,8 @@ class Bundle:
     digest: str
 
 
-def write_bundle(path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
-    """Publish a bundle at once or not at all.
+def write_bundle(path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Publish a bundle at once or not at all; return its manifest.
 
     Args:
         path: the folder, replaced if it is there.
@@ -61,6 +61,7 @@ def write_bundle(path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any
     manifest = {"schema_version": SCHEMA_VERSION, **facts, "files": listed}
     text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
     publish_folder(path, {**files, MANIFEST: text.encode()})
+    return manifest
 
 
 def is_bundle(path: Path) -> bool:

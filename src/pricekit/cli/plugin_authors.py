@@ -1,13 +1,141 @@
-"""`pricekit plugins doctor`: for those who have a plugin that fails."""
+"""`pricekit plugins new`, `check` and `doctor`: for those who write plugins, or have one that fails."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from pricekit.core.registry import KINDS
+
 if TYPE_CHECKING:
     from pricekit.core.registry import Entry
+
+
+@click.command(short_help="Write a package with a plugin that works.")
+@click.argument("kind", type=click.Choice(list(KINDS)))
+@click.argument("name")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    help="Where the package's folder is made.  [default: here]",
+)
+def new(kind: str, name: str, folder: Path) -> None:
+    """Write a complete package with a plugin of KIND called NAME: it works, and passes its checks.
+
+    \b
+    pricekit plugins new backbone my-encoder
+    pip install -e my-encoder
+    pricekit plugins check my-encoder
+    """
+    from pricekit.scaffold.new import new_package
+    from pricekit.screen import say
+
+    path = new_package(kind, name, folder)
+    say(f"the {kind} {name} is in {path}; next: pip install -e {path} && pricekit plugins check {name}")
+
+
+@click.command(short_help="Run the conformance checks on a plugin.")
+@click.argument("target", metavar="NAME|PATH")
+@click.option("--kind", type=click.Choice(list(KINDS)), help="Where plugins of two kinds have the name.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="An option of the plugin, e.g. width=32."
+)
+def check(target: str, kind: str | None, overrides: tuple[str, ...]) -> None:
+    """Check a plugin by NAME, all plugins of a package by its name or folder, or those of a Python file.
+
+    \b
+    pricekit plugins check my-encoder --set width=32
+    pricekit plugins check ./my-encoder
+    pricekit plugins check features.py
+
+    Exit code 1 where a check fails. The same checks for pytest are in pricekit.testing.
+    """
+    from functools import reduce
+
+    from pricekit.config import merge, parse_override
+    from pricekit.errors import PluginError
+    from pricekit.screen import say
+
+    options: dict[str, Any] = reduce(merge, map(parse_override, overrides), {})
+    if target.endswith(".py"):
+        from pricekit.cli.plugin_options import load_files
+
+        load_files(click.get_current_context(), (target,))
+    entries = [entry for entry in _meant(target) if kind in (None, entry.kind)]
+    if not entries:
+        raise PluginError(f"{target} has no {kind or 'plugin'} to check")
+    failed = sum(_check_one(entry, options) for entry in entries)
+    if failed:
+        raise PluginError(f"{failed} check{'s' if failed > 1 else ''} of {target} failed")
+    say(f"all checks of {target} passed")
+
+
+def _check_one(entry: Entry, options: dict[str, Any]) -> int:
+    """Run the checks of one plugin, a line each; return how many failed."""
+    from functools import partial
+
+    from pricekit.core.loader import registry
+    from pricekit.testing import CheckFailed, checks_of
+
+    click.echo(f"{entry.kind} {entry.name} of {entry.package} {entry.version}")
+    failed = 0
+    for found in checks_of(entry.kind, partial(registry().create, entry.kind, entry.name, options)):
+        try:
+            found()
+        except CheckFailed as error:
+            failed += 1
+            click.echo(f"  FAILED  {found}: {error}")
+        else:
+            click.echo(f"  ok      {found}")
+    return failed
+
+
+def _meant(target: str) -> list[Entry]:
+    """Return the plugins that a name, a package or a path stands for; raises PluginError."""
+    from pricekit.core.loader import registry
+    from pricekit.core.registry import nearest
+    from pricekit.errors import PluginError
+
+    entries = list(registry().entries.values())
+    if named := [entry for entry in entries if entry.name == target]:
+        return named
+    path = Path(target)
+    package = _normal(_package_in(path) if path.is_dir() else path.name)
+    if found := [entry for entry in entries if _normal(entry.package) == package]:
+        return found
+    for broken in registry().broken:
+        if _normal(broken.package) == package:
+            raise PluginError(
+                f"{broken.package} {broken.version} failed to load: {broken.reason}. {broken.cure}"
+            )
+    if path.is_dir():
+        raise PluginError(f"the package in {path} is not installed here: pip install -e {path}")
+    names = sorted({entry.name for entry in entries} | {entry.package for entry in entries})
+    raise PluginError(
+        f"there is no plugin, package or folder '{target}'; available: {', '.join(names)}.{nearest(target, names)}"
+    )
+
+
+def _package_in(folder: Path) -> str:
+    """Return the name of the package that a folder holds; raises PluginError."""
+    import tomllib
+
+    from pricekit.errors import PluginError
+
+    try:
+        return str(tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["name"])
+    except (OSError, ValueError, KeyError) as error:
+        raise PluginError(
+            f"{folder} holds no package: its pyproject.toml cannot be read or names no project ({error!r})"
+        ) from None
+
+
+def _normal(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
 
 
 @click.command(short_help="Try every installed plugin: what fails, why, and the cure.")

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import click
 
-from pricekit.cli.plugin_authors import doctor
+from pricekit.cli.plugin_authors import check, doctor, new
 from pricekit.core.registry import FILE, KINDS
 
 
@@ -20,7 +20,8 @@ def plugins() -> None:
     \b
     pricekit plugins list --kind loss
     pricekit plugins show focal-smape
-    pricekit plugins doctor
+    pricekit plugins new feature word-count && pip install -e word-count
+    pricekit plugins check word-count
 
     The environment says which packages are loaded: PRICEKIT_LOAD_PLUGINS=a,b these alone (empty: none);
     with PRICEKIT_STRICT_PLUGINS=1 one that fails to load is an error.
@@ -150,5 +151,5 @@ def _flat(table: Any, prefix: str = "") -> list[tuple[str, str]]:
     return rows
 
 
-for _command in (doctor,):
+for _command in (new, check, doctor):
     plugins.add_command(_command)

@@ -85,7 +85,8 @@ class Backbone(Protocol):
 class Encoder(Protocol):
     """A `torch.nn.Module`: `(input_ids, attention_mask) -> (B, H)`; both inputs are int64 (B, L).
 
-    Whatever it learns or fits is a parameter or a buffer: a saved encoder is made anew and given those.
+    Whatever it learns or fits is a parameter or a buffer: a saved encoder is made anew and given those, and a deep
+    copy stands by itself.
     """
 
     hidden_size: int
@@ -120,10 +121,17 @@ class Loss(Protocol):
         """Learn what the link needs from the training prices, float64 (N,)."""
 
     def forward(self, raw: torch.Tensor, price: torch.Tensor) -> torch.Tensor:
-        """Return the mean loss, a scalar, for raw outputs and true prices of one shape, (B, M)."""
+        """Return the mean loss, a scalar, for raw outputs and true prices of one shape, (B, M).
+
+        It is the mean over rows and members of what each raw output costs by itself, lowest where `to_price`
+        gives the true price: so a batch may be cut into micro-batches and dealt to processes.
+        """
 
     def to_price(self, raw: torch.Tensor) -> torch.Tensor:
-        """Return prices in the table's currency, (B,) for (B,): finite, positive. Traced into the graph."""
+        """Return prices in the table's currency, (B,) for (B,): finite, positive, rising with the raw output.
+
+        Traced into the graph.
+        """
 
 
 class Policy(Protocol):
@@ -154,7 +162,9 @@ class Policy(Protocol):
     def schedule(self, step: float, warmup_steps: int, total_steps: int) -> float:
         """Return what the learning rate is multiplied by at a step of the schedule, counted from 0.
 
-        Under a time budget a step of the optimizer may be more than one of the schedule.
+        A factor from 0 to 1: it rises over `warmup_steps` and is lowest at `total_steps`, which a short run may
+        reach inside its warmup. Under a time budget a step of the optimizer may be more or less than one of the
+        schedule, so `step` need not be whole.
         """
 
 

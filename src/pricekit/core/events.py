@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pricekit.core.loader import registry
+from pricekit.errors import PricekitError
 
 
 def tell(event: str, **facts: Any) -> None:
     """Call the hook `pricekit_<event>` of every plugin that has one, with copies of the facts."""
     for impl in getattr(registry().manager.hook, f"pricekit_{event}").get_hookimpls():
         try:
-            impl.function(**{name: deepcopy(facts[name]) for name in impl.argnames})
+            with redirect_stdout(sys.stderr):  # stdout is for data
+                impl.function(**{name: deepcopy(facts[name]) for name in impl.argnames})
         except (Exception, SystemExit) as error:
-            _say_once(
-                impl.plugin_name, event, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            )
+            said = " ".join(str(error).split())[:300]
+            reason = said if isinstance(error, PricekitError) else f"{type(error).__name__}: {said}"
+            _say_once(impl.plugin_name, event, reason)
 
 
 @contextmanager
 def run_told(folder: Path, *, told: bool, **facts: Any) -> Iterator[dict[str, Any]]:
     """Tell that a run starts, and how it ended; what is put into the yielded dict are its facts at the end."""
+    _say_once.cache_clear()
     ended: dict[str, Any] = {}
     outcome = "failed"
     try:

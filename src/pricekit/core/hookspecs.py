@@ -83,7 +83,7 @@ def pricekit_run_started(
 
 @hookspec
 def pricekit_epoch_ended(folder: Path, record: Mapping[str, Any]) -> None:
-    """Observe that an epoch was validated.
+    """Observe that an epoch was validated. After a kill, a resumed run may tell the same epoch again.
 
     Args:
         folder: of the run.
@@ -122,5 +122,5 @@ def pricekit_bundle_exported(folder: Path, bundle: Path, manifest: Mapping[str, 
     Args:
         folder: of the run that it was made from.
         bundle: its folder.
-        manifest: what the bundle says of itself.
+        manifest: its `manifest.json`.
     """

@@ -168,7 +168,7 @@ def _load(name: str, graph: Graph) -> Opened:
 
 
 def _loadable(graph: Graph) -> tuple[list[Opened], dict[str, PricekitError]]:
-    """Return the engines that load the graph, and why the others do not; raises the reference's error where none does."""
+    """Return the engines that load the graph, and why others do not; raises what the reference did if none does."""
     opened: list[Opened] = []
     failed: dict[str, PricekitError] = {}
     for entry in registry().of_kind("engine"):

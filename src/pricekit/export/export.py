@@ -67,8 +67,8 @@ def export_run(path: Path, out: Path, *, precision: str = "fp32", overwrite: boo
     }
     if run.intervals is not None:
         files["intervals.json"] = (json.dumps(run.intervals.to_json()) + "\n").encode()
-    write_bundle(out, files, facts)
-    tell("bundle_exported", folder=path, bundle=out, manifest=facts)
+    manifest = write_bundle(out, files, facts)
+    tell("bundle_exported", folder=path, bundle=out, manifest=manifest)
     return report
 
 

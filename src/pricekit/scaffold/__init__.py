@@ -1,0 +1,1 @@
+"""`pricekit plugins new`: a complete package of a plugin, from templates."""

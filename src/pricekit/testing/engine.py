@@ -1,0 +1,192 @@
+"""The checks of an engine; torch is imported where they make the graph that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from pricekit.core.contracts import Batch, Graph, PriceBatch
+from pricekit.engines.ort import load_cpu
+from pricekit.errors import BundleError, PluginError
+from pricekit.testing.batches import FEATURES, batch, difference
+from pricekit.testing.check import Check, Make, fail, named, require_methods, shown
+from pricekit.testing.imports import require_import_without_torch, without_torch
+
+TOLERANCE = 0.02
+"""Relative, as between an engine and the reference where `auto` chooses one: some compute in bfloat16."""
+
+SHAPES = ((1, 1), (2, 7), (5, 17), (64, 64), (7, 33), (2, 7))
+LONGEST = 64
+ROUNDS = 6
+
+
+def checks(make: Make) -> list[Check]:
+    """Return the checks; see `pricekit.testing.check_engine`."""
+    found: Mapping[str, Callable[[Make], None]] = {
+        "is made, with load": _is_made,
+        "length_multiple and streams": _numbers,
+        "finite, positive float32 prices": _prices,
+        "prices as the reference does": _parity,
+        "a row alone costs what it costs among others": _company,
+        "what it returns stays": _stays,
+        "streams at a time give the same prices": _streams,
+        "refuses what is no graph": _refuses,
+        "its module imports no torch": _module_without_torch,
+        "runs without torch": _runs_without_torch,
+    }
+    return named(found, make)
+
+
+@cache
+def _graph() -> bytes:
+    """Return the graph that every engine is given; made once, which takes torch and some seconds."""
+    from pricekit.testing.models import attention_graph
+
+    return attention_graph()
+
+
+@contextmanager
+def _loaded(make: Make) -> Iterator[tuple[Any, PriceBatch]]:
+    """Give the engine and what it made of the graph."""
+    with TemporaryDirectory() as folder:
+        engine = make()
+        longest = _batch(engine, 1, LONGEST)["input_ids"].shape[1]
+        yield engine, engine.load(Graph(_graph(), longest, FEATURES, Path(folder) / "cache"))
+
+
+def _batch(engine: Any, rows: int, length: int) -> Batch:
+    """Return a batch whose length is rounded up as the engine wants it."""
+    multiple = int(engine.length_multiple)
+    return batch(rows, -(-length // multiple) * multiple)
+
+
+def _is_made(make: Make) -> None:
+    require_methods(make(), "load")
+
+
+def _numbers(make: Make) -> None:
+    engine = make()
+    for name, found in (
+        ("length_multiple", getattr(engine, "length_multiple", None)),
+        ("streams", getattr(engine, "streams", 1)),
+    ):
+        if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+            fail(f"{name} is {found!r}", "an int of at least 1", f"write {name} = 1")
+
+
+def _prices(make: Make) -> None:
+    with _loaded(make) as (engine, price):
+        for rows, length in SHAPES:
+            found = price(_batch(engine, rows, length))
+            if not isinstance(found, np.ndarray) or found.shape != (rows,) or found.dtype != np.float32:
+                fail(
+                    f"for {rows} rows of {length} tokens it returned {shown(found)}",
+                    f"float32 of shape ({rows},)",
+                    "return the graph's output `price` as a numpy array",
+                )
+            if not (np.isfinite(found).all() and (found > 0).all()):
+                fail(
+                    f"it gave the prices {found.tolist()}", "finite, positive ones", "compute more precisely"
+                )
+
+
+def _parity(make: Make) -> None:
+    with _loaded(make) as (engine, price):
+        reference = load_cpu(_graph(), threads=1)
+        for rows, length in SHAPES:
+            given = _batch(engine, rows, length)
+            _require_close(
+                price(given),
+                reference(given),
+                f"{rows} rows of {length} tokens cost otherwise than in ONNX Runtime on the CPU",
+                "see that all three inputs arrive, int64 and float32, and that the mask is heeded",
+            )
+
+
+def _require_close(found: np.ndarray, expected: np.ndarray, what: str, cure: str) -> None:
+    apart = difference(found, expected)
+    if not apart <= TOLERANCE:
+        fail(f"{what}, by up to {100 * apart:.3g}%", f"{100 * TOLERANCE:g}% at most", cure)
+
+
+def _company(make: Make) -> None:
+    with _loaded(make) as (engine, price):
+        given = _batch(engine, 9, 33)
+        among, shuffled = price(given).copy(), np.random.default_rng(0).permutation(9)
+        alone = [price(_cut(engine, given, row)).copy() for row in range(9)]
+        again = price({name: array[shuffled] for name, array in given.items()})
+    cure = "price each row by itself, in the order given, and let padding change nothing"
+    _require_close(np.concatenate(alone), among, "a row alone costs something else than among others", cure)
+    _require_close(again, among[shuffled], "shuffled rows cost something else", cure)
+
+
+def _cut(engine: Any, given: Batch, row: int) -> Batch:
+    """Return a row alone, without the padding that the others made necessary."""
+    live, multiple = int(given["attention_mask"][row].sum()), int(engine.length_multiple)
+    length = -(-live // multiple) * multiple
+    tokens = {name: given[name][row : row + 1, :length] for name in ("input_ids", "attention_mask")}
+    return {**tokens, "features": given["features"][row : row + 1]}
+
+
+def _stays(make: Make) -> None:
+    with _loaded(make) as (engine, price):
+        first = price(_batch(engine, 3, 9))
+        kept = first.copy()
+        for rows, length in ((3, 9), (3, 17)):
+            given = _batch(engine, rows, length)
+            price({**given, "features": given["features"] + 1})
+        if not np.array_equal(first, kept):
+            fail(
+                "a later call changed what an earlier one returned",
+                "it to stay",
+                "return a copy of the buffer",
+            )
+
+
+def _streams(make: Make) -> None:
+    with _loaded(make) as (engine, price):
+        streams = int(getattr(engine, "streams", 1))
+        if streams == 1:
+            return
+        given = [_batch(engine, 2 + number % 7, 5 + number) for number in range(ROUNDS * streams)]
+        expected = [price(each).copy() for each in given]
+        with ThreadPoolExecutor(streams) as pool:
+            found = list(pool.map(price, given))
+    cure = "give each thread buffers of its own, or leave out streams"
+    for here, there in zip(found, expected, strict=True):
+        _require_close(here, there, f"called from {streams} threads at a time rows cost something else", cure)
+
+
+def _refuses(make: Make) -> None:
+    with TemporaryDirectory() as folder:
+        try:
+            make().load(Graph(b"this is no graph", LONGEST, FEATURES, Path(folder) / "cache"))
+        except BundleError:
+            return
+        except PluginError:
+            raise
+        except Exception as error:
+            fail(
+                f"bytes that are no graph raised {type(error).__name__}: {error}",
+                "a BundleError",
+                "catch what the library raises and raise pricekit.errors.BundleError from it",
+            )
+    fail("bytes that are no graph were loaded", "a BundleError", "open the graph in load, not later")
+
+
+def _module_without_torch(make: Make) -> None:
+    require_import_without_torch(make())
+
+
+def _runs_without_torch(make: Make) -> None:
+    with _loaded(make):  # whatever else it imports must be imported where torch can be found
+        pass
+    with without_torch("load or a call"), _loaded(make) as (engine, price):
+        price(_batch(engine, 2, 5))

@@ -1,0 +1,94 @@
+"""Where no torch may be: the import of a plugin's module, and what runs in prediction."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from pricekit.testing.check import fail
+
+TORCH = "torch"
+
+# By its name where that leads to the file; else the file itself, as with `--plugin file.py`.
+_IMPORTING = """
+import importlib.util, sys
+name, path = sys.argv[1:]
+try:
+    spec = importlib.util.find_spec(name)
+except (ImportError, ValueError):
+    spec = None
+if spec is None or spec.origin != path:
+    name = "plugin_under_check"
+    spec = importlib.util.spec_from_file_location(name, path)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+else:
+    importlib.import_module(name)
+print("torch" in sys.modules, end="")
+"""
+
+
+def require_import_without_torch(plugin: Any) -> None:
+    """Import the module of a plugin's class in a new interpreter, and refuse it where that imports torch."""
+    kind = type(plugin)
+    path = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if path is None:
+        fail(f"{kind.__name__} was defined in no file", "a module", "put it into one")
+    done = subprocess.run(  # noqa: S603 (our own interpreter)
+        [sys.executable, "-c", _IMPORTING, kind.__module__, path],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        fail(f"{path} cannot be imported by itself: {said}", "no error", "import in it what it needs")
+    if done.stdout.endswith("True"):
+        fail(
+            f"importing {path} imports torch",
+            "none, because prediction runs where torch is absent",
+            "import what needs torch from another module, inside the function that trains",
+        )
+
+
+@contextmanager
+def without_torch(doing: str) -> Iterator[None]:
+    """Make torch impossible to import for a while; an import of it becomes a CheckFailed."""
+    held = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == TORCH}
+    for name in held:
+        del sys.modules[name]
+    absent = _Absent()
+    sys.meta_path.insert(0, absent)
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name == TORCH:
+            fail(
+                f"{doing} imports torch",
+                "none: prediction runs where it is absent",
+                "do it in numpy or Arrow",
+            )
+        raise
+    finally:
+        sys.meta_path.remove(absent)
+        sys.modules.update(held)
+
+
+class _Absent(MetaPathFinder):
+    """Finds no torch."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Refuse torch, and leave everything else to others."""
+        if fullname.partition(".")[0] == TORCH:
+            raise ModuleNotFoundError(f"No module named '{TORCH}'", name=TORCH)
+        return None

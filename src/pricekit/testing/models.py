@@ -1,0 +1,98 @@
+"""Small models for the checks of losses, policies and engines; this module imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pricekit.config import HeadConfig
+from pricekit.core.contracts import Batch
+from pricekit.errors import TrainingError
+from pricekit.export.graph import export_graph
+from pricekit.testing.batches import FEATURES, VOCABULARY, batch
+from pricekit.testing.check import Make, fail
+from pricekit.testing.tables import ordinary_prices, ordinary_texts
+from pricekit.training.backbones.transformer import SmallTransformer
+from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
+from pricekit.training.losses import Smape
+from pricekit.training.model import PriceModel
+
+
+def seeded(checks: Mapping[str, Callable[[Make], None]]) -> dict[str, Callable[[Make], None]]:
+    """Return checks that draw the same random numbers each time, and leave torch's as they were."""
+    return {name: partial(_seeded, check) for name, check in checks.items()}
+
+
+def _seeded(check: Callable[[Make], None], make: Make) -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        check(make)
+
+
+class MeanEncoder(nn.Module):
+    """The mean of the embeddings of a text's tokens."""
+
+    members = 1
+
+    def __init__(self, width: int = 4) -> None:
+        super().__init__()
+        self.hidden_size = width
+        self.embedding = nn.Embedding(VOCABULARY, width)
+        self.norm = nn.LayerNorm(width)
+        self.layers = [self.embedding, self.norm]
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the encoding, float32 (B, width)."""
+        mask = attention_mask[:, :, None].float()
+        found: Tensor = self.norm((self.embedding(input_ids) * mask).sum(1) / mask.sum(1))
+        return found
+
+
+def small_model(loss: Any = None, encoder: Any = None) -> PriceModel:
+    """Return a model without hidden layers; `smape` fitted to ordinary prices where no loss is given."""
+    if loss is None:
+        loss = Smape()
+        loss.fit(torch.from_numpy(ordinary_prices()))
+    return PriceModel(encoder or MeanEncoder(), HeadConfig(), loss, FEATURES)
+
+
+def attention_graph() -> bytes:
+    """Return the graph of a small transformer whose prices lie far apart."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        backbone = SmallTransformer(SmallTransformer.Options(vocab_size=256, width=16, layers=1, heads=2))
+        tokenizer = backbone.tokenizer(ordinary_texts())
+        model = small_model(encoder=backbone.encoder(backbone.architecture(tokenizer), tokenizer, None))
+        with torch.no_grad():
+            for parameter in model.heads.parameters():
+                parameter.mul_(4)
+        return export_bytes(model, batch(4, 9))
+
+
+def export_bytes(model: PriceModel, example: Batch) -> bytes:
+    """Return a model as a graph, as `pricekit export` makes it."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        export_graph(model, example, path)
+        return path.read_bytes()
+
+
+def stored_into(fresh: nn.Module, module: nn.Module) -> None:
+    """Give a new module the weights and buffers of another by way of a checkpoint's file."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "module.safetensors"
+        save_checkpoint(path, module, None, {})
+        try:
+            load_checkpoint(path, fresh)
+        except TrainingError as error:
+            fail(
+                f"a new one does not take the weights and buffers of the other: {error.__cause__}",
+                "those of the same names and shapes",
+                "make them in __init__, whatever is fitted later",
+            )

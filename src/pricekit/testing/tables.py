@@ -1,0 +1,70 @@
+"""The rows that plugins are checked on: invented products, and texts that break things."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from pricekit.datasets import make_catalog
+from pricekit.table import Table, table_of_texts
+
+ROWS = 48
+TEXT, PRICE = "catalog_content", "price"
+
+NASTY = (
+    "",
+    "   \t ",
+    "\n\n",
+    "Item Name: tea\r\nValue: 12\r\n\r\nUnit: oz\u2028more",
+    "\U0001f375\U0001f469\u200d\U0001f33e e\u0301 \u0e01\u0e34\u0301 \ufe0f\u200d",
+    "緑茶 100グラム ×３袋",
+    "شاي أخضر ٢٥٠ غ",
+    "чай зелёный, 1 000 г",
+    "1,234,567.89 1.234.567,89 12'000 1e999 -5 0.000001 ½ ٣",
+    "Value: 1,000,000,000,000,000,000,000\nUnit: Ounce\nItem Name: 10 x 10 x 10, pack of 0",
+    "Value: nan\nUnit: None\nItem Name: inf -inf NaN",
+    "<b>tea</b> & {tea} %s \\n \"'` ; -- , \ufffd",
+    "x" * 20_000,
+    "tea 12 oz, pack of 6. " * 900,
+)
+"""Empty, blank, line breaks, emoji and combining marks, other scripts, digits of all kinds, very long."""
+
+
+def ordinary_texts() -> list[str]:
+    """Return the texts of invented products."""
+    return make_catalog(ROWS, seed=1)[TEXT].tolist()
+
+
+def ordinary_prices() -> np.ndarray:
+    """Return their prices, float64 (N,)."""
+    return make_catalog(ROWS, seed=1)[PRICE].to_numpy(np.float64, copy=True)
+
+
+def table_of(texts: Sequence[str], columns: Mapping[str, Sequence[object]] | None = None) -> Table:
+    """Return a table as feature plugins see it; the values of further columns are repeated down the rows."""
+    table = table_of_texts(texts, TEXT)
+    frame = table.frame
+    for name, values in (columns or {}).items():
+        kind = "str" if all(isinstance(value, str) for value in values) else None
+        repeated = [values[row % len(values)] for row in range(len(frame))]
+        frame = frame.assign(**{name: pd.Series(repeated, dtype=kind)})
+    return replace(table, frame=frame)
+
+
+def with_price(table: Table, price: np.ndarray) -> Table:
+    """Return the table with its price column, as no feature plugin ever sees it."""
+    return replace(table, price=price.copy(), frame=table.frame.assign(**{PRICE: price.astype(str)}))
+
+
+def copied(table: Table) -> Table:
+    """Return a table that shares nothing with the one given."""
+    return replace(
+        table,
+        ids=table.ids.copy(),
+        text=table.text.copy(),
+        price=None if table.price is None else table.price.copy(),
+        frame=table.frame.copy(),
+    )

@@ -1,0 +1,62 @@
+"""What `plugins new` writes keeps its kind's contract; installing it is the nox session `scaffold`."""
+
+import compileall
+import sys
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from pricekit.core.loader import load
+from pricekit.core.registry import KINDS
+from pricekit.testing import checks_of
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_plugin_passes_its_checks(kind, pricekit, tmp_path, monkeypatch):
+    name, module = f"new-{kind}", f"new_{kind}"
+    code, _, err = pricekit("plugins", "new", kind, name, "--dir", tmp_path)
+    assert code == 0
+    assert f"pip install -e {tmp_path / name} && pricekit plugins check {name}" in " ".join(err.split())
+    written = {p.relative_to(tmp_path / name).as_posix() for p in (tmp_path / name).rglob("*") if p.is_file()}
+    assert written == {
+        *("pyproject.toml", "README.md", "noxfile.py", f"tests/test_{module}.py"),
+        *(f"src/{module}/__init__.py", f"src/{module}/plugin.py"),
+    }
+    assert compileall.compile_dir(tmp_path / name, quiet=1)
+    project = tomllib.loads((tmp_path / name / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pricekit"] == {name: module}
+    monkeypatch.syspath_prepend(tmp_path / name / "src")
+    found = load([EntryPoint(name, module, "pricekit")])
+    assert not found.broken
+    checks = checks_of(kind, lambda: found.create(kind, name))
+    assert len(checks) > 5
+    for check in checks:
+        check()
+    for loaded in (module, f"{module}.plugin"):
+        sys.modules.pop(loaded, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("My Loss", "Try 'my-loss'"),
+        ("Loss", "Try 'loss'"),
+        ("../up", "Try 'up'"),
+        ("", "cannot be called"),
+        ("smape", "there is a loss 'smape' already"),
+        ("numpy", "a module of that name is installed"),
+        ("there", "exists already"),
+    ],
+)
+def test_a_wrong_name_writes_nothing(pricekit, tmp_path, name, expected):
+    (tmp_path / "there").mkdir()
+    code, _, err = pricekit("plugins", "new", "loss", name, "--dir", tmp_path)
+    assert (code, expected in " ".join(err.split())) == (1, True)
+    assert [p.name for p in Path(tmp_path).iterdir()] == ["there"]
+
+
+def test_a_wrong_kind_lists_the_kinds(pricekit, tmp_path):
+    code, _, err = pricekit("plugins", "new", "optimizer", "mine", "--dir", tmp_path)
+    assert (code, "policy" in err) == (2, True)

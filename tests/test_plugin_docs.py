@@ -1,0 +1,102 @@
+"""The tutorials of docs/plugins are run as they stand; the reference is that of the sources."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from pricekit.core import hookspecs, reference
+from pricekit.core.registry import KINDS
+from pricekit.datasets import make_catalog
+
+FOLDER = Path(__file__).parents[1] / "docs" / "plugins"
+TUTORIALS = [*KINDS, "observer", "README"]
+INSTALLED = ("word-count",)
+"""What the documents install: how that goes is the nox session `scaffold`."""
+
+
+def _blocks(document: Path) -> list[tuple[str, str]]:
+    """The code blocks in order: language and text."""
+    return re.findall(r"^```(\w*)\n(.*?)^```", document.read_text("utf-8"), re.M | re.S)
+
+
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_a_tutorial_runs_as_it_stands(name, pricekit, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_catalog(300, seed=5).to_csv("products.csv", index=False)
+    commands = 0
+    for language, text in _blocks(FOLDER / f"{name}.md"):
+        if language == "python":
+            file = re.match(r"# (\w+\.py)\n", text)
+            assert file, text
+            Path(file[1]).write_text(text)
+        for line in text.splitlines() if language == "" else []:
+            words = shlex.split(line)
+            if words[0] != "pricekit" or any(word in line for word in INSTALLED):
+                continue
+            if words[1] == "train":  # seconds instead of a minute
+                words += ["--quiet", *(() if "--epochs" in words else ("--epochs", "1"))]
+            code, out, err = pricekit(*words[1:])
+            commands += 1
+            assert code == 0, (line, out, err)
+    assert commands
+    if name == "observer":
+        assert len(Path("run/smape.txt").read_text().splitlines()) == 2
+
+
+def test_the_first_plugin_has_eight_lines():
+    (_, text), *_ = [block for block in _blocks(FOLDER / "README.md") if block[0] == "python"]
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(("#", "import "))]
+    assert len(lines) <= 8
+
+
+def test_the_reference_is_that_of_the_sources():
+    expected = (FOLDER / "reference.md").read_text("utf-8")
+    assert reference.reference() == expected, "python -m pricekit.core.reference > docs/plugins/reference.md"
+
+
+def test_every_hook_and_argument_is_documented():
+    text = (FOLDER / "reference.md").read_text("utf-8")
+    hooks = reference.hooks()
+    assert set(KINDS.values()) < set(hooks)
+    for hook, arguments in hooks.items():
+        (section,) = re.findall(rf"^### `{hook}`\n(.*?)^##", text, re.M | re.S)
+        for argument in arguments:
+            assert argument == "register" or f"\n- `{argument}`: " in section, (hook, argument)
+
+
+def test_every_member_of_a_contract_is_documented():
+    text = (FOLDER / "reference.md").read_text("utf-8")
+    for kind in KINDS:
+        (section,) = re.findall(rf"^### `{kind.title()}`\n(.*?)^(?:###? |\Z)", text + "\n## end", re.M | re.S)
+        members = section.split("\n#### ")
+        assert len(members) > 1
+        assert all(len(re.sub(r"```.*?```", "", m, flags=re.S).strip().splitlines()) > 1 for m in members[1:])
+
+
+def test_the_version_is_the_one_of_the_document():
+    text = (FOLDER / "versions.md").read_text("utf-8")
+    assert f"now {hookspecs.API}." in text
+    assert f"pricekit_api = {hookspecs.API}\n" in text
+
+
+def test_a_name_of_the_documents_is_there():
+    """Every `pricekit.x.y` that the tutorials name can be imported."""
+    from importlib import import_module
+
+    named = {
+        n for f in FOLDER.glob("*.md") for n in re.findall(r"`(pricekit(?:\.\w+)+)`", f.read_text("utf-8"))
+    }
+    assert len(named) > 8
+    for name in named:
+        module, _, attribute = name.rpartition(".")
+        try:
+            import_module(name)
+        except ModuleNotFoundError:
+            assert hasattr(import_module(module), attribute), name
+
+
+def test_packages_that_the_documents_name_are_there():
+    named = {n for f in FOLDER.glob("*.md") for n in re.findall(r"`plugins/([\w-]+)`", f.read_text("utf-8"))}
+    assert {n for n in named if not (FOLDER.parents[1] / "plugins" / n / "pyproject.toml").is_file()} == set()

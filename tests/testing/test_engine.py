@@ -1,0 +1,161 @@
+"""The checks of an engine: what pricekit ships passes them, and each finds a wrong one."""
+
+import sys
+import time
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pricekit.engines.ort import OrtCpu, OrtCuda, load_cpu
+from pricekit.errors import PluginError
+from pricekit.testing import CheckFailed, check_engine
+
+
+class Right:
+    """Wants lengths of whole sixteens, and two threads."""
+
+    length_multiple = 16
+    streams = 2
+
+    def load(self, graph):
+        price = load_cpu(graph.model, threads=1)
+
+        def run(batch):
+            assert batch["input_ids"].shape[1] % self.length_multiple == 0
+            assert batch["input_ids"].shape[1] <= graph.max_length
+            return self.found(price(batch), batch)
+
+        return run
+
+    def found(self, prices, batch):
+        return prices
+
+
+def changed(**parts):
+    return type("Wrong", (Right,), parts)
+
+
+class Reuses(Right):
+    def __init__(self):
+        self.buffer = np.zeros(64, np.float32)
+
+    def found(self, prices, batch):
+        self.buffer[: len(prices)] = prices
+        return self.buffer[: len(prices)]
+
+
+class Shares(Right):
+    """Its threads share one place for the batch."""
+
+    def load(self, graph):
+        price = load_cpu(graph.model, threads=1)
+
+        def run(batch):
+            self.batch = batch
+            time.sleep(0.005)
+            return price(self.batch)
+
+        return run
+
+
+class Opens(Right):
+    def load(self, graph):
+        if graph.model.startswith(b"this"):
+            raise ValueError("magic number")
+        return super().load(graph)
+
+
+class Missing(Right):
+    def load(self, graph):
+        raise PluginError("libfast is missing: pip install fast")
+
+
+class ImportsInside(Right):
+    def found(self, prices, batch):
+        import torch
+
+        return np.asarray(torch.from_numpy(prices))
+
+
+def from_a_file():
+    """As `--plugin file.py` loads one."""
+    path = Path(__file__).with_name("imports_torch.py")
+    spec = spec_from_file_location("pricekit_file_imports_torch", path)
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Cpu()
+
+
+WRONG = {
+    "is made, with load": [(changed(load=None), "no method load")],
+    "length_multiple and streams": [
+        (changed(length_multiple=0), "length_multiple is 0; expected an int"),
+        (changed(streams="2"), "streams is '2'"),
+    ],
+    "finite, positive float32 prices": [
+        (changed(found=lambda s, p, b: p.astype(np.float64)), r"float64 of shape \(1,\)"),
+        (changed(found=lambda s, p, b: p[:, None]), r"shape \(1, 1\)"),
+        (changed(found=lambda s, p, b: -p), "positive ones"),
+        (Missing, "libfast is missing: pip install fast"),
+    ],
+    "prices as the reference does": [
+        (changed(found=lambda s, p, b: p * np.float32(1.03)), "by up to 3%"),
+        (changed(found=lambda s, p, b: p[:1].repeat(len(p))), "otherwise than in ONNX Runtime"),
+    ],
+    "a row alone costs what it costs among others": [
+        (changed(found=lambda s, p, b: p * np.float32(1 + 0.01 * len(p))), "a row alone"),
+        (
+            changed(found=lambda s, p, b: p * (1 + 0.1 * np.arange(len(p), dtype=np.float32))),
+            "costs something",
+        ),
+    ],
+    "what it returns stays": [(Reuses, "Return a copy")],
+    "streams at a time give the same prices": [(Shares, "called from 2 threads")],
+    "refuses what is no graph": [
+        (Opens, "ValueError: magic number; expected a BundleError"),
+        (changed(load=lambda s, graph: lambda batch: None), "were loaded"),
+    ],
+    "its module imports no torch": [(from_a_file, r"importing .*imports_torch\.py imports torch")],
+    "runs without torch": [(ImportsInside, "imports torch")],
+}
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, id=f"{name}: {check}")
+        for name, make in {"ort-cpu": OrtCpu, "right": Right}.items()
+        for check in check_engine(make)
+    ],
+)
+def test_a_right_engine_passes(check):
+    check()
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
+)
+def test_a_wrong_engine_is_found(name, make, message):
+    check = next(check for check in check_engine(make) if check.name == name)
+    with pytest.raises(CheckFailed, match=f"(?s){message}"):
+        check()
+
+
+def test_every_check_has_found_one():
+    assert set(WRONG) == {check.name for check in check_engine(Right)}
+
+
+def test_a_device_that_is_missing_is_named(monkeypatch):
+    import onnxruntime
+
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    said = {}
+    for check in check_engine(OrtCuda):
+        try:
+            check()
+        except CheckFailed as error:
+            said[check.name] = str(error)
+    assert len(said) == 7
+    assert all("has no CUDAExecutionProvider" in message for message in said.values())

@@ -1,0 +1,248 @@
+"""The checks of a feature: what pricekit ships passes them, and each finds a wrong one."""
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pricekit.features import catalog
+from pricekit.testing import CheckFailed, check_feature
+
+
+class Right:
+    """How long a text is, and how long beside the mean of the training texts."""
+
+    names = ("length", "relative")
+
+    def fit(self, table):
+        return {"mean": float(table.text.str.len().mean())}
+
+    def transform(self, table, state):
+        length = table.text.str.len().to_numpy(np.float64)
+        return np.column_stack([length, length / state["mean"]]).astype(np.float32)
+
+
+class UsesPrice(Right):
+    """For a text with a digit the mean price of such training rows, for others 0."""
+
+    names = ("price_of_kind",)
+    uses_price = True
+
+    def fit(self, table, price):
+        assert price.dtype == np.float64
+        assert table.price is None
+        digit = table.text.str.contains(r"\d").to_numpy(bool)
+        return {"mean": float(price[digit].mean())}
+
+    def transform(self, table, state):
+        digit = table.text.str.contains(r"\d").to_numpy(bool)
+        return np.where(digit, state["mean"], 0.0).astype(np.float32)[:, None]
+
+
+class Blind(Right):
+    """Refuses to see a price."""
+
+    def fit(self, table):
+        assert table.price is None
+        return super().fit(table)
+
+
+class Weight:
+    """A column of the file; what cannot be read as a number is 0."""
+
+    names = ("weight",)
+
+    def fit(self, table):
+        return {}
+
+    def transform(self, table, state):
+        cells = table.frame["weight"].tolist()
+        return np.array([[float(c) if c.isdecimal() else 0.0] for c in cells], np.float32).reshape(-1, 1)
+
+
+def changed(**parts):
+    return type("Wrong", (Right,), parts)
+
+
+def plus(block, extra):
+    return (block + np.asarray(extra)).astype(np.float32)
+
+
+def transforming(change):
+    """Right, with its columns changed by a function of (columns, table, state)."""
+    return changed(transform=lambda self, t, s: change(Right.transform(self, t, s), t, s))
+
+
+class KeepsOutside(Right):
+    def fit(self, table):
+        self.mean = float(table.text.str.len().mean())
+        return {}
+
+    def transform(self, table, state):
+        return super().transform(table, {"mean": getattr(self, "mean", 1.0)})
+
+
+class WritesIntoTable(Right):
+    def fit(self, table):
+        table.frame["length"] = table.text.str.len()
+        return super().fit(table)
+
+
+class ImportsInside(Right):
+    def transform(self, table, state):
+        from torch.nn import functional
+
+        assert functional
+        return super().transform(table, state)
+
+
+def from_a_file():
+    """As `--plugin file.py` loads one."""
+    path = Path(__file__).with_name("imports_torch.py")
+    spec = spec_from_file_location("pricekit_file_imports_torch", path)
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Length()
+
+
+def inverse_of_shortest(self, table):
+    return {"mean": 1 / int(table.text.str.len().min())}
+
+
+WRONG = {
+    "is made, with fit and transform": [
+        (changed(transform=None), "no method transform.*Add transform"),
+        (changed(__init__=lambda s: sys.exit(3)), "SystemExit: 3"),
+        (changed(__init__=lambda s, options: None), "TypeError.*options"),
+        (changed(Options=dict), "no pydantic model"),
+    ],
+    "names its columns": [
+        (changed(names=["a", "b"]), r"names is \['a', 'b'\]; expected a tuple"),
+        (changed(names=("a", "a")), "distinct"),
+        (changed(names=()), "one for each column"),
+    ],
+    "state is JSON": [
+        (changed(fit=lambda s, t: {"mean": np.ones(2)}), "ndarray is not JSON serializable.*tolist"),
+        (changed(fit=lambda s, t: {"mean": float("nan")}), "not JSON compliant"),
+        (changed(fit=lambda s, t: None), "returned None.*expected a dict"),
+    ],
+    "state survives JSON": [
+        (
+            changed(
+                fit=lambda s, t: {1: 2.0},
+                transform=lambda s, t, state: np.full((len(t), 2), state.get(1, 0), np.float32),
+            ),
+            "read back from JSON.*length of row 0 is 0.0 instead of 2.0",
+        ),
+    ],
+    "state holds all that fit learned": [(KeepsOutside, "new instance.*relative of row 0")],
+    "finite float32 for ordinary texts": [
+        (transforming(lambda x, t, s: x.astype(np.float64)), "float64 of shape.*astype"),
+        (transforming(lambda x, t, s: x[:, :1]), r"shape \(48, 1\); expected float32 of shape \(48, 2\)"),
+        (transforming(lambda x, t, s: x.tolist()), "list"),
+    ],
+    "finite float32 for texts never met": [
+        (transforming(lambda x, t, s: np.where(x == 0, np.nan, x)), "is nan for the text ''"),
+    ],
+    "finite float32 fitted on nasty texts": [
+        (
+            changed(fit=inverse_of_shortest),
+            r"inverse_of_shortest \(.*test_feature.py, line.*ZeroDivisionError",
+        )
+    ],
+    "takes no rows": [(transforming(lambda x, t, s: plus(x, len(t.text.iloc[0]))), "IndexError")],
+    "a row alone equals the row in a batch": [
+        (transforming(lambda x, t, s: plus(x, -x.mean(0))), "another value alone.*learn means"),
+    ],
+    "the order of rows changes nothing": [
+        (transforming(lambda x, t, s: plus(x, np.arange(len(t))[:, None])), "shuffled rows"),
+    ],
+    "the same twice": [
+        (transforming(lambda x, t, s: plus(x, np.random.default_rng().random())), "second call"),
+        (changed(fit=lambda s, t: {"mean": np.random.default_rng().random()}), "another state"),
+        (transforming(lambda x, t, s: plus(x, s.update(n=s.get("n", 0) + 1) or s["n"])), "leave the state"),
+    ],
+    "leaves the table as it is": [(WritesIntoTable, "frame of the table changed")],
+    "fit does not see the price": [
+        (
+            changed(fit=lambda s, t: {"mean": 1.0 if t.price is None else float(t.price[0])}),
+            "uses_price = True",
+        ),
+        (changed(fit=lambda s, t: {"mean": float(t.frame.get("price", [1])[0])}), "another state"),
+    ],
+    "transform does not see the price": [
+        (
+            transforming(lambda x, t, s: x if t.price is None else plus(x, t.price[:, None])),
+            "no price in pred",
+        ),
+    ],
+    "its module imports no torch": [(from_a_file, r"importing .*imports_torch\.py imports torch")],
+    "runs without torch": [(ImportsInside, "fit or transform imports torch")],
+}
+
+
+def named(make, name):
+    return next(check for check in check_feature(make) if check.name == name)
+
+
+def each(**features):
+    """All checks of all features, but a module is imported once, which takes a second."""
+    imported = {"balanced20", "optimized22", "ultra25", "blind", "uses_price", "weight"}
+    return [
+        pytest.param(check, id=f"{name}: {check}")
+        for name, found in features.items()
+        for check in (found if isinstance(found, list) else check_feature(found))
+        if not (name in imported and "imports no torch" in check.name)
+    ]
+
+
+@pytest.mark.parametrize(
+    "check",
+    each(
+        fast15=catalog.Fast15,
+        balanced20=catalog.Balanced20,
+        optimized22=catalog.Optimized22,
+        ultra25=catalog.Ultra25,
+        right=Right,
+        blind=Blind,
+        uses_price=UsesPrice,
+        weight=check_feature(Weight, {"weight": ["12", "", "1e9", "½ kg"]}),
+    ),
+)
+def test_a_right_feature_passes(check):
+    check()
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
+)
+def test_a_wrong_feature_is_found(name, make, message):
+    with pytest.raises(CheckFailed, match=f"(?s){message}"):
+        named(make, name)()
+
+
+def test_every_check_has_found_one():
+    assert set(WRONG) == {check.name for check in check_feature(Right)}
+
+
+def test_a_feature_of_another_column_is_told_where_it_is_absent():
+    with pytest.raises(CheckFailed, match="KeyError: 'weight'"):
+        named(Weight, "finite float32 for ordinary texts")()
+
+
+def test_torch_is_there_again():
+    import torch.nn
+
+    finders = list(sys.meta_path)
+    for feature in (Right, ImportsInside):
+        check = named(feature, "runs without torch")
+        if feature is Right:
+            check()
+        else:
+            with pytest.raises(CheckFailed):
+                check()
+        assert sys.modules["torch"] is torch
+        assert sys.modules["torch.nn"] is torch.nn
+        assert sys.meta_path == finders

@@ -1,0 +1,77 @@
+"""What all checks share: names, messages, and a list that runs nothing."""
+
+import subprocess
+import sys
+
+import pytest
+
+from pricekit.core.registry import KINDS
+from pricekit.errors import PluginError
+from pricekit.testing import Check, CheckFailed, check_feature, checks_of
+
+
+def never():
+    raise AssertionError("the plugin was made")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_list_runs_nothing_and_its_names_are_distinct(kind):
+    checks = checks_of(kind, never)
+    assert len({str(check) for check in checks}) == len(checks) >= 10
+    for check in checks:
+        with pytest.raises(CheckFailed, match="the plugin was made"):
+            check()
+
+
+def test_an_unknown_kind_is_told():
+    with pytest.raises(PluginError, match="no kind of plugin 'metric'; the kinds are feature, backbone"):
+        checks_of("metric", never)
+
+
+def test_a_check_is_its_name_and_a_call():
+    called = []
+    check = Check("of mine", lambda: called.append(1))
+    check()
+    assert (str(check), called) == ("of mine", [1])
+
+
+def test_what_is_not_installed_is_told_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "pricekit.testing.models", raising=False)
+    monkeypatch.delitem(sys.modules, "pricekit.testing.loss", raising=False)
+    with pytest.raises(PluginError, match=r"the checks of a loss need torch.*pricekit\[train\]"):
+        checks_of("loss", never)
+
+
+def test_a_failure_says_where_the_plugin_was():
+    class Fails:
+        names = ("a",)
+
+        def fit(self, table):
+            return [].index(table)
+
+        def transform(self, table, state):
+            """Never reached."""
+
+    check = next(c for c in check_feature(Fails) if c.name == "state is JSON")
+    with pytest.raises(
+        CheckFailed, match=r"Fails\.fit \(.*test_testing\.py, line \d+\) raised ValueError"
+    ) as said:
+        check()
+    assert isinstance(said.value.__cause__, ValueError)
+
+
+def test_an_interrupt_is_not_caught():
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check_feature(interrupted)[0]()
+
+
+def test_importing_it_imports_nothing_heavy():
+    code = (
+        "import sys, pricekit.testing as t; t.check_feature(object); t.check_engine(object);"
+        "heavy = {'torch', 'transformers', 'onnx', 'onnxruntime', 'pytest'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
