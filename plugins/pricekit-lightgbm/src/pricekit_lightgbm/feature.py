@@ -1,0 +1,91 @@
+"""Feature `lightgbm`: what boosted trees make of a product's words and quantities."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import lightgbm
+import numpy as np
+from pydantic import Field
+from scipy.sparse import csr_matrix, hstack
+
+from pricekit.config import Section
+from pricekit.core.contracts import State
+from pricekit.features.catalog import Optimized22
+from pricekit.table import Table
+from pricekit_lightgbm.words import count_words, most_common, split_words
+
+LEAF_ROWS = 20
+"""Rows of a leaf at least; a word that fewer rows have can split nothing."""
+
+THREADS = 1
+"""More made small tables and single rows slower, many times so beside other work on the machine."""
+
+CATALOG = Optimized22()
+
+
+class LightGbm:
+    """The log price that gradient-boosted trees predict: Ke et al. 2017, LightGBM.
+
+    Trees on how often a row has each of the most common words, and on the columns of `optimized22`, which say
+    how much of a thing is sold; least squares on the log price. The state is plain text: the words, what
+    `optimized22` has learned, and the trees in LightGBM's own text format.
+    """
+
+    names = ("lightgbm_log_price",)
+    uses_price = True
+
+    class Options(Section):
+        """Options of `lightgbm`."""
+
+        rounds: int = Field(200, ge=1, description="trees")
+        leaves: int = Field(31, ge=2, le=1 << 16, description="of a tree at most")
+        learning_rate: float = Field(0.05, gt=0, le=1, description="share of each tree's step")
+        words: int = Field(
+            4096, ge=0, description=f"most common words at most; each is in {LEAF_ROWS} rows or more"
+        )
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def fit(self, table: Table, price: np.ndarray) -> State:
+        """Fit the trees to prices, float64 (N,)."""
+        state: State = {
+            "words": most_common(split_words(table.text), self.options.words, LEAF_ROWS),
+            "catalog": CATALOG.fit(table),
+        }
+        parameters = self._parameters()
+        rows = lightgbm.Dataset(_matrix(table, state), np.log(price), params=parameters)
+        trees = lightgbm.train(parameters, rows, num_boost_round=self.options.rounds)
+        return state | {"trees": trees.model_to_string()}
+
+    def transform(self, table: Table, state: State) -> np.ndarray:
+        """Return the predicted log price, float32 (N, 1)."""
+        found = _open(state["trees"]).predict(_matrix(table, state), num_threads=THREADS)
+        return np.asarray(found, np.float32).reshape(-1, 1)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "objective": "regression",
+            "learning_rate": self.options.learning_rate,
+            "num_leaves": self.options.leaves,
+            "min_data_in_leaf": LEAF_ROWS,
+            "num_threads": THREADS,
+            "deterministic": True,
+            "force_col_wise": True,  # else the faster layout is found by timing, and the sums differ
+            "seed": 0,
+            "verbosity": -1,
+        }
+
+
+def _matrix(table: Table, state: State) -> csr_matrix:
+    """Return what the trees see of each row, float32 (N, V + 22)."""
+    words = count_words(split_words(table.text), state["words"])
+    return hstack([words, csr_matrix(CATALOG.transform(table, state["catalog"]))], format="csr")
+
+
+@lru_cache(maxsize=2)
+def _open(trees: str) -> lightgbm.Booster:
+    """Read trees from their text, which takes longer than predicting a few rows with them."""
+    return lightgbm.Booster(model_str=trees)

@@ -1,0 +1,69 @@
+"""The words of many texts at once, counted by pyarrow and scipy.
+
+A word is what stands between blanks, in lower case and without punctuation around it.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.sparse import csr_matrix
+
+from pricekit.features.lines import as_strings, numpy_of
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of N texts, W in all, in order.
+
+    Attributes:
+        word: large strings, (W,); "" where there was nothing but punctuation.
+        row: the text that each is of, (W,).
+        rows: N.
+    """
+
+    word: pa.LargeStringArray
+    row: npt.NDArray[np.int64]
+    rows: int
+
+
+def split_words(texts: pd.Series[str]) -> Words:
+    """Split texts into their words."""
+    found = pc.ascii_split_whitespace(pc.utf8_lower(as_strings(texts)))
+    word = pc.ascii_trim(found.flatten(), characters=string.punctuation)
+    return Words(word, numpy_of(pc.list_parent_indices(found)), len(found))
+
+
+def most_common(words: Words, most: int, least_rows: int) -> list[str]:
+    """Return the words that are in the most texts, in that order.
+
+    Args:
+        words: of the training rows.
+        most: how many at most.
+        least_rows: how many texts a word must be in.
+    """
+    coded = words.word.dictionary_encode()
+    kinds = len(coded.dictionary)
+    once = np.unique(words.row * kinds + numpy_of(coded.indices))
+    rows_of = np.bincount(once % max(kinds, 1), minlength=kinds)
+    rows_of[numpy_of(pc.equal(coded.dictionary, ""))] = 0
+    # Among equals the one that was met first.
+    order = np.argsort(-rows_of, kind="stable")[:most]
+    chosen = order[rows_of[order] >= least_rows]
+    return [str(word) for word in coded.dictionary.take(pa.array(chosen)).to_pylist()]
+
+
+def count_words(words: Words, vocabulary: Sequence[str]) -> csr_matrix:
+    """Count how often each word of a vocabulary of V is in each text: float32 (N, V)."""
+    place = pc.index_in(words.word, value_set=pa.array(vocabulary, pa.large_string()))
+    column = numpy_of(pc.fill_null(place, -1))
+    known = column >= 0
+    ones = np.ones(int(known.sum()), np.float32)
+    return csr_matrix((ones, (words.row[known], column[known])), shape=(words.rows, len(vocabulary)))

@@ -1,0 +1,13 @@
+"""Lion for pricekit: a policy with another optimizer than the built-in ones."""
+
+from __future__ import annotations
+
+from pricekit.core.hookspecs import Register, hookimpl
+
+pricekit_api = 1
+
+
+@hookimpl
+def pricekit_register_policies(register: Register) -> None:
+    """The policy."""
+    register("lion", "pricekit_lion.policy:Lion", "a small transformer from scratch, trained with Lion")

@@ -1,0 +1,153 @@
+"""What is logged of a run; imported when a run starts, and MLflow with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlflow
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, Run
+from mlflow.exceptions import MlflowException
+from mlflow.store.db.db_types import DATABASE_ENGINES
+from sqlalchemy import create_engine, make_url
+
+from pricekit import __version__
+from pricekit.screen import say
+from pricekit_mlflow.asked import without_password
+from pricekit_mlflow.kept import keep
+
+EXPERIMENT = "pricekit"
+VERSION_TAG = "pricekit.version"
+STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
+FILES = ("config.toml", "metrics.jsonl", "run.json")
+BUNDLE_FILES = ("manifest.json", "README.md")
+BATCH, NAME_LENGTH, VALUE_LENGTH = 100, 250, 500
+"""MLflow's limits: parameters of one request, characters of a name, and of a value in servers before 2.8."""
+
+
+@dataclass
+class Log:
+    """An MLflow run under way, and the last epoch that it has."""
+
+    client: MlflowClient
+    run_id: str
+    epoch: int = 0
+
+    def epoch_ended(self, record: Mapping[str, Any]) -> None:
+        """Log an epoch's numbers under their names in `metrics.jsonl`, unless a run before it was killed did."""
+        if record["epoch"] > self.epoch:
+            self._metrics({k: v for k, v in record.items() if k != "epoch"}, record["epoch"])
+
+    def run_ended(self, folder: Path, outcome: str, facts: Mapping[str, Any]) -> None:
+        """Log the metrics of the best weights, how the run ended, and its small files."""
+        if outcome == "finished":
+            final = {**facts["metrics"], **{k: facts[k] for k in ("constant_smape", "best_epoch", "seconds")}}
+            self._metrics({f"final/{name}": value for name, value in final.items()}, facts["best_epoch"])
+        self.client.set_terminated(self.run_id, STATUS[outcome])
+        for name in FILES:
+            if (folder / name).is_file():
+                self.client.log_artifact(self.run_id, str(folder / name))
+
+    def _metrics(self, values: Mapping[str, float], step: int) -> None:
+        now = int(time.time() * 1000)
+        metrics = [Metric(name, float(value), now, step) for name, value in values.items()]
+        self.client.log_batch(self.run_id, metrics=metrics)
+
+
+def start(folder: Path, settings: Mapping[str, Any], run_id: str | None) -> Log:
+    """Go on with the MLflow run `run_id` where it is this package's own, else make one; say where it is."""
+    client, run = _client(), None
+    if run_id is not None and (run := _own(client, run_id)):
+        client.update_run(run_id, status="RUNNING")
+        log = Log(client, run_id, _last_epoch(client, run_id))
+    else:
+        name = folder.absolute().name
+        run = client.create_run(_experiment(client), tags={VERSION_TAG: __version__}, run_name=name)
+        log = Log(client, run.info.run_id)
+        keep(folder, log.run_id)
+        params = parameters(settings)
+        for first in range(0, len(params), BATCH):
+            client.log_batch(log.run_id, params=params[first : first + BATCH])
+    say(f"MLflow: {_place(client, run)}")
+    return log
+
+
+def log_bundle(run_id: str, bundle: Path) -> None:
+    """Log a bundle's manifest and model card; raises LookupError where the run is not in this store."""
+    client = _client()
+    if _own(client, run_id) is None:
+        raise LookupError(f"there is no run {run_id} of pricekit in {client.tracking_uri}")
+    name = bundle.absolute().name
+    for file in BUNDLE_FILES:
+        client.log_artifact(run_id, str(bundle / file), f"bundle/{name}")
+    client.set_tag(run_id, "pricekit.bundle", name)
+
+
+def parameters(settings: Mapping[str, Any]) -> list[Param]:
+    """Return settings as parameters that MLflow takes: the whole configuration is logged as a file, too."""
+    named = {re.sub(r"[^\w.\- ]", "_", name, flags=re.ASCII)[:NAME_LENGTH]: v for name, v in _flat(settings)}
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in named.items()}
+    return [Param(name, text[:VALUE_LENGTH]) for name, text in texts.items()]
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _client() -> MlflowClient:
+    """Return a client of the store that MLFLOW_TRACKING_URI names."""
+    uri = mlflow.get_tracking_uri()
+    if uri.partition(":")[0].partition("+")[0] in DATABASE_ENGINES:
+        _connect_once(uri)
+    return MlflowClient(uri)
+
+
+def _connect_once(uri: str) -> None:
+    """Connect to a database, or raise: MLflow itself tries one that it cannot open for two minutes."""
+    url = make_url(uri)
+    if url.get_backend_name() == "sqlite" and url.database:
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url)
+    try:
+        engine.connect().close()
+    finally:
+        engine.dispose()
+
+
+def _experiment(client: MlflowClient) -> str:
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+    found = client.get_experiment_by_name(name)
+    return str(found.experiment_id if found else client.create_experiment(name))
+
+
+def _own(client: MlflowClient, run_id: str) -> Run | None:
+    """Return a run that this package made; an id that stands in a folder may be of anything."""
+    try:
+        run = client.get_run(run_id)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
+    return run if run.info.lifecycle_stage == "active" and VERSION_TAG in run.data.tags else None
+
+
+def _last_epoch(client: MlflowClient, run_id: str) -> int:
+    return max((metric.step for metric in client.get_metric_history(run_id, "valid_smape")), default=0)
+
+
+def _place(client: MlflowClient, run: Run) -> str:
+    uri, at = without_password(client.tracking_uri), run.info
+    if uri.startswith(("http://", "https://")):
+        return f"{uri.rstrip('/')}/#/experiments/{at.experiment_id}/runs/{at.run_id}"
+    return f"run {at.run_id} of experiment {client.get_experiment(at.experiment_id).name} in {uri}"

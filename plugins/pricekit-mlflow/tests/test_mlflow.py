@@ -1,0 +1,304 @@
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from conftest import tiny_config
+from pricekit.core.events import tell
+from pricekit.core.loader import load
+from pricekit.export.export import export_run
+from pricekit.training import session
+from pricekit.training.source import Source
+from pricekit.training.train import train
+
+pytest.importorskip("mlflow")
+# MLflow's own tables, with SQLAlchemy 2.1
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The ``noload`` loader strategy is deprecated:sqlalchemy.exc.SADeprecationWarning"
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A database for all tests, because making one takes seconds."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+
+
+@pytest.fixture(autouse=True)
+def _observed(monkeypatch, store, tmp_path):
+    """This package observes, and no other that may be installed."""
+    found = load([EntryPoint("mlflow", "pricekit_mlflow", "pricekit")])
+    assert not found.broken
+    monkeypatch.setattr("pricekit.core.events.registry", lambda: found)
+    for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.chdir(tmp_path)  # where MLflow puts artifacts
+
+
+@pytest.fixture
+def client(store):
+    from mlflow import MlflowClient
+
+    return MlflowClient(store)
+
+
+def run_id(out):
+    return json.loads((out / "mlflow.json").read_text())["run_id"]
+
+
+def history(client, out, name):
+    return [(metric.step, metric.value) for metric in client.get_metric_history(run_id(out), name)]
+
+
+def lines(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def artifacts(client, out, folder=None):
+    return {item.path for item in client.list_artifacts(run_id(out), folder)}
+
+
+def interrupt(monkeypatch, epoch):
+    """Kill training before the checkpoint of an epoch, when it is validated and told."""
+
+    def save(self, name, call=session.Session.save):
+        if self.at.epoch == epoch and name == "last.safetensors":
+            raise KeyboardInterrupt
+        call(self, name)
+
+    monkeypatch.setattr(session.Session, "save", save)
+
+
+def test_a_run_is_an_mlflow_run(catalog, client, capsys):
+    out = Path("my run")
+    facts = train(Source(catalog), tiny_config(), out)
+    found = client.get_run(run_id(out))
+    assert (found.info.status, found.info.run_name) == ("FINISHED", "my run")
+    assert client.get_experiment(found.info.experiment_id).name == "pricekit"
+    for name in ("loss", "valid_smape", "learning_rate", "rows_per_second"):
+        assert history(client, out, name) == [(line["epoch"], line[name]) for line in lines(out)]
+    for name, value in facts["metrics"].items():
+        assert history(client, out, f"final/{name}") == [(facts["best_epoch"], value)]
+    assert found.data.params["backbone.name"] == "bag"
+    assert found.data.params["training.learning_rate"] == "0.01"
+    assert found.data.params["rows.train"] == "340"
+    assert artifacts(client, out) == {"config.toml", "metrics.jsonl", "run.json"}
+    said = capsys.readouterr().err
+    assert said.count(f"MLflow: run {run_id(out)} of experiment pricekit in sqlite:///") == 1
+
+
+def test_the_experiment_is_that_of_mlflows_variable(catalog, client, monkeypatch):
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "teas")
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), Path("run"))
+    experiment = client.get_experiment(client.get_run(run_id(Path("run"))).info.experiment_id)
+    assert experiment.name == "teas"
+
+
+def test_a_resumed_run_goes_on_in_its_mlflow_run_and_no_epoch_is_there_twice(catalog, client, monkeypatch):
+    """Killed before the second epoch's checkpoint: that epoch is trained, and told, again."""
+    out, config = Path("run"), tiny_config({"training": {"epochs": 4}})
+    with monkeypatch.context() as patch:
+        interrupt(patch, epoch=2)
+        with pytest.raises(KeyboardInterrupt):
+            train(Source(catalog), config, out)
+    first = run_id(out)
+    assert client.get_run(first).info.status == "KILLED"
+    assert artifacts(client, out) == {"config.toml", "metrics.jsonl"}
+    train(Source(catalog), config, out, resume=True)
+    assert run_id(out) == first
+    assert client.get_run(first).info.status == "FINISHED"
+    assert history(client, out, "loss") == [(line["epoch"], line["loss"]) for line in lines(out)]
+
+
+def run_through(folder, *, resumed):
+    """Tell of a run that ends at once."""
+    tell("run_started", folder=folder, config={}, rows={}, resumed=resumed)
+    tell("run_ended", folder=folder, outcome="interrupted", facts={})
+
+
+def test_a_resumed_run_whose_mlflow_run_is_gone_gets_another(client, tmp_path):
+    run_through(tmp_path, resumed=False)
+    deleted = run_id(tmp_path)
+    of_another = client.create_run(client.get_run(deleted).info.experiment_id, tags={"made": "by hand"})
+    client.delete_run(deleted)
+    forged = [{"run_id": i} for i in (of_another.info.run_id, deleted, "0" * 32, "../../other", 7)]
+    for text in [*map(json.dumps, forged), "[]", "no json"]:
+        (tmp_path / "mlflow.json").write_text(text)
+        run_through(tmp_path, resumed=True)
+        assert run_id(tmp_path) not in text
+        assert client.get_run(run_id(tmp_path)).info.status == "KILLED"
+    assert client.get_run(of_another.info.run_id).info.status == "RUNNING"
+
+
+def test_a_run_that_fails_is_failed_in_mlflow(catalog, client):
+    config = tiny_config({"training": {"learning_rate": 1e30, "embedding_learning_rate": 1e30}})
+    with pytest.raises(Exception, match="not finite"):
+        train(Source(catalog), config, Path("run"))
+    assert client.get_run(run_id(Path("run"))).info.status == "FAILED"
+
+
+def test_a_bundle_is_logged_to_the_run_that_it_was_made_from(catalog, client):
+    out = Path("run")
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out)
+    export_run(out, Path("teas"))
+    assert client.get_run(run_id(out)).data.tags["pricekit.bundle"] == "teas"
+    assert artifacts(client, out, "bundle/teas") == {"bundle/teas/manifest.json", "bundle/teas/README.md"}
+
+
+def test_a_bundle_of_a_run_that_was_not_logged_is_nothing_to_mlflow(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://")
+    tell("bundle_exported", folder=tmp_path, bundle=tmp_path, manifest={})
+    assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def silent_server():
+    """A server that hangs up on whoever comes; its URI, and how often somebody came."""
+    came = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            while True:
+                try:
+                    connection, address = server.accept()
+                except OSError:
+                    return
+                came.append(address)
+                connection.close()
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield f"http://me:secret@127.0.0.1:{server.getsockname()[1]}", came
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def test_a_server_that_does_not_answer_is_asked_twice_and_no_more(
+    catalog, silent_server, monkeypatch, capsys
+):
+    uri, came = silent_server
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    train(Source(catalog), tiny_config(), Path("run"))
+    assert len(lines(Path("run"))) == 3
+    assert len(came) == 2
+    said = capsys.readouterr().err
+    assert said.count("nothing more of this run is logged to MLflow") == 1
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize("user", ["me:pass", "me:p@ss", "token", ""])
+def test_no_password_is_said(user):
+    from pricekit_mlflow.asked import without_password
+
+    said = without_password(f"cannot reach http://{user}@host:5000/api?to=a@b and more")
+    assert said == "cannot reach http://host:5000/api?to=a@b and more"
+
+
+def test_what_the_user_sets_is_kept(catalog, silent_server, monkeypatch):
+    uri, came = silent_server
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    before = dict(os.environ)
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), Path("run"))
+    assert len(came) == 1
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///.", "no-such-scheme://host", "./folder"])
+def test_a_store_that_cannot_be_opened_stops_nothing(catalog, uri, monkeypatch, capsys):
+    """The first one MLflow itself would try to open for two minutes."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), Path("run"))
+    assert capsys.readouterr().err.count("nothing more of this run is logged to MLflow") == 1
+
+
+def test_a_store_that_is_lost_on_the_way_is_told_once(catalog, monkeypatch, capsys):
+    asked = []
+
+    def lost(self, *args, **kwargs):
+        asked.append(args)
+        raise OSError("gone")
+
+    monkeypatch.setattr("mlflow.MlflowClient.log_batch", lost)
+    monkeypatch.setattr("pricekit_mlflow.log.parameters", lambda settings: [])
+    train(Source(catalog), tiny_config(), Path("run"))
+    assert len(lines(Path("run"))) == 3
+    assert len(asked) == 1
+    assert capsys.readouterr().err.count("gone") == 1
+
+
+def test_a_new_run_that_could_not_be_logged_keeps_nothing_of_the_old_one(catalog, silent_server, monkeypatch):
+    out = Path("run")
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out)
+    assert run_id(out)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", silent_server[0])
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out, overwrite=True)
+    assert not (out / "mlflow.json").exists()
+
+
+def test_any_settings_are_parameters_that_mlflow_takes(client, tmp_path):
+    from pricekit_mlflow.log import VALUE_LENGTH, start
+
+    table = {f"name {i}": i for i in range(230)}
+    settings = {
+        "a": table,
+        "b/..//c": "x",
+        "n" * 400: [1, 2],
+        "long": "é" * 9000,
+        "z": {"ü,;=": True, "no": {}},
+    }
+    params = client.get_run(start(tmp_path, settings, None).run_id).data.params
+    assert params["a.name 229"] == "229"
+    assert params["b_..__c"] == "x"
+    assert params["n" * 250] == "[1, 2]"
+    assert params["long"] == "é" * VALUE_LENGTH
+    assert params["z.____"] == "true"
+    assert len(params) == 234
+
+
+CLI = """
+import sys
+from pricekit.cli.main import main
+try:
+    main()
+finally:
+    print("imported:", *(n for n in ("pricekit_mlflow", "mlflow", "sqlalchemy", "torch") if n in sys.modules))
+"""
+
+
+def cli(*arguments, plugins="pricekit-mlflow"):
+    """Run the command line in a process of its own; return what it says, and what it imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", CLI, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PRICEKIT_LOAD_PLUGINS": plugins},
+    )
+    assert done.returncode == 0, done.stderr
+    said, _, imported = (done.stderr + done.stdout).rpartition("imported:")
+    return said, imported.split()
+
+
+def test_listing_plugins_does_not_import_it():
+    assert cli("--help")[1] == []
+    assert cli("plugins", "list")[1] == ["pricekit_mlflow"]
+    assert cli("plugins", "list", plugins="")[1] == []
+
+
+def test_it_is_found_where_it_is_installed(catalog, monkeypatch):
+    from mlflow import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///new/mlflow.db")
+    Path("tiny.toml").write_text(tiny_config().to_toml())
+    said, _ = cli("train", catalog, "--config", "tiny.toml", "--out", "run")
+    assert [line[:12] for line in said.splitlines() if "mlflow" in line.lower()] == ["MLflow: run "], said
+    assert MlflowClient("sqlite:///new/mlflow.db").get_run(run_id(Path("run"))).info.status == "FINISHED"

@@ -1,0 +1,111 @@
+"""The events of runs under way, written to `<run>/tensorboard/`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+from torch.utils.tensorboard.summary import hparams
+
+from pricekit.screen import say
+
+FOLDER = "tensorboard"
+SUFFIX = ".pricekit"
+"""Ends the names of event files that are this package's own."""
+
+TAGS = {
+    "loss": "loss/train",
+    "valid_smape": "smape/validation",
+    "gpu_memory_gib": "gpu/memory_gib",
+    "gpu_utilization": "gpu/utilization",
+}
+"""What a number of an epoch is called, where not as in `metrics.jsonl`."""
+
+COUNTS = ("epoch", "step")
+FINAL = ("final/smape", "final/mdape", "final/mae", "final/rmsle")
+
+
+@dataclass
+class Log:
+    """Where a run's events go."""
+
+    folder: Path
+    writer: SummaryWriter | None = None
+
+    def open(self, purge_step: int | None = None) -> SummaryWriter:
+        """Return the writer; at its first use it may hide what was written of `purge_step` and later."""
+        if self.writer is None:
+            self.writer = SummaryWriter(str(self.folder), purge_step=purge_step, filename_suffix=SUFFIX)
+        return self.writer
+
+    def add(self, *summaries: Any) -> None:
+        """Write what `SummaryWriter` has no method for: its `add_hparams` makes a file of another name."""
+        files: Any = self.open().file_writer
+        for summary in summaries:
+            files.add_summary(summary)
+        files.flush()
+
+
+_logs: dict[Path, Log] = {}
+
+
+def start(run: Path, config: Mapping[str, Any], *, resumed: bool) -> None:
+    """Begin the log of a run, or go on with the one in its folder.
+
+    A new run deletes the events that an older run in the same folder left. That of a resumed one opens at its
+    next epoch, which is known only then.
+    """
+    log = Log(run / FOLDER)
+    if not resumed:
+        for old in log.folder.glob(f"events.out.tfevents.*{SUFFIX}"):
+            old.unlink()
+        experiment, session, _ = _session(flat(config), ("smape/validation", *FINAL))
+        log.add(experiment, session)
+    _logs[run] = log
+    say(f"TensorBoard: tensorboard --logdir {shlex.quote(str(log.folder))}")
+
+
+def write_epoch(run: Path, record: Mapping[str, Any]) -> None:
+    """Write the numbers of an epoch; one that is repeated after a kill replaces what it wrote before."""
+    if (log := _logs.get(run)) is None:
+        return
+    epoch = record["epoch"]
+    writer = log.open(purge_step=epoch)
+    for name, value in record.items():
+        if name not in COUNTS:
+            writer.add_scalar(TAGS.get(name, name), value, epoch)
+    writer.flush()
+
+
+def end(run: Path, outcome: str, facts: Mapping[str, Any]) -> None:
+    """Write the metrics of the best weights, at their epoch, and close the log."""
+    if (log := _logs.pop(run, None)) is None:
+        return
+    if outcome == "finished":
+        writer = log.open()
+        for name, value in facts["metrics"].items():
+            writer.add_scalar(f"final/{name}", value, facts["best_epoch"])
+        *_, success = _session({}, ())
+        log.add(success)
+    if log.writer is not None:
+        log.writer.close()
+
+
+def _session(settings: dict[str, bool | int | float | str], metrics: tuple[str, ...]) -> Any:
+    """Return what the tab HPARAMS reads: the experiment, and the start and the success of a session."""
+    return hparams(settings, dict.fromkeys(metrics, 0.0))  # type: ignore[no-untyped-call]
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, bool | int | float | str]:
+    """Return the settings of nested tables under dotted names; lists as text."""
+    settings: dict[str, bool | int | float | str] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            settings |= flat(value, f"{prefix}{key}.")
+        else:
+            settings[prefix + key] = value if isinstance(value, bool | int | float | str) else str(value)
+    return settings
