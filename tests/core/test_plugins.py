@@ -107,6 +107,23 @@ def test_a_broken_plugin_hurts_nobody(plugin, way, capsys):
         found.get("loss", "new")
 
 
+def test_kinds_are_apart_but_names_are_as_written(plugin):
+    source = """
+import pricekit
+@pricekit.hookimpl
+def pricekit_register_losses(register):
+    register("twin", "a:Loss", "")
+@pricekit.hookimpl
+def pricekit_register_features(register):
+    register("twin", "a:Feature", "")
+"""
+    found = load([plugin("toy_twins", source)])
+    assert (found.get("loss", "twin").target, found.get("feature", "twin").target) == ("a:Loss", "a:Feature")
+    for name in ("Twin", " twin", "twin loss"):
+        with pytest.raises(PluginError, match=f"there is no loss '{name}'; available: .*Did you mean 'twin'"):
+            found.get("loss", name)
+
+
 def test_an_unknown_name_lists_what_there_is():
     with pytest.raises(
         PluginError, match=r"no loss 'smap'; available: focal-smape, smape\. Did you mean 'smape'"

@@ -18,7 +18,8 @@ from pricekit.bench.workload import LEARNING_RATE, Workload, fresh_model
 from pricekit.config import build_config
 from pricekit.errors import ConfigError
 from pricekit.training.model import PriceModel
-from pricekit.training.session import has_sparse_gradients, plan_epoch, prepare_encoder
+from pricekit.training.optim import sparse_embeddings
+from pricekit.training.session import plan_epoch, prepare_encoder
 from pricekit.training.step import Objective
 
 
@@ -213,7 +214,7 @@ def check_peers(workload: Workload, peers: Sequence[str]) -> None:
             f"--peer {counted[0]} takes a number of rows for a batch, but training.batch_tokens is set; leave one of "
             "them out"
         )
-    if peers and has_sparse_gradients(workload.model):
+    if peers and sparse_embeddings(workload.model):
         raise ConfigError(
             f"the backbone '{workload.config.backbone.name}' has embeddings with sparse gradients, which the AdamW of "
             f"--peer {peers[0]} does not take; name another backbone, such as --backbone distilroberta "

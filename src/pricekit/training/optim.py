@@ -21,7 +21,7 @@ def adamw(model: nn.Module, training: TrainingConfig, *, fused: bool = True) -> 
     AdamW: Loshchilov & Hutter 2019, arXiv:1711.05101.
     """
     groups = parameter_groups(model, training)
-    if _sparse(model):
+    if sparse_embeddings(model):
         return RowwiseAdagrad(groups, lr=training.learning_rate, weight_decay=training.weight_decay)
     return torch.optim.AdamW(
         groups, lr=training.learning_rate, weight_decay=training.weight_decay, fused=fused
@@ -70,11 +70,12 @@ def _rates(model: nn.Module, training: TrainingConfig) -> Iterator[tuple[int, fl
             yield id(parameter), training.learning_rate * training.layer_decay**depth
     if training.embedding_learning_rate is not None:
         table = getattr(encoder, "embedding", nn.Module())
-        for parameter in [*_sparse(model), *table.parameters()]:
+        for parameter in [*sparse_embeddings(model), *table.parameters()]:
             yield id(parameter), training.embedding_learning_rate
 
 
-def _sparse(model: nn.Module) -> list[Tensor]:
+def sparse_embeddings(model: nn.Module) -> list[Tensor]:
+    """Return the weights of embeddings whose gradients are sparse, as those of `bag` are."""
     return [m.weight for m in model.modules() if isinstance(m, nn.Embedding) and m.sparse]
 
 

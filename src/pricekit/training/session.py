@@ -24,6 +24,7 @@ from pricekit.training.loader import Loader
 from pricekit.training.machine import choose_precision
 from pricekit.training.model import PriceModel
 from pricekit.training.monitor import Monitor
+from pricekit.training.optim import sparse_embeddings
 from pricekit.training.pace import Pace
 from pricekit.training.processes import Processes
 from pricekit.training.step import Stepper
@@ -178,7 +179,7 @@ def start_session(
     precision = choose_precision(speed, processes.device)
     model.to(processes.device)
     prepare_encoder(model, config)
-    if processes.count > 1 and processes.device.type == "cuda" and has_sparse_gradients(model):
+    if processes.count > 1 and processes.device.type == "cuda" and sparse_embeddings(model):
         raise ConfigError(
             f"the backbone '{config.backbone.name}' has embeddings with sparse gradients, which several GPUs cannot "
             "exchange; train it in one process, without accelerate launch: it is small"
@@ -224,11 +225,6 @@ def _total_steps(lengths: np.ndarray, config: RunConfig, first: int) -> int:
     if config.training.batch_tokens is None:
         return epochs * first
     return sum(len(plan_epoch(lengths, config, epoch)) for epoch in range(epochs))
-
-
-def has_sparse_gradients(model: nn.Module) -> bool:
-    """Say whether the gradients of some embedding are sparse, as those of `bag` are."""
-    return any(isinstance(module, nn.Embedding) and module.sparse for module in model.modules())
 
 
 def prepare_encoder(model: PriceModel, config: RunConfig) -> None:

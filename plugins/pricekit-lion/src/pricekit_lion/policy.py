@@ -12,8 +12,7 @@ from pydantic import Field
 
 from pricekit.config import Section, TrainingConfig
 from pricekit.errors import ConfigError
-from pricekit.training.optim import parameter_groups, warmup_cosine
-from pricekit.training.session import has_sparse_gradients
+from pricekit.training.optim import parameter_groups, sparse_embeddings, warmup_cosine
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
@@ -73,7 +72,7 @@ class Lion:
         self, model: torch.nn.Module, training: TrainingConfig, *, fused: bool
     ) -> torch.optim.Optimizer:
         """Return Lion over `parameter_groups`, which has no fused form; raises ConfigError for sparse gradients."""
-        if has_sparse_gradients(model):
+        if sparse_embeddings(model):
             raise ConfigError(
                 "the policy lion takes dense gradients, but this backbone, as bag does, has embeddings with sparse "
                 "ones; name another, such as --backbone transformer, or train this one with --policy quick"
