@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -55,4 +56,4 @@ def export(run: Path, out: Path, precision: str, triton: Path | None, overwrite:
     if folder is not None:
         write_triton(open_bundle(out), folder)
         say(f"Triton's model is in {folder}")
-    say(f"the bundle is in {out}, {size:,.1f} MB; next: pricekit predict {out} TABLE --out prices.csv")
+    say(f"the bundle is in {out}, {size:,.1f} MB; next: pricekit predict {quote(str(out))} TABLE --out prices.csv")

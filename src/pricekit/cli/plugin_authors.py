@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,7 +36,7 @@ def new(kind: str, name: str, folder: Path) -> None:
     from pricekit.screen import say
 
     path = new_package(kind, name, folder)
-    say(f"the {kind} {name} is in {path}; next: pip install -e {path} && pricekit plugins check {name}")
+    say(f"the {kind} {name} is in {path}; next: pip install -e {quote(str(path))} && pricekit plugins check {name}")
 
 
 @click.command(short_help="Run the conformance checks on a plugin.")

@@ -72,7 +72,7 @@ def train(
         f"validation SMAPE {metrics['smape']:.2f} (a constant price: {facts['constant_smape']:.2f}), median error "
         f"{metrics['mdape']:.1f}%, best epoch {facts['best_epoch']}, {facts['seconds']:.0f} s"
     )
-    say(f"the run is in {out}; next: pricekit export {out} --out BUNDLE")
+    say(f"the run is in {out}; next: pricekit export {shlex.quote(str(out))} --out BUNDLE")
 
 
 def _resume_line(source: Any, out: Path) -> str:
