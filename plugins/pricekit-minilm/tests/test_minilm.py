@@ -1,8 +1,26 @@
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import pytest
+from pricekit_minilm.backbone import ALL_MINILM_L6_V2
+from pricekit_minilm.policy import MiniLM
 
 from pricekit.core.loader import load
+from pricekit.testing import check_backbone, check_policy
+from pricekit.training.backbones.transformer import PretrainedPlugin
+
+SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+
+
+def small():
+    """Make the backbone with the true architecture in small sizes: those break what the large ones break."""
+    plugin = PretrainedPlugin(replace(ALL_MINILM_L6_V2, numbers={**ALL_MINILM_L6_V2.numbers, **SIZES}))
+    return plugin(plugin.Options(random_weights=True))
+
+
+@pytest.mark.parametrize("check", [*check_backbone(small), *check_policy(MiniLM)], ids=str)
+def test_it_keeps_the_contract(check):
+    check()
 
 
 @pytest.fixture

@@ -4,13 +4,19 @@ from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
-from pricekit_openvino.engine import _core
+from pricekit_openvino.engine import OpenVino, _core
 
 from pricekit.core.contracts import Graph
 from pricekit.core.loader import load
 from pricekit.errors import BundleError, PluginError
+from pricekit.testing import check_engine
 
 pytest.importorskip("openvino")
+
+
+@pytest.mark.parametrize("check", check_engine(OpenVino), ids=str)
+def test_it_keeps_the_contract(check):
+    check()
 
 
 @pytest.fixture

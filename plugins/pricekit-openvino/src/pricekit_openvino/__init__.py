@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pricekit.core.hookspecs import Register, hookimpl
 
+pricekit_api = 1
+
 
 @hookimpl
 def pricekit_register_engines(register: Register) -> None:
