@@ -35,8 +35,8 @@ def test_a_wrong_one_fails_with_what_is_wrong(pricekit, tmp_path):
 
 def test_options_are_given_with_set(pricekit):
     assert pricekit("plugins", "check", "focal-smape", "--set", "gamma=1.5")[0] == 0
-    code, out, _ = pricekit("plugins", "check", "focal-smape", "--set", "gama=1.5")
-    assert (code, "Did you mean 'gamma'" in out) == (1, True)
+    code, _, err = pricekit("plugins", "check", "focal-smape", "--set", "gama=1.5")
+    assert (code, "Did you mean 'gamma'" in err) == (1, True)
 
 
 @pytest.mark.parametrize(

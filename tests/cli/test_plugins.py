@@ -183,3 +183,69 @@ def test_help_is_quick_because_it_imports_no_plugin(broken):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
     assert done.stdout.splitlines()[-1] == "heavy: set() []"
+
+
+def test_a_bundle_tells_a_changed_feature(pricekit, catalog, tmp_path):
+    file = tmp_path / "features.py"
+    file.write_text(FEATURE)
+    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64", "--quiet"]
+    run, bundle = tmp_path / "run", tmp_path / "bundle"
+    code, _, err = pricekit(
+        "train", catalog, "--out", run, "--features", "characters", *small, "--plugin", file
+    )
+    assert code == 0
+    assert "--out BUNDLE --plugin " in " ".join(err.split())  # what is next can be pasted
+    assert pricekit("export", run, "--out", bundle, "--plugin", file)[0] == 0
+    predict = ["predict", bundle, catalog, "--out", tmp_path / "prices.csv", "--engine", "ort-cpu"]
+    assert "prices may differ" not in pricekit(*predict, "--plugin", file)[2]
+    file.write_text(FEATURE + "\n# another version\n")
+    code, _, err = pricekit(*predict, "--plugin", file)
+    assert (code, "prices may differ" in " ".join(err.split())) == (0, True)
+    file.write_text(FEATURE.replace('names = ("characters",)', 'names = ("letters",)'))
+    code, _, err = pricekit(*predict, "--plugin", file)
+    assert (code, "the model was made with features.py file" in " ".join(err.split())) == (1, True)
+
+
+@pytest.mark.parametrize("command", ["train", "export", "predict"])
+def test_a_run_without_its_plugin_file_names_it(pricekit, catalog, tmp_path, command):
+    file, run = tmp_path / "features.py", tmp_path / "run"
+    file.write_text(FEATURE)
+    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64", "--quiet"]
+    assert (
+        pricekit("train", catalog, "--out", run, "--features", "characters", *small, "--plugin", file)[0] == 0
+    )
+    arguments = {
+        "train": ["train", catalog, "--out", run, "--resume"],
+        "export": ["export", run, "--out", tmp_path / "bundle"],
+        "predict": ["predict", run, catalog, "--out", tmp_path / "prices.csv"],
+    }
+    code, _, err = pricekit(*arguments[command])
+    assert code == 1
+    assert "name its file: --plugin features.py" in " ".join(err.split())
+
+
+def test_two_files_of_one_name_are_two_plugins(pricekit, tmp_path):
+    for folder, name in (("a", "first"), ("b", "second")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(FEATURE.replace('"characters"', f'"{name}"'))
+    files = [tmp_path / "a" / "mine.py", tmp_path / "b" / "mine.py"]
+    for name in ("first", "second"):
+        code, out, _ = pricekit(
+            "plugins", "show", name, "--json", *(p for f in [*files, files[0]] for p in ("--plugin", f))
+        )
+        assert (code, json.loads(out)["columns"]) == (0, name)
+
+
+def test_a_file_s_error_has_its_line(pricekit, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def later():\n    return undefined\n\nlater()\n")
+    code, _, err = pricekit("plugins", "list", "--plugin", file)
+    assert (code, "NameError: name 'undefined' is not defined (line 2)" in " ".join(err.split())) == (1, True)
+
+
+def test_an_observer_is_listed(pricekit, tmp_path):
+    file = tmp_path / "watch.py"
+    file.write_text("import pricekit\n@pricekit.hookimpl\ndef pricekit_run_ended(folder): pass\n")
+    assert "observes runs" in pricekit("plugins", "list", "--plugin", file)[1]
+    code, _, err = pricekit("plugins", "check", file)
+    assert (code, "registers no plugin" in err) == (1, True)

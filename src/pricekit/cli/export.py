@@ -8,6 +8,7 @@ from shlex import quote
 import click
 
 from pricekit.cli.options import FOLDER
+from pricekit.cli.plugin_options import again
 
 COMPANY = 0.02
 """Share of the log prices' standard deviation from which it is said that prices depend on each other."""
@@ -56,4 +57,5 @@ def export(run: Path, out: Path, precision: str, triton: Path | None, overwrite:
     if folder is not None:
         write_triton(open_bundle(out), folder)
         say(f"Triton's model is in {folder}")
-    say(f"the bundle is in {out}, {size:,.1f} MB; next: pricekit predict {quote(str(out))} TABLE --out prices.csv")
+    following = f"pricekit predict {quote(str(out))} TABLE --out prices.csv{again()}"
+    say(f"the bundle is in {out}, {size:,.1f} MB; next: {following}")

@@ -83,6 +83,8 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(1)
     except PricekitError as error:
+        if os.environ.get("PRICEKIT_TRACEBACK"):
+            raise
         _fail(str(error), 1)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]

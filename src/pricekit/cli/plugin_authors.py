@@ -36,7 +36,9 @@ def new(kind: str, name: str, folder: Path) -> None:
     from pricekit.screen import say
 
     path = new_package(kind, name, folder)
-    say(f"the {kind} {name} is in {path}; next: pip install -e {quote(str(path))} && pricekit plugins check {name}")
+    say(
+        f"the {kind} {name} is in {path}; next: pip install -e {quote(str(path))} && pricekit plugins check {name}"
+    )
 
 
 @click.command(short_help="Run the conformance checks on a plugin.")
@@ -83,8 +85,10 @@ def _check_one(entry: Entry, options: dict[str, Any]) -> int:
     from pricekit.testing import CheckFailed, checks_of
 
     click.echo(f"{entry.kind} {entry.name} of {entry.package} {entry.version}")
+    make = partial(registry().create, entry.kind, entry.name, options)
+    make()  # what cannot be made fails once, and not in every check
     failed = 0
-    for found in checks_of(entry.kind, partial(registry().create, entry.kind, entry.name, options)):
+    for found in checks_of(entry.kind, make):
         try:
             found()
         except CheckFailed as error:
@@ -108,6 +112,8 @@ def _meant(target: str) -> list[Entry]:
     package = _normal(_package_in(path) if path.is_dir() else path.name)
     if found := [entry for entry in entries if _normal(entry.package) == package]:
         return found
+    if path.suffix == ".py" and path.is_file():
+        raise PluginError(f"{path} registers no plugin; observers have no checks")
     for broken in registry().broken:
         if _normal(broken.package) == package:
             raise PluginError(
@@ -160,6 +166,7 @@ def doctor(with_traceback: bool) -> None:
         failures += [failure] if failure else []
         state = "cannot be imported" if failure else "works"
         rows.append([f"{entry.package} {entry.version}", f"{entry.kind} {entry.name}", state])
+    rows += [[name, "observer", "works"] for name in registry().observers()]
     if not rows:
         say("no plugin packages are installed; pricekit's own plugins are there")
         return

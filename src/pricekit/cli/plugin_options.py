@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,9 +46,21 @@ def _load_files(context: click.Context, _: click.Parameter, paths: tuple[str, ..
 
 def load_files(context: click.Context, paths: Sequence[str]) -> None:
     """Load Python files of plugins, until the command ends."""
+    if wrong := [path for path in paths if os.pathsep in str(Path(path).absolute())]:
+        raise click.BadParameter(f"the path {wrong[0]} has a '{os.pathsep}' in it; move the file", context)
     if paths:
-        absolute = os.pathsep.join(str(Path(path).absolute()) for path in paths)
-        context.with_resource(_environment("PRICEKIT_PLUGIN_FILES", absolute))
+        absolute = [*loaded_files(), *(str(Path(path).absolute()) for path in paths)]
+        context.with_resource(_environment("PRICEKIT_PLUGIN_FILES", os.pathsep.join(absolute)))
+
+
+def loaded_files() -> list[str]:
+    """Return the plugin files that are loaded beside the packages."""
+    return [name for name in os.environ.get("PRICEKIT_PLUGIN_FILES", "").split(os.pathsep) if name]
+
+
+def again() -> str:
+    """Return what a command that goes on from this one must be given, too: its --plugin."""
+    return "".join(f" --plugin {shlex.quote(os.path.relpath(name))}" for name in loaded_files())
 
 
 def _load_none(context: click.Context, _: click.Parameter, none: bool) -> None:

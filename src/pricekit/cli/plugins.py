@@ -43,6 +43,8 @@ def list_(kind: str | None, as_json: bool) -> None:
         click.echo(json.dumps([*ready, *(b.facts() | {"state": "failed"} for b in failed)], indent=2))
         return
     rows = [[e.kind, e.name, f"{e.package} {e.version}", e.summary, "ready"] for e in entries]
+    if kind is None:
+        rows += [["-", "", name, "observes runs", "ready"] for name in registry().observers()]
     rows += [["?", b.name, f"{b.package} {b.version}", "", "failed"] for b in failed]
     show_table("", ["kind", "name", "package", "what it is", "state"], rows, stderr=False)
     if failed:
@@ -56,10 +58,11 @@ def show(name: str, as_json: bool) -> None:
     """Explain the plugin NAME: where it is defined, its options, a policy's numbers."""
     from pricekit.screen import show_table
 
-    for facts in map(_facts, _named(name)):
-        if as_json:
-            click.echo(json.dumps(facts, indent=2))
-            continue
+    found = [_facts(entry) for entry in _named(name)]
+    if as_json:
+        click.echo(json.dumps(found if len(found) > 1 else found[0], indent=2))
+        return
+    for facts in found:
         options, numbers = facts.pop("options"), facts.pop("defaults", {})
         click.echo("\n".join(f"{key:<9}{value}" for key, value in facts.items()))
         if options:
@@ -120,7 +123,7 @@ def _place(plugin: Any, target: str) -> str:
 
 def _needs(entry: Any) -> str:
     """Return what else must be installed for a plugin."""
-    if entry.version == FILE:
+    if entry.version.startswith(FILE):
         return "this file"
     if entry.package == "pricekit":
         inside = entry.target.startswith("pricekit.training")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from pricekit.cli.options import FOLDER, TABLE, config_of, flag_layer, model_options, table_options
+from pricekit.cli.plugin_options import again
 
 
 @click.command(short_help="Train a model on a table of texts and prices.")
@@ -72,7 +73,7 @@ def train(
         f"validation SMAPE {metrics['smape']:.2f} (a constant price: {facts['constant_smape']:.2f}), median error "
         f"{metrics['mdape']:.1f}%, best epoch {facts['best_epoch']}, {facts['seconds']:.0f} s"
     )
-    say(f"the run is in {out}; next: pricekit export {shlex.quote(str(out))} --out BUNDLE")
+    say(f"the run is in {out}; next: pricekit export {shlex.quote(str(out))} --out BUNDLE{again()}")
 
 
 def _resume_line(source: Any, out: Path) -> str:
@@ -81,13 +82,13 @@ def _resume_line(source: Any, out: Path) -> str:
         given += ["--valid", str(source.valid)]
     if source.encoding != "utf-8":
         given += ["--encoding", source.encoding]
-    return shlex.join(["pricekit", "train", *given])
+    return shlex.join(["pricekit", "train", *given]) + again()
 
 
 def _saved_config(out: Path, flags: dict[str, Any]) -> Any:
     from pricekit.config import build_config, read_toml
     from pricekit.errors import ConfigError, TrainingError
-    from pricekit.training.run import is_run
+    from pricekit.training.run import is_run, require_plugins
 
     if not is_run(out):
         raise TrainingError(f"there is no run in {out} to resume; train without --resume")
@@ -101,5 +102,6 @@ def _saved_config(out: Path, flags: dict[str, Any]) -> Any:
             f"--resume goes on with the settings in {out / 'config.toml'}; leave out the others, but for "
             "--time-budget and --quiet"
         )
+    require_plugins(out)
     layer = {"training": {"time_budget": now["time_budget"]}} if now["time_budget"] else {}
     return build_config([read_toml(out / "config.toml"), layer | {"speed": {"progress": not now["quiet"]}}])

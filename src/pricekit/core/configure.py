@@ -101,15 +101,16 @@ def _as_tables(layer: Layer) -> Layer:
 def _defaults(policy: Choice) -> Layer:
     """Return a policy's defaults, checked by themselves, so that an error names the policy."""
     entry = registry().get("policy", policy.name)
-    defaults = registry().create("policy", policy.name, policy.options).defaults
+    made = registry().create("policy", policy.name, policy.options)
     try:
-        build_config([dict(defaults)])
-    except (ConfigError, TypeError, ValueError) as error:
+        defaults = dict(made.defaults)
+        build_config([defaults])
+    except (ConfigError, AttributeError, TypeError, ValueError) as error:
         raise PluginError(
             f"the defaults of the policy '{policy.name}' of {entry.package} {entry.version} are wrong: {error}; "
             "report it to the plugin's author"
         ) from None
-    return dict(defaults)
+    return defaults
 
 
 def _complete(stack: list[tuple[str, Layer]]) -> RunConfig:

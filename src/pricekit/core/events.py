@@ -6,12 +6,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from copy import deepcopy
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pricekit.core.loader import registry
 from pricekit.errors import PricekitError
+
+_said: set[tuple[str, str]] = set()
+"""Who has failed to observe what, of the run under way."""
 
 
 def tell(event: str, **facts: Any) -> None:
@@ -29,7 +31,7 @@ def tell(event: str, **facts: Any) -> None:
 @contextmanager
 def run_told(folder: Path, *, told: bool, **facts: Any) -> Iterator[dict[str, Any]]:
     """Tell that a run starts, and how it ended; what is put into the yielded dict are its facts at the end."""
-    _say_once.cache_clear()
+    _said.clear()
     ended: dict[str, Any] = {}
     outcome = "failed"
     try:
@@ -45,6 +47,8 @@ def run_told(folder: Path, *, told: bool, **facts: Any) -> Iterator[dict[str, An
             tell("run_ended", folder=folder, outcome=outcome, facts=ended if outcome == "finished" else {})
 
 
-@cache
 def _say_once(plugin: str, event: str, reason: str) -> None:
+    if (plugin, event) in _said:
+        return
+    _said.add((plugin, event))
     print(f"pricekit: {plugin} failed to observe {event}, which changes nothing: {reason}", file=sys.stderr)

@@ -9,10 +9,12 @@ Which plugins are loaded is told by the environment, so that processes started b
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sys
 import traceback
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from functools import cache, partial
@@ -20,7 +22,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 import pluggy
 
@@ -41,7 +43,7 @@ def registry() -> Registry:
     Raises:
         PluginError: a plugin file cannot be loaded, or, where the environment says so, any plugin.
     """
-    files = [Path(name) for name in os.environ.get(FILES, "").split(os.pathsep) if name]
+    files = [Path(name).absolute() for name in os.environ.get(FILES, "").split(os.pathsep) if name]
     return load(_chosen(entry_points(group=GROUP)), files, strict=os.environ.get(STRICT, "") not in ("", "0"))
 
 
@@ -62,8 +64,10 @@ def load(points: Iterable[EntryPoint], files: Sequence[Path] = (), *, strict: bo
                 raise PluginError(f"the {plugin} failed to load: {broken.reason}. {broken.cure}")
             found.broken.append(broken)
             print(f"pricekit: {plugin} is ignored: {broken.reason}", file=sys.stderr)
-    for file in files:
-        if broken := _guarded(found, file.name, file.name, FILE, partial(_import_file, file)):
+    if os.environ.get(ONLY) is not None:
+        found.left_out = f", and see that {ONLY} or --no-plugins does not leave it out"
+    for file in dict.fromkeys(files):
+        if broken := _guarded(found, file.name, file.name, FILE + _digest(file), partial(_import_file, file)):
             raise PluginError(f"the plugin {file} cannot be loaded: {broken.reason}. {broken.cure}")
     return found
 
@@ -96,6 +100,8 @@ def _guarded(
             found.manager.unregister(module)
         said = " ".join(str(error).split())
         reason = said if isinstance(error, PluginError) else f"{type(error).__name__}: {said}"
+        if version.startswith(FILE) and (line := _line_in(error, name)):
+            reason += f" (line {line})"
         return Broken(
             name, package, version, reason, cure_of(error, package, version), traceback.format_exc()
         )
@@ -107,7 +113,8 @@ def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         state = "is a folder" if path.is_dir() else "is not there"
         raise PluginError(f"{path} {state}, expected a Python file")
-    name = "pricekit_file_" + re.sub(r"\W", "_", path.stem)
+    stem = re.sub(r"\W", "_", path.stem)
+    name = f"pricekit_file_{stem}_{zlib.crc32(os.fsencode(path)):08x}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise PluginError(f"{path} is no Python file, expected a name that ends in .py")
@@ -120,6 +127,21 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
+def _digest(path: Path) -> str:
+    """Return a short hash of a file's content: another content is another version."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:8] if path.is_file() else ""
+
+
+def _line_in(error: BaseException, name: str) -> int | None:
+    """Return the line of a plugin file where an error was raised."""
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if _names(frame, name)]
+    return lines[-1] if lines else None
+
+
+def _names(frame: FrameType, name: str) -> bool:
+    return Path(frame.f_code.co_filename).name == name
+
+
 def _register(manager: pluggy.PluginManager, module: ModuleType, package: str, version: str) -> list[Entry]:
     _check_module(module, package)
     manager.register(module, name=f"{package} {version} ({module.__name__})")
@@ -128,6 +150,10 @@ def _register(manager: pluggy.PluginManager, module: ModuleType, package: str, v
     for kind, hook in KINDS.items():
         for impl in getattr(manager.hook, hook).get_hookimpls():
             if impl.plugin is module:
+                if impl.wrapper or impl.hookwrapper:
+                    raise PluginError(
+                        f"its hook {hook} is a wrapper, which registers nothing; make it a plain one"
+                    )
                 register = _collector(entries, kind, package, version)
                 impl.function(**dict.fromkeys(impl.argnames, register))
     return entries
@@ -138,10 +164,12 @@ def _check_module(module: ModuleType, package: str) -> None:
     if not isinstance(module, ModuleType):
         raise PluginError(f"its entry point names a {type(module).__name__}, expected a module")
     wanted = getattr(module, "pricekit_api", hookspecs.API)
+    if not isinstance(wanted, int):
+        raise PluginError(f"its pricekit_api is {wanted!r}, expected a whole number, such as {hookspecs.API}")
     if wanted != hookspecs.API:
         raise PluginError(
             f"it is written for version {wanted} of the plugin interface, this pricekit {__version__} has version "
-            f"{hookspecs.API}; upgrade {'pricekit' if str(wanted) > str(hookspecs.API) else package}"
+            f"{hookspecs.API}; upgrade {'pricekit' if wanted > hookspecs.API else package}"
         )
     for name, value in vars(module).items():
         if name.startswith("pricekit_") and callable(value) and not hasattr(value, "pricekit_impl"):
@@ -152,7 +180,7 @@ def _collector(
     entries: list[Entry], kind: str, package: str, version: str
 ) -> Callable[[str, str, str], None]:
     def register(name: str, target: str, summary: str) -> None:
-        if not (isinstance(name, str) and re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name)):
+        if not (isinstance(name, str) and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)):
             raise PluginError(f"a {kind} is called {name!r}, expected lower-case letters, digits and hyphens")
         module, _, attribute = str(target).partition(":")
         if not (module and attribute):

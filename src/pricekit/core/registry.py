@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any
@@ -24,8 +26,8 @@ KINDS = {
 }
 """Each kind of plugin and the hook that registers it."""
 
-FILE = "file"
-"""The version of what comes from a single file."""
+FILE = "file "
+"""What the version of a plugin from a single file begins with; a hash of its content follows."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class Entry:
         """Import the plugin's class; raises PluginError where that fails."""
         module, _, attribute = self.target.partition(":")
         try:
-            return getattr(import_module(module), attribute)
+            with redirect_stdout(sys.stderr):  # stdout is for data
+                return getattr(import_module(module), attribute)
         except (Exception, SystemExit) as error:
             raise PluginError(
                 f"the {self.kind} '{self.name}' of package {self.package} {self.version} cannot be loaded "
@@ -79,6 +82,8 @@ class Registry:
     manager: pluggy.PluginManager
     entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
     broken: list[Broken] = field(default_factory=list)
+    left_out: str = ""
+    """Why packages that are installed may not be here: a part of a sentence."""
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Add the plugins of one package, all or none; raises PluginError for a name that is taken."""
@@ -88,10 +93,16 @@ class Registry:
             if taken:
                 raise PluginError(
                     f"the {entry.kind} '{entry.name}' is registered twice, by {taken.package} {taken.version} "
-                    f"and by {entry.package} {entry.version}; uninstall one of the two"
+                    f"and by {entry.package} {entry.version}; choose another name, or uninstall one of the two"
                 )
             new[entry.kind, entry.name] = entry
         self.entries |= new
+
+    def observers(self) -> list[str]:
+        """Return the plugin modules that observe runs."""
+        hooks = [hook for hook in vars(self.manager.hook).values() if getattr(hook, "spec", None)]
+        events = [hook for hook in hooks if hook.name not in KINDS.values()]
+        return sorted({impl.plugin_name for hook in events for impl in hook.get_hookimpls()})
 
     def of_kind(self, kind: str) -> list[Entry]:
         """Return the plugins of a kind, by name."""
@@ -105,6 +116,21 @@ class Registry:
         raise PluginError(
             f"there is no {kind} '{name}'; available: {', '.join(names) or 'none'}."
             f"{nearest(name, names)}{self._broken_note()}"
+        )
+
+    def require(self, kind: str, name: str, package: str, version: str) -> None:
+        """Raise PluginError where a plugin that a run or a bundle was made with is not there: why, and the cure."""
+        if (kind, name) in self.entries:
+            return
+        for broken in self.broken:
+            if broken.package == package:
+                raise PluginError(
+                    f"this model needs the {kind} '{name}' of {package}, of which version {broken.version} failed to "
+                    f"load: {broken.reason}. {broken.cure}"
+                )
+        raise PluginError(
+            f"this model needs the {kind} '{name}' of {package} {version}, which is not loaded; "
+            f"{install_line(package, version)}{self.left_out}"
         )
 
     def _broken_note(self) -> str:
@@ -137,6 +163,11 @@ class Registry:
 
     def _options(self, kind: str, name: str, plugin: Any, options: Mapping[str, Any]) -> BaseModel | None:
         model = options_model(plugin)
+        if model is None and hasattr(plugin, "Options"):
+            raise PluginError(
+                f"the Options of the {kind} '{name}' are no pydantic model, expected a class derived from "
+                "pydantic.BaseModel; report it to the plugin's author"
+            )
         if model is None:
             if options:
                 raise ConfigError(f"the {kind} '{name}' takes no options, but got {', '.join(options)}")
@@ -154,6 +185,11 @@ class Registry:
             return model(**options)
         except ValidationError as error:
             raise explain_invalid(error, f"{kind} '{name}'", known) from None
+        except Exception as error:  # pydantic's, for a model that is not complete
+            raise PluginError(
+                f"the options of the {kind} '{name}' cannot be made: {type(error).__name__}: {error}; report it to "
+                "the plugin's author"
+            ) from error
 
 
 def options_model(plugin: Any) -> type[BaseModel] | None:
@@ -170,16 +206,22 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 def cure_of(error: BaseException, package: str, version: str) -> str:
     """Return what to do about a plugin that cannot be loaded."""
-    missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
-    if package == "pricekit" and missing and not missing.startswith("pricekit"):
+    missing = (getattr(error, "name", None) or "") if isinstance(error, ModuleNotFoundError) else ""
+    top, *inside = missing.split(".")
+    if package == "pricekit" and missing and top != "pricekit":
         return f"{missing} is part of an extra: pip install 'pricekit[train]'"
-    if missing and missing.partition(".")[0] != re.sub(r"\W", "_", package):
-        return f"Install what it needs: pip install {missing.partition('.')[0]}"
-    if version == FILE:
-        return "Correct the file"
+    if top == "pricekit":
+        return f"It is written for another version of pricekit: upgrade {package} or pricekit"
+    if version.startswith(FILE):
+        needed = (
+            f"Install what it needs: pip install {top}; where {top} is a file of yours, put it into this one"
+        )
+        return needed if missing else "Correct the file"
+    if missing and not inside and top != re.sub(r"\W", "_", package):
+        return f"Install what it needs: pip install {top}"
     return f"Upgrade {package}, or uninstall it: pip uninstall {package}; its author needs the traceback"
 
 
 def install_line(package: str, version: str) -> str:
     """Return how a plugin that is missing is had."""
-    return f"name its file: --plugin {package}" if version == FILE else f"pip install {package}"
+    return f"name its file: --plugin {package}" if version.startswith(FILE) else f"pip install {package}"

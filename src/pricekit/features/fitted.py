@@ -12,8 +12,8 @@ import numpy as np
 from pricekit.core.contracts import Feature, State
 from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
-from pricekit.core.registry import install_line
-from pricekit.errors import ConfigError, DataError, PluginError
+from pricekit.errors import ConfigError, DataError, PluginError, PricekitError
+from pricekit.screen import notice
 from pricekit.table import Table
 
 ALONE = 8
@@ -147,17 +147,33 @@ def _plain(name: str, state: State) -> State:
 
 def _record(part: FittedFeature) -> dict[str, Any]:
     entry = registry().get("feature", part.name)
-    owner = {"package": entry.package, "version": entry.version}
+    owner = {"package": entry.package, "version": entry.version, "columns": list(part.plugin.names)}
     return {"name": part.name, **owner, "options": part.options, "state": part.state}
 
 
 def _restore(record: Mapping[str, Any]) -> FittedFeature:
-    if ("feature", record["name"]) not in registry().entries:
+    """Make a feature again; that it is of another version is said, and other columns are refused."""
+    name, made_with = record["name"], f"{record['package']} {record['version']}"
+    registry().require("feature", name, record["package"], record["version"])
+    entry = registry().get("feature", name)
+    here = f"{entry.package} {entry.version}"
+    try:
+        part = _make(name, record["options"], record["state"])
+    except PricekitError as error:
+        if here == made_with:
+            raise
+        raise PluginError(f"{error} (the model was made with {made_with}, and here is {here})") from error
+    columns = record.get("columns", list(part.plugin.names))  # older models do not say
+    if list(part.plugin.names) != columns:
         raise PluginError(
-            f"the model needs the feature '{record['name']}' of the package {record['package']} "
-            f"{record['version']}, which is not loaded; {install_line(record['package'], record['version'])}"
+            f"the feature '{name}' of {here} gives the columns {', '.join(part.plugin.names)}; the model was made with "
+            f"{made_with} and {', '.join(columns)}. Install that version, or train again"
         )
-    return _make(record["name"], record["options"], record["state"])
+    if here != made_with and entry.package != "pricekit":
+        notice(
+            f"the feature '{name}' is of {here}, and the model was made with {made_with}: prices may differ."
+        )
+    return part
 
 
 def _transformed(part: FittedFeature, table: Table) -> np.ndarray:

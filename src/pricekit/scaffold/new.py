@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 from importlib.util import find_spec
+from keyword import iskeyword
 from pathlib import Path
 from string import Template
 
@@ -39,7 +40,7 @@ def new_package(kind: str, name: str, folder: Path) -> Path:
     Raises:
         PluginError: the name cannot be a plugin's or is taken, or there is such a folder.
     """
-    module = name.replace("-", "_").replace(".", "_")
+    module = name.replace("-", "_")
     _check_name(kind, name, module)
     path = folder / name
     if path.exists():
@@ -58,12 +59,14 @@ def new_package(kind: str, name: str, folder: Path) -> Path:
 
 
 def _check_name(kind: str, name: str, module: str) -> None:
-    if not re.fullmatch(r"[a-z][a-z0-9]*([-.][a-z0-9]+)*", name):
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         better = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-0123456789")
         hint = f" Try '{better}'." if better else ""
         raise PluginError(
             f"a plugin cannot be called '{name}', expected lower-case letters, digits and hyphens.{hint}"
         )
+    if iskeyword(module) or iskeyword(_class_name(module)):
+        raise PluginError(f"'{name}' is a word of Python's own; choose another name")
     if taken := registry().entries.get((kind, name)):
         raise PluginError(f"there is a {kind} '{name}' already, of {taken.package}; choose another name")
     if find_spec(module) is not None:
@@ -73,19 +76,22 @@ def _check_name(kind: str, name: str, module: str) -> None:
 
 
 def _values(kind: str, name: str, module: str) -> dict[str, str]:
-    class_name = "".join(part.title() for part in module.split("_"))
     return {
         "kind": kind,
         "name": name,
         "module": module,
         "prefix": module,
-        "class_name": class_name,
+        "class_name": _class_name(module),
         "hook": KINDS[kind],
         "api": str(API),
         "summary": SUMMARY[kind],
         "requires": "pricekit" if kind in ("feature", "engine") else "pricekit[train]",
         "use": USE[kind].replace("$name", name),
     }
+
+
+def _class_name(module: str) -> str:
+    return "".join(part.title() for part in module.split("_"))
 
 
 def _filled(template: str, values: dict[str, str]) -> bytes:

@@ -42,7 +42,7 @@ def require_import_without_torch(plugin: Any) -> None:
     if path is None:
         fail(f"{kind.__name__} was defined in no file", "a module", "put it into one")
     done = subprocess.run(  # noqa: S603 (our own interpreter)
-        [sys.executable, "-c", _IMPORTING, kind.__module__, path],
+        [sys.executable, "-P", "-c", _IMPORTING, kind.__module__, path],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,

@@ -88,6 +88,7 @@ def open_run(path: Path) -> Run:
             if is_run(path)
             else f"{path} is not a run: it has no config.toml and source.json; make one with pricekit train"
         )
+    require_plugins(path)
     config = build_config([read_toml(path / "config.toml")])
     preprocessor = read_preprocessor(path)
     model = build_model(config, preprocessor, read_architecture(path), None)
@@ -95,6 +96,13 @@ def open_run(path: Path) -> Run:
     facts, kept = json.loads((path / "run.json").read_text("utf-8")), path / INTERVALS
     intervals = read_intervals(kept.read_text("utf-8"), path) if kept.is_file() else None
     return Run(path, config, preprocessor, model, facts, intervals)
+
+
+def require_plugins(path: Path) -> None:
+    """Raise PluginError where a plugin that a run was started with is not loaded."""
+    source = json.loads((path / "source.json").read_text("utf-8"))
+    for plugin in source.get("plugins", []):  # older runs do not say
+        registry().require(plugin["kind"], plugin["name"], plugin["package"], plugin["version"])
 
 
 def read_preprocessor(path: Path) -> Preprocessor:

@@ -15,6 +15,7 @@ from torch.optim.swa_utils import AveragedModel
 from pricekit.config import RunConfig
 from pricekit.core.contracts import Policy
 from pricekit.core.events import tell
+from pricekit.core.guard import guarded
 from pricekit.errors import ConfigError
 from pricekit.training.average import averaged
 from pricekit.training.batches import epoch_batches, steps_of
@@ -132,7 +133,8 @@ class Session:
 
     def set_rates(self) -> None:
         """Give each parameter group its learning rate for the next step."""
-        factor = self.policy.schedule(self.at.position, self.warmup_steps, self.pace.total_steps)
+        with guarded("policy", self.config.policy.name, "giving the learning rate of a step"):
+            factor = self.policy.schedule(self.at.position, self.warmup_steps, self.pace.total_steps)
         for rate, group in zip(self.rates, self.optimizer.param_groups, strict=True):
             group["lr"] = rate * factor
 

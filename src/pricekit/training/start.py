@@ -35,6 +35,7 @@ from pricekit.training.run import (
     build_model,
     clear_run,
     is_run,
+    plugins_of,
     read_architecture,
     read_preprocessor,
 )
@@ -69,7 +70,8 @@ def start_new(
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", config.to_toml())
     tables = {"table": source.table.name, "valid": source.valid.name if source.valid else None}
-    write_text(out / "source.json", json.dumps({**tables, "digest": split.digest()}, indent=2) + "\n")
+    source_facts = {**tables, "digest": split.digest(), "plugins": [p.facts() for p in plugins_of(config)]}
+    write_text(out / "source.json", json.dumps(source_facts, indent=2) + "\n")
     _write_split(out, split, config.seed)
     for name, text in preprocessor.files().items():
         write_text(out / name, text)
