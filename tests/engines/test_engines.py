@@ -155,6 +155,8 @@ def test_auto_goes_on_without_an_engine_that_cannot_run_the_graph(graph, engines
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
     with pytest.raises(BundleError, match="one of its operations"):
         open_engine("unreadable", graph, VOCABULARY)
+    with pytest.raises(PluginError, match=r"the engine 'failing' of toy 1\.0 failed while pricing a batch"):
+        open_engine("failing", graph, VOCABULARY)
 
 
 def test_a_graph_that_no_engine_reads_is_the_reference_s_error(graph, engines):

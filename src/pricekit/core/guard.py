@@ -14,7 +14,7 @@ def guarded(kind: str, name: str, doing: str) -> Iterator[None]:
     """Turn whatever a plugin raises into a PluginError that says whose it is and what it was doing."""
     try:
         yield
-    except PricekitError:
+    except (PricekitError, MemoryError):
         raise
     except (Exception, SystemExit) as error:
         entry = registry().get(kind, name)

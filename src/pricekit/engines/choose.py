@@ -163,8 +163,14 @@ def _difference(found: np.ndarray, expected: np.ndarray) -> float:
 def _load(name: str, graph: Graph) -> Opened:
     engine = registry().create("engine", name)
     with guarded("engine", name, "loading the graph"):
-        streams = int(getattr(engine, "streams", 1))
-        return Opened(name, engine.load(graph), int(engine.length_multiple), streams)
+        streams, price = int(getattr(engine, "streams", 1)), engine.load(graph)
+
+    def price_batch(batch: Batch) -> np.ndarray:
+        with guarded("engine", name, "pricing a batch"):
+            found: np.ndarray = price(batch)
+        return found
+
+    return Opened(name, price_batch, int(engine.length_multiple), streams)
 
 
 def _loadable(graph: Graph) -> tuple[list[Opened], dict[str, PricekitError]]:
