@@ -47,6 +47,10 @@ BROKEN = {
         "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_losses(register): raise OSError('disk')",
         "OSError: disk",
     ),
+    "missing argument": (
+        "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_losses(register): register('x', 'a:B')",
+        r"TypeError: register\(\) missing 1 required positional argument: 'summary'",
+    ),
     "bad target": (
         "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_losses(register): register('x', 'y', 'z')",
         "expected 'package.module:Attribute'",

@@ -189,4 +189,5 @@ def _collector(
             )
         entries.append(Entry(kind, name, target, str(summary), package, version))
 
+    register.__qualname__ = "register"  # as its caller knows it, for what Python says of missing arguments
     return register
