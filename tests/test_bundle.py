@@ -185,7 +185,5 @@ def test_a_missing_feature_plugin_is_named_with_the_cure(bundle):
     files = open_bundle(bundle).files
     record = json.loads(files["preprocess.json"])
     record["features"][0] |= {"name": "theirs", "package": "pricekit-theirs", "version": "1.2"}
-    with pytest.raises(
-        PluginError, match=r"'theirs' of the package pricekit-theirs 1\.2.*pip install pricekit-theirs"
-    ):
+    with pytest.raises(PluginError, match=r"'theirs' of pricekit-theirs 1\.2.*pip install pricekit-theirs"):
         load_preprocessor({**files, "preprocess.json": json.dumps(record).encode()}, bundle)

@@ -111,7 +111,7 @@ def train_epoch(session: Session, interrupted: threading.Event) -> bool:
             session.count(rows, skipped=loss is None)
             if loss is not None:
                 total += loss * rows
-            out_of_time = session.out_of_time()
+            out_of_time = session.out_of_time(epoch_ends=step is steps[-1])
             now, note = time.perf_counter(), ""
             if now - shown_at > SHOW_SECONDS:
                 speed, shown_at = (at.rows - rows_before) / (now - began), now

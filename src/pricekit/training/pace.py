@@ -60,9 +60,13 @@ class Pace:
         """Take the time of a validation with its checkpoints, in seconds, and the time that it is now."""
         self.pause_seconds, self._last = pause_seconds, seconds
 
-    def must_stop(self, seconds: float) -> bool:
-        """Say whether one more step would leave too little of the budget to validate and save."""
-        return self.budget is not None and seconds + self.step_seconds + self._ending > self.budget
+    def must_stop(self, seconds: float, *, epoch_ends: bool = False) -> bool:
+        """Say whether one more step would leave too little of the budget to validate and save.
+
+        Where the epoch ends, a validation comes before that step.
+        """
+        between = self._pause if epoch_ends else 0.0
+        return self.budget is not None and seconds + between + self.step_seconds + self._ending > self.budget
 
     @property
     def _ending(self) -> float:

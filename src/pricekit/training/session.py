@@ -118,13 +118,14 @@ class Session:
         """Return the seconds of training so far, those of the processes before this one included."""
         return self.at.seconds + time.perf_counter() - self.began
 
-    def out_of_time(self) -> bool:
-        """Say whether the time budget allows no further step."""
+    def out_of_time(self, *, epoch_ends: bool) -> bool:
+        """Say whether the time budget allows no further step; `epoch_ends`: a validation comes before it."""
         if self.pace.budget is None:
             return False
         seconds = self.processes.agreed(self.elapsed())
         self.pace.after_step(self.at.position, seconds)
-        return self.pace.must_stop(seconds)
+        last = self.position_ended or self.at.epoch + 1 >= self.config.training.epochs
+        return self.pace.must_stop(seconds, epoch_ends=epoch_ends and not last)
 
     def after_pause(self, pause_seconds: float) -> None:
         """Tell the pace how long validation and checkpoints took."""
