@@ -20,7 +20,7 @@ def with_plugin_options(command: click.Command) -> click.Command:
         command.params += [
             click.Option(
                 ["--plugin", "plugin_files"],
-                type=click.Path(exists=True, dir_okay=False),
+                type=click.Path(),
                 multiple=True,
                 metavar="FILE",
                 expose_value=False,

@@ -67,6 +67,11 @@ def load(points: Iterable[EntryPoint], files: Sequence[Path] = (), *, strict: bo
     if os.environ.get(ONLY) is not None:
         found.left_out = f", and see that {ONLY} or --no-plugins does not leave it out"
     for file in dict.fromkeys(files):
+        if not file.is_file():
+            state = "is a folder" if file.is_dir() else "is not there"
+            raise PluginError(
+                f"the plugin file {file} {state}; name a Python file, as in --plugin features.py"
+            )
         if broken := _guarded(found, file.name, file.name, FILE + _digest(file), partial(_import_file, file)):
             raise PluginError(f"the plugin {file} cannot be loaded: {broken.reason}. {broken.cure}")
     return found
@@ -110,9 +115,6 @@ def _guarded(
 
 def _import_file(path: Path) -> ModuleType:
     """Import a module from a path, under a name of its own, which its targets call `__name__`."""
-    if not path.is_file():
-        state = "is a folder" if path.is_dir() else "is not there"
-        raise PluginError(f"{path} {state}, expected a Python file")
     stem = re.sub(r"\W", "_", path.stem)
     name = f"pricekit_file_{stem}_{zlib.crc32(os.fsencode(path)):08x}"
     spec = spec_from_file_location(name, path)
@@ -129,7 +131,7 @@ def _import_file(path: Path) -> ModuleType:
 
 def _digest(path: Path) -> str:
     """Return a short hash of a file's content: another content is another version."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:8] if path.is_file() else ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:8]
 
 
 def _line_in(error: BaseException, name: str) -> int | None:
