@@ -4,12 +4,15 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from pricekit.cli.main import main
 from pricekit.config import RunConfig
 from pricekit.core.configure import configure
 from pricekit.datasets import make_catalog
+from pricekit.evaluation.held_out import HeldOut
 
 TINY = {
     "backbone": {"name": "bag", "vocab_size": 1000, "buckets": 512, "width": 8, "members": 2},
@@ -18,9 +21,36 @@ TINY = {
 }
 
 
+def held_out_rows(
+    count: int = 200, *, noise: float = 0.5, seed: int = 0, folds: int = 1, **groups: list[str]
+) -> HeldOut:
+    """Rows of invented products; their texts and prices depend on their numbers alone, the predictions on the seed."""
+    rows = np.arange(count)
+    price = np.round(np.exp(np.random.default_rng(1).normal(2.5, 1, count)), 2) + 0.01
+    predicted = price * np.exp(np.random.default_rng(seed).normal(0, noise, count))
+    text = pd.Series([f"Item Name: Product {n}, {n % 40 + 1} Ounce\nGood{' very' * (n % 50)}" for n in rows])
+    return HeldOut(
+        rows=rows.astype(np.int64),
+        ids=pd.Series([f"p{n}" for n in rows], dtype="str"),
+        fold=(rows % folds).astype(np.int64),
+        text=text.astype("str"),
+        price=price,
+        predicted=predicted,
+        groups=pd.DataFrame(
+            {name: pd.Series(values, dtype="str") for name, values in groups.items()}, index=rows
+        ),
+    )
+
+
 def tiny_config(*layers: dict) -> RunConfig:
     """The policy quick with a model that trains in a second."""
     return configure([TINY, *layers])
+
+
+@pytest.fixture(scope="session")
+def rows() -> Callable[..., HeldOut]:
+    """Make held-out rows by hand."""
+    return held_out_rows
 
 
 @pytest.fixture(scope="session", autouse=True)

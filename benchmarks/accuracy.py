@@ -1,135 +1,124 @@
-"""SMAPE of pricekit's models and their peers on one split of a table, a fifth of the rows held out.
+"""SMAPE of pricekit's models and of their peers on the folds of `pricekit cv`.
 
-    python benchmarks/accuracy.py TABLE [--text COLS] [--price COL] [--id COL] [--seeds 0 1 2]
-    python benchmarks/accuracy.py TABLE --losses smape focal-smape
-    python benchmarks/accuracy.py TABLE --seeds 0 --minilm
+    pricekit cv TABLE --out cv/bag
+    pricekit cv TABLE --out cv/minilm --policy minilm
+    python benchmarks/accuracy.py cv/bag cv/minilm
 
-The split is stratified by price. Every model sees the same training rows, and where it takes features the
-same `optimized22`, fitted on them. The peers choose their settings on a part of the training rows. `bag` is
-trained by `pricekit train` with the policy's number of epochs and scored with its last weights, so that no
-epoch is chosen on the rows that score it; so is `minilm` (of plugins/pricekit-minilm, under its own policy),
-which is averaged with `bag` in log space, too. `--seeds` are seeds of the model; the split stays.
+Every folder has to be of the same table, --folds and --seed. The peers are fitted on the same folds' training rows
+and choose their settings inside them; those with features take the same `optimized22`, fitted on those rows. A mean
+and standard deviation is over the folds. With several folders the last line is their ensemble as `pricekit ensemble`
+makes it, each fold predicted with weights that were fitted on the other folds.
 """
 
 import argparse
-import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import peers
 
-from pricekit import Columns, Table, smape
-from pricekit.core.configure import configure
+from pricekit import smape
+from pricekit.evaluation.held_out import HeldOut, read_held_out
+from pricekit.evaluation.weights import cross_fitted, fit_weights
 from pricekit.features.fitted import fit_features
-from pricekit.screen import notice, show_table
-from pricekit.table import read_usable
-from pricekit.training.batches import split_rows
-from pricekit.training.checkpoint import LAST, load_checkpoint
-from pricekit.training.run import open_run
-from pricekit.training.source import Source
-from pricekit.training.train import train
+from pricekit.screen import progress, show_table
+from pricekit.table import table_of_texts
 
-HELD_OUT = 0.2
+Texts = Sequence[str]
+Peer = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Takes the numbers of the training and of the held-out rows; returns the prices of the latter."""
 
 
 def main() -> None:
     """Parse the command line and print the table."""
-    options = _options()
-    columns = Columns(tuple(options.text.split(",")), options.price, options.id or Columns().id)
-    table, _ = read_usable(options.table, columns, limit=None, encoding=options.encoding, notices=notice)
-    train_rows, test_rows = split_rows(table.known_price, HELD_OUT, options.split)
-    parts = table.take(train_rows), table.take(test_rows)
-    rows = [*_peer_rows(*parts)]
-    best, found = min(float(row[1]) for row in rows), {}
-    for loss in options.losses:
-        layers = [{"seed": seed, "loss": {"name": loss}} for seed in options.seeds]
-        found[loss] = [_own(*parts, columns, layer) for layer in layers]
-        rows += _own_rows(f"bag, {loss}", found[loss], parts[1].known_price, best)
-    if options.minilm:
-        mine, seconds = _own(*parts, columns, {"policy": "minilm", "seed": options.seeds[0]})
-        bag = found[options.losses[0]][0][0]
-        rows.append(["minilm", f"{smape(mine, parts[1].known_price):.2f}", f"{seconds:.0f}"])
-        rows.append(
-            ["bag and minilm, averaged", f"{smape(np.sqrt(mine * bag), parts[1].known_price):.2f}", ""]
-        )
-    title = (
-        f"{options.table.name}: {len(train_rows):,} rows, {len(test_rows):,} held out, split {options.split}"
-    )
-    show_table(title, ["model", "SMAPE", "seconds"], rows, stderr=False)
-
-
-def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("table", type=Path)
-    parser.add_argument("--text", default="catalog_content")
-    parser.add_argument("--price", default="price")
-    parser.add_argument("--id")
-    parser.add_argument("--encoding", default="utf-8")
-    parser.add_argument("--split", type=int, default=0, help="seed of the split")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="seeds of `bag`")
-    parser.add_argument("--losses", nargs="+", default=["smape"], help="losses of `bag`")
-    parser.add_argument("--minilm", action="store_true", help="fine-tune minilm, too: about half an hour")
-    return parser.parse_args()
-
-
-def _peer_rows(train_part: Table, test_part: Table) -> list[list[str]]:
-    texts, held = train_part.text.tolist(), test_part.text.tolist()
-    price = train_part.known_price
-    fitted, _ = fit_features(["optimized22"], {}, train_part)
-    features = fitted.transform(train_part), fitted.transform(test_part)
-    models: list[tuple[str, Callable[[], np.ndarray]]] = [
-        ("constant", lambda: peers.constant(price, len(held))),
-        ("TF-IDF + Ridge on log price", lambda: peers.ridge(texts, price, held)),
-        (
-            "TF-IDF + SVD + LightGBM, same features",
-            lambda: peers.svd_lightgbm(texts, features[0], price, held, features[1]),
-        ),
-    ]
-    return [_timed(name, predict, test_part.known_price) for name, predict in models]
-
-
-def _timed(name: str, predict: Callable[[], np.ndarray], actual: np.ndarray) -> list[str]:
-    started = time.perf_counter()
-    score = smape(predict(), actual)
-    return [name, f"{score:.2f}", f"{time.perf_counter() - started:.0f}"]
-
-
-def _own_rows(
-    name: str, found: list[tuple[np.ndarray, float]], actual: np.ndarray, best: float
-) -> list[list[str]]:
-    scores = [smape(prices, actual) for prices, _ in found]
+    parser.add_argument("cv", type=Path, nargs="+", help="folders of pricekit cv")
+    parser.add_argument(
+        "--minilm", action="store_true", help="frozen MiniLM embeddings as a peer, too: minutes"
+    )
+    parser.add_argument("--without-peers", action="store_true")
+    options = parser.parse_args()
+    own = [_in_order(path) for path in options.cv]
+    first = own[0]
+    for path, other in zip(options.cv, own, strict=True):
+        same = (
+            len(other) == len(first)
+            and (other.price == first.price).all()
+            and (other.fold == first.fold).all()
+        )
+        if not same:
+            raise SystemExit(f"{path} has other rows or folds than {options.cv[0]}")
+    scores: dict[str, np.ndarray] = {}
+    if not options.without_peers:
+        for name, peer in _peers(first, minilm=options.minilm).items():
+            scores[name] = _per_fold(_out_of_fold(name, peer, first), first)
+    best = min((found.mean() for found in scores.values()), default=np.nan)
+    for path, held_out in zip(options.cv, own, strict=True):
+        scores[str(path)] = _per_fold(held_out.predicted, first)
+    if len(own) > 1:
+        predicted = np.stack([held_out.predicted for held_out in own], 1)
+        weights = " ".join(f"{weight:.2f}" for weight in fit_weights(predicted, first.price))
+        scores[f"ensemble, weights {weights}"] = _per_fold(
+            cross_fitted(predicted, first.price, first.fold), first
+        )
     rows = [
-        [f"{name}, run {number}", f"{score:.2f}", f"{seconds:.0f}"]
-        for number, (score, (_, seconds)) in enumerate(zip(scores, found, strict=True))
+        [name, f"{found.mean():.2f} ± {found.std(ddof=1):.2f}", f"{best - found.mean():+.2f}"]
+        for name, found in scores.items()
     ]
-    if len(scores) > 1:
-        rows.append([f"{name}, mean of the seeds", f"{np.mean(scores):.2f}", ""])
-        rows.append([f"{name}, below the best peer by", f"{best - np.mean(scores):.2f}", ""])
-        rows.append([f"{name}, highest less lowest seed", f"{max(scores) - min(scores):.2f}", ""])
-    return rows
+    folds = len(np.unique(first.fold))
+    show_table(
+        f"{len(first):,} rows, {folds} folds", ["model", "SMAPE", "over best peer"], rows, stderr=False
+    )
 
 
-def _own(
-    train_part: Table, test_part: Table, columns: Columns, layer: dict[str, Any]
-) -> tuple[np.ndarray, float]:
-    """Train with pricekit; return the prices of the last weights, and the seconds of the run."""
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / f"{name}.parquet" for name in ("train", "test")]
-        for path, part in zip(paths, (train_part, test_part), strict=True):
-            part.frame.to_parquet(path)
-        fixed = {
-            "columns": {"text": list(columns.text), "price": columns.price},
-            "training": {"patience": None},
-        }
-        facts = train(Source(paths[0], paths[1]), configure([layer, fixed]), Path(folder) / "run")
-        run = open_run(Path(folder) / "run")
-        load_checkpoint(Path(folder) / "run" / LAST, run.model)
-        return run.predictor().predict(test_part), float(facts["seconds"])
+def _in_order(path: Path) -> HeldOut:
+    held_out = read_held_out(path)
+    return held_out.take(np.argsort(held_out.rows, kind="stable"))
+
+
+def _peers(rows: HeldOut, *, minilm: bool) -> dict[str, Peer]:
+    texts, price = rows.text.tolist(), rows.price
+
+    def of(numbers: np.ndarray) -> Texts:
+        return [texts[number] for number in numbers]
+
+    def with_features(train: np.ndarray, held: np.ndarray) -> np.ndarray:
+        tables = [table_of_texts(of(part)) for part in (train, held)]
+        fitted, _ = fit_features(["optimized22"], {}, tables[0])
+        features = fitted.transform(tables[0]), fitted.transform(tables[1])
+        return peers.svd_lightgbm(of(train), price[train], of(held), features)
+
+    found: dict[str, Peer] = {
+        "constant": lambda train, held: peers.constant(price[train], len(held)),
+        "TF-IDF + Ridge": lambda train, held: peers.ridge(of(train), price[train], of(held)),
+        "TF-IDF + SVD + LightGBM": lambda train, held: peers.svd_lightgbm(of(train), price[train], of(held)),
+        "TF-IDF + SVD + LightGBM, with optimized22": with_features,
+    }
+    if minilm:
+        embeddings = peers.minilm_embeddings(texts)
+        found["frozen MiniLM + LightGBM"] = lambda train, held: peers.boosted(
+            embeddings[train], price[train], embeddings[held]
+        )
+    return found
+
+
+def _out_of_fold(name: str, peer: Peer, rows: HeldOut) -> np.ndarray:
+    prices = np.empty(len(rows))
+    folds = np.unique(rows.fold)
+    with progress(name, len(folds)) as advance:
+        for fold in folds:
+            held = np.flatnonzero(rows.fold == fold)
+            prices[held] = peer(np.flatnonzero(rows.fold != fold), held)
+            advance(1, "")
+    return prices
+
+
+def _per_fold(predicted: np.ndarray, rows: HeldOut) -> np.ndarray:
+    return np.array(
+        [smape(predicted[rows.fold == fold], rows.price[rows.fold == fold]) for fold in np.unique(rows.fold)]
+    )
 
 
 if __name__ == "__main__":

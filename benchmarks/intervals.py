@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("table", type=Path)
     parser.add_argument("--splits", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()
-    table, _ = read_usable(options.table, Columns(), limit=None, encoding="utf-8", notices=notice)
+    table, _ = read_usable(options.table, Columns(), limit=None, notices=notice)
     rows = []
     for split in options.splits:
         train, held = split_rows(table.known_price, HELD_OUT, split)

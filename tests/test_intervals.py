@@ -97,7 +97,7 @@ def test_a_level_that_cannot_be_had_is_told_before_the_work(bundle, catalog, tmp
 
 def test_a_model_without_intervals_predicts_and_says_so(bundle):
     predictor = Predictor.load(bundle)
-    old = Predictor(predictor.preprocessor, predictor.engine)
+    old = Predictor(predictor.members)
     with pytest.raises(ConfigError, match="train and export it again"):
         old.interval(np.ones(1), 0.9)
     assert Intervals(np.array([]), np.array([0.9]), np.array([[0.0]])).bounds(np.ones(1), 0.9)[0] == 1

@@ -62,7 +62,7 @@ class Failing:
     """An engine that fails after some rows, and counts those that it priced."""
 
     def __init__(self, predictor, after=10**9):
-        self.price_batch, self.after, self.rows = predictor.engine.price_batch, after, 0
+        self.price_batch, self.after, self.rows = predictor.members[0].engine.price_batch, after, 0
 
     def __call__(self, batch):
         self.rows += len(batch["features"])
@@ -85,7 +85,9 @@ def interrupted(predictor, catalog, tmp_path, monkeypatch):
 
 
 def _with(predictor, price_batch):
-    return replace(predictor, engine=replace(predictor.engine, price_batch=price_batch, streams=1))
+    member = predictor.members[0]
+    engine = replace(member.engine, price_batch=price_batch, streams=1)
+    return replace(predictor, members=(replace(member, engine=engine),))
 
 
 def test_a_failure_in_the_middle_leaves_no_output(interrupted):

@@ -7,6 +7,9 @@
     intervals.json    how far prices lie from the predicted ones; older bundles have none
     README.md         the model card
 
+A bundle of several members has the first three of these files once for each, under the names that its manifest
+gives, and no others of that kind.
+
 No file is parsed before its hash was checked, and nothing else in the folder is read.
 """
 
@@ -26,7 +29,8 @@ from pricekit.files import publish_folder
 from pricekit.manifest import SCHEMA_VERSION, Manifest
 
 MANIFEST = "manifest.json"
-REQUIRED = ("model.onnx", "tokenizer.json", "preprocess.json")
+PARTS = {"model": "model.onnx", "tokenizer": "tokenizer.json", "preprocess": "preprocess.json"}
+"""What every member has, and the file that holds it in a bundle of one."""
 MAX_MANIFEST_BYTES = 1 << 20
 EXTERNAL = b"\n\x08location"
 """The key `location` as ONNX writes it, field 1 of 8 bytes: only tensors that lie in other files have it."""
@@ -48,17 +52,27 @@ class Bundle:
     files: dict[str, bytes]
     digest: str
 
+    def members(self) -> list[tuple[dict[str, bytes], float]]:
+        """Return each member's files, under the names that they have in a bundle of one, and its weight."""
+        return [
+            ({plain: self.files[member[part]] for part, plain in PARTS.items()}, float(member["weight"]))
+            for member in _members(self.manifest)
+        ]
 
-def write_bundle(path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> dict[str, Any]:
+
+def write_bundle(
+    path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any], *, schema_version: int = 1
+) -> dict[str, Any]:
     """Publish a bundle at once or not at all; return its manifest.
 
     Args:
         path: the folder, replaced if it is there.
         files: contents by file name.
         facts: what the manifest says beside schema version and hashes.
+        schema_version: the lowest whose readers price it rightly.
     """
     listed = {name: {"sha256": _sha256(content), "bytes": len(content)} for name, content in files.items()}
-    manifest = {"schema_version": SCHEMA_VERSION, **facts, "files": listed}
+    manifest = {"schema_version": schema_version, **facts, "files": listed}
     text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
     publish_folder(path, {**files, MANIFEST: text.encode()})
     return manifest
@@ -73,15 +87,22 @@ def open_bundle(path: Path) -> Bundle:
     """Read a bundle and check every file's size and hash; raises BundleError."""
     manifest, digest = _read_manifest(path)
     listed = manifest["files"]
-    for name in REQUIRED:
+    required = [member[part] for member in _members(manifest) for part in PARTS]
+    for name in required:
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {name} in its manifest; export it again")
     files = {name: _read_file(path, name, facts) for name, facts in listed.items()}
-    if EXTERNAL in files["model.onnx"]:
+    if any(EXTERNAL in files[member["model"]] for member in _members(manifest)):
         raise BundleError(
-            f"the graph in {path} takes weights from other files, which a bundle's never does; do not trust it"
+            f"a graph in {path} takes weights from other files, which a bundle's never does; do not trust it"
         )
     return Bundle(path, manifest, files, digest)
+
+
+def _members(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the members of a manifest; a bundle of one does not list it."""
+    members: list[dict[str, Any]] = manifest.get("members") or [{**PARTS, "weight": 1.0}]
+    return members
 
 
 def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:

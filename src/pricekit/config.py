@@ -113,6 +113,10 @@ class TrainingConfig(Section):
     patience: int | None = Field(
         None, ge=1, description="stop after this many epochs without a better validation SMAPE"
     )
+    keep: Literal["best", "last"] = Field(
+        "best",
+        description="weights of the epoch with the lowest validation SMAPE, or of the last one, without patience",
+    )
     save_steps: int | None = Field(None, ge=1, description="also write a checkpoint after so many steps")
     save_epochs: int = Field(1, ge=1, description="write a checkpoint after so many epochs")
     time_budget: Annotated[float | None, BeforeValidator(parse_duration)] = Field(
@@ -172,6 +176,9 @@ class RunConfig(Section):
     training: TrainingConfig = TrainingConfig()
     speed: SpeedConfig = SpeedConfig()
     max_length: int = Field(256, ge=1, description="tokens of a text; what is longer is cut")
+    facts_first: bool = Field(
+        False, description="read short lines of a text, such as its quantity, directly after the first line"
+    )
     validation_fraction: float = Field(0.15, gt=0, lt=1)
     limit: int | None = Field(None, ge=1, description="read only the first rows of the table")
     seed: int = Field(0, ge=0, lt=1 << 32)

@@ -47,15 +47,16 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
             (temporary / name).write_bytes(content)
             sync(temporary / name)
         sync(temporary)
-        _replace_folder(temporary, path)
-        sync(path.parent)
+        replace_folder(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _replace_folder(new: Path, path: Path) -> None:
+def replace_folder(new: Path, path: Path) -> None:
+    """Rename a complete and synced folder to `path`, in the place of one that may be there."""
     if not path.exists():
         os.rename(new, path)
+        sync(path.parent)
         return
     old = path.with_name(f".{path.name}.{secrets.token_hex(4)}.old")
     try:
@@ -65,6 +66,7 @@ def _replace_folder(new: Path, path: Path) -> None:
         if old.exists() and not path.exists():
             os.rename(old, path)
         raise
+    sync(path.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -10,7 +10,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""The highest that is known: 2 has several members, or texts that are rearranged; any other is still written as 1."""
 
 
 class FileFacts(BaseModel):
@@ -45,11 +46,25 @@ class Verified(BaseModel):
     )
 
 
+class MemberFacts(BaseModel):
+    """One model of several, whose log prices are averaged by weight."""
+
+    weight: float = Field(gt=0, le=1, description="of its log price; those of all members sum to 1")
+    model: str = Field(description="its graph: a name among the files")
+    tokenizer: str = Field(description="its tokenizer")
+    preprocess: str = Field(description="its columns, length and features")
+    metrics: dict[str, float] | None = Field(None, description="on its own held-out rows")
+    verified: Verified | None = None
+
+
 class Manifest(BaseModel, extra="allow"):
     """What a reader of bundles relies on; further facts may stand beside it."""
 
     schema_version: int = Field(ge=1, description="a reader refuses a higher one than it knows")
     files: dict[str, FileFacts] = Field(description="every file but the manifest, by its name in the folder")
+    members: list[MemberFacts] | None = Field(
+        None, min_length=2, description="of schema version 2: the models whose log prices are averaged"
+    )
     pricekit_version: str | None = Field(None, description="that wrote the bundle")
     created: str | None = Field(None, description="date and time of the export, ISO 8601, UTC")
     precision: Literal["fp32", "fp16", "int8"] | None = Field(None, description="of the graph's products")

@@ -7,10 +7,17 @@ from numpy.typing import ArrayLike
 
 
 def smape(predicted: ArrayLike, actual: ArrayLike) -> float:
-    """Return the symmetric mean absolute percentage error, 0 to 200.
+    """Return the symmetric mean absolute percentage error, 0 to 200: the mean of `smape_terms`.
 
-    100/n · Σ |p - a| / ((|p| + |a|) / 2), where 0/0 counts as 0: the metric of the Amazon ML
-    Challenge 2025.
+    The metric of the Amazon ML Challenge 2025; arguments and errors as of `smape_terms`.
+    """
+    return float(smape_terms(predicted, actual).mean())
+
+
+def smape_terms(predicted: ArrayLike, actual: ArrayLike) -> np.ndarray:
+    """Return what each row adds to SMAPE, 0 to 200, float64 (N,).
+
+    100 · |p - a| / ((|p| + |a|) / 2), where 0/0 counts as 0.
 
     Args:
         predicted: prices p, (N,).
@@ -28,14 +35,14 @@ def smape(predicted: ArrayLike, actual: ArrayLike) -> float:
         raise ValueError("smape needs finite prices")
     total = np.abs(p) + np.abs(a)
     terms = np.divide(2 * np.abs(p - a), total, out=np.zeros_like(total), where=total > 0)
-    return float(100 * terms.mean())
+    return np.asarray(100 * terms)
 
 
 def price_metrics(predicted: ArrayLike, actual: ArrayLike) -> dict[str, float]:
     """Return the metrics that pricekit reports.
 
     `smape` in percent; `mdape`, the median of |p - a| / a in percent; `mae` in the table's currency;
-    `rmsle`, the root mean square of log(1 + p) - log(1 + a).
+    `rmsle`, the root mean square of log(1 + p) - log(1 + a); `r2_log`, see there, where it is defined.
 
     Args:
         predicted: prices, (N,), not negative.
@@ -43,9 +50,30 @@ def price_metrics(predicted: ArrayLike, actual: ArrayLike) -> dict[str, float]:
     """
     p, a = np.asarray(predicted, np.float64), np.asarray(actual, np.float64)
     error = np.abs(p - a)
-    return {
+    metrics = {
         "smape": smape(p, a),
         "mdape": float(100 * np.median(error / a)),
         "mae": float(error.mean()),
         "rmsle": float(np.sqrt(np.mean((np.log1p(p) - np.log1p(a)) ** 2))),
     }
+    explained = r2_log(p, a)
+    return metrics if explained is None else {**metrics, "r2_log": explained}
+
+
+def r2_log(predicted: ArrayLike, actual: ArrayLike) -> float | None:
+    """Return the share of the log price's variance that is explained: 1 at the truth, 0 for its mean.
+
+    1 - Σ (log p - log a)² / Σ (log a - mean log a)², the coefficient of determination. None where it is
+    not defined: all prices are equal, or one is 0.
+
+    Args:
+        predicted: prices p, (N,), not negative.
+        actual: prices a, (N,), not negative.
+    """
+    p, a = np.asarray(predicted, np.float64), np.asarray(actual, np.float64)
+    if not ((p > 0).all() and (a > 0).all()):
+        return None
+    log_p, log_a = np.log(p), np.log(a)
+    if np.ptp(log_a) == 0:
+        return None
+    return float(1 - np.sum((log_p - log_a) ** 2) / np.sum((log_a - log_a.mean()) ** 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 import numpy as np
 from platformdirs import user_cache_path
 
-from pricekit.bundle import open_bundle
+from pricekit.bundle import Bundle, open_bundle
 from pricekit.core.contracts import Graph
 from pricekit.engines.choose import AUTO, open_engine
 from pricekit.engines.opened import Opened
@@ -22,8 +22,10 @@ from pricekit.parts import Parts
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
 from pricekit.screen import notice, progress
 from pricekit.table import (
+    AS_FOUND,
     Columns,
     PredictionWriter,
+    Reading,
     Table,
     check_output,
     files_size,
@@ -39,18 +41,36 @@ WINDOW = 8192
 
 
 @dataclass(frozen=True)
-class Predictor:
-    """Prices from a trained model.
+class Member:
+    """One trained model.
 
     Attributes:
         preprocessor: table to model inputs.
         engine: what prices the inputs.
-        model: what the weights are known by, to tell one model's unfinished output from another's.
-        intervals: None where the model is older than they are.
+        weight: of its log price among those of all members.
     """
 
     preprocessor: Preprocessor
     engine: Opened
+    weight: float = 1.0
+
+    def prices(self, inputs: Inputs) -> np.ndarray:
+        """Return the prices of all rows, float32 (N,); rows with equal inputs are priced once."""
+        first, kind = inputs.distinct()
+        return cast(np.ndarray, self.engine.price(inputs, first)[first][kind])
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Prices from a trained model, or from several whose log prices are averaged.
+
+    Attributes:
+        members: the models, at least one; their weights sum to 1.
+        model: what the weights are known by, to tell one model's unfinished output from another's.
+        intervals: None where the model is older than they are.
+    """
+
+    members: tuple[Member, ...]
     model: str = ""
     intervals: Intervals | None = None
 
@@ -58,14 +78,23 @@ class Predictor:
     def load(cls, path: str | Path, engine: str = AUTO) -> Predictor:
         """Open a bundle in the engine of that name; raises BundleError, PluginError."""
         bundle = open_bundle(Path(path))
-        preprocessor = load_preprocessor(bundle.files, bundle.path)
-        cache = user_cache_path("pricekit") / "bundles" / bundle.digest
-        columns = len(preprocessor.features.names)
-        graph = Graph(bundle.files["model.onnx"], preprocessor.max_length, columns, cache)
-        opened = open_engine(engine, graph, preprocessor.tokenizer.get_vocab_size())
+        members = tuple(
+            _open_member(bundle, files, weight, engine, number)
+            for number, (files, weight) in enumerate(bundle.members())
+        )
         kept = bundle.files.get("intervals.json")
         intervals = None if kept is None else read_intervals(kept, bundle.path)
-        return cls(preprocessor, opened, bundle.digest, intervals)
+        return cls(members, bundle.digest, intervals)
+
+    @property
+    def columns(self) -> Columns:
+        """The columns that the model was trained with."""
+        return self.members[0].preprocessor.columns
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine that prices, of several members' each once."""
+        return ", ".join(dict.fromkeys(member.engine.name for member in self.members))
 
     def predict(self, rows: Table | Sequence[str]) -> np.ndarray:
         """Return one price a row, float32 (N,), in the order given.
@@ -73,8 +102,8 @@ class Predictor:
         Args:
             rows: a table, or texts as the model was trained on.
         """
-        table = rows if isinstance(rows, Table) else table_of_texts(rows, self.preprocessor.columns.text[0])
-        return self._prices(self.preprocessor(table)) if len(table) else np.empty(0, np.float32)
+        table = rows if isinstance(rows, Table) else table_of_texts(rows, self.columns.text[0])
+        return self._prices(self._inputs(table)) if len(table) else np.empty(0, np.float32)
 
     def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the ends of the interval around predicted prices, (N,), that holds the share `level` of true ones.
@@ -95,7 +124,7 @@ class Predictor:
         out: Path,
         *,
         columns: Columns | None = None,
-        encoding: str = "utf-8",
+        reading: Reading = AS_FOUND,
         limit: int | None = None,
         interval: float | None = None,
         resume: bool = False,
@@ -110,7 +139,7 @@ class Predictor:
             source: a table file, a folder of Parquet files, or a pattern of files.
             out: the file to write.
             columns: which columns mean what; those of training where it is None.
-            encoding: of CSV, TSV and JSON lines.
+            reading: how the files are read, where they do not show it.
             limit: price the first `limit` rows only.
             interval: also write `price_low` and `price_high`, between which this share of true prices lies.
             resume: go on with the windows that an interrupted prediction kept.
@@ -125,9 +154,9 @@ class Predictor:
         check_output(out)
         if interval is not None:
             self.interval(np.ones(1), interval)  # said before the work, not after it
-        columns = replace(columns or self.preprocessor.columns, price=None)
-        parts = _parts(out, [self.model, str(columns), encoding, limit], files, resume, notices)
-        tables = iter_files(source, columns, rows=WINDOW, limit=limit, encoding=encoding, notices=notices)
+        columns = replace(columns or self.columns, price=None)
+        parts = _parts(out, [self.model, str(columns), str(reading), limit], files, resume, notices)
+        tables = iter_files(source, columns, rows=WINDOW, limit=limit, reading=reading, notices=notices)
         try:
             rows, empty = self._price_windows(tables, parts, files_size(source))
         except BaseException:
@@ -147,7 +176,7 @@ class Predictor:
         """Price the windows that are not among the parts yet; return the rows, and those without text."""
         done, rows, priced, empty, position = parts.count, 0, 0, 0, 0
         numbered = enumerate(_made_ahead(tables))
-        prepared = ((table, None if i < done else self.preprocessor(table)) for i, table in numbered)
+        prepared = ((table, None if i < done else self._inputs(table)) for i, table in numbered)
         started = time.perf_counter()
         with progress("pricing", size) as advance:
             for table, inputs in _made_ahead(prepared):
@@ -161,10 +190,31 @@ class Predictor:
                 position = table.position
         return rows, empty
 
-    def _prices(self, inputs: Inputs) -> np.ndarray:
-        """Return the prices of all rows, float32 (N,); rows with equal inputs are priced once."""
-        first, kind = inputs.distinct()
-        return cast(np.ndarray, self.engine.price(inputs, first)[first][kind])
+    def _inputs(self, table: Table) -> list[Inputs]:
+        return [member.preprocessor(table) for member in self.members]
+
+    def _prices(self, inputs: list[Inputs]) -> np.ndarray:
+        """Return the weighted geometric mean of the members' prices, float32 (N,)."""
+        prices = [member.prices(some) for member, some in zip(self.members, inputs, strict=True)]
+        if len(prices) == 1:
+            return prices[0]
+        logs = [
+            member.weight * np.log(price.astype(np.float64))
+            for member, price in zip(self.members, prices, strict=True)
+        ]
+        return cast(np.ndarray, np.exp(np.sum(logs, axis=0)).astype(np.float32))
+
+
+def _open_member(
+    bundle: Bundle, files: Mapping[str, bytes], weight: float, engine: str, number: int
+) -> Member:
+    preprocessor = load_preprocessor(files, bundle.path)
+    cache = user_cache_path("pricekit") / "bundles" / bundle.digest
+    if number:
+        cache /= str(number)
+    columns = len(preprocessor.features.names)
+    graph = Graph(files["model.onnx"], preprocessor.max_length, columns, cache)
+    return Member(preprocessor, open_engine(engine, graph, preprocessor.tokenizer.get_vocab_size()), weight)
 
 
 def _made_ahead(items: Iterable[Item]) -> Iterator[Item]:

@@ -17,6 +17,9 @@ from pricekit.features.fitted import FittedFeatures
 from pricekit.table import Columns, Table
 from pricekit.tokens import Tokens, encode, pad
 
+FACT_CHARACTERS = 40
+"""Longer lines are prose, not facts."""
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -53,7 +56,8 @@ class Inputs:
 class Preprocessor:
     """Everything between a table and the model: columns, tokenizer, fitted features.
 
-    `known` are the tokens of words that were met: see `encode`.
+    With `facts_first` the tokens are those of texts that `bring_facts_first` has rearranged. `known` are the
+    tokens of words that were met: see `encode`.
     """
 
     columns: Columns
@@ -61,13 +65,17 @@ class Preprocessor:
     max_length: int
     pad_id: int
     features: FittedFeatures
+    facts_first: bool = False
     known: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, table: Table) -> Inputs:
         """Return the inputs of all rows; features are computed while the texts are tokenised."""
         with ThreadPoolExecutor(1) as pool:
             features = pool.submit(self.features.transform, without_price(table, self.columns))
-            tokens = encode(self.tokenizer, table.text.tolist(), self.max_length, self.pad_id, self.known)
+            texts = table.text.tolist()
+            if self.facts_first:
+                texts = [bring_facts_first(text) for text in texts]
+            tokens = encode(self.tokenizer, texts, self.max_length, self.pad_id, self.known)
             return Inputs(tokens, features.result(), self.pad_id)
 
     def files(self) -> dict[str, str]:
@@ -76,12 +84,24 @@ class Preprocessor:
             "columns": {"text": self.columns.text, "price": self.columns.price, "id": self.columns.id},
             "max_length": self.max_length,
             "pad_id": self.pad_id,
+            "facts_first": self.facts_first,
             "features": self.features.to_json(),
         }
         return {
             "tokenizer.json": self.tokenizer.to_str(),
             "preprocess.json": json.dumps(record, ensure_ascii=False, indent=1) + "\n",
         }
+
+
+def bring_facts_first(text: str) -> str:
+    """Return a text with its short lines directly after the first one.
+
+    Of "Value: 12" at the end of a long text nothing is left when the text is cut at `max_length` tokens. Short are
+    lines of at most `FACT_CHARACTERS`, their label included; both kinds keep their order.
+    """
+    first, *lines = text.split("\n")
+    lines.sort(key=lambda line: len(line) > FACT_CHARACTERS)
+    return "\n".join([first, *lines])
 
 
 def without_price(table: Table, columns: Columns) -> Table:
@@ -109,9 +129,11 @@ def load_preprocessor(files: Mapping[str, bytes], where: Path) -> Preprocessor:
         columns = record["columns"]
         columns = Columns(tuple(columns["text"]), columns["price"], columns["id"])
         features, max_length, pad_id = record["features"], int(record["max_length"]), int(record["pad_id"])
+        facts_first = bool(record.get("facts_first", False))
     except Exception as error:  # the tokenizers library raises bare Exceptions
         raise BundleError(
             f"{where}: tokenizer.json or preprocess.json is damaged ({type(error).__name__}: {error}); "
             "train or export it again"
         ) from None
-    return Preprocessor(columns, tokenizer, max_length, pad_id, FittedFeatures.from_json(features))
+    fitted = FittedFeatures.from_json(features)
+    return Preprocessor(columns, tokenizer, max_length, pad_id, fitted, facts_first)

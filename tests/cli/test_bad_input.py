@@ -42,7 +42,7 @@ BAD = {
     ),
     "no price at all": (HEADER + "".join(f"{i},tea,\n" for i in range(20)), "no price: 20"),
     "a missing column": ("id,words\n1,tea\n", "id, words"),
-    "wrong encoding": (HEADER.encode() + b"1,caf\xe9,3\n", "--encoding"),
+    "binary data": (bytes(range(256)) * 40, "binary"),
 }
 
 
@@ -52,7 +52,7 @@ def test_tables_that_cannot_be_trained_on(refused, tmp_path, case):
     refused("train", _table(tmp_path, content), saying=saying, out=tmp_path / "run")
 
 
-@pytest.mark.parametrize("case", ["empty file", "header only", "a missing column", "wrong encoding"])
+@pytest.mark.parametrize("case", ["empty file", "header only", "a missing column", "binary data"])
 def test_tables_that_cannot_be_priced(refused, bundle, tmp_path, case):
     content, saying = BAD[case]
     refused("predict", bundle, _table(tmp_path, content), saying=saying, out=tmp_path / "prices.csv")
@@ -63,7 +63,11 @@ def _rows(count):
 
 
 HANDLED = {
-    "a text column of numbers": (HEADER + "".join(f"{i},{i * 7},{i + 1}\n" for i in range(30)), 30, ""),
+    "a text column of numbers": (
+        HEADER + "".join(f"{i},{i * 7},{i * 11 % 13 + 1}\n" for i in range(30)),
+        30,
+        "",
+    ),
     "NUL bytes": (HEADER + _rows(30) + "30,ol\0ive,3\n", 31, "NUL"),
     "ragged rows": (HEADER + _rows(30) + "30,tea\n31,tea,4,extra\n", 32, "fields"),
     "a cell of 50 MB": (HEADER + _rows(30) + "30," + "x y " * 12_500_000 + ",3\n", 31, "cut"),
@@ -85,10 +89,12 @@ def test_tables_that_are_handled_and_said(pricekit, tmp_path, case):
     assert (prices["price"] > 0).all()
 
 
-def test_other_encodings_are_read_when_named(pricekit, bundle, tmp_path):
-    table = _table(tmp_path, BAD["wrong encoding"][0])
-    code, _, err = pricekit("predict", bundle, table, "--encoding", "latin-1", "--out", tmp_path / "p.csv")
-    assert code == 0, err
+def test_other_encodings_are_found_or_named(pricekit, refused, bundle, tmp_path):
+    table = _table(tmp_path, HEADER.encode() + b"1,caf\xe9,3\n")
+    refused("predict", bundle, table, "--encoding", "utf-8", saying="byte 37", out=tmp_path / "p.csv")
+    for flags, said in (([], True), (["--encoding", "latin-1"], False)):
+        code, _, err = pricekit("predict", bundle, table, *flags, "--out", tmp_path / "p.csv")
+        assert (code, "--encoding" in err) == (0, said)
 
 
 def test_no_id_column_at_prediction(pricekit, bundle, tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pricekit.cli.config import _layers, as_toml
 from pricekit.cli.config import config as command
-from pricekit.cli.options import config_of
+from pricekit.cli.options import READING, config_of
 from pricekit.cli.train import train
 from pricekit.config import read_toml
 from pricekit.core.configure import configure, explain
@@ -137,7 +137,17 @@ def test_any_flags_give_what_train_is_given_and_can_be_read_back(flags, override
 def test_show_has_the_flags_of_train():
     """All that name a setting."""
     names = [{parameter.name for parameter in c.params} for c in (train, command.commands["show"])]
-    about_the_run = {"table", "out", "valid", "encoding", "quiet", "resume", "overwrite", "dry_run"}
+    about_the_run = {
+        "table",
+        "out",
+        "valid",
+        *READING,
+        "quiet",
+        "resume",
+        "overwrite",
+        "allow_leak",
+        "dry_run",
+    }
     plugins = {"plugin_files", "no_plugins"}
     assert names[0] - about_the_run - plugins == names[1] - {"as_json"} - plugins
 

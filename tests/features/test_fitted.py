@@ -47,6 +47,15 @@ def test_a_rows_own_price_is_in_none_of_its_columns(known):
     assert twice[22] < 23
 
 
+def test_a_row_with_the_same_text_teaches_its_twin_nothing(known):
+    texts = [f"product {number}" for number in range(20)] * 2
+    table = table_of_texts([*texts[:20], *(text.upper() + "!" for text in texts[20:])])
+    _, out_of_fold = fit_features(["known"], {}, table, np.arange(1, 41, dtype=float))
+    assert out_of_fold["known"].tolist() == [0.0] * 40
+    _, exactly = fit_features(["known"], {}, table_of_texts(texts), np.arange(1, 41, dtype=float))
+    assert exactly["known"].tolist() == [0.0] * 40
+
+
 def test_without_prices_it_is_an_error(known):
     from pricekit.errors import DataError
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pricekit.errors import DataError
-from pricekit.table import MAX_TEXT_CHARS, Columns, Table, iter_table, read_table, split_usable
+from pricekit.table import MAX_TEXT_CHARS, Columns, Reading, Table, iter_table, read_table, split_usable
 
 DEFAULT = Columns()
 HEADER = "sample_id,catalog_content,price\n"
@@ -125,18 +125,22 @@ def test_wrong_encoding_names_the_byte(tmp_path: Path, before: int) -> None:
     head = HEADER.encode() + b"1," + b"a" * before
     path = write(tmp_path / "t.csv", head + b"\xe9x,2\n")
     with pytest.raises(DataError, match=f"byte {len(head):,} of the file.*--encoding latin-1"):
-        read_table(path, DEFAULT)
+        read_table(path, DEFAULT, reading=Reading(encoding="utf-8"))
 
 
-def test_text_cut_inside_a_character_names_the_byte(tmp_path: Path) -> None:
+def test_text_cut_inside_a_character_is_said(tmp_path: Path) -> None:
     head = HEADER.encode() + b"1,"
+    path = write(tmp_path / "t.csv", head + b"\xf0\x9f")
+    said: list[str] = []
+    assert read_table(path, DEFAULT, notices=said.append).text.tolist() == ["\ufffd"]
+    assert f"byte {len(head):,} of the file" in said[0]
     with pytest.raises(DataError, match=f"byte {len(head):,} of the file"):
-        read_table(write(tmp_path / "t.csv", head + b"\xf0\x9f"), DEFAULT)
+        read_table(path, DEFAULT, reading=Reading(encoding="utf-8"))
 
 
 def test_unknown_encoding(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'klingon' is no known encoding"):
-        read_table(write(tmp_path / "t.csv", HEADER), DEFAULT, encoding="klingon")
+        read_table(write(tmp_path / "t.csv", HEADER), DEFAULT, reading=Reading(encoding="klingon"))
 
 
 def test_ragged_rows_are_read_marked_and_said(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pricekit.datasets import make_catalog
-from pricekit.table import Columns, concat_tables, iter_table, progress_size, read_table
+from pricekit.table import Columns, Reading, concat_tables, iter_table, progress_size, read_table
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
 DEFAULT = Columns()
@@ -280,10 +280,12 @@ def test_a_byte_order_mark_decides_the_encoding(
 ) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(encode("sample_id,catalog_content,price\n1,Café 🍋,2\n"))
-    assert read_table(path, DEFAULT, encoding=asked, notices=silent).text.tolist() == ["Café 🍋"]
+    assert read_table(path, DEFAULT, reading=Reading(encoding=asked), notices=silent).text.tolist() == [
+        "Café 🍋"
+    ]
 
 
 def test_another_encoding_on_demand(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes("sample_id,catalog_content,price\n1,Käse,2\n".encode("latin-1"))
-    assert read_table(path, DEFAULT, encoding="latin-1").text.tolist() == ["Käse"]
+    assert read_table(path, DEFAULT, reading=Reading(encoding="latin-1")).text.tolist() == ["Käse"]

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.table import REASONS, Columns, Table, read_table, row_reasons, split_usable
-from pricekit.table.columns import parse_price
+from pricekit.table.price_format import PriceFormat
+from pricekit.table.prices import parse_price
 
 NAN = math.nan
 
@@ -37,19 +38,20 @@ NAN = math.nan
         ("1e999", NAN, "price not finite"),
         ("9" * 401, NAN, "price not a number"),
         ("1_000", NAN, "price not a number"),
-        ("$5,000", NAN, "price not a number"),
         ("0x10", NAN, "price not a number"),
-        ("١٢", NAN, "price not a number"),
         ("1 2", NAN, "price not a number"),
         ("1\n2", NAN, "price not a number"),
         ("1\0", NAN, "price not a number"),
-        (".", NAN, "price not a number"),
+        (".", NAN, "no price"),
         ("e5", NAN, "price not a number"),
-        ("None", NAN, "price not a number"),
+        ("None", NAN, "no price"),
+        ("N/A", NAN, "no price"),
+        ("free", 0.0, "price not positive"),
+        ("on demand", NAN, "price not a number"),
     ],
 )
 def test_what_a_price_cell_means(cell: str, value: float, reason: str) -> None:
-    values, flaws = parse_price(pa.array([cell], pa.large_string()))
+    values, flaws = parse_price(pa.array([cell], pa.large_string()), PriceFormat())
     np.testing.assert_array_equal(values, [value])
     table = Table(pd.Series([1]), pd.Series(["x"]), values, pd.DataFrame({"a": [1]}), flaws=flaws)
     assert row_reasons(table).tolist() == [reason]
@@ -66,7 +68,7 @@ def test_what_a_price_cell_means(cell: str, value: float, reason: str) -> None:
     ids=str,
 )
 def test_numeric_price_columns(column: pa.Array) -> None:
-    values, flaws = parse_price(column)
+    values, flaws = parse_price(column, PriceFormat())
     assert values.dtype == np.float64
     assert values[0] == float(column[0].as_py())
     assert np.isnan(values[[1, 3]]).all()
@@ -74,7 +76,7 @@ def test_numeric_price_columns(column: pa.Array) -> None:
 
 
 def test_a_price_column_of_booleans_holds_no_numbers() -> None:
-    assert parse_price(pa.array([True, None]))[1].tolist() == ["price not a number", ""]
+    assert parse_price(pa.array([True, None]), PriceFormat())[1].tolist() == ["price not a number", ""]
 
 
 def table_of(**columns: list[object]) -> Table:
@@ -96,10 +98,11 @@ def test_rows_without_an_id_are_no_duplicates(missing: object) -> None:
 
 def test_one_reason_a_row_in_a_fixed_order(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    rows = ["1", "1,,", "1,x,", "1,x,y", "1,x,inf", "1,x,0", "1,x,5", "1,x,6"]
+    prices = ["y", "inf", "$5", "", "0", "€5", "€6"]
+    rows = ["1", "1,,", *(f"1,x,{price}" for price in prices), "2,x,€1"]
     path.write_text("sample_id,catalog_content,price\n" + "\n".join(rows))
     table = read_table(path, Columns(), notices=lambda _: None)
-    assert row_reasons(table).tolist() == [*REASONS[:6], "", REASONS[6]]
+    assert row_reasons(table).tolist() == [*REASONS[:7], "", REASONS[7], ""]
 
 
 def test_without_a_price_column_the_price_is_no_reason(tmp_path: Path) -> None:

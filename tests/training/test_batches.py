@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.config import TrainingConfig
-from pricekit.training.batches import dealt, epoch_batches, split_rows, steps_of
+from pricekit.training.batches import dealt, epoch_batches, split_groups, split_rows, steps_of
 
 LENGTHS = st.lists(st.integers(1, 50), min_size=1, max_size=300).map(np.array)
 
@@ -75,6 +75,32 @@ def test_a_split_is_stratified_by_price():
     quantiles = [0.1, 0.25, 0.5, 0.75, 0.9]
     assert np.quantile(price[valid], quantiles) == pytest.approx(np.quantile(price, quantiles), rel=0.08)
     assert not np.array_equal(valid, split_rows(price, 0.15, 1)[1])
+
+
+@given(st.lists(st.integers(0, 40), min_size=20, max_size=300), st.floats(0.05, 0.4), st.integers(0, 5))
+def test_a_split_parts_no_group(groups, fraction, seed):
+    codes = np.unique(groups, return_inverse=True)[1]
+    train, valid = split_groups(np.arange(1.0, len(codes) + 1), codes, fraction, seed)
+    assert sorted([*train, *valid]) == list(range(len(codes)))
+    assert len(train)
+    assert len(valid)
+    if (np.bincount(codes) <= 10).sum() >= 5:
+        assert not set(codes[train]) & set(codes[valid])
+
+
+def test_rows_without_twins_are_split_as_they_always_were():
+    price = np.exp(np.random.default_rng(0).normal(size=500))
+    for mine, plain in zip(
+        split_groups(price, np.arange(500), 0.15, 3), split_rows(price, 0.15, 3), strict=True
+    ):
+        assert np.array_equal(mine, plain)
+
+
+def test_a_text_of_half_the_rows_is_trained_on():
+    groups = np.concatenate([np.zeros(500, int), np.arange(1, 501)])
+    train, valid = split_groups(np.ones(1000), groups, 0.15, 0)
+    assert set(range(500)) <= set(train)
+    assert len(valid) == 75
 
 
 def test_accumulation_keeps_the_last_smaller_group():

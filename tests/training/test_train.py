@@ -18,7 +18,10 @@ from torch import nn
 from conftest import tiny_config
 from pricekit.config import build_config, read_toml
 from pricekit.core.configure import configure
+from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
+from pricekit.evaluation.held_out import read_held_out
+from pricekit.metrics import smape
 from pricekit.training import loop
 from pricekit.training.cache import cached_inputs
 from pricekit.training.run import open_run
@@ -221,6 +224,31 @@ def test_patience_stops_early(catalog, tmp_path):
     assert epochs == facts["best_epoch"] + 2 < 50
 
 
+def test_the_last_weights_are_kept_where_that_is_asked_for(catalog, run, tmp_path, capsys):
+    """A rate of 0.5 is bad luck for some epoch, and patience would stop at the first that is no better."""
+    training = {
+        "epochs": 4,
+        "keep": "last",
+        "patience": 1,
+        "learning_rate": 0.5,
+        "embedding_learning_rate": 0.5,
+    }
+    facts = train(Source(catalog), tiny_config({"training": training}), tmp_path / "run")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    found = [line["valid_smape"] for line in lines]
+    assert len(found) == facts["best_epoch"] == 4
+    assert min(found) < found[-1] == pytest.approx(facts["metrics"]["smape"], abs=1e-4)
+    assert "best" not in capsys.readouterr().err
+
+
+def test_the_rows_held_out_are_kept_with_their_predictions(run):
+    held_out, split = read_held_out(run), pd.read_parquet(run / "split.parquet")
+    assert set(held_out.ids) == set(split["id"][split["part"] == "valid"])
+    assert smape(held_out.predicted, held_out.price) == pytest.approx(
+        open_run(run).facts["metrics"]["smape"], abs=1e-4
+    )
+
+
 def test_accumulation_gives_the_gradient_of_the_whole_step(catalog, tmp_path):
     """Batches of 8, two a step, end where batches of 16 end (without dropout, within float error)."""
     quiet = {
@@ -327,7 +355,7 @@ def test_rejected_rows_are_kept_with_their_reason(catalog, tmp_path, capsys):
 
 def test_a_validation_table_of_its_own(catalog, tmp_path):
     valid = tmp_path / "valid.csv"
-    pd.read_csv(catalog).head(30).to_csv(valid, index=False)
+    make_catalog(30, seed=9).to_csv(valid, index=False)
     facts = train(Source(catalog, valid), tiny_config({"training": {"epochs": 1}}), tmp_path / "run")
     assert facts["rows"] == {"train": 400, "valid": 30, "rejected": 0}
 

@@ -125,7 +125,7 @@ def _predictors(bundles: dict[str, Path]) -> dict[str, Predictor]:
                     notice(f"{engine}, {precision}, is left out: {error}")
                 said.add(str(error))
                 continue
-            name = f"{AUTO} ({opened.engine.name})" if engine == AUTO else engine
+            name = f"{AUTO} ({opened.engine})" if engine == AUTO else engine
             found[f"{name}, {precision}"] = opened
     return found
 
@@ -135,7 +135,7 @@ def _model_runs(run: TrainedRun, predictors: dict[str, Predictor], inputs: Input
         batches = [inputs.batch(rows, engine.length_multiple) for rows in engine.batches(inputs)][::-1]
         return lambda: each(engine.price_batch, batches, engine.streams)
 
-    runs = {name: over(predictor.engine) for name, predictor in predictors.items()}
+    runs = {name: over(predictor.members[0].engine) for name, predictor in predictors.items()}
     runs["torch eager, fp32"] = over(Opened("torch", torch_engine(run.model)))
     if _best_precision() == "bf16":
         half = torch_engine(run.model, lambda: torch.autocast("cpu", torch.bfloat16))

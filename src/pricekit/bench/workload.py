@@ -21,7 +21,7 @@ from pricekit.datasets import make_catalog
 from pricekit.features.fitted import fit_features
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.screen import notice
-from pricekit.table import Columns, Table, read_usable
+from pricekit.table import AS_FOUND, Columns, Reading, Table, read_usable
 from pricekit.tokens import encode, pad_id_of
 from pricekit.training.examples import Examples
 from pricekit.training.loop import train_epoch
@@ -89,7 +89,9 @@ def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
     features, _ = fit_features(
         config.features, config.feature_options, without_price(part, columns), part.known_price
     )
-    preprocessor = Preprocessor(columns, tokenizer, config.max_length, pad_id_of(tokenizer), features)
+    preprocessor = Preprocessor(
+        columns, tokenizer, config.max_length, pad_id_of(tokenizer), features, config.facts_first
+    )
     examples = Examples(preprocessor(part), part.known_price)
     torch.manual_seed(config.seed)
     model = build_model(config, preprocessor, backbone.architecture(tokenizer), examples.inputs)
@@ -170,15 +172,13 @@ def matmul_peak(
     return best
 
 
-def read_workload_table(table: Path | None, config: RunConfig, encoding: str) -> Table:
+def read_workload_table(table: Path | None, config: RunConfig, reading: Reading = AS_FOUND) -> Table:
     """Return the usable rows of a table, or of an invented catalogue where none is given."""
     if table is not None:
-        found, _ = read_usable(
-            table, columns_of(config), limit=config.limit, encoding=encoding, notices=notice
-        )
+        found, _ = read_usable(table, columns_of(config), limit=config.limit, reading=reading, notices=notice)
         return found
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "catalogue.parquet"
         make_catalog(INVENTED).to_parquet(path)
-        found, _ = read_usable(path, Columns(), limit=config.limit, encoding="utf-8", notices=notice)
+        found, _ = read_usable(path, Columns(), limit=config.limit, notices=notice)
         return found

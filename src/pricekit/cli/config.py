@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import flag_layer, model_options, table_options
+from pricekit.cli.options import READING, flag_layer, model_options, table_options
 
 if TYPE_CHECKING:
     from pricekit.config import Layer
@@ -66,7 +66,7 @@ def schema() -> None:
 @click.option("--epochs", type=int, metavar="N", help="Passes over the rows at most.")
 @click.option("--time-budget", metavar="TIME", help="Such as 2h or 90m, that training may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of {setting, value, source}.")
-def show(as_json: bool, **flags: Any) -> None:
+def show(as_json: bool, reading: Any, **flags: Any) -> None:
     """Print the configuration that `pricekit train` would use with the same flags, as TOML on stdout.
 
     \b
@@ -92,8 +92,8 @@ def show(as_json: bool, **flags: Any) -> None:
         notice(f"TOML has no none: when this is read back with --config, give again {' '.join(lost)}")
 
 
-# How a table is encoded is said to `train` each time: it is no setting.
-show.params = [parameter for parameter in show.params if parameter.name != "encoding"]
+# How a table is read is said to `train` each time: it is no setting.
+show.params = [parameter for parameter in show.params if parameter.name not in READING]
 
 
 def _layers(flags: dict[str, Any]) -> list[tuple[str, Layer]]:

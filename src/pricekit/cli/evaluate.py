@@ -3,56 +3,119 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, named_columns, table_options
+from pricekit.cli.options import FOLDER, READING, TABLE, named_columns, table_options
+
+if TYPE_CHECKING:
+    from pricekit.evaluation.held_out import HeldOut
+    from pricekit.predict import Predictor
 
 LEVEL = 0.9
 """Of the interval whose coverage is shown."""
+TRAINED_ON = 0.1
+"""Share of a run's held-out rows in a table, from which it is told; equal products of two tables are fewer."""
 
 
-@click.command(short_help="Score a run or a bundle on a table with prices.")
+@click.command(short_help="Score a model on a table with prices, or on the rows held out of its training.")
 @click.argument("model", type=FOLDER)
-@click.argument("table", type=TABLE)
+@click.argument("table", type=TABLE, required=False)
 @table_options(price=True)
-@click.option("--json", "as_json", is_flag=True, help="Print the metrics as JSON on stdout.")
-def evaluate(
-    model: Path,
-    table: Path,
-    text: str | None,
-    price: str | None,
-    id_: str | None,
-    encoding: str,
-    limit: int | None,
-    as_json: bool,
-) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON on stdout.")
+def evaluate(model: Path, table: Path | None, as_json: bool, **flags: Any) -> None:
     """Score MODEL, the folder of a run or of a bundle, on the rows of TABLE that have a price.
 
     \b
-    pricekit evaluate bundle holdout.csv
+    pricekit evaluate bundle other.csv    on a table
+    pricekit evaluate run                 on the rows held out of a run, or of a folder of pricekit cv
 
-    SMAPE in percent, 0 to 200; the median absolute percentage error; the mean absolute error in the
-    table's currency; the root mean square error of log(1 + price); the share of prices inside the 90%
-    interval of predict --interval 0.9. Rows that the model was trained on
-    flatter it: use others.
+    SMAPE in percent, 0 to 200, with its 95% bootstrap interval; the median absolute percentage error; the mean
+    absolute error in the table's currency; the root mean square error of log(1 + price); R² of the log price; the
+    share of prices inside the 90% interval of predict --interval 0.9. Then SMAPE by price, by length of the text, and
+    by the columns of the table with few values, or by unit where there are none.
+
+    Rows that the model was trained on flatter it: use others.
     """
-    from pricekit.cli.models import open_predictor
-    from pricekit.metrics import price_metrics
-    from pricekit.screen import notice, show_table
+    from pricekit.evaluation.bootstrap import MIN_ROWS
+    from pricekit.evaluation.scores import scores_of
+    from pricekit.evaluation.shown import show_scores
+    from pricekit.screen import notice
+
+    rows, predictor = judged_rows(model, table, flags)
+    scores = scores_of(rows)
+    if predictor is not None:
+        scores = replace(scores, metrics=scores.metrics | _coverage(predictor, rows))
+    if scores.interval is None and len(rows) >= MIN_ROWS:
+        notice("the interval of SMAPE is left out, as it needs scipy: pip install scipy")
+    if as_json:
+        click.echo(json.dumps(scores.to_json()))
+    else:
+        show_scores(scores)
+
+
+def judged_rows(model: Path, table: Path | None, flags: dict[str, Any]) -> tuple[HeldOut, Predictor | None]:
+    """Return the rows of a table with the model's prices for them, or without a table the rows that it held out.
+
+    Args:
+        model: a run or a bundle; without a table a run or a folder of `pricekit cv`.
+        table: rows with prices.
+        flags: those of `table_options`.
+
+    Raises:
+        click.UsageError: a flag of `table_options` without a table.
+        PricekitError: the model or the table cannot be read.
+    """
+    from pricekit.evaluation.held_out import FILE, held_out_of, read_held_out
+    from pricekit.screen import notice
     from pricekit.table import read_usable
 
+    if table is None:
+        _refuse_flags()
+        return read_held_out(model), None
+    from pricekit.cli.models import open_predictor
+
     predictor = open_predictor(model)
-    columns = named_columns(predictor.preprocessor.columns, text, price, id_)
-    rows, _ = read_usable(table, columns, limit=limit, encoding=encoding, notices=notice)
-    prices = predictor.predict(rows)
-    metrics = {"rows": len(rows), **price_metrics(prices, rows.known_price)}
-    if predictor.intervals is not None and predictor.intervals.levels[-1] >= LEVEL:
-        low, high = predictor.interval(prices, LEVEL)
-        inside = (rows.known_price >= low) & (rows.known_price <= high)
-        metrics["interval_90_coverage"] = 100 * float(inside.mean())
-    if as_json:
-        click.echo(json.dumps(metrics))
-    else:
-        show_table("", ["metric", "value"], [[name, f"{value:,.2f}"] for name, value in metrics.items()])
+    columns = named_columns(predictor.columns, flags["text"], flags["price"], flags["id_"])
+    rows, _ = read_usable(table, columns, limit=flags["limit"], reading=flags["reading"], notices=notice)
+    judged = held_out_of(rows, predictor.predict(rows))
+    if (model / FILE).is_file():
+        _warn_of_training_rows(model, table, judged)
+    return judged, predictor
+
+
+def _warn_of_training_rows(model: Path, table: Path, rows: HeldOut) -> None:
+    """Say that a table seems to be the one that a run was trained on: where it has the rows that the run held out."""
+    from pricekit.evaluation.held_out import count_found, read_held_out
+    from pricekit.screen import notice
+
+    held_out = read_held_out(model)
+    found = count_found(held_out, rows)
+    if found >= TRAINED_ON * len(held_out):
+        notice(
+            f"{table} has {found:,} of the {len(held_out):,} rows that were held out of the training of {model}, so "
+            f"most likely rows that it was trained on as well, which flatter. Without them: pricekit evaluate {model}"
+        )
+
+
+def _refuse_flags() -> None:
+    """Raise UsageError for flags that say how to read a table, where there is none."""
+    context = click.get_current_context()
+    of_table = {"text", "price", "id_", "limit", *READING}
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if name in of_table and given:
+            raise click.UsageError(f"{parameter.opts[0]} says how to read TABLE, and none is given")
+
+
+def _coverage(predictor: Predictor, rows: HeldOut) -> dict[str, float]:
+    """Return the percentage of prices inside the 90% interval; nothing for a model without such intervals."""
+    if predictor.intervals is None or predictor.intervals.levels[-1] < LEVEL:
+        return {}
+    low, high = predictor.interval(rows.predicted, LEVEL)
+    inside = (rows.price >= low) & (rows.price <= high)
+    return {"interval_90_coverage": 100 * float(inside.mean())}

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pricekit.cli.options import TABLE, named_columns, split_names, table_options
+
+if TYPE_CHECKING:
+    from pricekit.table import Reading
 
 
 @click.command(short_help="Compute the engineered features of a table.")
@@ -21,7 +25,7 @@ from pricekit.cli.options import TABLE, named_columns, split_names, table_option
 )
 @table_options(price=False)
 def features(
-    table: Path, out: Path, names: str, text: str | None, id_: str | None, encoding: str, limit: int | None
+    table: Path, out: Path, names: str, text: str | None, id_: str | None, reading: Reading, limit: int | None
 ) -> None:
     """Compute the features of every row of TABLE, fitted on all of its rows.
 
@@ -39,7 +43,7 @@ def features(
 
     check_output(out)
     columns = named_columns(Columns(price=None), text, None, id_)
-    rows = read_table(table, columns, limit=limit, encoding=encoding, notices=notice)
+    rows = read_table(table, columns, limit=limit, reading=reading, notices=notice)
     fitted, _ = fit_features(split_names(names), {}, rows)
     computed = pd.DataFrame(fitted.transform(rows), columns=fitted.names)
     write_frame(out, pd.concat([rows.ids, computed], axis=1))

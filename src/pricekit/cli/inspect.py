@@ -31,6 +31,9 @@ def inspect(bundle: Path, as_json: bool) -> None:
         return
     rows = [[name, value] for name, value in _facts(opened.manifest)]
     show_table(f"{bundle}: all files are as they were written", ["fact", "value"], rows, stderr=False)
+    if members := opened.manifest.get("members"):
+        lines = [[member["model"], f"{member['weight']:.3f}"] for member in members]
+        show_table("members, whose log prices are averaged", ["graph", "weight"], lines, stderr=False)
     sizes = [[name, f"{len(content):,}"] for name, content in opened.files.items()]
     show_table("files", ["name", "bytes"], sizes, stderr=False)
 

@@ -13,8 +13,14 @@ from pricekit.cli.plugin_options import with_plugin_options
 from pricekit.errors import PricekitError
 
 COMMANDS = {
+    "check": "Show how a table is read, and what to know before training on it.",
+    "pretrain": "Adapt a backbone to the texts of tables, priced or not.",
     "train": "Train a model on a table of texts and prices.",
-    "evaluate": "Score a run or a bundle on a table with prices.",
+    "cv": "Cross-validate: train on parts of a table and score each on the rest.",
+    "evaluate": "Score a model on a table with prices, or on the rows held out of its training.",
+    "compare": "Say which of several runs is better, or that one cannot tell.",
+    "errors": "List the rows with the largest errors, and what they have in common.",
+    "ensemble": "Weigh several runs into one model.",
     "export": "Export a run into a bundle that predicts without torch.",
     "inspect": "Check a bundle and show what it says of itself.",
     "predict": "Price the rows of a table with a run or a bundle.",

@@ -24,9 +24,12 @@ def open_predictor(path: Path, engine: str | None = None) -> Predictor:
     if not path.is_dir():
         state = "is a file" if path.exists() else "is not there"
         raise BundleError(f"the model {path} {state}; {_EXPECTED}")
+    from pricekit.training.ensemble import is_ensemble, open_ensemble
     from pricekit.training.run import is_run, open_run
 
-    if not is_run(path):
+    if is_ensemble(path) and not engine:
+        return open_ensemble(path).predictor()
+    if not is_run(path) and not is_ensemble(path):
         raise BundleError(f"the folder {path} holds neither a bundle nor a run; {_EXPECTED}")
     if engine:
         raise ConfigError(

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from pricekit.table import Columns
+    from pricekit.table import Columns, Reading
 
 TABLE = click.Path(path_type=Path)
 FOLDER = click.Path(path_type=Path)
 
 
 def table_options(*, price: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add --text, --id, --encoding and --limit, and --price where it is read."""
+    """Add --text, --id and --limit, --price where it is read, and what becomes the argument `reading`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         options = [
@@ -32,12 +33,7 @@ def table_options(*, price: bool) -> Callable[[Callable[..., Any]], Callable[...
                 metavar="COL",
                 help="Column that names a row.  [default: sample_id, or row numbers]",
             ),
-            click.option(
-                "--encoding",
-                default="utf-8",
-                show_default=True,
-                help="Encoding of a CSV, TSV or JSON lines file.",
-            ),
+            *_reading_options(price=price),
             click.option(
                 "--limit", type=click.IntRange(min=1), metavar="N", help="Read only the first N rows."
             ),
@@ -46,11 +42,68 @@ def table_options(*, price: bool) -> Callable[[Callable[..., Any]], Callable[...
             options.insert(
                 1, click.option("--price", metavar="COL", help="Column of known prices.  [default: price]")
             )
+        command = _with_reading(command)
         for option in reversed(options):
             command = option(command)
         return command
 
     return decorate
+
+
+READING = ("encoding", "delimiter", "header", "decimal", "currency")
+"""What says how a file is read: the parameters of `table_options` that become the argument `reading`."""
+
+
+def _reading_options(*, price: bool) -> list[Callable[..., Any]]:
+    options = [
+        click.option(
+            "--encoding", metavar="E", help="Encoding of a text file.  [default: found in the file]"
+        ),
+        click.option(
+            "--delimiter",
+            metavar="D",
+            help="Between the fields, such as ';' or tab.  [default: found in the file]",
+        ),
+        click.option(
+            "--columns",
+            "header",
+            metavar="NAMES",
+            help="Names of all columns of a file that has no header, separated by commas.",
+        ),
+    ]
+    if price:
+        options += [
+            click.option(
+                "--decimal", metavar="MARK", help="Decimal mark of prices, . or ,  [default: found]"
+            ),
+            click.option("--currency", metavar="C", help="Use only prices in this one, such as EUR or €."),
+        ]
+    return options
+
+
+def _with_reading(command: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(command)
+    def with_reading(*args: Any, **flags: Any) -> Any:
+        from pricekit.table import Reading
+
+        given = {name: flags.pop(name, None) for name in READING}
+        names = tuple(split_names(given.pop("header") or ""))
+        return command(*args, reading=Reading(names=names, **given), **flags)
+
+    return with_reading
+
+
+def reading_flags(reading: Reading) -> list[str]:
+    """Return the flags that give this reading again."""
+    names = ",".join(reading.names) or None
+    given = {
+        "--encoding": reading.encoding,
+        "--delimiter": "tab" if reading.delimiter == "\t" else reading.delimiter,
+        "--columns": names,
+        "--decimal": reading.decimal,
+        "--currency": reading.currency,
+    }
+    return [word for flag, value in given.items() if value for word in (flag, value)]
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,13 +135,13 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def config_of(flags: dict[str, Any]) -> Any:
-    """Return the configuration that the flags of `model_options` and `table_options` ask for."""
+def config_of(flags: dict[str, Any], *below: dict[str, Any]) -> Any:
+    """Return the configuration that the flags of `model_options` and `table_options` ask for, over those `below`."""
     from pricekit.config import parse_override, read_toml
     from pricekit.core.configure import configure
 
     file = read_toml(flags["config_file"]) if flags["config_file"] else {}
-    return configure([file, flag_layer(flags), *map(parse_override, flags["overrides"])])
+    return configure([*below, file, flag_layer(flags), *map(parse_override, flags["overrides"])])
 
 
 def flag_layer(flags: dict[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pricekit.cli.options import FOLDER, TABLE, named_columns, table_options
+
+if TYPE_CHECKING:
+    from pricekit.table import Reading
 
 
 @click.command(short_help="Price the rows of a table with a run or a bundle.")
@@ -36,7 +40,7 @@ def predict(
     resume: bool,
     text: str | None,
     id_: str | None,
-    encoding: str,
+    reading: Reading,
     limit: int | None,
 ) -> None:
     """Price every row of TABLE with MODEL, the folder of a run or of a bundle.
@@ -57,11 +61,11 @@ def predict(
 
     predictor = open_predictor(model, engine)
     started = time.perf_counter()
-    columns = named_columns(predictor.preprocessor.columns, text, None, id_)
+    columns = named_columns(predictor.columns, text, None, id_)
     rows = predictor.predict_file(
-        table, out, columns=columns, encoding=encoding, limit=limit, interval=interval, resume=resume
+        table, out, columns=columns, reading=reading, limit=limit, interval=interval, resume=resume
     )
     seconds = time.perf_counter() - started
     say(
-        f"{rows:,} rows priced in {seconds:.1f} s ({rows / seconds:,.0f} rows/s, engine {predictor.engine.name}): {out}"
+        f"{rows:,} rows priced in {seconds:.1f} s ({rows / seconds:,.0f} rows/s, engine {predictor.engine}): {out}"
     )

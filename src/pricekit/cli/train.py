@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, config_of, flag_layer, model_options, table_options
+from pricekit.cli.options import (
+    FOLDER,
+    TABLE,
+    config_of,
+    flag_layer,
+    model_options,
+    reading_flags,
+    table_options,
+)
 from pricekit.cli.plugin_options import again
+
+if TYPE_CHECKING:
+    from pricekit.config import RunConfig
+    from pricekit.table import Reading
+    from pricekit.training.source import Source
+
+
+allow_leak_option = click.option(
+    "--allow-leak", is_flag=True, help="Train on columns or texts that give the price away, too."
+)
 
 
 @click.command(short_help="Train a model on a table of texts and prices.")
@@ -27,14 +45,16 @@ from pricekit.cli.plugin_options import again
 @click.option("--quiet", is_flag=True, help="Show no progress bars.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out from its last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
+@allow_leak_option
 @click.option("--dry-run", is_flag=True, help="Read the table, print configuration and split, and stop.")
 def train(
     table: Path,
     out: Path,
     valid: Path | None,
-    encoding: str,
+    reading: Reading,
     resume: bool,
     overwrite: bool,
+    allow_leak: bool,
     dry_run: bool,
     **flags: Any,
 ) -> None:
@@ -53,19 +73,19 @@ def train(
     from pricekit.training.source import Source, load_split
     from pricekit.training.train import train
 
-    source = Source(table, valid, encoding)
+    source = Source(table, valid, reading)
     config = _saved_config(out, flags) if resume else config_of(flags)
     if dry_run:
-        split = load_split(source, config)
+        split = load_split(source, config, allow_leak=allow_leak)
         say(
             f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on; nothing was trained"
         )
         click.echo(config.to_toml(), nl=False)
         return
     try:
-        facts = train(source, config, out, resume=resume, overwrite=overwrite)
+        facts = train(source, config, out, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
     except KeyboardInterrupt:
-        say("go on with: " + _resume_line(source, out))
+        say("go on with: " + resume_line("train", source, out, allow_leak=allow_leak))
         raise
     Processes().end()
     metrics = facts["metrics"]
@@ -76,22 +96,31 @@ def train(
     say(f"the run is in {out}; next: pricekit export {shlex.quote(str(out))} --out BUNDLE{again()}")
 
 
-def _resume_line(source: Any, out: Path) -> str:
+def resume_line(command: str, source: Source, out: Path, *, allow_leak: bool) -> str:
+    """Return the command that goes on with what was interrupted."""
     given = [str(source.table), "--out", str(out), "--resume"]
     if source.valid:
         given += ["--valid", str(source.valid)]
-    if source.encoding != "utf-8":
-        given += ["--encoding", source.encoding]
-    return shlex.join(["pricekit", "train", *given]) + again()
+    given += reading_flags(source.reading) + ["--allow-leak"] * allow_leak
+    return shlex.join(["pricekit", command, *given]) + again()
 
 
-def _saved_config(out: Path, flags: dict[str, Any]) -> Any:
-    from pricekit.config import build_config, read_toml
-    from pricekit.errors import ConfigError, TrainingError
+def _saved_config(out: Path, flags: dict[str, Any]) -> RunConfig:
+    from pricekit.errors import TrainingError
     from pricekit.training.run import is_run, require_plugins
 
     if not is_run(out):
         raise TrainingError(f"there is no run in {out} to resume; train without --resume")
+    config = resumed_config(out / "config.toml", flags)
+    require_plugins(out)
+    return config
+
+
+def resumed_config(file: Path, flags: dict[str, Any]) -> RunConfig:
+    """Return the configuration to go on with, which a file holds; raises ConfigError for flags that would change it."""
+    from pricekit.config import build_config, read_toml
+    from pricekit.errors import ConfigError
+
     now = {key: flags[key] for key in ("time_budget", "quiet")}  # what may differ from one start to the next
     if (
         flag_layer(flags | {"time_budget": None, "quiet": False})
@@ -99,9 +128,7 @@ def _saved_config(out: Path, flags: dict[str, Any]) -> Any:
         or flags["config_file"]
     ):
         raise ConfigError(
-            f"--resume goes on with the settings in {out / 'config.toml'}; leave out the others, but for "
-            "--time-budget and --quiet"
+            f"--resume goes on with the settings in {file}; leave out the others, but for --time-budget and --quiet"
         )
-    require_plugins(out)
     layer = {"training": {"time_budget": now["time_budget"]}} if now["time_budget"] else {}
-    return build_config([read_toml(out / "config.toml"), layer | {"speed": {"progress": not now["quiet"]}}])
+    return build_config([read_toml(file), layer | {"speed": {"progress": not now["quiet"]}}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pricekit.training.ensemble import Ensemble
 from pricekit.training.run import Run
 
 _CARD = """# {backbone} price model
@@ -16,30 +17,58 @@ Predicts the price of a product from its catalogue text. Made with pricekit {ver
 On {valid:,} validation rows that it was not trained on (they chose the best epoch, so expect
 new rows to score a little worse):
 
-| metric | value |
-|---|---|
-| SMAPE, percent, 0 to 200 | {smape:.2f} |
-| SMAPE of the best constant price | {constant:.2f} |
-| median absolute percentage error | {mdape:.1f} |
-| mean absolute error, in the table's currency | {mae:.2f} |
-
+{metrics}
 ## What it was made from
 
 - {train:,} rows of `{table}`; text from {text}; price from `{price}`
 - backbone `{backbone}`, features {features}, loss `{loss}`, policy `{policy}`
 - best epoch {best_epoch}, seed {seed}
 
-## How to use it
+{use}
+The graph `model.onnx` takes `input_ids` and `attention_mask`, int64 (batch, length), and `features`,
+float32 (batch, {columns}); it gives `price`, float32 (batch,), in the currency of the training table.
+
+{limits}"""
+
+_ENSEMBLE = """# Ensemble price model
+
+Predicts the price of a product from its catalogue text: the weighted mean of what {count} models predict, in logs.
+Made with pricekit {version}.
+
+## How good it is
+
+On {valid:,} rows that its members were not trained on. The prediction of each row used weights that were fitted
+without it:
+
+{metrics}
+## What it was made from
+
+Rows of `{table}`; text from {text}; price from `{price}`.
+
+| member | weight | SMAPE on its own held-out rows |
+|---|---|---|
+{members}
+
+{use}
+{limits}"""
+
+_METRICS = """| metric | value |
+|---|---|
+| SMAPE, percent, 0 to 200 | {smape:.2f} |
+| SMAPE of the best constant price | {constant:.2f} |
+| median absolute percentage error | {mdape:.1f} |
+| mean absolute error, in the table's currency | {mae:.2f} |
+"""
+
+_USE = """## How to use it
 
 ```
 pip install "pricekit[cpu]"
 pricekit predict THIS_FOLDER products.csv --out prices.csv
 ```
+"""
 
-The graph `model.onnx` takes `input_ids` and `attention_mask`, int64 (batch, length), and `features`,
-float32 (batch, {columns}); it gives `price`, float32 (batch,), in the currency of the training table.
-
-## What it cannot do
+_LIMITS = """## What it cannot do
 
 It knows the texts and the price level of its training rows. Prices of other kinds of products, other
 currencies or other times are extrapolation. Compare it with known prices before relying on it:
@@ -47,18 +76,36 @@ currencies or other times are extrapolation. Compare it with known prices before
 """
 
 
+def ensemble_card(ensemble: Ensemble, facts: Mapping[str, Any]) -> str:
+    """Return the card of an ensemble as Markdown."""
+    columns = ensemble.members[0][0].config.columns
+    members = [
+        f"| `{run.config.backbone.name}`, seed {run.config.seed} | {weight:.3f} | {run.facts['metrics']['smape']:.2f} |"
+        for run, weight in ensemble.members
+    ]
+    return _ENSEMBLE.format(
+        count=len(members),
+        version=facts["pricekit_version"],
+        valid=facts["rows"]["valid"],
+        metrics=_metrics(facts),
+        table=facts["table"],
+        text=", ".join(f"`{name}`" for name in columns.text),
+        price=columns.price,
+        members="\n".join(members),
+        use=_USE,
+        limits=_LIMITS,
+    )
+
+
 def model_card(run: Run, facts: Mapping[str, Any]) -> str:
     """Return the card as Markdown."""
-    config, metrics = run.config, facts["metrics"]
+    config = run.config
     return _CARD.format(
         backbone=config.backbone.name,
         version=facts["pricekit_version"],
         valid=facts["rows"]["valid"],
         train=facts["rows"]["train"],
-        smape=metrics["smape"],
-        mdape=metrics["mdape"],
-        mae=metrics["mae"],
-        constant=facts["constant_smape"],
+        metrics=_metrics(facts),
         table=facts["table"],
         text=", ".join(f"`{name}`" for name in config.columns.text),
         price=config.columns.price,
@@ -68,4 +115,13 @@ def model_card(run: Run, facts: Mapping[str, Any]) -> str:
         best_epoch=facts["best_epoch"],
         seed=config.seed,
         columns=len(run.preprocessor.features.names),
+        use=_USE,
+        limits=_LIMITS,
+    )
+
+
+def _metrics(facts: Mapping[str, Any]) -> str:
+    metrics, constant = facts["metrics"], facts["constant_smape"]
+    return _METRICS.format(
+        smape=metrics["smape"], mdape=metrics["mdape"], mae=metrics["mae"], constant=constant
     )

@@ -37,7 +37,7 @@ def model_folder(repository: Path, bundle: Path, *, overwrite: bool) -> Path:
 
 
 def write_triton(bundle: Bundle, folder: Path) -> None:
-    """Write one model of a repository: its configuration, and version 1 of the graph.
+    """Write one model of a repository: its configuration, and version 1 of the graph; raises ExportError.
 
     The form of the configuration: Triton's model_config.proto. A price has no axis but the batch's, which
     is written there as a reshape to no axes.
@@ -46,6 +46,11 @@ def write_triton(bundle: Bundle, folder: Path) -> None:
         bundle: an opened bundle.
         folder: the model's folder, replaced if it is there; its name is the model's.
     """
+    if len(bundle.members()) > 1:
+        raise ExportError(
+            f"{bundle.path} has {len(bundle.members())} members, each with a tokenizer of its own, which one model of "
+            "Triton cannot hold; export the runs that it was made of one by one"
+        )
     features = len(load_preprocessor(bundle.files, bundle.path).features.names)
     config = _CONFIG.format(name=folder.name, rows=MAX_BATCH_SIZE, features=features)
     publish_folder(folder, {"config.pbtxt": config.encode(), "1/model.onnx": bundle.files["model.onnx"]})

@@ -15,12 +15,16 @@ from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PluginError, PricekitError
 from pricekit.screen import notice
 from pricekit.table import Table
+from pricekit.table.equal import equal_texts
 
 ALONE = 8
 """Rows on which a fitted feature is tried one by one."""
 
 FOLDS = 5
 """Parts of the training rows, for features that use the price."""
+
+LABELS = 0.2
+"""Share of different texts among all, under which they are labels of many products each."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +124,25 @@ def _needed(name: str, price: np.ndarray | None) -> np.ndarray:
 
 def _out_of_fold(part: FittedFeature, table: Table, price: np.ndarray | None) -> np.ndarray:
     price = _needed(part.name, price)
-    fold = np.random.default_rng(0).permutation(len(table)) % FOLDS
+    fold = _folds(table)
     block = np.zeros((len(table), len(part.plugin.names)), np.float32)
     for held in range(FOLDS):
         learned, rows = np.flatnonzero(fold != held), np.flatnonzero(fold == held)
         fitted = _fit(part, table.take(learned), price[learned])
         block[rows] = _transformed(fitted, table.take(rows))
     return block
+
+
+def _folds(table: Table) -> np.ndarray:
+    """Return the fold of each row, int64 (N,), those of equal texts in one, since they would teach each other.
+
+    Where few texts differ they are labels, which will be met again, and each row is dealt by itself.
+    """
+    same = equal_texts(table.text)
+    if same.max() + 1 < LABELS * len(same):
+        same = np.arange(len(same))
+    folds: np.ndarray = (np.random.default_rng(0).permutation(same.max() + 1) % FOLDS)[same]
+    return folds
 
 
 def _make(name: str, options: dict[str, Any], state: State) -> FittedFeature:

@@ -1,24 +1,36 @@
 """Tables: reading, validating, setting rows aside, writing.
 
-model.py      what a table is: Table, Columns, the reasons for which a row is set aside
-encoding.py   bytes to text: byte order marks, other encodings, files that are no text at all
-delimited.py  CSV and TSV      }
-jsonlines.py  JSON lines       }  a file to chunks of raw columns
-parquet.py    Parquet          }
-columns.py    raw columns to clean text and to prices
-files.py      a folder or a pattern to its files
-read.py       chunks to Table: the one way in, for training and prediction alike
-validate.py   usable rows here, the others there, each with its reason
-usable.py     a file to its usable rows, the others counted aloud
-texts.py      texts in memory to a table
-sinks.py      a frame at a time to CSV, TSV, JSON lines or Parquet
-write.py      predictions and frames out, whole or not at all
-rejected.py   rows that were set aside, of any files, into one file
+model.py         what a table is: Table, Columns, the reasons for which a row is set aside
+reading.py       what the user says of how a file is read
+detect.py        which encoding a file is in
+encoding.py      bytes to text: byte order marks, other encodings, files that are no text at all
+dialect.py       what stands between the fields of a delimited file, and whether it has a header
+delimited.py     CSV, TSV and text }
+jsonlines.py     JSON lines        }  a file to chunks of raw columns
+parquet.py       Parquet           }
+opened.py        a path and a reading to one of these
+columns.py       raw columns to clean text
+currency.py      signs and codes of currencies
+cells.py         one cell that holds a price in any writing
+price_format.py  a column of such cells: how the whole of it is written
+prices.py        the same column as numbers
+describe.py      how prices were read, in words
+files.py         a folder or a pattern to its files
+equal.py         which texts say the same
+read.py          chunks to Table: the one way in, for training and prediction alike
+validate.py      usable rows here, the others there, each with its reason
+usable.py        a file to its usable rows, the others counted aloud
+profile.py       what a table holds, for `pricekit check`
+texts.py         texts in memory to a table
+sinks.py         a frame at a time to CSV, TSV, JSON lines or Parquet
+write.py         predictions and frames out, whole or not at all
+rejected.py      rows that were set aside, of any files, into one file
 """
 
 from pricekit.table.files import files_size, iter_files, table_files
-from pricekit.table.model import MAX_TEXT_CHARS, REASONS, Columns, Notices, Table, concat_tables
+from pricekit.table.model import MAX_TEXT_CHARS, NO_PRICE, REASONS, Columns, Notices, Table, concat_tables
 from pricekit.table.read import iter_table, progress_size, read_table
+from pricekit.table.reading import AS_FOUND, Reading
 from pricekit.table.rejected import write_rejected
 from pricekit.table.texts import table_of_texts
 from pricekit.table.usable import count_reasons, read_usable
@@ -26,11 +38,14 @@ from pricekit.table.validate import row_reasons, split_usable
 from pricekit.table.write import PredictionWriter, check_output, write_frame
 
 __all__ = [
+    "AS_FOUND",
     "MAX_TEXT_CHARS",
+    "NO_PRICE",
     "REASONS",
     "Columns",
     "Notices",
     "PredictionWriter",
+    "Reading",
     "Table",
     "check_output",
     "concat_tables",

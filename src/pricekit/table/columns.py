@@ -1,22 +1,14 @@
-"""Raw columns to clean text and to prices, whole columns at a time.
-
-Later ways of writing a price ("$5,000", "1 234,56 €") belong into `parse_price` and nowhere else.
-"""
+"""Raw columns to clean text, whole columns at a time."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.table.model import MAX_TEXT_CHARS, NOT_A_NUMBER, NOT_FINITE, Tally
-
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
-_MAX_NUMBER_CHARS = 400  # the longest finite float64 written out is 309 digits before the point
+from pricekit.table.model import MAX_TEXT_CHARS, Tally
 
 
 def text_array(cells: Sequence[str]) -> pa.Array:
@@ -99,42 +91,3 @@ def _labelled(name: str, cells: pa.Array) -> pa.Array:
     label = pa.scalar(f"\n{name}: ", pa.large_string())
     line = pc.binary_join_element_wise(label, cells, pa.scalar("", pa.large_string()))
     return pc.if_else(blank, pa.scalar("", pa.large_string()), line)
-
-
-def parse_price(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Prices, float64 (N,), NaN where there is none, and flaws, object (N,), where a cell is no price.
-
-    A cell is a number as Python's `float` reads it, without underscores, "nan" or "inf".
-    """
-    kind = column.type
-    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return _from_numbers(column) if numeric else _from_text(as_text(column))
-
-
-def _from_numbers(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return _finite(np.array(values, dtype=np.float64))
-
-
-def _from_text(cells: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    cells = pc.utf8_trim_whitespace(cells)
-    short = pc.less_equal(pc.binary_length(cells), _MAX_NUMBER_CHARS)
-    number = _mask(pc.and_(short, pc.match_substring_regex(cells, _NUMBER)))
-    values = np.full(len(cells), np.nan)
-    values[number] = cells.filter(pa.array(number)).to_numpy(zero_copy_only=False).astype(np.float64)
-    values, flaws = _finite(values)
-    flaws[~number & _mask(pc.not_equal(cells, ""))] = NOT_A_NUMBER
-    flaws[_mask(pc.match_substring_regex(cells, _NOT_FINITE))] = NOT_FINITE
-    return values, flaws
-
-
-def _finite(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    flaws = np.full(len(values), "", dtype=object)
-    infinite = np.isinf(values)
-    flaws[infinite] = NOT_FINITE
-    values[infinite] = np.nan
-    return values, flaws
-
-
-def _mask(booleans: pa.Array) -> np.ndarray:
-    return np.asarray(booleans.to_numpy(zero_copy_only=False), dtype=bool)

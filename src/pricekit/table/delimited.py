@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from dataclasses import dataclass
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,8 @@ import pyarrow as pa
 
 from pricekit.errors import DataError
 from pricekit.table.columns import text_array
-from pricekit.table.encoding import bytes_read, open_text
+from pricekit.table.dialect import ANNOUNCED, looks_like_data
+from pricekit.table.encoding import Charset, bytes_read, open_text
 from pricekit.table.model import RawChunk, Tally
 
 MAX_CHUNK_CHARS = 64 << 20
@@ -29,20 +32,47 @@ _END = "\0end of file\0"
 Record = tuple[int, list[str]]  # the line of the file that a row begins on, and its fields
 
 
-def read_delimited(path: Path, delimiter: str, rows: int, encoding: str, tally: Tally) -> Iterator[RawChunk]:
+@dataclass(frozen=True)
+class Layout:
+    """How a delimited file is laid out: its encoding, its delimiter, and its column names where no header says them."""
+
+    charset: Charset
+    delimiter: str
+    names: tuple[str, ...] = ()
+
+
+def read_delimited(path: Path, layout: Layout, rows: int, tally: Tally) -> Iterator[RawChunk]:
     """Yield chunks of at most `rows` rows or about `MAX_CHUNK_CHARS` characters, every column as text.
 
     A row with fewer fields than the header is filled with "", one with more is cut; both are marked
     as ragged, save rows whose fields beyond the header are all empty.
 
     Raises:
-        DataError: no header, a name twice in it, text in another encoding, or a quote that is
-            opened and swallows the rows after it.
+        DataError: no header, a name twice in it, more names than fields, text in another encoding, or a
+            quote that is opened and swallows the rows after it.
     """
-    with open_text(path, encoding, newline="") as stream:
-        records = _records(path, stream, delimiter, tally)
-        names = _header(path, next(records, None))
+    with open_text(path, layout.charset, newline="") as stream:
+        records = _records(path, stream, layout.delimiter, tally)
+        first = next(records, None)
+        if first is not None and first[1] == ANNOUNCED:
+            first = next(records, None)
+        if layout.names and first is not None:
+            names = _given_names(path, layout.names, first[1])
+            records = (
+                records if _plain_names(first[1]) == list(names[: len(first[1])]) else chain([first], records)
+            )
+        else:
+            names = _header(path, first)
         yield from _chunks(names, records, stream, rows, tally)
+
+
+def first_row(path: Path, layout: Layout) -> list[str]:
+    """Return the fields of a file's first row, none of an empty file."""
+    with open_text(path, layout.charset, newline="") as stream:
+        rows = (
+            fields for _, fields in _records(path, stream, layout.delimiter, Tally()) if fields != ANNOUNCED
+        )
+        return next(rows, [])
 
 
 def _records(path: Path, stream: TextIOWrapper, delimiter: str, tally: Tally) -> Iterator[Record]:
@@ -92,15 +122,32 @@ def _end_in_quotes(
 def _header(path: Path, record: Record | None) -> list[str]:
     if record is None:
         raise DataError(f"{path} has no rows: the file is empty. A header and at least one row are expected.")
-    names = [name.replace("\0", "").strip("\ufeff \t\r\n") for name in record[1]]
-    names = [name or f"column {number}" for number, name in enumerate(names, start=1)]
+    names = _plain_names(record[1])
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
+        value = looks_like_data(names)
+        header = f"The first line looks like data ({value[:40]!r}), not like a header" if value else ""
         raise DataError(
-            f"{path}: the header names {', '.join(map(repr, twice[:5]))} more than once. "
-            "Each column needs a name of its own; is the first line a header?"
+            f"{path}: the header names {', '.join(repr(name[:40]) for name in twice[:5])} more than once. "
+            f"{header or 'Each column needs a name of its own'}; if the file has no header, name its "
+            f"{len(names)} columns with --columns, in their order."
         )
     return names
+
+
+def _plain_names(fields: list[str]) -> list[str]:
+    names = [name.replace("\0", "").strip("\ufeff \t\r\n") for name in fields]
+    return [name or f"column {number}" for number, name in enumerate(names, start=1)]
+
+
+def _given_names(path: Path, names: tuple[str, ...], first: list[str]) -> list[str]:
+    """The names given with --columns; fields beyond them are called by their number."""
+    if len(names) > len(first):
+        raise DataError(
+            f"{path}: --columns has {len(names)} names, but the first row has {len(first)} fields. Give a name for "
+            "each field, or the right --delimiter."
+        )
+    return [*names, *(f"column {number}" for number in range(len(names) + 1, len(first) + 1))]
 
 
 def _chunks(

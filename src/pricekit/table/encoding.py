@@ -5,11 +5,14 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from pricekit.errors import DataError
+from pricekit.table.detect import other_encoding, utf8_flaw, wide_encoding
+from pricekit.table.model import Notices
 
 _BLOCK = 1 << 20
 
@@ -25,20 +28,83 @@ _MARKS = (
 _NOT_TEXT = (
     (b"PK\x03\x04", "a zip archive, perhaps an Excel workbook"),
     (b"\x1f\x8b", "a gzip archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ\0", "an xz archive"),
+    (b"7z\xbc\xaf", "a 7z archive"),
+    (b"(\xb5/\xfd", "a zstandard archive"),
     (b"PAR1", "a Parquet file"),
+    (b"ARROW1", "an Arrow file"),
     (b"\xd0\xcf\x11\xe0", "an old Excel workbook"),
+    (b"SQLite format 3\0", "an SQLite database"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"%PDF", "a PDF document"),
+    (b"\x89PNG", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+    (b"GIF8", "a picture"),
+    (b"<!DOCTYPE html", "a web page"),
+    (b"<!doctype html", "a web page"),
+    (b"<html", "a web page"),
 )
 
 
-@contextmanager
-def open_text(path: Path, encoding: str, newline: str) -> Iterator[TextIOWrapper]:
-    """Open a text file; a byte order mark outranks `encoding`.
+@dataclass(frozen=True)
+class Charset:
+    """How the bytes of a file become text: the name of an encoding, and what is done with bytes that are none."""
+
+    name: str
+    errors: str = "strict"
+
+
+def charset_of(path: Path, asked: str | None, notices: Notices) -> Charset:
+    """Return a file's encoding: that of its byte order mark, else the one asked for, else what is found.
+
+    What was found is said, save UTF-8.
 
     Raises:
-        DataError: the file is missing or not readable, is no text, is not in this encoding, or
-            nobody knows this encoding.
+        DataError: the file is missing or not readable, or is no text.
     """
-    with _open(path, _true_encoding(path, encoding), newline) as stream:
+    check_readable(path)
+    with open(path, "rb") as file:
+        head = file.read(16)
+    for magic, what in _NOT_TEXT:
+        if head.startswith(magic):
+            raise DataError(
+                f"{path} is {what}, not the text that its suffix {path.suffix!r} says. "
+                "Unpack it, save it as CSV, or give it the suffix of what it is."
+            )
+    if marked := next((name for mark, name in _MARKS if head.startswith(mark)), asked):
+        return Charset(marked)
+    return _found(path, notices)
+
+
+def _found(path: Path, notices: Notices) -> Charset:
+    name = wide_encoding(path)
+    if name is None:
+        flaw = utf8_flaw(path)
+        if flaw is None:
+            return Charset("utf-8")
+        if flaw == "damaged":
+            at = _first_bad_byte(path, "utf-8")
+            notices(
+                f"{path} is UTF-8 but for some bytes, the first of them byte {at:,} of the file; '\ufffd' stands in "
+                "their place. If it is in another encoding, give --encoding."
+            )
+            return Charset("utf-8", "replace")
+        name = other_encoding(path)
+    notices(
+        f"{path} is not UTF-8 but looks like {name}, and is read as such. If that is wrong, give --encoding."
+    )
+    return Charset(name)
+
+
+@contextmanager
+def open_text(path: Path, charset: Charset, newline: str) -> Iterator[TextIOWrapper]:
+    """Open a text file.
+
+    Raises:
+        DataError: the file is not in this encoding, or nobody knows this encoding.
+    """
+    with _open(path, charset, newline) as stream:
         try:
             yield stream
         except UnicodeError as error:
@@ -60,25 +126,12 @@ def check_readable(path: Path) -> None:
         raise DataError(f"{path} {reason}. Give the path of a table.") from None
 
 
-def _true_encoding(path: Path, encoding: str) -> str:
-    check_readable(path)
-    with open(path, "rb") as file:
-        head = file.read(4)
-    for magic, what in _NOT_TEXT:
-        if head.startswith(magic):
-            raise DataError(
-                f"{path} is {what}, not the text that its suffix {path.suffix!r} says. "
-                "Unpack it, save it as CSV, or give it the suffix of what it is."
-            )
-    return next((name for mark, name in _MARKS if head.startswith(mark)), encoding)
-
-
-def _open(path: Path, encoding: str, newline: str) -> TextIOWrapper:
+def _open(path: Path, charset: Charset, newline: str) -> TextIOWrapper:
     try:
-        return open(path, encoding=encoding, newline=newline)
+        return open(path, encoding=charset.name, errors=charset.errors, newline=newline)
     except LookupError:
         raise DataError(
-            f"{encoding!r} is no known encoding. Give --encoding a name such as utf-8, latin-1 or cp1252."
+            f"{charset.name!r} is no known encoding. Give --encoding a name such as utf-8, latin-1 or cp1252."
         ) from None
 
 

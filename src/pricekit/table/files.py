@@ -13,6 +13,7 @@ from pricekit.errors import DataError
 from pricekit.table.model import Columns, Notices, Table
 from pricekit.table.parquet import parquet_rows
 from pricekit.table.read import iter_table
+from pricekit.table.reading import AS_FOUND, Reading
 
 _log = logging.getLogger("pricekit")
 _WILD = frozenset("*?[")
@@ -47,7 +48,7 @@ def iter_files(
     *,
     rows: int = 8192,
     limit: int | None = None,
-    encoding: str = "utf-8",
+    reading: Reading = AS_FOUND,
     notices: Notices = _log.warning,
 ) -> Iterator[Table]:
     """Yield the tables of all files that `path` stands for, one after the other, as `iter_table` does.
@@ -59,7 +60,7 @@ def iter_files(
         left, first = None if limit is None else limit - done, done
         if left == 0:
             return
-        told: dict[str, Any] = {"encoding": encoding, "notices": notices}
+        told: dict[str, Any] = {"reading": reading, "notices": notices}
         for table in iter_table(file, columns, rows=rows, limit=left, first_row=first, **told):
             done += len(table)
             yield replace(table, position=table.position + position)

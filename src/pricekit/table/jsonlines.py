@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pricekit.errors import DataError
 from pricekit.table.columns import text_array
-from pricekit.table.encoding import bytes_read, open_text
+from pricekit.table.encoding import Charset, bytes_read, open_text
 from pricekit.table.model import RawChunk, Tally
 
 MAX_CHUNK_CHARS = 64 << 20
@@ -19,7 +19,7 @@ MAX_CHUNK_CELLS = 4 << 20
 _CONSTANTS = {True: "true", False: "false", None: ""}
 
 
-def read_json_lines(path: Path, rows: int, encoding: str, tally: Tally) -> Iterator[RawChunk]:
+def read_json_lines(path: Path, rows: int, charset: Charset, tally: Tally) -> Iterator[RawChunk]:
     """Yield chunks of at most `rows` rows, `MAX_CHUNK_CELLS` cells or about `MAX_CHUNK_CHARS` characters.
 
     Every column is text: numbers stay as they are written, null and missing keys are "", a list or
@@ -34,7 +34,7 @@ def read_json_lines(path: Path, rows: int, encoding: str, tally: Tally) -> Itera
     chars = 0
     first = True
     # Only "\n" ends a line: the other line ends may stand between two JSON tokens.
-    with open_text(path, encoding, newline="\n") as stream:
+    with open_text(path, charset, newline="\n") as stream:
         for number, line in enumerate(stream, start=1):
             if line.isspace():
                 continue

@@ -21,9 +21,19 @@ NO_PRICE = "no price"
 NOT_A_NUMBER = "price not a number"
 NOT_FINITE = "price not finite"
 NOT_POSITIVE = "price not positive"
+OTHER_CURRENCY = "other currency"
 DUPLICATE_ID = "duplicate id"
 
-REASONS = (RAGGED, NO_TEXT, NO_PRICE, NOT_A_NUMBER, NOT_FINITE, NOT_POSITIVE, DUPLICATE_ID)
+REASONS = (
+    RAGGED,
+    NO_TEXT,
+    NOT_A_NUMBER,
+    NOT_FINITE,
+    OTHER_CURRENCY,
+    NO_PRICE,
+    NOT_POSITIVE,
+    DUPLICATE_ID,
+)
 """Why a row cannot be trained on or judged by; where several hold, the first of them is given."""
 
 Notices = Callable[[str], None]
@@ -36,6 +46,7 @@ _FORMATS = {
     ".pq": "parquet",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".txt": "txt",
 }
 
 
@@ -155,7 +166,7 @@ class Tally:
 
 
 def format_of(path: Path) -> str:
-    """The format that a path's suffix names: csv, tsv, parquet or jsonl.
+    """The format that a path's suffix names: csv, tsv, txt, parquet or jsonl.
 
     Raises:
         DataError: another suffix.

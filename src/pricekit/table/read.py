@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,9 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.errors import DataError
-from pricekit.table.columns import as_text, clean, flat, is_text, join_text, keeps_type, parse_price
-from pricekit.table.delimited import read_delimited
-from pricekit.table.encoding import check_readable
-from pricekit.table.jsonlines import read_json_lines
+from pricekit.table.columns import as_text, clean, flat, is_text, join_text, keeps_type
+from pricekit.table.describe import describe_prices
+from pricekit.table.dialect import looks_like_data
 from pricekit.table.model import (
     RAGGED,
     Columns,
@@ -25,11 +25,14 @@ from pricekit.table.model import (
     Table,
     Tally,
     concat_tables,
-    format_of,
 )
-from pricekit.table.parquet import read_parquet
+from pricekit.table.opened import OpenedFile, open_file
+from pricekit.table.price_format import PriceFormat, price_format
+from pricekit.table.prices import parse_price
+from pricekit.table.reading import AS_FOUND, Reading
 
 _log = logging.getLogger("pricekit")
+_CHUNK = 8192
 _SHOWN_COLUMNS = 30
 _SHOWN_CHARS = 40
 _NULLABLE = {
@@ -38,37 +41,72 @@ _NULLABLE = {
 }
 
 
+@dataclass(frozen=True)
+class Facts:
+    """How a file was read.
+
+    Attributes:
+        file: its format, encoding and layout.
+        prices: how its prices are written; None where no price column was read.
+    """
+
+    file: OpenedFile
+    prices: PriceFormat | None
+
+
 def read_table(
     path: Path,
     columns: Columns,
     *,
     limit: int | None = None,
-    encoding: str = "utf-8",
+    reading: Reading = AS_FOUND,
     notices: Notices = _log.warning,
 ) -> Table:
     """The whole table in memory; arguments and errors as of `iter_table`."""
-    return concat_tables(list(iter_table(path, columns, limit=limit, encoding=encoding, notices=notices)))
+    return read_with_facts(path, columns, limit=limit, reading=reading, notices=notices)[0]
+
+
+def read_with_facts(
+    path: Path, columns: Columns, *, limit: int | None, reading: Reading, notices: Notices
+) -> tuple[Table, Facts]:
+    """The whole table in memory, and how it was read; arguments and errors as of `iter_table`."""
+    path = Path(path)
+    tally = Tally()
+    file = open_file(path, reading, notices)
+    raws = list(_limited(file, _CHUNK if limit is None else min(_CHUNK, limit), limit, tally))
+    if not raws:
+        raise _no_rows(path)
+    meant = _resolve(file, raws[0].columns.column_names, columns, notices)
+    prices = _prices(path, raws, meant, reading, notices)
+    tables = list(_assembled(raws, meant, prices, 0, tally))
+    for sentence in tally.sentences(path):
+        notices(sentence)
+    return concat_tables(tables), Facts(file, prices)
 
 
 def iter_table(
     path: Path,
     columns: Columns,
     *,
-    rows: int = 8192,
+    rows: int = _CHUNK,
     limit: int | None = None,
-    encoding: str = "utf-8",
+    reading: Reading = AS_FOUND,
     notices: Notices = _log.warning,
     first_row: int = 0,
 ) -> Iterator[Table]:
     """Yield the table in consecutive chunks, in bounded memory; no row is left out.
 
+    Where a price column is read, all of it is looked at before the first chunk: how prices are written is
+    told by the whole column.
+
     Args:
-        path: a .csv, .tsv, .parquet, .pq, .jsonl or .ndjson file.
+        path: a .csv, .tsv, .txt, .parquet, .pq, .jsonl or .ndjson file.
         columns: which columns mean what.
         rows: rows of a chunk, at most; a chunk also ends at about 64 MB of text.
         limit: read the first `limit` rows only.
-        encoding: of CSV, TSV and JSON lines; a byte order mark outranks it.
-        notices: is told in one sentence each what was repaired, at the end of the file.
+        reading: how the file is read, where it does not show it.
+        notices: is told in one sentence each how the file was read where that is no matter of course, and, at
+            its end, what was repaired.
         first_row: what rows are counted from.
 
     Raises:
@@ -78,18 +116,14 @@ def iter_table(
     path = Path(path)
     tally = Tally()
     rows = rows if limit is None else max(1, min(rows, limit))
-    meant: Columns | None = None
-    done = 0
-    for raw in _raw_chunks(path, rows, encoding, tally):
-        meant = meant or _resolve(path, raw.columns.column_names, columns, notices)
-        raw = raw if limit is None else _first(raw, limit - done)
-        if len(raw.columns):
-            yield _assemble(raw, meant, first_row + done, tally)
-        done += len(raw.columns)
-        if done == limit:
-            break
-    if not done:
-        raise DataError(f"{path} has no rows: at least one is expected below the header.")
+    file = open_file(path, reading, notices)
+    raws = _limited(file, rows, limit, tally)
+    first = next(raws, None)
+    if first is None:
+        raise _no_rows(path)
+    meant = _resolve(file, first.columns.column_names, columns, notices)
+    prices = _prices(path, _limited(file, rows, limit, Tally()), meant, reading, notices)
+    yield from _assembled(chain([first], raws), meant, prices, first_row, tally)
     for sentence in tally.sentences(path):
         notices(sentence)
 
@@ -99,14 +133,42 @@ def progress_size(path: Path) -> int:
     return Path(path).stat().st_size
 
 
-def _raw_chunks(path: Path, rows: int, encoding: str, tally: Tally) -> Iterator[RawChunk]:
-    check_readable(path)
-    kind = format_of(path)
-    if kind == "parquet":
-        return read_parquet(path, rows)
-    if kind == "jsonl":
-        return read_json_lines(path, rows, encoding, tally)
-    return read_delimited(path, "\t" if kind == "tsv" else ",", rows, encoding, tally)
+def _limited(file: OpenedFile, rows: int, limit: int | None, tally: Tally) -> Iterator[RawChunk]:
+    """Chunks that hold rows, `limit` rows in all."""
+    left = limit
+    for raw in file.chunks(rows, tally):
+        kept = raw if left is None else _first(raw, left)
+        if len(kept.columns):
+            yield kept
+        if left is not None:
+            left -= len(kept.columns)
+            if left <= 0:
+                return
+
+
+def _prices(
+    path: Path, raws: Iterable[RawChunk], columns: Columns, reading: Reading, notices: Notices
+) -> PriceFormat | None:
+    """Decide how the prices of a file are written, and say it."""
+    if columns.price is None:
+        return None
+    name = columns.price
+    found = price_format((flat(raw.columns.column(name)) for raw in raws), reading)
+    if said := describe_prices(found):
+        notices(f"{path}: {said}")
+    return found
+
+
+def _assembled(
+    raws: Iterable[RawChunk], columns: Columns, prices: PriceFormat | None, start: int, tally: Tally
+) -> Iterator[Table]:
+    for raw in raws:
+        yield _assemble(raw, columns, prices, start, tally)
+        start += len(raw.columns)
+
+
+def _no_rows(path: Path) -> DataError:
+    return DataError(f"{path} has no rows: at least one is expected below the header.")
 
 
 def _first(raw: RawChunk, rows: int) -> RawChunk:
@@ -114,23 +176,23 @@ def _first(raw: RawChunk, rows: int) -> RawChunk:
     return replace(raw, columns=raw.columns.slice(0, rows), ragged=ragged)
 
 
-def _resolve(path: Path, names: list[str], columns: Columns, notices: Notices) -> Columns:
+def _resolve(file: OpenedFile, names: list[str], columns: Columns, notices: Notices) -> Columns:
     """Check that the columns are there; an id column that nobody asked for may be missing."""
     for name in columns.text:
-        _require(path, names, name, "--text")
+        _require(file, names, name, "--text")
     if columns.price is not None:
-        _require(path, names, columns.price, "--price")
+        _require(file, names, columns.price, "--price")
     if columns.id is None or columns.id in names:
         return columns
     if columns.id_required:
-        _require(path, names, columns.id, "--id")
+        _require(file, names, columns.id, "--id")
     notices(
-        f"{path} has no id column {columns.id!r}: row numbers from 0 are used instead (--id names another)."
+        f"{file.path} has no id column {columns.id!r}: row numbers from 0 are used instead (--id names another)."
     )
     return replace(columns, id=None)
 
 
-def _require(path: Path, names: list[str], name: str, flag: str) -> None:
+def _require(file: OpenedFile, names: list[str], name: str, flag: str) -> None:
     if name in names:
         return
     shown = ", ".join(_short(n) for n in names[:_SHOWN_COLUMNS])
@@ -138,17 +200,33 @@ def _require(path: Path, names: list[str], name: str, flag: str) -> None:
     folded = {n.casefold(): n for n in names}
     near = difflib.get_close_matches(name.casefold(), list(folded), n=1)
     hint = f" Did you mean {_short(folded[near[0]])!r}?" if near else ""
-    raise DataError(f"{path} has no column {name!r}. It has: {shown}{more}.{hint} Name it with {flag}.")
+    raise DataError(
+        f"{file.path} has no column {name!r}. It has: {shown}{more}.{hint} Name it with {flag}."
+        + _no_header(file, names)
+    )
+
+
+def _no_header(file: OpenedFile, names: list[str]) -> str:
+    """What to do where the first line of a file is no header."""
+    value = looks_like_data(names) if file.layout is not None and not file.layout.names else None
+    if value is None:
+        return ""
+    return (
+        f" The first line looks like data ({_short(value)!r}); if the file has no header, name its {len(names)} "
+        "columns with --columns, in their order."
+    )
 
 
 def _short(name: str) -> str:
     return name if len(name) <= _SHOWN_CHARS else name[: _SHOWN_CHARS - 1] + "…"
 
 
-def _assemble(raw: RawChunk, columns: Columns, start: int, tally: Tally) -> Table:
+def _assemble(raw: RawChunk, columns: Columns, prices: PriceFormat | None, start: int, tally: Tally) -> Table:
     arrays = {name: flat(raw.columns.column(name)) for name in raw.columns.column_names}
     # The price is read before NUL bytes are removed: "1\0999" is no number and must not become one.
-    price, flaws = (None, None) if columns.price is None else parse_price(arrays[columns.price])
+    price, flaws = None, None
+    if columns.price is not None and prices is not None:
+        price, flaws = parse_price(arrays[columns.price], prices)
     if raw.ragged is not None and raw.ragged.any():
         flaws = np.full(len(raw.columns), "", dtype=object) if flaws is None else flaws
         flaws[raw.ragged] = RAGGED

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError
+from pricekit.table.describe import count_currencies
 from pricekit.table.model import Columns, Notices, Table
-from pricekit.table.read import read_table
+from pricekit.table.price_format import PriceFormat
+from pricekit.table.read import read_with_facts
+from pricekit.table.reading import AS_FOUND, Reading
 from pricekit.table.validate import split_usable
+
+_USUAL = 0.999
+_FAR = 100
+_FAR_FROM_MIDDLE = 10_000
 
 
 def read_usable(
-    path: Path, columns: Columns, *, limit: int | None, encoding: str, notices: Notices
+    path: Path, columns: Columns, *, limit: int | None, reading: Reading = AS_FOUND, notices: Notices
 ) -> tuple[Table, pd.DataFrame]:
-    """Read a table and split it by `split_usable`, with a notice that counts the reasons.
+    """Read a table and split it by `split_usable`, with notices that count the reasons and name outliers.
 
     Raises:
-        DataError: the table cannot be read, or no row of it can be used.
+        DataError: the table cannot be read, its prices are in several currencies and the reading names none,
+            or no row of it can be used.
     """
-    table = read_table(path, columns, limit=limit, encoding=encoding, notices=notices)
+    table, facts = read_with_facts(path, columns, limit=limit, reading=reading, notices=notices)
+    if facts.prices is not None and reading.currency is None:
+        _check_currency(path, columns, facts.prices)
     usable, rejected = split_usable(table)
     if not len(usable):
         raise DataError(
@@ -31,7 +42,30 @@ def read_usable(
         notices(
             f"{path}: {len(rejected):,} of {len(table):,} rows cannot be used ({count_reasons(rejected)})."
         )
+    if usable.price is not None and (outliers := describe_outliers(usable.price)):
+        notices(f"{path}: {outliers}")
     return usable, rejected
+
+
+def describe_outliers(price: np.ndarray) -> str:
+    """Return a sentence on prices, float (N,), that are out of all proportion to the others, "" where none is."""
+    bound = min(_FAR * float(np.quantile(price, _USUAL)), _FAR_FROM_MIDDLE * float(np.median(price)))
+    far = np.sort(price[price > bound])[::-1]
+    if not len(far):
+        return ""
+    shown = ", ".join(f"{value:,.12g}" for value in far[:3])
+    return (
+        f"prices out of all proportion to the others: {len(far):,}, the highest {shown}; half of all are under "
+        f"{np.median(price):,.12g}. They are kept; where they are errors, mend the table."
+    )
+
+
+def _check_currency(path: Path, columns: Columns, prices: PriceFormat) -> None:
+    if prices.mixed:
+        raise DataError(
+            f"{path}: the column {columns.price!r} has prices in several currencies ({count_currencies(prices)}). "
+            f"A model learns one: give --currency '{prices.currency}' to use its rows alone, or convert the prices."
+        )
 
 
 def count_reasons(rejected: pd.DataFrame) -> str:

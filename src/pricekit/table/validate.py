@@ -12,6 +12,7 @@ from pricekit.table.model import (
     NOT_A_NUMBER,
     NOT_FINITE,
     NOT_POSITIVE,
+    OTHER_CURRENCY,
     RAGGED,
     Table,
 )
@@ -59,6 +60,7 @@ def _price_masks(table: Table) -> list[tuple[np.ndarray, str]]:
         return [
             (_flawed(table, NOT_A_NUMBER), NOT_A_NUMBER),
             (_flawed(table, NOT_FINITE) | np.isinf(table.price), NOT_FINITE),
+            (_flawed(table, OTHER_CURRENCY), OTHER_CURRENCY),
             (np.isnan(table.price), NO_PRICE),
             (table.price <= 0, NOT_POSITIVE),
         ]

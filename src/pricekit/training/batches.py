@@ -11,6 +11,33 @@ from pricekit.tokens import batches_by_length
 
 PRICE_BINS = 20
 
+LARGE_GROUP, LARGE_SHARE = 10, 0.1
+"""A group of more rows than the first, and than this share of the validation rows, is not validated on."""
+MIN_GROUPS = 5
+"""Of fewer groups the rows are split one by one: there is no way to hold out a fair part."""
+
+
+def split_groups(
+    price: np.ndarray, groups: np.ndarray, fraction: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Split rows as `split_rows` does, with each group in one part; equal to it where each row is a group.
+
+    Groups that would fill much of the validation rows are trained on.
+
+    Args:
+        price: (N,).
+        groups: which rows belong together, int64 (N,).
+        fraction: share of the validation rows.
+        seed: makes the split.
+    """
+    _, first, group, rows = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
+    small = np.flatnonzero(rows <= max(LARGE_GROUP, LARGE_SHARE * fraction * len(price)))
+    if len(small) < MIN_GROUPS:
+        return split_rows(price, fraction, seed)
+    _, chosen = split_rows(price[first[small]], fraction, seed)
+    held_out = np.isin(group, small[chosen])
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
 
 def split_rows(price: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Split rows into training and validation, stratified by price bin.

@@ -50,10 +50,10 @@ def fit(
 ) -> TrainingState:
     """Train until the last epoch, or until patience or the time budget runs out.
 
-    Leaves the best weights in the model, on its device. `folder` holds `last.safetensors` (to resume from:
-    written after each epoch, every `save_steps`, and when the run is interrupted), `best.safetensors`
-    (lowest validation SMAPE) and one line an epoch in `metrics.jsonl`. A resumed run takes the same
-    steps as one that was never stopped.
+    Leaves the best weights in the model, on its device: those with the lowest validation SMAPE or, where
+    `training.keep` says so, the last ones. `folder` holds `last.safetensors` (to resume from: written after each
+    epoch, every `save_steps`, and when the run is interrupted), `best.safetensors` and one line an epoch in
+    `metrics.jsonl`. A resumed run takes the same steps as one that was never stopped.
 
     Args:
         model: with its constants fitted.
@@ -81,7 +81,7 @@ def fit(
             record["rows_per_second"] = (record.pop("rows") - rows_before) / (trained - began)
             finish_epoch(session, record, folder, out_of_time=out_of_time)
             if out_of_time:
-                say("the time budget is used up; the best weights so far are kept.")
+                say(f"the time budget is used up; the {config.training.keep} weights so far are kept.")
                 break
             session.after_pause(time.perf_counter() - trained)
     if advice := session.monitor.advice():
@@ -148,7 +148,7 @@ def validate(session: Session, valid: Examples) -> dict[str, Any]:
     record = {"epoch": at.epoch + 1, "step": at.step, "loss": at.loss / max(1, at.rows), "valid_smape": found}
     rows = at.rows
     at.epoch, at.steps_in_epoch, at.loss, at.rows = at.epoch + 1, 0, 0.0, 0
-    if found < at.best_smape:
+    if session.config.training.keep == "last" or found < at.best_smape:
         at.best_smape, at.best_epoch = found, at.epoch
         session.save(BEST)
     return record | {"rows": rows}
@@ -156,19 +156,20 @@ def validate(session: Session, valid: Examples) -> dict[str, Any]:
 
 def finish_epoch(session: Session, record: dict[str, Any], folder: Path, *, out_of_time: bool) -> None:
     """Write the epoch's line in `metrics.jsonl`, say it, and write the checkpoint to resume from."""
-    at = session.at
+    at, training = session.at, session.config.training
     record["learning_rate"] = session.optimizer.param_groups[0]["lr"]
     record["seconds"] = session.elapsed()
     record |= session.monitor.record()
     if session.processes.main:
         _append_line(folder / "metrics.jsonl", record, first=at.epoch == 1)
         tell("epoch_ended", folder=folder, record=record)
+    best = "  best" if training.keep == "best" and at.best_epoch == at.epoch else ""
     say(
-        f"epoch {at.epoch:>3}  loss {record['loss']:.4f}  validation SMAPE {record['valid_smape']:.2f}"
-        f"{'  best' if at.best_epoch == at.epoch else ''}  {record['rows_per_second']:,.0f} rows/s"
+        f"epoch {at.epoch:>3}  loss {record['loss']:.4f}  validation SMAPE {record['valid_smape']:.2f}{best}"
+        f"  {record['rows_per_second']:,.0f} rows/s"
     )
     # Last: a run killed before this repeats what came after the checkpoint, and overwrites its lines.
-    if out_of_time or session.finished or at.epoch % session.config.training.save_epochs == 0:
+    if out_of_time or session.finished or at.epoch % training.save_epochs == 0:
         session.save(LAST)
 
 

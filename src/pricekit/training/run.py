@@ -9,8 +9,9 @@ tokenizer.json, preprocess.json    what turns a table into model inputs
 backbone.json         what it takes to build the encoder again
 metrics.jsonl         one line an epoch
 last.safetensors      to resume from
-best.safetensors      lowest validation SMAPE
+best.safetensors      lowest validation SMAPE, or the last weights
 intervals.json        how far prices lie from the predicted ones
+held_out.parquet      the validation rows with their predicted prices
 run.json              table, rows, plugins, metrics of the best weights; written at the end
 """
 
@@ -28,8 +29,9 @@ from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.engines.opened import Opened
 from pricekit.errors import TrainingError
+from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.intervals import Intervals, read_intervals
-from pricekit.predict import Predictor
+from pricekit.predict import Member, Predictor
 from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
 from pricekit.table import Table, read_table
@@ -43,7 +45,7 @@ OUT_OF_FOLD = "out_of_fold.parquet"
 
 FILES = (
     *("config.toml", "source.json", "split.parquet", "rejected.parquet", "sample.parquet", "tokenizer.json"),
-    *("preprocess.json", OUT_OF_FOLD, BACKBONE, "metrics.jsonl", LAST, BEST, INTERVALS, "run.json"),
+    *("preprocess.json", OUT_OF_FOLD, BACKBONE, "metrics.jsonl", LAST, BEST, INTERVALS, HELD_OUT, "run.json"),
 )
 
 
@@ -62,9 +64,11 @@ class Run:
         """Return a predictor that runs the model in torch."""
         weights = (self.path / BEST).stat()
         known_by = f"{self.path.absolute()} {weights.st_size} {weights.st_mtime_ns}"
-        return Predictor(
-            self.preprocessor, Opened("torch", torch_engine(self.model)), known_by, self.intervals
-        )
+        return Predictor((self.member(),), known_by, self.intervals)
+
+    def member(self, weight: float = 1.0) -> Member:
+        """Return the model, which runs in torch, as a predictor's member."""
+        return Member(self.preprocessor, Opened("torch", torch_engine(self.model)), weight)
 
 
 def is_run(path: Path) -> bool:

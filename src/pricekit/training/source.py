@@ -6,13 +6,16 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from pricekit.config import RunConfig
 from pricekit.errors import DataError
+from pricekit.evaluation.duplicates import kept_together
 from pricekit.screen import notice
-from pricekit.table import Columns, Table, count_reasons, read_usable
-from pricekit.training.batches import split_rows
+from pricekit.table import AS_FOUND, Columns, Reading, Table, count_reasons, read_usable
+from pricekit.training.batches import split_groups
+from pricekit.training.guards import check_shared, look_at
 
 MIN_ROWS = 10
 
@@ -23,16 +26,17 @@ class Source:
 
     table: Path
     valid: Path | None = None
-    encoding: str = "utf-8"
+    reading: Reading = AS_FOUND
 
 
 @dataclass(frozen=True)
 class Split:
-    """The usable rows, in two parts, and those that were set aside."""
+    """The usable rows, in two parts, those that were set aside, and the columns that no feature may read."""
 
     train: Table
     valid: Table
     rejected: list[pd.DataFrame]
+    leaks: tuple[str, ...] = ()
 
     def digest(self) -> str:
         """Return a hash of the texts and prices of both parts, in order."""
@@ -57,21 +61,48 @@ def columns_of(config: RunConfig) -> Columns:
     return Columns(tuple(config.columns.text), config.columns.price, named or Columns().id, named is not None)
 
 
-def load_split(source: Source, config: RunConfig) -> Split:
-    """Read the tables, set unusable rows aside, split the rest; raises DataError."""
+def load_split(source: Source, config: RunConfig, *, allow_leak: bool = False, looked: bool = False) -> Split:
+    """Read the tables, set unusable rows aside, look for leaks, split the rest.
+
+    Rows whose texts say the same stay in one part, but where the texts are labels that name many products each.
+
+    Args:
+        source: the tables.
+        config: the run's.
+        allow_leak: train on what gives the price away, too.
+        looked: leaks were looked for before: the run is resumed.
+
+    Raises:
+        DataError: the tables cannot be used, or the price leaks.
+    """
+    table, rejected = load_rows(source, config)
+    leaks = () if looked else look_at(table, config, allow_leak=allow_leak)
+    if source.valid is None:
+        together = kept_together(table.text, table.known_price, near=False)
+        return Split(*split_table(table, together, config), [rejected], leaks)
+    valid, more = _read(source.valid, source, config)
+    if not looked:
+        check_shared(table, valid, allow_leak=allow_leak)
+    return Split(table, valid, [rejected, more], leaks)
+
+
+def load_rows(source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
+    """Read one table, unusable rows set aside; raises DataError where too few rows are left."""
     table, rejected = _read(source.table, source, config)
-    if source.valid:
-        valid, more = _read(source.valid, source, config)
-        return Split(table, valid, [rejected, more])
     if len(table) < MIN_ROWS:
         raise DataError(
             f"{source.table} has {len(table)} usable rows, training needs at least {MIN_ROWS}; "
             f"{count_reasons(rejected) or 'no row was set aside'}"
         )
-    train, valid_rows = split_rows(table.known_price, config.validation_fraction, config.seed)
-    return Split(table.take(train), table.take(valid_rows), [rejected])
+    return table, rejected
+
+
+def split_table(table: Table, together: np.ndarray, config: RunConfig) -> tuple[Table, Table]:
+    """Split rows in two, stratified by price; those that belong `together`, int64 (N,), in one part."""
+    parts = split_groups(table.known_price, together, config.validation_fraction, config.seed)
+    return table.take(parts[0]), table.take(parts[1])
 
 
 def _read(path: Path, source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
     columns = columns_of(config)
-    return read_usable(path, columns, limit=config.limit, encoding=source.encoding, notices=notice)
+    return read_usable(path, columns, limit=config.limit, reading=source.reading, notices=notice)

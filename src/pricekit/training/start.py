@@ -27,6 +27,7 @@ from pricekit.tokens import pad_id_of
 from pricekit.training.cache import cached_inputs
 from pricekit.training.checkpoint import BEST, LAST
 from pricekit.training.examples import Examples
+from pricekit.training.guards import refuse_reading
 from pricekit.training.model import PriceModel
 from pricekit.training.preflight import check_plugins
 from pricekit.training.run import (
@@ -61,9 +62,11 @@ def start_new(
     Raises:
         TrainingError: `out` is taken.
         PluginError, ConfigError: a plugin or its settings are wrong; the folder is as it was.
+        DataError: a feature reads a column that gives the price away.
     """
     _check_free(out, overwrite)
     preprocessor, architecture, out_of_fold = _fit_preprocessor(config, split.train)
+    refuse_reading(preprocessor.features, without_price(split.train, preprocessor.columns), split.leaks)
     start = _start(config, preprocessor, architecture, split, out_of_fold, new=True)
     check_plugins(start.model, policy, config, start.train)
     clear_run(out)
@@ -87,14 +90,19 @@ def start_again(out: Path, config: RunConfig, split: Split) -> Start:
     Raises:
         TrainingError: the rows are not those that it was started with.
     """
-    if json.loads((out / "source.json").read_text("utf-8"))["digest"] != split.digest():
-        raise TrainingError(
-            f"the rows are not those that {out} was started with; give the same TABLE, --valid and --encoding, "
-            "or train into a new folder"
-        )
+    check_same_rows(out, split)
     return _start(
         config, read_preprocessor(out), read_architecture(out), split, _read_out_of_fold(out), new=False
     )
+
+
+def check_same_rows(out: Path, split: Split) -> None:
+    """Raise TrainingError where the rows are not those that a run was started with."""
+    if json.loads((out / "source.json").read_text("utf-8"))["digest"] != split.digest():
+        raise TrainingError(
+            f"the rows are not those that {out} was started with; give the same TABLE and --valid, and the same flags "
+            "for how they are read (--encoding, --decimal and the like), or train into a new folder"
+        )
 
 
 def join_start(out: Path, config: RunConfig, split: Split, *, new: bool) -> Start:
@@ -156,7 +164,9 @@ def _fit_preprocessor(config: RunConfig, table: Table) -> tuple[Preprocessor, St
     features, out_of_fold = fit_features(
         config.features, config.feature_options, without_price(table, columns), table.known_price
     )
-    preprocessor = Preprocessor(columns, tokenizer, config.max_length, pad_id_of(tokenizer), features)
+    preprocessor = Preprocessor(
+        columns, tokenizer, config.max_length, pad_id_of(tokenizer), features, config.facts_first
+    )
     return preprocessor, architecture, out_of_fold
 
 

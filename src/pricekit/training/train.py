@@ -16,6 +16,7 @@ from pricekit.core.contracts import Policy
 from pricekit.core.events import run_told
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, PluginError
+from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.files import write_text
 from pricekit.metrics import price_metrics, smape
 from pricekit.screen import mute, say
@@ -27,12 +28,19 @@ from pricekit.training.machine import choose_precision
 from pricekit.training.model import PriceModel
 from pricekit.training.processes import Processes
 from pricekit.training.run import INTERVALS, open_run, plugins_of, read_sample
-from pricekit.training.source import Source, load_split
+from pricekit.training.source import Source, Split, load_split
 from pricekit.training.start import SAMPLE_ROWS, Start, join_start, start_again, start_new
 
 
 def train(
-    source: Source, config: RunConfig, out: Path, *, resume: bool = False, overwrite: bool = False
+    source: Source,
+    config: RunConfig,
+    out: Path,
+    *,
+    split: Split | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    allow_leak: bool = False,
 ) -> dict[str, Any]:
     """Train a model into the folder `out`; returns what `run.json` says.
 
@@ -40,11 +48,13 @@ def train(
         source: the tables.
         config: from `configure`, which also resolves the options of plugins.
         out: a new or empty folder.
+        split: the rows of `source`, where they have been read, looked at and split before.
         resume: go on with the run in `out` from its last checkpoint.
         overwrite: delete the run in `out` once the new one can start.
+        allow_leak: train on what gives the price away, too.
 
     Raises:
-        DataError: the table cannot be used.
+        DataError: the table cannot be used, or the price leaks.
         TrainingError: `out` is taken, training failed, or the table is not the one to resume with.
         ConfigError, PluginError: a setting or a plugin is wrong.
     """
@@ -56,7 +66,7 @@ def train(
     choose_precision(config.speed, processes.device)
     if not processes.main:
         mute()
-    split = load_split(source, config)
+    split = split or load_split(source, config, allow_leak=allow_leak, looked=resume)
     resume = resume and (out / LAST).exists()
     if not processes.main:
         processes.wait()
@@ -82,6 +92,7 @@ def train(
             if processes.main:
                 intervals = fit_intervals(prices, valid.price).to_json()
                 write_text(out / INTERVALS, json.dumps(intervals) + "\n")
+                write_held_out(out, held_out_of(split.valid, prices))
                 write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
                 _check_reopened(out, model)
     processes.wait()

@@ -1,0 +1,66 @@
+"""`pricekit compare`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from pricekit.cli.options import FOLDER
+
+
+@click.command(short_help="Say which of several runs is better, or that one cannot tell.")
+@click.argument("runs", type=FOLDER, nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON on stdout.")
+def compare(runs: tuple[Path, ...], as_json: bool) -> None:
+    """Compare RUNS, folders of pricekit train or of pricekit cv, with the first of them.
+
+    \b
+    pricekit compare old new
+
+    The rows that all hold out are judged, so they must have been trained on one table with one --seed, or come from
+    pricekit cv. Each one's SMAPE, its difference to the first (below 0 is better), the 95% interval of that by
+    a paired bootstrap, and a verdict: better or worse where the interval leaves 0 out, else cannot tell.
+    """
+    from pricekit.evaluation.compare import common_rows
+    from pricekit.evaluation.compare import compare as compared
+    from pricekit.evaluation.held_out import read_held_out
+    from pricekit.screen import notice, say, show_table
+
+    if len(runs) < 2:
+        raise click.UsageError("give at least two runs")
+    models = {name: read_held_out(path) for name, path in zip(_names(runs), runs, strict=True)}
+    rows = common_rows(models)
+    count = len(next(iter(rows.values())))
+    if any(len(model) > count for model in models.values()):
+        counts = ", ".join(f"{name}: {len(model):,}" for name, model in models.items())
+        notice(f"only the {count:,} rows that all hold out are judged ({counts})")
+    found = compared(rows)
+    if as_json:
+        click.echo(json.dumps({"rows": count, "runs": [one.to_json() for one in found]}))
+        return
+    table = [
+        [
+            one.name,
+            f"{one.smape:.2f}",
+            "" if one.folds is None else f"{one.folds[0]:.2f} ± {one.folds[1]:.2f}",
+            "" if one.difference is None else f"{one.difference:+.2f}",
+            "" if one.interval is None else f"{one.interval[0]:+.2f} to {one.interval[1]:+.2f}",
+            one.verdict or "(the first)",
+        ]
+        for one in found
+    ]
+    say(f"{count:,} rows that none was trained on")
+    headers = ["run", "SMAPE", "mean ± sd of folds", "difference", "95% interval", "verdict"]
+    shown = [place for place in range(6) if any(row[place] for row in table)]
+    show_table("", [headers[place] for place in shown], [[row[place] for place in shown] for row in table])
+
+
+def _names(runs: tuple[Path, ...]) -> list[str]:
+    """Name each folder as it was typed, with a number where it was typed before."""
+    names = list(map(str, runs))
+    return [
+        name if name not in names[:place] else f"{name} ({names[:place].count(name) + 1})"
+        for place, name in enumerate(names)
+    ]

@@ -1,0 +1,86 @@
+"""`pricekit cv`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pricekit.cli.options import FOLDER, TABLE, config_of, model_options, table_options
+from pricekit.cli.plugin_options import again
+from pricekit.cli.train import allow_leak_option, resume_line, resumed_config
+
+if TYPE_CHECKING:
+    from pricekit.config import RunConfig
+    from pricekit.table import Reading
+
+FOLDS = 5
+
+
+@click.command(short_help="Cross-validate: train on parts of a table and score each on the rest.")
+@click.argument("table", type=TABLE)
+@click.option("--out", type=FOLDER, required=True, help="Folder of the cross-validation.")
+@click.option("--folds", type=int, metavar="N", help=f"Parts of the table.  [default: {FOLDS}]")
+@model_options
+@table_options(price=True)
+@click.option("--epochs", type=int, metavar="N", help="Passes over the rows.")
+@click.option(
+    "--time-budget", metavar="TIME", help="Such as 2h or 90m, for each fold: fit the schedule into it."
+)
+@click.option("--quiet", is_flag=True, help="Show no progress bars.")
+@click.option("--resume", is_flag=True, help="Go on with what is in --out.")
+@click.option("--overwrite", is_flag=True, help="Replace the cross-validation in --out.")
+@allow_leak_option
+def cv(
+    table: Path,
+    out: Path,
+    folds: int | None,
+    reading: Reading,
+    resume: bool,
+    overwrite: bool,
+    allow_leak: bool,
+    **flags: Any,
+) -> None:
+    """Price every row of TABLE once, with weights that were trained on other rows.
+
+    \b
+    pricekit cv products.csv --out cv
+    pricekit evaluate cv
+    pricekit errors cv
+
+    The rows are cut into folds of alike prices, rows with nearly equal texts in one fold. For each fold a run is
+    trained on the others, its last weights kept, so that the fold that scores it chooses nothing. The screen shows
+    mean and standard deviation over the folds, then the errors by price, length of the text and category.
+    """
+    from pricekit.evaluation.shown import show_scores
+    from pricekit.screen import say
+    from pricekit.training.cv import cross_validate
+    from pricekit.training.processes import Processes
+    from pricekit.training.source import Source
+
+    source = Source(table, reading=reading)
+    config = _saved_config(out, folds, flags) if resume else config_of(flags, {"training": {"keep": "last"}})
+    given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
+    try:
+        scores = cross_validate(source, config, out, FOLDS if folds is None else folds, **given)
+    except KeyboardInterrupt:
+        say("go on with: " + resume_line("cv", source, out, allow_leak=allow_leak))
+        raise
+    show_scores(scores)
+    Processes().end()
+    say(
+        f"the rows with their predictions are in {out}; next: pricekit errors {shlex.quote(str(out))}{again()}"
+    )
+
+
+def _saved_config(out: Path, folds: int | None, flags: dict[str, Any]) -> RunConfig:
+    from pricekit.errors import ConfigError, TrainingError
+    from pricekit.training.cv import CONFIG, is_cv
+
+    if not is_cv(out):
+        raise TrainingError(f"there is no cross-validation in {out} to resume; start it without --resume")
+    if folds is not None:
+        raise ConfigError(f"--resume goes on with the folds in {out}; leave out --folds")
+    return resumed_config(out / CONFIG, flags)

@@ -1,0 +1,98 @@
+"""`pricekit errors`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pricekit.cli.options import FOLDER, TABLE, table_options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@click.command(short_help="List the rows with the largest errors, and what they have in common.")
+@click.argument("model", type=FOLDER)
+@click.argument("table", type=TABLE, required=False)
+@table_options(price=True)
+@click.option("--worst", type=click.IntRange(min=0), default=20, show_default=True, help="Rows to list.")
+@click.option("--by", metavar="COL", help="Group by this column of the table alone, all its values.")
+@click.option(
+    "--out", type=TABLE, help="Also write all rows, the worst first: CSV, TSV, Parquet, JSON lines."
+)
+def errors(
+    model: Path, table: Path | None, worst: int, by: str | None, out: Path | None, **flags: Any
+) -> None:
+    """List the rows that MODEL prices worst, and group all rows by what may explain it.
+
+    \b
+    pricekit errors run                         the rows held out of a run, or of a folder of pricekit cv
+    pricekit errors bundle other.csv            the rows of a table
+    pricekit errors run --by brand --out errors.csv
+
+    An error is what a row adds to SMAPE, 0 to 200. The quantity is what the built-in features read in the text.
+    Groups, by unit, by quantity found or missing, by price and by the table's columns with few values: their SMAPE,
+    their share of the sum of all errors, and whether predictions are typically too high or too low.
+    """
+    from pricekit.cli.evaluate import judged_rows
+    from pricekit.evaluation.errors import error_table, groupings_of_errors, share_of_worst
+    from pricekit.evaluation.groups import group_scores, quantities_of
+    from pricekit.evaluation.shown import show_groups
+    from pricekit.screen import say
+    from pricekit.table import check_output, write_frame
+
+    if out is not None:
+        check_output(out)
+    rows, _ = judged_rows(model, table, flags)
+    quantities = quantities_of(rows.text)
+    groupings = groupings_of_errors(rows, quantities, by)
+    listed = error_table(rows, quantities)
+    if worst:
+        _show_worst(listed.head(worst))
+    share = f", the {min(worst, len(rows)):,} worst make up {share_of_worst(listed, worst):.1f}% of all error"
+    say(f"{len(rows):,} rows, SMAPE {listed['error'].mean():.2f}{share if worst else ''}")
+    show_groups(group_scores(groupings, rows.predicted, rows.price), errors=True)
+    if out is not None:
+        write_frame(out, listed)
+        say(f"all rows, the worst first, are in {out}")
+
+
+def _show_worst(rows: pd.DataFrame) -> None:
+    """Print rows of an error table, each on one line of the terminal."""
+    from pricekit.evaluation.groups import amount
+    from pricekit.evaluation.shown import room_for_text, shorten
+    from pricekit.features.lines import as_strings, join_texts, split_lines
+    from pricekit.screen import show_table
+
+    columns = [
+        _names(rows),
+        ["error", *(f"{error:.0f}" for error in rows["error"])],
+        ["price", *map(amount, rows["price"])],
+        ["predicted", *map(amount, rows["predicted"])],
+        ["quantity", *map(_quantity, rows["value"], rows["total"], rows["measure"])],
+    ]
+    room = room_for_text(columns)
+    names = split_lines(join_texts(as_strings(rows["text"]))).titles("").to_pylist()
+    texts = [
+        shorten(name if name.strip() else text, room) for name, text in zip(names, rows["text"], strict=True)
+    ]
+    headers, *cells = zip(*columns, ["text", *texts], strict=True)
+    show_table("", headers, cells)
+
+
+def _names(rows: pd.DataFrame) -> list[str]:
+    """Name rows by their ids, or by their numbers in the file where these are the ids, under a header."""
+    from pricekit.evaluation.shown import shorten
+
+    numbers = [f"{row}" for row in rows["row"]]
+    named = any(id_ not in ("", number) for id_, number in zip(rows["id"], numbers, strict=True))
+    return ["id", *(shorten(id_, 12) for id_ in rows["id"])] if named else ["row", *numbers]
+
+
+def _quantity(value: float, total: float, measure: str) -> str:
+    """Write what was read of a text: "340 g"; "12" without a unit, "none" without a quantity."""
+    if not value:
+        return "none"
+    return f"{total:,.4g} {measure}".strip() if total < 1000 else f"{total:,.0f} {measure}".strip()

@@ -1,0 +1,214 @@
+"""`held_out.parquet`: the rows that no weights were trained on, with what was predicted for them.
+
+A finished run holds the rows that it validated on, a folder of `pricekit cv` every row once, predicted by the
+fold that did not see it. `evaluate`, `compare` and `errors` read nothing else of such a folder.
+
+| column | what it is |
+|---|---|
+| row | the row's number in its file, from 0, int64 |
+| id | its id as text |
+| fold | the fold that left it out, int64; 0 in a run |
+| text | what the model was given |
+| price, predicted | in the table's currency, float64 |
+| any other | a column of the table with 2 to 50 different texts, such as a category |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pricekit.errors import DataError
+from pricekit.files import write_atomically
+from pricekit.table import Table
+
+FILE = "held_out.parquet"
+MOST_VALUES = 50
+"""A column with more different texts is no grouping."""
+
+_COLUMNS = ("row", "id", "fold", "text", "price", "predicted")
+_EXPECTED = "expected the folder of pricekit train --out or of pricekit cv --out"
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Rows that the weights were not trained on, in the order of `rows` within each fold.
+
+    Attributes:
+        rows: each row's number in its file, int64 (N,).
+        ids: their ids as text, (N,), "" where there is none.
+        fold: the fold that left each out, int64 (N,).
+        text: what the model was given, (N,).
+        price: true prices, positive, float64 (N,).
+        predicted: predicted prices, float64 (N,).
+        groups: columns of the table with few different texts, (N, G).
+    """
+
+    rows: np.ndarray
+    ids: pd.Series
+    fold: np.ndarray
+    text: pd.Series
+    price: np.ndarray
+    predicted: np.ndarray
+    groups: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, positions: np.ndarray) -> HeldOut:
+        """The rows at these positions, int (M,), in the order given."""
+        return HeldOut(
+            rows=self.rows[positions],
+            ids=self.ids.take(positions).reset_index(drop=True),
+            fold=self.fold[positions],
+            text=self.text.take(positions).reset_index(drop=True),
+            price=self.price[positions],
+            predicted=self.predicted[positions],
+            groups=self.groups.take(positions).reset_index(drop=True),
+        )
+
+
+def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0) -> HeldOut:
+    """Put the rows of a table beside what was predicted for them.
+
+    Args:
+        table: usable rows with prices, as `read_usable` returns them, or a part of them.
+        predicted: one price a row, (N,), by weights that were not trained on that row.
+        fold: which fold that was, for all rows or for each, (N,).
+
+    Raises:
+        ValueError: not one prediction a row.
+    """
+    count = len(table)
+    if np.shape(predicted) != (count,):
+        raise ValueError(
+            f"{count} rows and predictions of shape {np.shape(predicted)}; one for each row is expected"
+        )
+    return HeldOut(
+        rows=np.arange(count, dtype=np.int64) if table.rows is None else table.rows.astype(np.int64),
+        ids=_as_text(table.ids),
+        fold=np.broadcast_to(np.asarray(fold, np.int64), (count,)).copy(),
+        text=table.text.reset_index(drop=True),
+        price=table.known_price.astype(np.float64),
+        predicted=np.asarray(predicted, np.float64),
+        groups=_groups(table),
+    )
+
+
+def concat(parts: Sequence[HeldOut]) -> HeldOut:
+    """One of several of the same table, at least one; the group columns are those that all have."""
+    groups = pd.concat([part.groups for part in parts], join="inner", ignore_index=True)
+    return HeldOut(
+        rows=np.concatenate([part.rows for part in parts]),
+        ids=pd.concat([part.ids for part in parts], ignore_index=True),
+        fold=np.concatenate([part.fold for part in parts]),
+        text=pd.concat([part.text for part in parts], ignore_index=True),
+        price=np.concatenate([part.price for part in parts]),
+        predicted=np.concatenate([part.predicted for part in parts]),
+        groups=groups[[name for name in groups if groups[name].nunique() <= MOST_VALUES]],
+    )
+
+
+def count_found(held_out: HeldOut, others: HeldOut) -> int:
+    """Count the rows whose text and price some other row has too."""
+    mine, theirs = (pd.MultiIndex.from_arrays([rows.text, rows.price]) for rows in (held_out, others))
+    return int(mine.isin(theirs).sum())
+
+
+def write_held_out(folder: Path, held_out: HeldOut) -> None:
+    """Write `held_out.parquet` into a folder, whole or not at all."""
+    frame = held_out.groups.copy()
+    values: tuple[Any, ...] = (
+        *(held_out.rows, held_out.ids, held_out.fold),
+        *(held_out.text, held_out.price, held_out.predicted),
+    )
+    for place, (name, column) in enumerate(zip(_COLUMNS, values, strict=True)):
+        frame.insert(place, name, column)
+    with write_atomically(folder / FILE) as temporary:
+        frame.to_parquet(temporary, index=False)
+
+
+def read_held_out(folder: Path) -> HeldOut:
+    """Read the held-out rows of a run or of a folder of `pricekit cv`.
+
+    Raises:
+        DataError: the folder has none, and what to do instead; or the file is damaged.
+    """
+    if not (folder / FILE).is_file():
+        raise DataError(_absence(folder))
+    try:
+        frame = pd.read_parquet(folder / FILE)
+        found = _of_frame(frame)
+        if not (len(found) and np.isfinite(found.price).all() and (found.price > 0).all()):
+            raise ValueError("it needs rows with positive prices")
+        if len(np.unique(found.rows)) < len(found):
+            raise ValueError("a row is there twice")
+        if not np.isfinite(found.predicted).all():
+            raise ValueError("a prediction is not finite")
+    except (OSError, ValueError, KeyError, TypeError) as error:  # pyarrow's errors are among them
+        raise DataError(f"{folder / FILE} is damaged ({error}); train again.") from None
+    return found
+
+
+def _of_frame(frame: pd.DataFrame) -> HeldOut:
+    groups = frame.drop(columns=list(_COLUMNS))
+    return HeldOut(
+        rows=frame["row"].to_numpy(np.int64),
+        ids=_as_text(frame["id"]),
+        fold=frame["fold"].to_numpy(np.int64),
+        text=_as_text(frame["text"]),
+        price=frame["price"].to_numpy(np.float64),
+        predicted=frame["predicted"].to_numpy(np.float64),
+        groups=pd.DataFrame({str(name): _as_text(groups[name]) for name in groups}, index=frame.index),
+    )
+
+
+def _absence(folder: Path) -> str:
+    """Say why a folder has no held-out rows, and what to do."""
+    if not folder.is_dir():
+        return f"{folder} {'is a file' if folder.exists() else 'is not there'}; {_EXPECTED}."
+    if (folder / "manifest.json").is_file():
+        return (
+            f"{folder} is a bundle, which keeps no rows that were held out of training; give the run that it was "
+            "exported from, or a table with prices beside it."
+        )
+    if not (folder / "source.json").is_file():
+        return f"{folder} has no {FILE}; {_EXPECTED}."
+    if not (folder / "run.json").is_file():
+        return f"{folder} is not a finished run, so it has no {FILE}; finish it with pricekit train --resume."
+    return (
+        f"{folder} has no {FILE}: it was trained by an older pricekit. Train it again, or judge it on other rows: "
+        f"pricekit evaluate {folder} TABLE."
+    )
+
+
+def _groups(table: Table) -> pd.DataFrame:
+    """Copy the columns that group the rows, under names that are free in the file."""
+    frame, found = table.frame.reset_index(drop=True), {}
+    for name in frame:
+        if isinstance(frame[name].dtype, pd.StringDtype) and _groups_rows(frame[name], table):
+            free = str(name)
+            while free in _COLUMNS or free in found:
+                free += "_"
+            found[free] = _as_text(frame[name])
+    return pd.DataFrame(found, index=frame.index)
+
+
+def _groups_rows(column: pd.Series, table: Table) -> bool:
+    """Say whether a column has 2 to 50 different texts and is neither the model's text nor the price or an id.
+
+    A table does not say which column its prices came from; each text of that column has one price.
+    """
+    if not 2 <= column.nunique() <= MOST_VALUES or (column.array == table.text.array).all():
+        return False
+    prices = pd.Series(table.known_price).groupby(column.to_numpy()).nunique()
+    return bool((prices > 1).any())
+
+
+def _as_text(column: pd.Series) -> pd.Series:
+    return column.reset_index(drop=True).astype("str").fillna("")

@@ -1,0 +1,102 @@
+"""Scores as people read them, on a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pandas as pd
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+
+from pricekit.evaluation.groups import BUILT_IN
+from pricekit.evaluation.scores import Scores, mean_and_sd
+from pricekit.screen import say, show_table
+
+CATEGORIES = 3
+"""Of the table's own columns those are shown by which SMAPE differs most."""
+LABEL_WIDTH = 34
+
+_NAMES = {
+    "smape": "SMAPE, %",
+    "mdape": "median error, %",
+    "mae": "mean absolute error",
+    "rmsle": "RMSLE",
+    "r2_log": "R² of the log price",
+    "interval_90_coverage": "inside the 90% interval, %",
+}
+# Line ends, other control characters, and the marks that turn the direction of a terminal's text.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\s]+")
+
+
+def show_scores(scores: Scores) -> None:
+    """Print metrics, then the tables by group."""
+    many = len(scores.folds) > 1
+    mean, sd = mean_and_sd(scores.folds) if many else ({}, {})
+    rows = [["rows", f"{scores.rows:,}", *([""] * many)]]
+    for name, value in scores.metrics.items():
+        spread = f"{mean[name]:,.2f} ± {sd[name]:,.2f}" if name in mean else ""
+        rows.append([_NAMES.get(name, name.replace("_", " ")), f"{value:,.2f}", *([spread] * many)])
+        if name == "smape" and scores.interval is not None:
+            low, high = scores.interval
+            rows.append(["SMAPE, 95% interval", f"{low:,.2f} to {high:,.2f}", *([""] * many)])
+    show_table("", ["metric", "value", *([f"mean ± sd of {len(scores.folds)} folds"] * many)], rows)
+    show_groups(scores.groups)
+
+
+def show_groups(groups: pd.DataFrame, *, errors: bool = False) -> None:
+    """Print a table for each grouping of `group_scores`, of the table's own columns the most telling.
+
+    With `errors`, the groups' share of the error stands in place of the median error.
+    """
+    shown, left = _most_telling(groups)
+    for by in shown:
+        part = groups[groups["by"] == by]
+        second = part["share"] if errors else part["mdape"]
+        rows = [
+            [shorten(group, LABEL_WIDTH), f"{count:,}", f"{smape:.2f}", f"{other:.1f}", direction(bias)]
+            for group, count, smape, other, bias in zip(
+                part["group"], part["rows"], part["smape"], second, part["bias"], strict=True
+            )
+        ]
+        headers = ["rows", "SMAPE", "% of error" if errors else "median error, %", "typically"]
+        show_table("", [shorten(by, LABEL_WIDTH), *headers], rows)
+    if left:
+        say(
+            f"Not shown, as SMAPE differs less by them: {', '.join(shorten(name, LABEL_WIDTH) for name in left)}."
+        )
+
+
+def direction(bias: float) -> str:
+    """Say a bias in percent in words."""
+    if abs(bias) < 1:
+        return "level"
+    return f"{abs(bias):,.0f}% too {'high' if bias > 0 else 'low'}"
+
+
+def flat(text: str) -> str:
+    """Return a text on one line, without characters that would steer the terminal."""
+    return _CONTROL.sub(" ", text).strip()
+
+
+def shorten(text: str, width: int) -> str:
+    """Return a text on one line of at most `width` columns; wide characters take two."""
+    text = flat(text[: 4 * width])
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def room_for_text(columns: Sequence[Sequence[str]]) -> int:
+    """Return how many columns of the terminal are left beside the cells of other columns."""
+    used = sum(max(map(cell_len, cells)) + 3 for cells in columns)
+    return max(20, Console(stderr=True).width - used - 4)
+
+
+def _most_telling(groups: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Return the groupings to show, in their order, and the rest."""
+    names = list(dict.fromkeys(groups["by"]))
+    total = (groups["smape"] * groups["rows"]).groupby(groups["by"]).sum()
+    mean = groups["by"].map(total / groups.groupby("by")["rows"].sum())
+    spread = (groups["rows"] * (groups["smape"] - mean) ** 2).groupby(groups["by"]).sum()
+    own = sorted((name for name in names if name not in BUILT_IN), key=lambda name: -spread[name])
+    left = set(own[CATEGORIES:])
+    return [name for name in names if name not in left], [name for name in names if name in left]

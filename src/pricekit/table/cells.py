@@ -1,0 +1,195 @@
+"""One cell that should hold a price: which of its characters are the number, and what is sure about it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from pricekit.table.currency import currency_in, find_currency
+from pricekit.table.model import NO_PRICE, NOT_A_NUMBER
+
+MAX_CHARS = 200
+_MAX_LETTERS = (
+    20  # of a cell without the sign of a currency: beyond it the cell is a sentence with a number in it
+)
+
+# Groups of three parted by a space or an apostrophe, or any digits, commas and points.
+_NUMBER = re.compile(
+    r"\d{1,3}(?:([ '])\d{3})(?:\1\d{3})*(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*|(?<!\w)[.,]\d+", re.ASCII
+)
+_SIGN_AS_MARK = re.compile(r"(?<=\d)([€£$])(?=\d\d(?!\d))")
+_RANGE = re.compile(r"\s*(?:-|/|~|〜|～|\.{2,3}|…|to|or|bis|oder|до|или|à|ou|a|o)\s*")
+_DASH_AS_DECIMALS = re.compile(r"([.,])\s?-")
+_NEGATIVE = re.compile(r"[^\w(]*-\s*[^\w]*|\(\s*[^\w]*")
+_LETTER_BEFORE = re.compile(r"[A-Za-z]$")
+_FREE = re.compile(r"free|gratis|for free|kostenlos|gratuit|бесплатно|無料|免费|무료|miễn phí", re.IGNORECASE)
+_NO_DIGIT = re.compile("[^0-9.,]")
+_WORD = re.compile(r"[^\W\d_]+")
+_BEFORE = re.compile(
+    r"from|price|only|just|about|ca|circa|approx|ab|nur|preis|vb|von|à|partir|de|prix|desde|precio|solo|da|prezzo|od|cena"
+    r"|от|цена|около|从|约|約|価格|定価|税込|税抜|价格|售价|가격|약|từ|giá|chỉ",
+    re.IGNORECASE,
+)
+_MISSING = re.compile(r"#?n/a|na|n\.a\.|none|null|nil|unknown|tb[da]|-{1,3}|\?+|\.{1,3}", re.IGNORECASE)
+_TIMES = (
+    (re.compile(r"[kK](?![^\W\d_])|\s?(?:тыс|nghìn|ngàn|rb|ribu)\b|\s?千"), 1e3),
+    (re.compile(r"M(?![^\W\d_])|\s?(?:(?i:mln|mio|million|млн|triệu|juta)|tr|jt)\b"), 1e6),
+    (re.compile(r"\s?[万萬만]"), 1e4),
+    (re.compile(r"\s?[億亿억]"), 1e8),
+    (re.compile(r"\s?(?:lakhs?|lacs?)\b", re.IGNORECASE), 1e5),
+    (re.compile(r"\s?(?:crores?|cr)\b", re.IGNORECASE), 1e7),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A price as written.
+
+    Attributes:
+        digits: the number, of digits, "." and "," alone.
+        mark: its decimal mark where the number itself shows it, "." or ",", or else None.
+        open: "." or "," where this one stands before the last three digits and may be either, or else "".
+        factor: what the number is multiplied by; below 0 where the price is.
+        currency: as of `find_currency`.
+        several: the cell holds more prices than this one, its first.
+        start: where in the cell the number begins, -1 where its characters are not those of the cell one by one.
+        length: of the number there, with what parts its groups.
+    """
+
+    digits: str
+    mark: str | None
+    open: str
+    factor: float
+    currency: str | None
+    several: bool
+    start: int = -1
+    length: int = 0
+
+    def value(self, decimal: str, *, strict: bool = False) -> float | None:
+        """Return the price where an open mark is decided by `decimal`; None where no number is so written.
+
+        Args:
+            decimal: the decimal mark of the column.
+            strict: it holds for every cell, also for one that shows another.
+        """
+        mark = decimal if strict or not self.mark else self.mark
+        group = "," if mark == "." else "."
+        if strict and self.mark not in (None, decimal):
+            return None
+        whole, _, rest = self.digits.partition(mark)
+        return self.factor * float(f"{whole.replace(group, '') or '0'}.{rest or '0'}")
+
+
+@lru_cache(maxsize=1 << 16)
+def read_cell(text: str) -> Cell | str:
+    """Return the price that a cell holds, or the reason why it holds none."""
+    if len(text) > MAX_CHARS or "\0" in text:
+        return NOT_A_NUMBER
+    plain = text if text.isascii() else text.translate(_PLAIN)
+    if _FREE.fullmatch(plain.strip()):
+        return Cell("0", None, "", 1.0, None, False)
+    if _MISSING.fullmatch(plain.strip()):
+        return NO_PRICE
+    if sign := _SIGN_AS_MARK.search(plain):  # 35€99
+        plain = f"{plain[: sign.start()]}{'.' if ',' in plain else ','}{plain[sign.end() :]} {sign[0]}"
+    found = [price for price in _numbers(plain) if price is not None]
+    signed = [price for price in found if price.currency]
+    chosen = signed or found
+    if not chosen or (not signed and not _bare_price(plain)):
+        return NOT_A_NUMBER
+    first = chosen[0]
+    there = _NO_DIGIT.sub("", text[first.start : first.start + first.length]) == first.digits
+    currency = first.currency or currency_in(plain)
+    return replace(first, currency=currency, several=len(chosen) > 1, start=first.start if there else -1)
+
+
+def _bare_price(text: str) -> bool:
+    """Whether a text without the sign of a currency may be a price: one number, or a range, and few words."""
+    before = text[: number.start()] if (number := _NUMBER.search(text)) else ""
+    if not all(map(_BEFORE.fullmatch, _WORD.findall(before))):
+        return False
+    between = _NUMBER.split(text)[2:-1:2]  # every other part is the group that the pattern captures
+    return (
+        len(between) <= 1
+        and all(map(_RANGE.fullmatch, between))
+        and sum(map(str.isalpha, text)) <= _MAX_LETTERS
+    )
+
+
+def _numbers(text: str) -> list[Cell | None]:
+    places = list(_NUMBER.finditer(text))
+    ends = [0, *(place.end() for place in places)]
+    starts = [*(place.start() for place in places), len(text)]
+    return [
+        _number(place, text[ends[i] : place.start()], text[place.end() : starts[i + 1]], first=i == 0)
+        for i, place in enumerate(places)
+    ]
+
+
+def _number(place: re.Match[str], before: str, after: str, *, first: bool) -> Cell | None:
+    """One number with what stands around it, None where it is no price."""
+    digits = place[0].replace(" ", "").replace("'", "")
+    currency = find_currency(before, after)
+    if after.lstrip().startswith("%") or (_LETTER_BEFORE.search(before) and not currency):
+        return None
+    factor = next((times for pattern, times in _TIMES if pattern.match(after)), 1.0)
+    if first and _NEGATIVE.fullmatch(before):
+        factor = -factor
+    dash = _DASH_AS_DECIMALS.match(after)
+    marks = (dash[1], "") if dash and dash[1] not in digits else _marks(digits)
+    if marks is None:
+        return None
+    mark, either = marks
+    return Cell(digits, mark, either, factor, currency, False, place.start(), len(place[0]))
+
+
+def _marks(digits: str) -> tuple[str | None, str] | None:
+    """The decimal mark that a number shows, and the mark that it leaves open; None where it is no number."""
+    points, commas = digits.count("."), digits.count(",")
+    if not points and not commas:
+        return None, ""
+    if points and commas:
+        mark = max(".,", key=digits.rfind)
+        group = "," if mark == "." else "."
+        whole = digits.partition(mark)[0]
+        return (mark, "") if digits.count(mark) == 1 and _in_groups(whole, group) else None
+    mark = "." if points else ","
+    other = "," if points else "."
+    if points + commas > 1:
+        return (other, "") if _in_groups(digits, mark) else None
+    whole, _, rest = digits.partition(mark)
+    either = len(rest) == 3 and 1 <= len(whole) <= 3 and whole != "0"
+    return (None, mark) if either else (mark, "")
+
+
+def _in_groups(digits: str, mark: str) -> bool:
+    """Whether the last group has three digits and those before it two or three, as in India, or four, as in China."""
+    first, *groups = digits.split(mark)
+    if not groups:
+        return False
+    return (
+        len(groups[-1]) == 3 and 1 <= len(first) <= 3 and all(len(group) in (2, 3) for group in groups[:-1])
+    )
+
+
+class _Plain(dict[int, str]):
+    """Digits of any script to ASCII, spaces of any width to one, and the like; filled as characters come."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        digit = unicodedata.decimal(character, None)
+        if digit is not None:
+            plain = str(digit)
+        elif character.isspace():
+            plain = " "
+        else:
+            plain = "" if unicodedata.category(character) == "Cf" else character
+        self[code] = plain
+        return plain
+
+
+_PLAIN = _Plain({ord(odd): "'" for odd in "’‘`´ʼ′٬"})
+_PLAIN |= {ord(odd): "-" for odd in "−–—‐‑‒－"} | {ord(odd): "." for odd in "．·٫"}
+_PLAIN |= {ord("，"): ",", ord("、"): ",", ord("％"): "%", ord("（"): "(", ord("）"): ")"}

@@ -1,0 +1,52 @@
+"""How prices were read, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pricekit.table.currency import label
+from pricekit.table.price_format import PriceFormat
+from pricekit.table.prices import read_as
+
+_SHOWN_CHARS = 40
+
+
+def describe_prices(form: PriceFormat) -> str:
+    """Return what the user should know of a price column's reading, "" where all cells are plain numbers."""
+    if not form.written and not form.others:
+        return ""
+    parts = [f"prices read: {examples(form)}", f"decimal mark '{form.decimal}'"]
+    if form.currency:
+        parts.insert(1, f"currency {label(form.currency)}")
+    said = ["; ".join(parts) + ". Overrule it with --decimal and --currency."]
+    if form.guessed and form.decimal == ",":
+        said.append(
+            "Every '.' stands before three digits, so it is taken to part thousands; if it is the decimal mark, give "
+            "--decimal . instead."
+        )
+    if form.against:
+        said.append(f"Cells that show the other decimal mark, each read by its own: {form.against:,}.")
+    if form.several:
+        said.append(f"Cells with several prices, of which the first counts: {form.several:,}.")
+    if form.others:
+        said.append(f"Set aside for another currency: {form.others:,} ({count_currencies(form)}).")
+    return " ".join(said)
+
+
+def examples(form: PriceFormat) -> str:
+    """Return some cells and what they are read as."""
+    return ", ".join(f"'{_short(text)}' as {_number(read_as(text, form))}" for text in form.examples)
+
+
+def count_currencies(form: PriceFormat) -> str:
+    """Return how many cells show each currency, most frequent first."""
+    return ", ".join(f"{label(name)}: {count:,}" for name, count in form.currencies.items())
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
+
+
+def _number(value: float) -> str:
+    return "no price" if np.isnan(value) else np.format_float_positional(value, trim="-")

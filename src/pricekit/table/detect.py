@@ -1,0 +1,163 @@
+"""Which encoding a file is in, where nobody says it: UTF-8 by trial, any other by its bytes."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from pricekit.errors import DataError
+
+_BLOCK = 1 << 20
+_SAMPLE = 1 << 16
+_BAD = re.compile("[\udc80-\udcff]")
+_BEYOND_ASCII = re.compile("[^\x00-\x7f]")
+_GOOD_PER_BAD = 10
+_ENOUGH_BAD = 10_000
+
+# What most of the letters beyond ASCII are in texts of each encoding. Where the bytes alone allow
+# several, the one whose text looks most like its languages is the one.
+_COMMON = {
+    "cp1252": "éèêëàâäáåãæçíîïñóôöòøœúùûüßÉÈÀÄÅÆÇÑÖØÜÓÁÍÚÔÊÂÃÕõ–—‘’“”„•…€£®©™°´«»·½¼²",
+    "cp1250": "ąćęłńóśźżĄĆĘŁŃÓŚŹŻáčďéěíňřšťúůýžÁČÉŘŠŽÚÝőűŐŰöüăâîţşđľ–—’“”„•…€®™°",
+    "cp1251": "оеаинтсрвлкмдпуяыгзбОЕАИНТСРВЛКМДПі",
+    "koi8_r": "оеаинтсрвлкмдпуяыгзбОЕАИНТСРВЛКМДП",
+    "cp866": "оеаинтсрвлкмдпуяыгзбОЕАИНТСРВЛКМДП",
+    "cp1253": "αοιετσνάρκόίλπυςμέύδηθώγφήΑΕΟΙΚΠΣΤΝ",
+    "cp1254": "ışğçöüİŞĞÇÖÜ–—’“”•…€®™°",
+    "cp1255": "יולאהמרתבשנדקםפ",
+    "cp1256": "اليمنرتوبةدسعفكهأحقجش",
+    "cp874": "าร่นกอเ้งมยลวดสทตคใิัีะไแ็์ปพ",
+    "cp1257": "āēīšļņģķčžųėęįąūšžĀŠŽČ–—’“”€",
+}
+_KANA, _HANGUL = re.compile("[ぁ-んァ-ヶー、。]"), re.compile("[가-힣]")
+_WIDE = {"cp932": _KANA, "euc_jp": _KANA, "cp949": _HANGUL}
+_HAN = {"gb18030": "gb2312", "big5": "big5"}
+_CANDIDATES = (*_COMMON, *_WIDE, *_HAN)
+_WIDE_SHARE = 0.2
+_UTF16 = ("utf-16-le", "utf-16-be")
+
+
+def utf8_flaw(path: Path) -> str | None:
+    """Return None where the whole file is UTF-8, or else how far it is: "damaged" or "other"."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for block in _blocks(path):
+            decoder.decode(block, final=not block)
+    except UnicodeDecodeError as error:
+        # A file that was cut off inside its last character is UTF-8 but for this.
+        if error.reason == "unexpected end of data" and not block:
+            return "damaged"
+    else:
+        return None
+    bad, good = _count(path)
+    return "damaged" if good >= bad * _GOOD_PER_BAD else "other"
+
+
+def wide_encoding(path: Path) -> str | None:
+    """Return UTF-16 of either byte order for a file that is such without a byte order mark, or else None."""
+    with open(path, "rb") as file:
+        head = file.read(_SAMPLE)
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    # The half of each character that is 0 in ASCII: delimiters, digits and line ends in any language.
+    if max(even, odd) < len(head) / 2 * _WIDE_SHARE or min(even, odd) * 10 > max(even, odd) or not head:
+        return None
+    return _UTF16[even > odd]
+
+
+def other_encoding(path: Path) -> str:
+    """Return the likeliest encoding of a file that is not UTF-8.
+
+    Raises:
+        DataError: it is no text at all.
+    """
+    from charset_normalizer import from_bytes
+
+    sample = _telling_lines(path)
+    if _is_binary(sample):
+        raise DataError(
+            f"{path} is binary data, not text. A table as text, as JSON lines or as Parquet is expected."
+        )
+    matches = from_bytes(sample, cp_isolation=[*_CANDIDATES], threshold=0.3, enable_fallback=False)
+    least = {name: match.chaos for match in reversed(list(matches)) for name in match.could_be_from_charset}
+    likely = [name for name in _CANDIDATES if name in least and least[name] <= min(least.values()) + 0.1]
+    if not likely:
+        return "cp1252" if _decodes(sample, "cp1252") else "latin-1"
+    return max(likely, key=lambda name: _plausible(sample, name))
+
+
+def _is_binary(sample: bytes) -> bool:
+    odd = sum(sample.count(code) for code in range(32) if code not in b"\t\n\r\f\x1a\x1b\x1c\x1d\x1e\x1f")
+    return odd * 50 > len(sample)
+
+
+def _count(path: Path) -> tuple[int, int]:
+    """Bytes that are not UTF-8, up to about `_ENOUGH_BAD` of them, and characters beyond ASCII before them."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    bad = good = 0
+    for block in _blocks(path):
+        text = decoder.decode(block, final=not block)
+        found = len(_BAD.findall(text))
+        bad, good = bad + found, good + len(_BEYOND_ASCII.findall(text)) - found
+        if bad > _ENOUGH_BAD:
+            break
+    return bad, good
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    """The file's bytes, the last block an empty one."""
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            yield block
+    yield b""
+
+
+def _telling_lines(path: Path) -> bytes:
+    """Lines with bytes beyond ASCII, from wherever they are; never half a character."""
+    found: list[bytes] = []
+    size = 0
+    with open(path, "rb") as file:
+        while size < _SAMPLE and (lines := file.readlines(_BLOCK)):
+            for line in lines:
+                if not line.isascii() and size < _SAMPLE:
+                    found.append(line if len(line) <= _SAMPLE else _cut(line))
+                    size += len(found[-1])
+    return b"".join(found)
+
+
+def _cut(line: bytes) -> bytes:
+    """The beginning of a line, up to a space or comma: neither is a part of another character anywhere."""
+    start = line[:_SAMPLE]
+    return start[: max(start.rfind(b" "), start.rfind(b",")) + 1] or start
+
+
+def _decodes(sample: bytes, name: str) -> bool:
+    try:
+        sample.decode(name)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _plausible(sample: bytes, name: str) -> float:
+    """The share of the characters beyond ASCII that are common where this encoding is used."""
+    text = sample.decode(name, "ignore")
+    beyond = _BEYOND_ASCII.findall(text)
+    if name in _WIDE:
+        bonus = 0.3 if _WIDE[name] is _KANA else 0.0  # Japanese is half Han, Korean is hardly
+        return len(_WIDE[name].findall(text)) / max(len(beyond), 1) + bonus
+    if name in _HAN:
+        return sum(_is_common_han(character, _HAN[name]) for character in beyond) / max(len(beyond), 1)
+    common = frozenset(_COMMON[name])
+    return sum(character in common for character in beyond) / max(len(beyond), 1)
+
+
+def _is_common_han(character: str, name: str) -> bool:
+    """Whether a character is in the first level of its standard, which holds those that people use."""
+    try:
+        code = character.encode(name)
+    except UnicodeEncodeError:
+        return False
+    first, last = (0xB0, 0xD7) if name == "gb2312" else (0xA4, 0xC6)
+    return len(code) == 2 and (first <= code[0] <= last or character in "，。、；：（）！？％＋－")

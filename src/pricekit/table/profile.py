@@ -1,0 +1,142 @@
+"""What the columns of a table hold, and which of them are text, price and id: for those who have not said it yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pricekit.table.cells import Cell, read_cell
+from pricekit.table.columns import as_text, flat
+from pricekit.table.dialect import looks_like_data
+from pricekit.table.price_format import is_numeric
+
+_MOST_DISTINCT = 0.3
+"""Share of different cells under which a column of short texts is one of categories."""
+_NEARLY_ALL = 0.9
+_FEW_WORDS = 8
+_TEXTS = 3
+_UNIT_LETTERS = 5  # of a cell, up to which it is a number with its unit, such as 150,000km
+_READ = 2000  # cells of a column that are looked at one by one
+
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_DATE = r"^([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{2,4})([T ].*)?$"
+_PRICE_NAME = re.compile(
+    r"price|preis|prix|precio|preço|preco|prezzo|prijs|pris\b|cena|cijena|ár\b|hinta|fiyat|harga|giá|gia\b|цена|ціна"
+    r"|стоимость|価格|値段|金額|价格|價格|售价|가격|ราคา|سعر|מחיר|τιμή|msrp|mrp|amount|cost",
+    re.IGNORECASE,
+)
+_TEXT_NAME = re.compile(
+    r"title|name|desc|text|content|product|item|about|summary|titel|bezeichnung|beschreibung|artikel|titre|nom\b|libell"
+    r"|título|titulo|nombre|descri|titolo|nazwa|opis|назв|наимен|опис|товар"
+    r"|商品|品名|名称|名稱|标题|説明|상품|제목|tên|mô tả|ürün|ชื่อ|اسم|שם",
+    re.IGNORECASE,
+)
+_ID_NAME = re.compile(
+    r"(?i:(^|[^a-z])(id|sku|asin|ean|gtin|upc|uid|uuid|guid|nr|no|s\.n)\.?$|артикул|код|номер|品番)|[a-z]I[dD]$"
+)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One column, by the first rows.
+
+    Attributes:
+        name: its name.
+        kind: "text", "category", "price" (numbers with the sign of a currency), "number", "date", "address" or "empty".
+        filled: the share of cells that are not blank.
+        distinct: the share of different cells among those.
+        words: of a cell, on average.
+        example: a cell.
+    """
+
+    name: str
+    kind: str
+    filled: float
+    distinct: float
+    words: float
+    example: str
+
+    @property
+    def unique(self) -> bool:
+        """Whether every row has a cell of its own."""
+        return self.filled == 1.0 and self.distinct == 1.0
+
+
+def profile(columns: pa.Table) -> list[Profile]:
+    """Look at each column of some rows as a file format gives them."""
+    return [_profile(name, flat(columns.column(name))) for name in columns.column_names]
+
+
+def _profile(name: str, column: pa.Array) -> Profile:
+    cells = pc.utf8_trim_whitespace(as_text(column))
+    kept = cells.filter(pc.not_equal(cells, ""))
+    if not len(kept):
+        return Profile(name, "empty", 0.0, 0.0, 0.0, "")
+    words = pc.add(pc.count_substring_regex(kept, r"\s+"), 1)
+    mean_words = float(pc.mean(words).as_py())
+    distinct = pc.count_distinct(kept).as_py() / len(kept)
+    kind = "number" if is_numeric(column.type) else _kind(kept, distinct, mean_words)
+    return Profile(name, kind, len(kept) / len(cells), distinct, mean_words, kept[0].as_py())
+
+
+def _kind(cells: pa.Array, distinct: float, words: float) -> str:
+    for kind, pattern in (("address", r"^https?://"), ("number", _NUMBER), ("date", _DATE)):
+        if pc.mean(pc.match_substring_regex(cells, pattern)).as_py() >= _NEARLY_ALL:
+            return kind
+    looked_at = cells.slice(0, _READ).to_pylist()
+    prices = [price for price in map(read_cell, looked_at) if isinstance(price, Cell)]
+    if len(prices) >= _NEARLY_ALL * len(looked_at):
+        signed = sum(price.currency is not None for price in prices)
+        if 2 * signed >= len(prices):
+            return "price"
+        if sum(sum(map(str.isalpha, cell)) for cell in looked_at) <= _UNIT_LETTERS * len(looked_at):
+            return "number"
+    return "category" if distinct < _MOST_DISTINCT and words < _FEW_WORDS else "text"
+
+
+def without_header(columns: Sequence[Profile]) -> bool:
+    """Whether the names of the columns are their first values: each column of values has a value for a name."""
+    values = [column for column in columns if column.kind in ("number", "price", "date", "address")]
+    return bool(values) and all(looks_like_data([column.name]) for column in values)
+
+
+def guess_price(columns: Sequence[Profile]) -> str | None:
+    """Return the column that most likely holds the price: by its name, else by signs of currencies."""
+    named = [c for c in columns if c.kind in ("number", "price") and _PRICE_NAME.search(c.name)]
+    signed = [c for c in columns if c.kind == "price"]
+    called = [c for c in columns if c.name.casefold() == "price"]  # of prices and words
+    ranked = sorted(named, key=lambda c: (c.name.casefold() != "price", c.kind != "price", len(c.name)))
+    return next((column.name for column in [*ranked, *signed, *called]), None)
+
+
+def guess_text(columns: Sequence[Profile]) -> tuple[str, ...]:
+    """Return the columns that most likely say what a product is: by their names, else the longest texts."""
+    texts = [c for c in columns if c.kind == "text"] or [c for c in columns if c.kind == "category"]
+    named = [c for c in texts if _TEXT_NAME.search(c.name)]
+    if exact := [c for c in named if c.name == "catalog_content"]:
+        return (exact[0].name,)
+    longest = sorted(named or texts, key=lambda c: c.words, reverse=True)[: _TEXTS if named else 1]
+    return tuple(column.name for column in columns if column in longest)
+
+
+def guess_id(columns: Sequence[Profile], taken: Sequence[str | None]) -> str | None:
+    """Return a column that names each row, by its name and its cells; sample_id, the usual one, in any case."""
+    free = [c for c in columns if c.name not in taken]
+    named = [c.name for c in free if c.unique and _ID_NAME.search(c.name)]
+    return "sample_id" if any(c.name == "sample_id" for c in free) else next(iter(named), None)
+
+
+def text_lengths(text: pa.Array) -> dict[str, float]:
+    """Return how many words texts have: the median, the 99% quantile, the most; and the most characters."""
+    words = pc.count_substring_regex(text, r"\S+").to_numpy(zero_copy_only=False)
+    return {
+        "median_words": float(np.median(words)),
+        "words_99": float(np.quantile(words, 0.99)),
+        "most_words": int(words.max()),
+        "most_characters": int(pc.max(pc.utf8_length(text)).as_py()),
+    }

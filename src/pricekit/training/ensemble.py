@@ -1,0 +1,233 @@
+"""The ensemble: a folder with several runs and their weights, which predicts and is exported like one run.
+
+ensemble.json      each member's folder, weight, and where it was taken from
+members/N          a copy of each member's run, without what it takes to resume it
+held_out.parquet   rows that no member was trained on, with what the ensemble predicts for them
+intervals.json     how far prices lie from the predicted ones
+run.json           table, rows, plugins, metrics on the held-out rows
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pricekit.errors import TrainingError
+from pricekit.evaluation.held_out import HeldOut, read_held_out, write_held_out
+from pricekit.evaluation.weights import cross_fitted, fit_weights
+from pricekit.files import replace_folder, sync, write_text
+from pricekit.intervals import Intervals, read_intervals
+from pricekit.metrics import price_metrics, smape
+from pricekit.predict import Predictor
+from pricekit.training.checkpoint import LAST
+from pricekit.training.intervals import fit_intervals
+from pricekit.training.run import INTERVALS, Run, is_run, open_run
+from pricekit.training.train import best_constant
+
+FILE = "ensemble.json"
+LEAST_ROWS = 20
+"""Rows that all members must have held out; fewer say nothing about weights."""
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """A finished ensemble, opened.
+
+    Attributes:
+        path: its folder.
+        members: the runs and the weights of their log prices, which sum to 1.
+        facts: what `run.json` says.
+        intervals: learned on the held-out rows.
+    """
+
+    path: Path
+    members: tuple[tuple[Run, float], ...]
+    facts: dict[str, Any]
+    intervals: Intervals | None
+
+    def predictor(self) -> Predictor:
+        """Return a predictor that runs all members in torch."""
+        state = (self.path / FILE).stat()
+        known_by = f"{self.path.absolute()} {state.st_size} {state.st_mtime_ns}"
+        return Predictor(tuple(run.member(weight) for run, weight in self.members), known_by, self.intervals)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What may become part of an ensemble: a run, or the runs of a cross-validation.
+
+    Attributes:
+        path: as it was given.
+        runs: the folders of the runs; those of several folds share the candidate's weight.
+        held_out: rows that the run, or each fold's, was not trained on.
+    """
+
+    path: Path
+    runs: tuple[Path, ...]
+    held_out: HeldOut
+
+
+def is_ensemble(path: Path) -> bool:
+    """Say whether a folder looks like an ensemble."""
+    return (path / FILE).is_file()
+
+
+def open_ensemble(path: Path) -> Ensemble:
+    """Open an ensemble; raises TrainingError, PluginError, ConfigError, BundleError."""
+    try:
+        listed = json.loads((path / FILE).read_text("utf-8"))["members"]
+        members = [(int(number), float(member["weight"])) for number, member in enumerate(listed)]
+        facts = json.loads((path / "run.json").read_text("utf-8"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TrainingError(f"the ensemble {path} is damaged ({error}); make it again") from None
+    runs = tuple((open_run(path / "members" / str(number)), weight) for number, weight in members)
+    kept = path / INTERVALS
+    return Ensemble(path, runs, facts, read_intervals(kept.read_text("utf-8"), path))
+
+
+def make_ensemble(paths: Sequence[Path], out: Path, *, overwrite: bool = False) -> dict[str, Any]:
+    """Weigh runs by their held-out predictions and write them into the folder `out`.
+
+    Args:
+        paths: finished runs, or folders of `pricekit cv`; at least two.
+        out: a new or empty folder, or an ensemble that may be replaced.
+        overwrite: replace the ensemble in `out`.
+
+    Returns:
+        What `ensemble.json` says, with `metrics` on the held-out rows.
+
+    Raises:
+        TrainingError: `out` is taken, or the runs do not fit together.
+        DataError: a folder has no held-out rows.
+    """
+    _check_free(out, overwrite)
+    candidates = [_candidate(path) for path in paths]
+    aligned = _aligned(candidates)
+    predicted = np.stack([held_out.predicted for held_out in aligned], 1)
+    price = aligned[0].price
+    weights = fit_weights(predicted, price)
+    together = replace(aligned[0], predicted=cross_fitted(predicted, price, aligned[0].fold))
+    pairs = zip(candidates, aligned, weights, strict=True)
+    listed = [
+        {"path": str(path), "weight": weight / len(candidate.runs), "smape": smape(rows.predicted, price)}
+        for candidate, rows, weight in pairs
+        if weight
+        for path in candidate.runs
+    ]
+    _check_alike([Path(member["path"]) for member in listed])
+    record = {
+        "members": listed,
+        "candidates": [
+            {"path": str(c.path), "weight": float(w), "smape": smape(rows.predicted, price)}
+            for c, rows, w in zip(candidates, aligned, weights, strict=True)
+        ],
+        "rows": len(price),
+    }
+    facts = _facts([Path(member["path"]) for member in listed], together)
+    _write(out, record, facts, together)
+    return record | {"metrics": facts["metrics"]}
+
+
+def _check_free(out: Path, overwrite: bool) -> None:
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not is_ensemble(out):
+        raise TrainingError(
+            f"{out} exists and is not an ensemble, so it is not overwritten; name another folder"
+        )
+    if not overwrite:
+        raise TrainingError(
+            f"the ensemble {out} exists already; replace it with --overwrite, or name another folder"
+        )
+
+
+def _candidate(path: Path) -> Candidate:
+    held_out = read_held_out(path)
+    if is_ensemble(path):
+        raise TrainingError(f"{path} is an ensemble itself; give the runs that it was made of")
+    folds = tuple(sorted(path.glob("fold-*"), key=lambda fold: int(fold.name.rpartition("-")[2])))
+    runs = (path,) if is_run(path) else folds
+    if not runs:
+        raise TrainingError(f"{path} has no runs of its folds any more; do the cross-validation again")
+    return Candidate(path, runs, held_out)
+
+
+def _aligned(candidates: Sequence[Candidate]) -> list[HeldOut]:
+    """Return the held-out rows that all candidates have, in one order."""
+    keys = [
+        pd.MultiIndex.from_arrays([c.held_out.rows, c.held_out.ids, c.held_out.price]) for c in candidates
+    ]
+    common = keys[0]
+    for key in keys[1:]:
+        common = common.intersection(key, sort=False)
+    if len(common) < LEAST_ROWS:
+        counts = ", ".join(f"{c.path}: {len(c.held_out):,}" for c in candidates)
+        raise TrainingError(
+            f"the runs have {len(common)} held-out rows in common ({counts}), at least {LEAST_ROWS} are needed. Train "
+            "them on the same table with the same --seed, so that they hold out the same rows, or use pricekit cv, "
+            "which holds out every row once"
+        )
+    return [c.held_out.take(key.get_indexer(common)) for c, key in zip(candidates, keys, strict=True)]
+
+
+def _check_alike(paths: Sequence[Path]) -> None:
+    """Refuse runs that read other columns: one table has to serve all."""
+    read = {path: tuple(_record(path)["columns"]["text"]) for path in paths}
+    first, *others = read
+    for path in others:
+        if read[path] != read[first]:
+            raise TrainingError(
+                f"{first} reads its text from {', '.join(read[first])}, and {path} from {', '.join(read[path])}; "
+                "members of an ensemble must read the same columns"
+            )
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads((path / "preprocess.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise TrainingError(
+            f"{path / 'preprocess.json'} is missing or damaged ({error}); train again"
+        ) from None
+    return record
+
+
+def _facts(paths: Sequence[Path], together: HeldOut) -> dict[str, Any]:
+    runs = [json.loads((path / "run.json").read_text("utf-8")) for path in paths]
+    plugins = {json.dumps(plugin, sort_keys=True): plugin for run in runs for plugin in run["plugins"]}
+    constant = np.full(len(together), best_constant(together.price))
+    return {
+        "table": runs[0]["table"],
+        "rows": {**runs[0]["rows"], "valid": len(together)},
+        "metrics": price_metrics(together.predicted, together.price),
+        "constant_smape": smape(constant, together.price),
+        "plugins": list(plugins.values()),
+    }
+
+
+def _write(out: Path, record: dict[str, Any], facts: dict[str, Any], together: HeldOut) -> None:
+    """Write the folder under another name, and rename it when it is complete."""
+    temporary = out.absolute().with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.mkdir(parents=True)
+        for number, member in enumerate(record["members"]):
+            shutil.copytree(
+                member["path"], temporary / "members" / str(number), ignore=shutil.ignore_patterns(LAST, ".*")
+            )
+        write_held_out(temporary, together)
+        intervals = fit_intervals(together.predicted, together.price).to_json()
+        write_text(temporary / INTERVALS, json.dumps(intervals) + "\n")
+        write_text(temporary / "run.json", json.dumps(facts, indent=2) + "\n")
+        write_text(temporary / FILE, json.dumps(record, indent=2) + "\n")
+        sync(temporary)
+        replace_folder(temporary, out.absolute())
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,174 @@
+"""`pricekit check TABLE`: one page on how a table is read, without training."""
+
+import json
+import shlex
+
+import pytest
+
+from tests.cli.test_commands import TINY
+
+
+@pytest.fixture
+def page(pricekit):
+    """Return what `check --json` says of a table."""
+
+    def of(*arguments):
+        code, out, err = pricekit("check", *arguments, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    return of
+
+
+def write(path, text, encoding="utf-8"):
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def german(path, rows=60):
+    lines = [
+        f'{i};Käsehobel {"groß" if i % 2 else "grün"} {i};"{i % 9 + 1}.{i * 7 % 1000:03},50 €"\n'
+        for i in range(rows)
+    ]
+    return write(path, "Nr;Bezeichnung;Preis\n" + "".join(lines), "cp1252")
+
+
+def test_a_page_on_a_plain_table(pricekit, catalog):
+    code, out, err = pricekit("check", catalog)
+    assert (code, err) == (0, "")
+    for words in (
+        "400 rows; csv, utf-8, parted by commas",
+        "rows to train on",
+        "highest prices",
+        "lowest SMAPE",
+    ):
+        assert words in out
+    assert out.splitlines()[-1] == f"next: pricekit train {catalog} --out run"
+
+
+def test_the_columns_and_the_command_are_guessed(page, tmp_path):
+    found = page(german(tmp_path / "t.csv"))
+    assert (found["encoding"], found["delimiter"], found["rows"]) == ("cp1252", ";", 60)
+    assert {c["name"]: (c["kind"], c["used_as"]) for c in found["columns"]} == {
+        "Nr": ("number", "id"),
+        "Bezeichnung": ("text", "text"),
+        "Preis": ("price", "price"),
+    }
+    assert (found["prices"]["decimal"], found["prices"]["currency"]) == (",", "EUR")
+    assert found["quantiles"]["0"] == 1000.5
+    notes = " ".join(found["notes"])
+    assert "prices read: '1.000,50 €' as 1000.5, " in notes
+    assert "60 rows can be trained on, which is few" in notes
+    assert shlex.split(found["command"])[3:] == [
+        "--text",
+        "Bezeichnung",
+        "--price",
+        "Preis",
+        "--id",
+        "Nr",
+        "--out",
+        "run",
+    ]
+
+
+def test_the_command_it_prints_trains_and_predicts(pricekit, page, tmp_path):
+    rows = "".join(f"https://x.vn/{i}|Bàn phím số {i}|{i + 10}.000₫\n" for i in range(40))
+    table = write(tmp_path / "t.txt", rows)
+    found = page(table)
+    assert "looks like data" in found["notes"][0]
+    command = shlex.split(found["command"])[1:-1]
+    code, _, err = pricekit(*command, tmp_path / "run", "--allow-leak", *TINY)
+    assert code == 0, err
+    assert "prices read: '10.000₫' as 10000, '11.000₫' as 11000, '12.000₫' as 12000; currency VND" in err
+    names = command[command.index("--columns") + 1]
+    code, _, err = pricekit(
+        "predict", tmp_path / "run", table, "--columns", names, "--out", tmp_path / "p.csv"
+    )
+    assert code == 0, err
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 41
+
+
+def test_flags_are_what_is_looked_at(page, tmp_path):
+    table = write(tmp_path / "t.csv", "a,b,c\n" + "".join(f"word {i},thing {i},{i}.500\n" for i in range(20)))
+    found = page(table, "--text", "b", "--price", "c", "--decimal", ",", "--limit", "10")
+    assert found["rows"] == 10
+    assert found["quantiles"]["1"] == 9500
+    assert found["command"].endswith("--decimal , --text b --price c --out run")
+
+
+def test_rows_set_aside_duplicates_and_outliers(page, tmp_path):
+    rows = [
+        "1,tea,5",
+        "1,tea,6",
+        "2,tea,6",
+        "3,,7",
+        "4,pot,",
+        "5,pot,0",
+        "6,pot,n/a",
+        "7,pot,none of it",
+        "8,cup,€9",
+    ]
+    rows += [f"{i},jug {i},${i}" for i in range(10, 200)] + ["300,jug,$99999999"]
+    table = write(tmp_path / "t.csv", "sample_id,catalog_content,price\n" + "\n".join(rows))
+    found = page(table)
+    assert found["set_aside"] == {
+        "no price": 2,
+        "duplicate id": 1,
+        "no text": 1,
+        "price not positive": 1,
+        "price not a number": 1,
+        "other currency": 1,
+    }
+    assert found["duplicates"]["rows_of_equal_text_and_other_price"] == 2
+    assert found["duplicates"]["their_lowest_smape"] == pytest.approx(100 * 1 / 5.5 / 2)
+    assert found["text"]["empty"] == 1
+    assert found["highest"][:2] == [99999999, 199]
+    assert any("out of all proportion" in note for note in found["notes"])
+
+
+def test_two_currencies(page, pricekit, tmp_path):
+    table = write(
+        tmp_path / "t.csv", "name,price\n" + "".join(f"jug {i},{'$€'[i % 2]}{i + 1}\n" for i in range(40))
+    )
+    found = page(table)
+    assert found["prices"]["currencies"] == {"$": 20, "EUR": 20}
+    assert "--currency '$'" in found["command"]
+    code, _, err = pricekit("train", table, "--text", "name", "--out", tmp_path / "run")
+    assert (code, "USD ($): 20, EUR: 20" in err, (tmp_path / "run").exists()) == (1, True, False)
+
+
+def test_a_column_that_gives_the_price_away(page, tmp_path):
+    rows = "".join(f"jug of kind {i * 7919 % 1000} and more,{i},{i * 0.9}\n" for i in range(1, 200))
+    found = page(write(tmp_path / "t.csv", "title,price,discounted\n" + rows))
+    assert found["leaks"]["discounted"] > 0.9
+
+
+def test_equal_prices(page, tmp_path):
+    found = page(write(tmp_path / "t.csv", "name,price\n" + "".join(f"jug {i},5\n" for i in range(20))))
+    assert any("All prices are 5" in note for note in found["notes"])
+
+
+def test_a_table_without_prices_or_usable_rows(page, pricekit, tmp_path):
+    found = page(write(tmp_path / "t.csv", "title,stars\ngreen tea,5\nblack tea,4\n"))
+    assert "command" not in found
+    assert any("--price" in note for note in found["notes"])
+    table = write(tmp_path / "u.csv", "title,price\ngreen tea,dear\nblack tea,cheap\n")
+    code, out, _ = pricekit("check", table)
+    assert (code, "No row can be trained on" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "saying"),
+    [
+        (b"", "no rows"),
+        (b"name,price\n", "no rows"),
+        (bytes(range(256)) * 40, "binary"),
+        (b"a,b\n1,2\n", "no column of text"),
+        (b"PK\x03\x04", "zip"),
+    ],
+)
+def test_what_is_no_table(pricekit, tmp_path, content, saying):
+    (tmp_path / "t.csv").write_bytes(content)
+    code, out, err = pricekit("check", tmp_path / "t.csv")
+    assert (code, out) == (1, "")
+    assert saying in err

@@ -1,0 +1,147 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pricekit.errors import DataError
+from pricekit.evaluation.compare import common_rows, compare, verdict_of
+from pricekit.evaluation.held_out import write_held_out
+from pricekit.evaluation.scores import smape_interval
+from pricekit.metrics import smape
+
+
+def moved(held_out, factor, seed=0):
+    """The same rows, predictions further from the price, a little differently for each row."""
+    shift = factor * np.abs(np.random.default_rng(seed).normal(1, 0.5, len(held_out)))
+    error = np.log(held_out.predicted / held_out.price)
+    return replace(held_out, predicted=held_out.price * np.exp(error + np.sign(error) * shift))
+
+
+def test_differences_by_hand(rows):
+    first, second = rows(40), rows(40, seed=9)
+    one, other = compare({"a": first, "b": second})
+    assert (one.name, one.difference, one.interval, one.verdict) == ("a", None, None, "")
+    assert one.smape == pytest.approx(smape(first.predicted, first.price))
+    expected = smape(second.predicted, second.price) - smape(first.predicted, first.price)
+    assert other.difference == pytest.approx(expected)
+    assert other.interval[0] < other.difference < other.interval[1]
+
+
+def test_a_true_difference_is_found_in_either_direction(rows):
+    better = rows(400)
+    worse = moved(better, 0.03)
+    assert [c.verdict for c in compare({"a": better, "b": worse})] == ["", "worse"]
+    assert [c.verdict for c in compare({"a": worse, "b": better})] == ["", "better"]
+
+
+def test_pairing_finds_what_two_intervals_would_not(rows):
+    better = rows(400)
+    worse = moved(better, 0.03)
+    assert smape_interval(better)[1] > smape_interval(worse)[0]  # they overlap
+    assert compare({"a": better, "b": worse})[1].verdict == "worse"
+
+
+def test_noise_is_rarely_taken_for_a_difference(rows):
+    verdicts = [
+        compare({"a": rows(100, seed=2 * n), "b": rows(100, seed=2 * n + 1)})[1].verdict for n in range(60)
+    ]
+    assert verdicts.count("cannot tell") >= 52  # 57 on average
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000))
+def test_a_run_and_itself_cannot_be_told_apart_in_any_order(rows, seed):
+    some = rows(30, seed=seed)
+    shuffled = some.take(np.random.default_rng(seed).permutation(30))
+    found = compare(common_rows({"a": some, "b": shuffled}))[1]
+    assert (found.difference, found.interval, found.verdict) == (0, (0, 0), "cannot tell")
+
+
+def test_the_order_of_rows_changes_nothing(rows):
+    a, b = rows(80), rows(80, seed=4)
+    order = np.random.default_rng(1).permutation(80)
+    found = compare(common_rows({"a": a, "b": b}))[1]
+    other = compare(common_rows({"a": a.take(order), "b": b.take(order[::-1])}))[1]
+    assert other.difference == pytest.approx(found.difference)
+    assert other.interval == pytest.approx(found.interval)
+
+
+def test_only_rows_that_all_hold_out_are_judged(rows):
+    a, b = rows(100, folds=5), rows(100, seed=1)
+    part = b.take(np.arange(90, 40, -1))
+    found = common_rows({"a": a, "b": part})
+    assert found["a"].rows.tolist() == found["b"].rows.tolist() == list(range(41, 91))
+    assert compare(found)[0].smape == pytest.approx(smape(a.predicted[41:91], a.price[41:91]))
+    assert compare(found)[1].folds is None
+    assert compare(found)[0].folds is not None
+
+
+def test_nothing_in_common_is_explained(rows):
+    some = rows(100)
+    with pytest.raises(
+        DataError, match=r"\(a: 50, b: 50\): they were trained on other tables or with other seeds"
+    ):
+        common_rows({"a": some.take(np.arange(50)), "b": some.take(np.arange(50, 100))})
+    with pytest.raises(
+        DataError, match="100 row numbers are held out by all, but their ids or prices differ"
+    ):
+        common_rows({"a": some, "b": replace(some, price=some.price * 2)})
+    with pytest.raises(DataError, match="ids or prices differ"):
+        common_rows({"a": some, "b": replace(some, ids="x" + some.ids)})
+
+
+def test_few_rows_are_no_proof(rows):
+    better = rows(9)
+    assert compare({"a": better, "b": moved(better, 1)})[1].verdict == "cannot tell"
+
+
+@pytest.mark.parametrize(
+    ("interval", "verdict"),
+    [
+        ((-2, -1), "better"),
+        ((1, 2), "worse"),
+        ((-1, 1), "cannot tell"),
+        ((0, 1), "cannot tell"),
+        (None, "cannot tell"),
+    ],
+)
+def test_verdicts(interval, verdict):
+    assert verdict_of(interval) == verdict
+
+
+@pytest.fixture
+def folders(tmp_path, rows):
+    better = rows(300, folds=3)
+    for name, held_out in {"old": moved(better, 0.1), "new": better, "part": rows(60, seed=8)}.items():
+        (tmp_path / name).mkdir()
+        write_held_out(tmp_path / name, held_out)
+    return tmp_path
+
+
+def test_the_command_says_which_is_better(pricekit, folders, monkeypatch):
+    monkeypatch.chdir(folders)
+    code, out, err = pricekit("compare", "old", "new", "part")
+    assert (code, out) == (0, "")
+    assert "only the 60 rows that all hold out are judged (old: 300, new: 300, part: 60)" in err
+    assert "better" in err
+    assert "±" in err
+    assert max(map(len, err.splitlines()[1:])) <= 80
+
+
+def test_the_command_gives_json(pricekit, folders):
+    code, out, err = pricekit("compare", folders / "old", folders / "new", folders / "old", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["rows"] == 300
+    assert [run["verdict"] for run in found["runs"]] == [None, "better", "cannot tell"]
+    assert found["runs"][2]["run"] == f"{folders / 'old'} (2)"
+    assert found["runs"][1]["interval"][1] < 0
+
+
+def test_the_command_refuses_what_it_cannot_compare(pricekit, folders):
+    assert pricekit("compare", folders / "old")[0] == 2
+    code, _, err = pricekit("compare", folders / "old", folders)
+    assert (code, "has no held_out.parquet" in err) == (1, True)

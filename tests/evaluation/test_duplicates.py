@@ -1,0 +1,123 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pricekit.evaluation import duplicates
+from pricekit.evaluation.duplicates import are_labels, duplicate_groups, kept_together, noise_floor
+from pricekit.metrics import smape
+from pricekit.table.equal import equal_texts
+
+WORDS = ["quiet", "river", "lantern", "copper", "maple", "harbour", "velvet", "cinder", "saffron", "meadow"]
+
+
+def series(texts):
+    return pd.Series(texts, dtype="str")
+
+
+def text_of(rng, words=30):
+    return " ".join(
+        f"{WORDS[i]}{j}" for i, j in zip(rng.integers(10, size=words), "abcdefghij" * 3, strict=False)
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Dark Roast, 12 oz", "dark  roast 12 OZ!", True),
+        ("Dark Roast, 12 oz", "Dark Roast, 13 oz", False),
+        ("1.5 l", "15 l", False),
+        ("का", "की", False),  # marks are letters' parts
+        ("１２ oz", "12 oz", True),
+        ("!!", "??", False),
+        ("", "", True),
+    ],
+)
+def test_texts_say_the_same_but_for_case_and_punctuation(one, other, same):
+    assert len(set(equal_texts(series([one, other])))) == (1 if same else 2)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text(max_size=8), max_size=30))
+def test_equal_texts_are_numbered_as_they_appear(texts):
+    codes = equal_texts(series(texts))
+    assert len(codes) == len(texts)
+    assert sorted(set(codes)) == list(range(len(set(codes))))
+    assert all(codes[i] == codes[texts.index(text)] for i, text in enumerate(texts))
+
+
+def test_sizes_of_a_product_are_one_group_and_other_products_are_not():
+    rng = np.random.default_rng(0)
+    products = [text_of(rng, 10) for _ in range(50)]
+    texts = [f"{product}, pack of {pack}: {9 * pack} oz" for product in products for pack in (6, 12, 24)]
+    groups = duplicate_groups(series(texts))
+    assert np.array_equal(groups, np.repeat(groups[::3], 3))
+    assert len(set(groups)) == 50
+
+
+def test_a_word_more_makes_a_long_text_no_other_product():
+    rng = np.random.default_rng(1)
+    long, short = text_of(rng), "red cotton shirt"
+    groups = duplicate_groups(series([long, long + " new", short, short + " new", text_of(rng)]))
+    assert groups[0] == groups[1]
+    assert len(set(groups)) == 4
+
+
+@pytest.mark.parametrize("texts", [["shirt", "lamp", "shirt", "", "12", "13", ""], ["..", "!", "", " "]])
+def test_short_texts_are_duplicates_only_where_they_are_equal(texts):
+    assert np.array_equal(duplicate_groups(series(texts)), equal_texts(series(texts)))
+
+
+def test_a_chain_of_texts_is_cut(capsys):
+    """Each text has a word less of the first and one more of the last: neighbours are alike, the ends are not."""
+    names = [f"{a}{b}" for a in "abcdefghijklmnopqrstuvwxyz" for b in "pqrs"]
+    chain = [" ".join(names[start : start + 40]) for start in range(60)]
+    alone = [text_of(np.random.default_rng(seed)) for seed in range(140)]
+    groups = duplicate_groups(series(chain + alone))
+    assert np.bincount(groups).max() <= 10
+    assert "chained together" in capsys.readouterr().err
+    assert len(set(groups[60:])) == 140
+
+
+def test_the_noise_floor_by_hand():
+    same = np.array([0, 0, 1, 1, 2, 3, 3, 3])
+    price = np.array([10.0, 30.0, 5.0, 5.0, 7.0, 1.0, 2.0, 4.0])
+    floor = noise_floor(same, price)
+    # One price for (10, 30): 0 + 100 = 200·20/40 of one row. For (1, 2, 4) the middle: 200/3 twice.
+    assert floor.rows == 5
+    assert floor.smape == pytest.approx((100 + 2 * 200 / 3) / 5)
+    assert floor.of_table == pytest.approx((100 + 2 * 200 / 3) / 8)
+    assert "5 rows have the text of a row with another price" in floor.sentence()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(0.1, 1e4), min_size=2, max_size=12), st.floats(0.1, 1e4))
+def test_no_constant_is_below_the_noise_floor(prices, constant):
+    price = np.array(prices)
+    floor = noise_floor(np.zeros(len(price), int), price)
+    if floor.rows:
+        assert smape(np.full_like(price, constant), price) >= floor.smape - 1e-9
+    else:
+        assert len(set(prices)) == 1
+
+
+def test_many_rows_of_a_text_are_nearly_as_exact(monkeypatch):
+    price = np.exp(np.random.default_rng(0).normal(size=900))
+    few = noise_floor(np.zeros(900, int), price).smape
+    monkeypatch.setattr(duplicates, "_CANDIDATES", 1000)
+    assert few == pytest.approx(noise_floor(np.zeros(900, int), price).smape, abs=0.05)
+
+
+def test_labels_are_told_from_a_table_that_is_there_three_times(capsys):
+    rng = np.random.default_rng(0)
+    words = series(rng.choice(["shirt", "lamp", "pen"], 300))
+    price = np.exp(rng.normal(size=300))
+    assert are_labels(equal_texts(words), price)
+    assert len(set(kept_together(words, price, near=True))) == 300
+    assert "the texts are labels, 3 different ones for 300 rows" in capsys.readouterr().err
+    copies = series([text_of(np.random.default_rng(seed)) for seed in range(20)] * 15)
+    same = equal_texts(copies)
+    assert not are_labels(same, np.tile(price[:20], 15))
+    assert np.array_equal(kept_together(copies, np.tile(price[:20], 15), near=False), same)
+    assert not are_labels(np.zeros(0, int), np.zeros(0))

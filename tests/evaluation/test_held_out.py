@@ -1,0 +1,164 @@
+import json
+from dataclasses import fields, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pricekit.errors import DataError
+from pricekit.evaluation.held_out import (
+    FILE,
+    MOST_VALUES,
+    concat,
+    count_found,
+    held_out_of,
+    read_held_out,
+    write_held_out,
+)
+from pricekit.table import Table
+
+
+def table(count=60, **columns):
+    text = pd.Series([f"text {n}" for n in range(count)], dtype="str")
+    price = np.arange(1.0, count + 1)
+    frame = pd.DataFrame({"title": text, "price": pd.Series(price).astype("str")})
+    for name, values in columns.items():
+        frame[name] = values if isinstance(values, pd.Series) else pd.Series(values, dtype="str")
+    return Table(pd.Series(range(count), name="row"), text, price, frame)
+
+
+def equal(a, b):
+    for field in fields(a):
+        one, other = getattr(a, field.name), getattr(b, field.name)
+        if isinstance(one, pd.DataFrame):
+            pd.testing.assert_frame_equal(one, other)
+        elif isinstance(one, pd.Series):
+            assert one.tolist() == other.tolist()
+            assert one.dtype == other.dtype
+        else:
+            np.testing.assert_array_equal(one, other)
+            assert one.dtype == other.dtype
+    return True
+
+
+def test_what_is_written_is_read(tmp_path, rows):
+    written = rows(50, folds=3, kind=["tea", "soap"] * 25, shade=["", "[red]"] * 25)
+    write_held_out(tmp_path, written)
+    assert equal(read_held_out(tmp_path), written)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+    frame = pd.read_parquet(tmp_path / FILE)
+    assert list(frame) == ["row", "id", "fold", "text", "price", "predicted", "kind", "shade"]
+    assert frame.dtypes.astype(str).tolist() == [
+        "int64",
+        "str",
+        "int64",
+        "str",
+        "float64",
+        "float64",
+        "str",
+        "str",
+    ]
+
+
+def test_rows_without_any_group_are_kept(tmp_path, rows):
+    write_held_out(tmp_path, concat([rows(20), rows(20).take(np.arange(0))]))
+    assert len(read_held_out(tmp_path)) == 20
+
+
+def test_a_table_keeps_the_columns_that_group_its_rows():
+    found = held_out_of(
+        table(
+            kind=["tea", "soap"] * 30,
+            brand=[f"b{n % MOST_VALUES}" for n in range(60)],
+            many=[f"m{n % (MOST_VALUES + 1)}" for n in range(60)],
+            constant=["x"] * 60,
+            stock=pd.Series([1, 2] * 30),
+            fold=["a", "b"] * 30,
+        ),
+        np.ones(60),
+        4,
+    )
+    assert list(found.groups) == ["kind", "brand", "fold_"]
+    assert found.fold.tolist() == [4] * 60
+    assert found.ids.tolist() == [str(n) for n in range(60)]
+
+
+def test_the_text_and_the_price_are_no_groups():
+    few = pd.Series(["red", "blue"] * 10, dtype="str")
+    price = np.array([5.0, 7.0, 5.0, 7.0] * 5)
+    frame = pd.DataFrame(
+        {"title": few, "cost": pd.Series(["$5", "$7", "$5", "$7"] * 5), "size": ["s", "s", "m", "l"] * 5}
+    )
+    found = held_out_of(Table(few.rename("x"), few, price, frame.astype("str")), price)
+    assert list(found.groups) == ["size"]
+
+
+def test_the_row_numbers_and_folds_of_a_part():
+    found = held_out_of(table().take(np.array([7, 3])), np.array([1, 2], np.float32), np.array([1, 0]))
+    assert (found.rows.tolist(), found.fold.tolist(), found.price.tolist()) == ([7, 3], [1, 0], [8, 4])
+    with pytest.raises(ValueError, match="one for each row"):
+        held_out_of(table(), np.ones(59))
+
+
+def test_parts_are_put_together(rows):
+    whole = rows(30, kind=["tea", "soap", "ink"] * 10)
+    parts = [whole.take(np.arange(20)), whole.take(np.arange(20, 30))]
+    assert equal(concat(parts), whole)
+    lacking = rows(30).take(np.arange(20, 30))
+    assert list(concat([parts[0], lacking]).groups) == []
+
+
+def test_rows_that_are_there_too_are_counted(rows):
+    whole = rows(30)
+    assert count_found(whole, whole.take(np.array([4, 9, 9]))) == 2
+    assert count_found(whole, replace(whole, price=whole.price + 1)) == 0  # equal texts, other prices
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (None, "is not there; expected the folder of pricekit train"),
+        ([], "has no held_out.parquet; expected the folder"),
+        (["config.toml", "source.json"], "not a finished run.*--resume"),
+        (["config.toml", "source.json", "run.json"], "older pricekit.*evaluate"),
+        (["manifest.json"], "is a bundle.*give the run"),
+    ],
+)
+def test_a_folder_without_such_rows_is_told_apart(tmp_path, files, said):
+    folder = tmp_path / "folder"
+    if files is not None:
+        folder.mkdir()
+    for name in files or []:
+        (folder / name).write_text(json.dumps({}))
+    with pytest.raises(DataError, match=said):
+        read_held_out(folder)
+
+
+def test_a_file_instead_of_a_folder(tmp_path):
+    (tmp_path / "x.csv").write_text("x")
+    with pytest.raises(DataError, match="is a file; expected the folder"):
+        read_held_out(tmp_path / "x.csv")
+
+
+def _with(**columns):
+    return lambda path, frame: frame.assign(**columns).to_parquet(path)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path, frame: path.write_bytes(path.read_bytes()[:-40]),
+        lambda path, frame: frame.drop(columns="fold").to_parquet(path),
+        lambda path, frame: frame.head(0).to_parquet(path),
+        _with(predicted=np.inf),
+        _with(price=0.0),
+        _with(price="dear"),
+        _with(row=3),
+    ],
+    ids=["cut off", "no fold", "no rows", "infinite", "price 0", "no number", "row twice"],
+)
+def test_a_damaged_file_is_named(tmp_path, rows, spoil):
+    write_held_out(tmp_path, rows(20))
+    spoil(tmp_path / FILE, pd.read_parquet(tmp_path / FILE))
+    with pytest.raises(DataError, match=r"held_out.parquet is damaged \(.*train again"):
+        read_held_out(tmp_path)

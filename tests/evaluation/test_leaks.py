@@ -1,0 +1,98 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from pricekit.evaluation.leaks import explained, leaking_columns, price_in_text
+from pricekit.table import Table
+
+RNG = np.random.default_rng(0)
+PRICE = np.round(np.exp(RNG.normal(3, 1, 300)), 2)
+NOISE = RNG.normal(size=300)
+
+
+def table(**columns):
+    frame = pd.DataFrame({"id": np.arange(len(PRICE)), "price": PRICE, **columns})
+    text = pd.Series([f"text {i}" for i in range(len(PRICE))], dtype="str")
+    return Table(frame["id"], text, PRICE, frame)
+
+
+LEAKS = {
+    "discounted": (PRICE * 0.9).round(),
+    "market": PRICE * 1.2 * RNG.uniform(0.9, 1.1, 300),
+    "list_price": PRICE / (1 - RNG.choice([0.0, 0.1, 0.2, 0.3, 0.5], 300)),
+    "dollars": [f"$ {price:,.2f}" for price in PRICE * 30],
+    "euros": [f"{price:,.2f} €".translate(str.maketrans(",.", ".,")) for price in PRICE * 30],
+    "falling": 1000 / PRICE,
+    "mostly_empty": [f"{price:.0f}" if i % 4 == 0 else "" for i, price in enumerate(PRICE)],
+    "range": pd.qcut(PRICE, 8).astype(str),
+}
+FEATURES = {
+    "points": np.log(PRICE) + 1.2 * NOISE,
+    "brand": [f"brand {int(level)}" for level in 2 * (np.log(PRICE) + 1.2 * NOISE)],
+    "words": ["a blue one", "a red one", "one"] * 100,
+    "unique": [f"A{i}-{i * 7919 % 1000}" for i in range(300)],
+    "empty": [""] * 300,
+    "constant": 7,
+    "no_number": [np.nan] * 300,
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_a_price_under_another_name_is_named(name):
+    found = leaking_columns(table(**{name: LEAKS[name]}, **FEATURES), ignored=("price", "id"))
+    assert [column for column, _ in found] == [name]
+    assert 0.7 <= found[0][1] <= 1
+
+
+def test_columns_of_every_kind_that_are_no_leak_are_left_alone():
+    assert leaking_columns(table(**FEATURES), ignored=("price", "id")) == []
+    assert 0.2 < explained(pd.Series(FEATURES["points"]), np.log(PRICE)) < 0.6
+
+
+def test_the_price_itself_is_a_leak_where_it_is_not_left_out():
+    assert [name for name, _ in leaking_columns(table(), ignored=("id",))] == ["price"]
+
+
+def test_kinds_of_goods_far_apart_in_price_are_no_leak():
+    kind = RNG.integers(0, 3, 300)
+    price = np.exp(5.0 * kind + RNG.normal(size=300))
+    goods = Table(
+        pd.Series(range(300)), pd.Series(["x"] * 300, dtype="str"), price, pd.DataFrame({"kind": kind})
+    )
+    assert explained(pd.Series(kind), np.log(price)) > 0.9
+    assert leaking_columns(goods) == []
+
+
+def test_a_described_column_leaks_as_a_number_only():
+    columns = {"range": LEAKS["range"], "market": LEAKS["market"]}
+    found = leaking_columns(table(**columns), ignored=("price", "id"), described=("range", "market"))
+    assert [name for name, _ in found] == ["market"]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 10])
+def test_few_rows_tell_nothing(rows):
+    assert explained(pd.Series(PRICE[:rows]), np.log(PRICE[:rows])) == 0
+
+
+def test_equal_prices_have_nothing_to_explain():
+    assert explained(pd.Series(PRICE), np.zeros(300)) == 0
+
+
+@pytest.mark.parametrize("form", ["now ${:,.2f}!", "{:.2f} EUR", "costs {:g}"])
+def test_texts_that_hold_their_price_are_found(form):
+    texts = pd.Series([f"item {i}, {form.format(price)}" for i, price in enumerate(PRICE * 40)], dtype="str")
+    assert price_in_text(texts, np.round(PRICE * 40, 2)) > 0.9
+
+
+def test_numbers_that_are_not_the_price_are_not_taken_for_it():
+    texts = pd.Series([f"pack of {i % 24}, {i % 16} oz" for i in range(300)], dtype="str")
+    assert price_in_text(texts, np.round(PRICE)) < 0.1
+    assert price_in_text(texts, np.full(300, 12.0)) == 0
+    assert price_in_text(texts[:1], PRICE[:1]) == 0
+
+
+def test_what_chance_explains_is_taken_off():
+    price = np.concatenate([np.tile(np.arange(1.0, 9), 25), np.arange(300.0, 400)])
+    texts = [f"sizes 1, 2, 3, 4, 5, 6, 7, 8{f' at {one:g}' if one > 8 else ''}" for one in price]
+    found = price_in_text(pd.Series(texts, dtype="str"), price)
+    assert 0.2 < found < 0.45  # all hold their price, two thirds of them by chance

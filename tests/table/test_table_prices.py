@@ -1,0 +1,306 @@
+"""Prices as people write them: one cell, a column of them, currencies."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from babel.numbers import format_currency, format_decimal
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pricekit.errors import DataError
+from pricekit.table import Columns, Reading, iter_table, read_table, read_usable
+from pricekit.table.describe import describe_prices
+from pricekit.table.price_format import PriceFormat, price_format
+from pricekit.table.prices import parse_price
+
+NAN = math.nan
+
+
+def read(*cells: str, **said: str) -> tuple[list[float], list[str], PriceFormat]:
+    column = pa.array(cells, pa.large_string())
+    form = price_format([column], Reading(**said))
+    values, flaws = parse_price(column, form)
+    return values.tolist(), [str(flaw) for flaw in flaws], form
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "currency"),
+    [
+        ("$5,000", 5000, "$"),
+        ("565.000₫", 565_000, "VND"),
+        ("985 000 ₽", 985_000, "RUB"),
+        ("985\u00a0000 руб.", 985_000, "RUB"),
+        ("1 234,56 €", 1234.56, "EUR"),
+        ("1\u202f234,56\u00a0€", 1234.56, "EUR"),
+        ("1\u2009234.50", 1234.5, None),
+        ("1'234.50 CHF", 1234.5, "CHF"),
+        ("1’234.– Fr.", 1234, "CHF"),
+        ("Rs. 1,299/-", 1299, "Rs"),
+        ("Rs.500", 500, "Rs"),
+        ("₹1,29,900", 129_900, "INR"),
+        ("USD 12.50", 12.5, "USD"),
+        ("EUR 1.299,00", 1299, "EUR"),
+        ("1,299.00 kr", 1299, "kr"),
+        ("12,50", 12.5, None),
+        ("1.234.567", 1_234_567, None),
+        ("1.299,-", 1299, None),
+        ("12.–", 12, None),
+        ("£ 9.99 each", 9.99, "£"),
+        ("from $9.99", 9.99, "$"),
+        ("$10 - $20", 10, "$"),
+        ("10–20", 10, None),
+        ("$15,000 or $60,000/set", 15_000, "$"),
+        ("2 for $5", 5, "$"),
+        ("3 x 10 €", 10, "EUR"),
+        ("50% off $20", 20, "$"),
+        ("44/liter", 44, None),
+        ("CAD $12", 12, "CAD"),
+        ("A$99.95", 99.95, "AUD"),
+        ("R$ 1.234,50", 1234.5, "BRL"),
+        ("35€99", 35.99, "EUR"),
+        ("$.75", 0.75, "$"),
+        ("５，０００원", 5000, "KRW"),
+        ("1,280円(税込)", 1280, "JPY"),
+        ("128万円", 1_280_000, "JPY"),
+        ("٣٬٥٠٠ ر.س.\u200f", 3500, "SAR"),
+        ("١٢٫٥", 12.5, None),
+        ("10k", 10_000, None),
+        ("12.500 KWD", 12.5, "KWD"),
+        ("-$5", -5, "$"),
+        ("(5.00)", -5, None),
+        ("free", 0, None),
+    ],
+)
+def test_one_price(cell: str, value: float, currency: str | None) -> None:
+    values, flaws, form = read(cell)
+    assert (values, flaws, form.currency) == ([value], [""], currency)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *(
+            "on demand",
+            "20%",
+            "2016-03-26",
+            "12.05.2024",
+            "1.2.3.4",
+            "iPhone 12 case",
+            "item 5",
+            "v8",
+            "1 2 3",
+        ),
+        *("1_000", "0x10", "12,34,5", "a" * 300 + " 5"),
+    ],
+)
+def test_what_is_no_price(cell: str) -> None:
+    assert read(cell)[1] == ["price not a number"]
+
+
+@pytest.mark.parametrize("cell", ["N/A", "n/a", "null", "-", "—", "?"])
+def test_words_for_no_price(cell: str) -> None:
+    assert read(cell)[1] == ["no price"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["565.000₫", "25.000₫"], [565_000, 25_000]),
+        (["565.000", "25.000", "900", "1.500"], [565_000, 25_000, 900, 1500]),
+        (["565.000", "1.969.000"], [565_000, 1_969_000]),
+        (["1.234 €", "12,50 €"], [1234, 12.5]),
+        (["1,234", "12.50", "5"], [1234, 12.5, 5]),
+        (["1.125", "3", "12000", "1.250", "1.375"], [1.125, 3, 12_000, 1.25, 1.375]),
+        (["1.125", "3.5", "4"], [1.125, 3.5, 4]),
+        (["12.500 KWD", "3.250 KWD", "7.125 KWD"], [12.5, 3.25, 7.125]),
+        (["1.234,56", "7,10", "3.5"], [1234.56, 7.1, 3.5]),
+        (["1.500 €", "0.500 €", "2.500 €", "3,50 €"], [1500, 0.5, 2500, 3.5]),
+    ],
+)
+def test_the_column_decides_what_a_mark_means(cells: list[str], expected: list[float]) -> None:
+    assert read(*cells)[0] == expected
+
+
+def test_several_prices_are_counted_and_said() -> None:
+    form = read("$1 - $2", "$3", "4 or 5")[2]
+    assert form.several == 2
+    assert "several prices, of which the first counts: 2." in describe_prices(form)
+
+
+def test_a_guess_is_said_and_can_be_overruled() -> None:
+    values, _, form = read("565.000 €", "25.000 €")
+    assert values == [565_000, 25_000]
+    assert "--decimal ." in describe_prices(form)
+    values, _, form = read("565.000 €", "25.000 €", decimal=".")
+    assert values == [565, 25]
+    assert "part thousands" not in describe_prices(form)
+    assert read("565.000", "25.000", decimal=",")[0] == [565_000, 25_000]
+
+
+def test_a_mark_that_the_user_named_holds_for_every_cell() -> None:
+    assert read("12,50", "1.234", "5.5", "7", decimal=",")[1] == ["", "", "price not a number", ""]
+    assert read("12,50", "1.234", "5.5", "7", decimal=".")[1] == ["price not a number", "", "", ""]
+
+
+def test_the_reading_is_said_with_three_examples() -> None:
+    said = describe_prices(read("$5,000", "$7", "$8", "$9.50")[2])
+    assert said.startswith("prices read: '$5,000' as 5000, ")
+    assert said.count(" as ") == 3
+    assert "currency USD ($); decimal mark '.'" in said
+    assert describe_prices(read("5", "7.5", "")[2]) == ""
+
+
+def test_several_currencies() -> None:
+    values, flaws, form = read("$5", "€6", "7", "US$ 8")
+    assert values == pytest.approx([5, NAN, 7, 8], nan_ok=True)
+    assert flaws == ["", "other currency", "", ""]
+    assert form.mixed
+    values, flaws, form = read("$5", "€6", "7", "US$ 8", currency="eur")
+    assert flaws == ["other currency", "", "", "other currency"]
+    assert read("$5", "€6", currency="€")[1] == ["other currency", ""]
+
+
+def test_a_shared_sign_is_of_the_currency_that_is_named() -> None:
+    assert read("$5", "$6", currency="CAD")[1] == ["", ""]
+    assert read("kr 5", "NOK 6", "kr 7")[1:] == (["", "", ""], read("kr 5", "NOK 6", "kr 7")[2])
+    assert read("$5", "CAD 6", "$7")[1] == ["", "other currency", ""]
+
+
+LOCALES = (
+    "en_US",
+    "de_DE",
+    "fr_FR",
+    "de_CH",
+    "ru_RU",
+    "vi_VN",
+    "pt_BR",
+    "en_IN",
+    "ja_JP",
+    "sv_SE",
+    "pl_PL",
+    "cs_CZ",
+)
+AMOUNTS = st.lists(st.integers(1, 10**9).map(lambda cents: cents / 100), min_size=1, max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    amounts=AMOUNTS,
+    locale=st.sampled_from(LOCALES),
+    code=st.sampled_from(["EUR", "USD", "PLN", "INR", "CHF"]),
+)
+def test_what_babel_writes_is_read_back(amounts: list[float], locale: str, code: str) -> None:
+    for written in (
+        [format_currency(amount, code, locale=locale) for amount in amounts],
+        [format_currency(amount, code, "#,##0.00 ¤¤", locale=locale) for amount in amounts],
+        [format_decimal(amount, "#,##0.00", locale=locale) for amount in amounts],
+    ):
+        values, flaws, _ = read(*written)
+        assert flaws == [""] * len(amounts), written
+        assert values == amounts, written
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    amounts=st.lists(st.integers(1, 10**8), min_size=1, max_size=8),
+    code=st.sampled_from(["VND", "JPY", "IDR"]),
+)
+def test_whole_amounts_are_read_back(amounts: list[int], code: str) -> None:
+    locale = {"VND": "vi_VN", "JPY": "ja_JP", "IDR": "id_ID"}[code]
+    written = [format_currency(a, code, "#,##0 ¤", locale=locale, currency_digits=False) for a in amounts]
+    assert read(*written)[0] == amounts
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    cells=st.lists(
+        st.text(st.characters(codec="utf-8"), max_size=12) | st.from_regex(r"[$€]?[\d.,' ]{0,9}k?")
+    )
+)
+def test_any_text_has_a_price_or_a_reason(cells: list[str]) -> None:
+    column = pa.array(cells, pa.large_string())
+    values, flaws = parse_price(column, price_format([column], Reading()))
+    assert len(values) == len(flaws) == len(cells)
+    blank = np.array([not cell.strip() for cell in cells], bool)
+    assert (np.isfinite(values) != ((flaws != "") | blank)).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    cells=st.lists(
+        st.from_regex(
+            r"-?[$€]?[0-9٠-٣０-９]{1,3}([.,' \u00a0][0-9]{1,3}){0,2}( ?[€k円]| - [0-9]{2})?", fullmatch=True
+        )
+    ),
+    decimal=st.sampled_from([None, ".", ","]),
+)
+def test_cells_of_one_shape_are_read_as_each_alone(cells: list[str], decimal: str | None) -> None:
+    column = pa.array(cells + [cell.replace("1", "2").replace("3", "7") for cell in cells], pa.large_string())
+    form = price_format([column], Reading(decimal=decimal))
+    values, flaws = parse_price(column, form)
+    alone = [parse_price(column.slice(i, 1), form) for i in range(len(column))]
+    assert flaws.tolist() == [flaw[0] for _, flaw in alone]
+    np.testing.assert_array_equal(values, [value[0] for value, _ in alone])
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.integers(1, 9))
+def test_a_file_is_read_alike_in_chunks_of_any_size(tmp_path: Path, rows: int) -> None:
+    path = tmp_path / "t.csv"
+    cells = ["1.234 €", "2.000 €", "900", "3.500 €", "", "12,50 €", "1.000 €", "$3"]
+    path.write_text("name,price\n" + "".join(f'x,"{cell}"\n' for cell in cells), "utf-8")
+    columns = Columns(("name",), id=None)
+    whole = read_table(path, columns, notices=lambda _: None)
+    chunks = list(iter_table(path, columns, rows=rows, notices=lambda _: None))
+    assert np.array_equal(np.concatenate([c.known_price for c in chunks]), whole.known_price, equal_nan=True)
+    assert whole.known_price[0] == 1234
+
+
+def table(tmp_path: Path, cells: list[str]) -> Path:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "name,price\n" + "".join(f'thing {i},"{cell}"\n' for i, cell in enumerate(cells)), "utf-8"
+    )
+    return path
+
+
+def test_a_table_of_several_currencies_needs_to_be_told_which(tmp_path: Path) -> None:
+    path, columns = table(tmp_path, ["$5"] * 30 + ["€6"] * 10), Columns(("name",), id=None)
+    with pytest.raises(DataError, match=r"USD \(\$\): 30, EUR: 10.*--currency"):
+        read_usable(path, columns, limit=None, notices=lambda _: None)
+    said: list[str] = []
+    rows, aside = read_usable(path, columns, limit=None, reading=Reading(currency="EUR"), notices=said.append)
+    assert (len(rows), len(aside)) == (10, 30)
+    assert "other currency: 30" in said[-1]
+
+
+def test_a_stray_price_of_another_currency_is_set_aside(tmp_path: Path) -> None:
+    path = table(tmp_path, ["$5"] * 300 + ["€6"])
+    rows, aside = read_usable(path, Columns(("name",), id=None), limit=None, notices=lambda _: None)
+    assert (len(rows), aside["reason"].tolist()) == (300, ["other currency"])
+
+
+@pytest.mark.parametrize(("highest", "said"), [("150", False), ("99,999,999", True)])
+def test_outliers_are_shown_and_kept(tmp_path: Path, highest: str, said: bool) -> None:
+    path, heard = table(tmp_path, [*map(str, range(5, 105)), highest]), []
+    rows, _ = read_usable(path, Columns(("name",), id=None), limit=None, notices=heard.append)
+    assert len(rows) == 101
+    assert any("out of all proportion" in sentence for sentence in heard) == said
+
+
+def test_readings_that_cannot_be() -> None:
+    for wrong in (
+        {"decimal": ";"},
+        {"delimiter": "ab"},
+        {"delimiter": '"'},
+        {"names": ("a", "a")},
+        {"currency": " "},
+    ):
+        with pytest.raises(DataError, match="--"):
+            Reading(**wrong)  # type: ignore[arg-type]
+    assert Reading(delimiter="tab").delimiter == "\t"

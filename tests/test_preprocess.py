@@ -1,0 +1,56 @@
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import tiny_config
+from pricekit.bundle import open_bundle
+from pricekit.export.export import export_run
+from pricekit.predict import Predictor
+from pricekit.preprocess import FACT_CHARACTERS, bring_facts_first
+from pricekit.training.run import open_run
+from pricekit.training.source import Source
+from pricekit.training.train import train
+
+
+def test_short_lines_come_directly_after_the_first():
+    prose = "Bullet Point 1: " + "soft " * 20
+    text = f"Item Name: {'Tea ' * 20}\n{prose}\nBullet Point 2: organic\n{prose}\nValue: 12.0\nUnit: Ounce"
+    lines = bring_facts_first(text).split("\n")
+    assert lines[1:4] == ["Bullet Point 2: organic", "Value: 12.0", "Unit: Ounce"]
+    assert lines[0].startswith("Item Name")
+    assert lines[4:] == [prose, prose]
+
+
+@given(st.text(alphabet="ab\n", max_size=400))
+def test_no_line_is_lost_and_twice_is_once(text):
+    once = bring_facts_first(text)
+    assert sorted(once.split("\n")) == sorted(text.split("\n"))
+    assert bring_facts_first(once) == once
+    assert once.split("\n")[0] == text.split("\n")[0]
+    short = [len(line) <= FACT_CHARACTERS for line in once.split("\n")[1:]]
+    assert short == sorted(short, reverse=True)
+
+
+def test_run_and_bundle_read_facts_first(catalog, tmp_path):
+    layer = {"facts_first": True, "max_length": 16, "training": {"epochs": 1}}
+    train(Source(catalog), tiny_config(layer), tmp_path / "run")
+    export_run(tmp_path / "run", tmp_path / "bundle")
+    assert open_bundle(tmp_path / "bundle").manifest["schema_version"] == 2
+    texts = pd.read_csv(catalog)["catalog_content"].tolist()[:20]
+    long = [f"{text.splitlines()[0]}\n{'prose ' * 60}\n" for text in texts]
+    predictor = Predictor.load(tmp_path / "bundle", "ort-cpu")
+    prices = predictor.predict([text + "Value: 900\nUnit: Ounce" for text in long])
+    rearranged = [f"{text.splitlines()[0]}\nValue: 900\nUnit: Ounce\n{'prose ' * 60}" for text in texts]
+    assert prices == pytest.approx(open_run(tmp_path / "run").predictor().predict(rearranged), rel=1e-3)
+    first, second = (
+        predictor.members[0].preprocessor(predictor_table).tokens.ids.tolist()
+        for predictor_table in map(_table, (long[0] + "Value: 900", long[0] + "Value: 1"))
+    )
+    assert first != second  # what stands behind the long line is read
+
+
+def _table(text):
+    from pricekit.table import table_of_texts
+
+    return table_of_texts([text], "catalog_content")
