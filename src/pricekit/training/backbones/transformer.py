@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,15 +12,7 @@ import torch
 from pydantic import BaseModel, Field
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import (
-    BertConfig,
-    BertModel,
-    DebertaV2Config,
-    DebertaV2Model,
-    PreTrainedModel,
-    RobertaConfig,
-    RobertaModel,
-)
+from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedModel
 
 from pricekit.config import Section
 from pricekit.core.contracts import State
@@ -30,6 +22,8 @@ from pricekit.training.backbones import architectures
 from pricekit.training.backbones.architectures import Architecture
 from pricekit.training.backbones.bpe import train_bpe
 from pricekit.training.backbones.deberta import slice_positions
+from pricekit.training.backbones.families import FAMILIES
+from pricekit.training.backbones.load import load_model, load_tokenizer
 from pricekit.training.backbones.unpadded import pack, use_unpadded
 from pricekit.training.backbones.weights import find_weights, quiet_transformers
 
@@ -41,41 +35,6 @@ _LEAD, _LEAD_TOKENS = (
     40.0,
 )  # as in `bag`: the extra weight of the first token, and over how many it fades
 _LOCAL = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
-
-
-@dataclass(frozen=True)
-class Family:
-    """The library's classes of one family, and the special tokens of its tokenizers by id."""
-
-    config: Any
-    model: Any
-    specials: tuple[str, ...]
-    unknown: str
-    around: tuple[str, str]
-    arguments: Mapping[str, Any]
-
-
-_BERT_TOKENS = ("[UNK]", ("[CLS]", "[SEP]"))
-FAMILIES = {
-    "roberta": Family(
-        RobertaConfig,
-        RobertaModel,
-        ("<s>", "<pad>", "</s>", "<unk>"),
-        "<unk>",
-        ("<s>", "</s>"),
-        {"add_pooling_layer": False},
-    ),
-    "bert": Family(
-        BertConfig,
-        BertModel,
-        ("[PAD]", "[UNK]", "[CLS]", "[SEP]"),
-        *_BERT_TOKENS,
-        {"add_pooling_layer": False},
-    ),
-    "deberta-v2": Family(
-        DebertaV2Config, DebertaV2Model, ("[PAD]", "[CLS]", "[SEP]", "[UNK]"), *_BERT_TOKENS, {}
-    ),
-}
 
 
 class PretrainedOptions(Section):
@@ -123,7 +82,7 @@ class Pretrained:
             size = min(_TRAINED_VOCABULARY, self._config().vocab_size)
             found = train_bpe(texts, size, family.specials, unknown=family.unknown, around=family.around)
         else:
-            found = _load_tokenizer(self._folder())
+            found = load_tokenizer(self._folder())
         pad = self._config().pad_token_id
         found.no_truncation()
         found.enable_padding(pad_id=pad, pad_token=found.id_to_token(pad))
@@ -142,10 +101,28 @@ class Pretrained:
             with quiet_transformers():
                 model = family.model(config, **family.arguments)
         else:
-            model = _load_model(family, config, self._folder(), self.published.name)
+            model = load_model(family.model, config, self._folder(), self.published.name, family.arguments)
         if getattr(self.options, "slice_positions", False):
             slice_positions(model)
         return TransformerEncoder(model, self.options.pooling, getattr(self.options, "unpadded", False))
+
+    @property
+    def from_scratch(self) -> bool:
+        """Whether its weights start from noise."""
+        return bool(self.options.random_weights)
+
+    def masked_language_model(self, architecture: State) -> PreTrainedModel:
+        """Return the encoder with the head that fills in masked tokens; new where the weights have none."""
+        family = FAMILIES[self.published.family]
+        config = family.config.from_dict(dict(architecture))
+        if self.from_scratch:
+            with quiet_transformers():
+                model: PreTrainedModel = family.masked(config)
+        else:
+            model = load_model(family.masked, config, self._folder(), self.published.name, {}, new_head=True)
+        if getattr(self.options, "slice_positions", False):
+            slice_positions(model.base_model)
+        return model
 
     def _folder(self) -> Path:
         if self.options.weights is None and (found := self.locate()):
@@ -277,49 +254,6 @@ class TransformerEncoder(nn.Module):
         return torch.cat(means, 1)
 
 
-def _load_tokenizer(folder: Path) -> Tokenizer:
-    path = folder / "tokenizer.json"
-    try:
-        if path.is_file():
-            return Tokenizer.from_file(str(path))
-        from transformers import AutoTokenizer
-
-        with quiet_transformers():
-            return AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
-    except Exception as error:  # tokenizers raises bare Exceptions, the conversion whatever its parsers raise
-        said = " ".join(str(error).split())[:200]
-        raise ConfigError(
-            f"{folder} holds no fast tokenizer that can be opened ({said}); expected tokenizer.json. Where there is "
-            "only spm.model, pip install sentencepiece protobuf lets it be converted"
-        ) from None
-
-
-def _load_model(family: Family, config: Any, folder: Path, name: str) -> PreTrainedModel:
-    try:
-        with quiet_transformers():
-            model, found = family.model.from_pretrained(
-                folder,
-                config=config,
-                dtype=torch.float32,
-                use_safetensors=True,
-                local_files_only=True,
-                output_loading_info=True,
-                **family.arguments,
-            )
-    except Exception as error:  # a damaged file has many faces
-        said = " ".join(str(error).split())[:200]
-        raise ConfigError(
-            f"the weights in {folder} cannot be loaded into '{name}': {said}; download them again"
-        ) from None
-    if missing := sorted(found["missing_keys"]):
-        raise ConfigError(
-            f"the weights in {folder} lack {len(missing)} tensors of '{name}', such as {missing[0]}; they are not of "
-            "this architecture"
-        )
-    loaded: PreTrainedModel = model
-    return loaded
-
-
 @dataclass(frozen=True)
 class PretrainedPlugin:
     """The plugin of one architecture: called with options, it makes the backbone.
@@ -346,13 +280,20 @@ deberta_v3_small = PretrainedPlugin(architectures.DEBERTA_V3_SMALL, DebertaOptio
 
 
 class SmallTransformer:
-    """Backbone `transformer`: a small encoder from scratch, tokenizer trained on the training texts."""
+    """Backbone `transformer`: a small encoder from scratch, tokenizer trained on the training texts.
+
+    With `weights` it is the encoder of that folder, as `pricekit pretrain` writes it, and its tokenizer.
+    """
 
     max_length = 512
 
     class Options(Section):
         """Options of `transformer`."""
 
+        weights: str | None = Field(
+            None,
+            description="folder or hub id of a BERT; its sizes and its tokenizer then stand for the four below",
+        )
         vocab_size: int = Field(16_000, ge=256, description="tokens of the vocabulary at most")
         width: int = Field(256, ge=8, description="of the hidden states")
         layers: int = Field(4, ge=1)
@@ -366,9 +307,15 @@ class SmallTransformer:
                 f"backbone.width {options.width} is not a multiple of backbone.heads {options.heads}"
             )
         self.options = options
+        self.given: Pretrained | None = None
+        if options.weights is not None:
+            kept = PretrainedOptions(**options.model_dump(include={"weights", "dropout", "pooling"}))
+            self.given = Pretrained(Architecture("transformer", options.weights, "bert"), kept)
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
-        """Train the tokenizer."""
+        """Train the tokenizer, or load that of the weights."""
+        if self.given:
+            return self.given.tokenizer(texts)
         family = FAMILIES["bert"]
         return train_bpe(
             texts, self.options.vocab_size, family.specials, unknown=family.unknown, around=family.around
@@ -376,6 +323,8 @@ class SmallTransformer:
 
     def architecture(self, tokenizer: Tokenizer) -> State:
         """Return the configuration of the encoder."""
+        if self.given:
+            return self.given.architecture(tokenizer)
         kept = BertConfig(
             vocab_size=tokenizer.get_vocab_size(),
             hidden_size=self.options.width,
@@ -390,6 +339,20 @@ class SmallTransformer:
         return {key: value for key, value in kept.items() if key not in _LOCAL}
 
     def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> TransformerEncoder:
-        """Make the encoder with random weights."""
+        """Make the encoder: with random weights, with those of a folder, or empty."""
+        if self.given:
+            return self.given.encoder(architecture, tokenizer, tokens)
         model = BertModel(BertConfig.from_dict(dict(architecture)), add_pooling_layer=False)
         return TransformerEncoder(model, self.options.pooling)
+
+    @property
+    def from_scratch(self) -> bool:
+        """Whether its weights start from noise."""
+        return self.given is None
+
+    def masked_language_model(self, architecture: State) -> PreTrainedModel:
+        """Return the encoder with the head that fills in masked tokens."""
+        if self.given:
+            return self.given.masked_language_model(architecture)
+        model: PreTrainedModel = BertForMaskedLM(BertConfig.from_dict(dict(architecture)))
+        return model

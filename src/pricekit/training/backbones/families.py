@@ -1,0 +1,72 @@
+"""The families of pretrained encoders: the library's classes, and the special tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    DebertaV2Config,
+    DebertaV2ForMaskedLM,
+    DebertaV2Model,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaModel,
+)
+
+
+@dataclass(frozen=True)
+class Family:
+    """The library's classes of one family, and the special tokens of its tokenizers by id.
+
+    Attributes:
+        config: of the configuration.
+        model: of the encoder.
+        masked: of the encoder with the head that fills in masked tokens.
+        specials: tokens, by id.
+        unknown: which of them stands for what the vocabulary cannot spell.
+        around: those that begin and end every text.
+        arguments: of `model`, beside the configuration.
+    """
+
+    config: Any
+    model: Any
+    masked: Any
+    specials: tuple[str, ...]
+    unknown: str
+    around: tuple[str, str]
+    arguments: Mapping[str, Any]
+
+
+_BERT_TOKENS = ("[UNK]", ("[CLS]", "[SEP]"))
+FAMILIES = {
+    "roberta": Family(
+        RobertaConfig,
+        RobertaModel,
+        RobertaForMaskedLM,
+        ("<s>", "<pad>", "</s>", "<unk>"),
+        "<unk>",
+        ("<s>", "</s>"),
+        {"add_pooling_layer": False},
+    ),
+    "bert": Family(
+        BertConfig,
+        BertModel,
+        BertForMaskedLM,
+        ("[PAD]", "[UNK]", "[CLS]", "[SEP]"),
+        *_BERT_TOKENS,
+        {"add_pooling_layer": False},
+    ),
+    "deberta-v2": Family(
+        DebertaV2Config,
+        DebertaV2Model,
+        DebertaV2ForMaskedLM,
+        ("[PAD]", "[CLS]", "[SEP]", "[UNK]"),
+        *_BERT_TOKENS,
+        {},
+    ),
+}
