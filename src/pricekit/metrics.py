@@ -77,3 +77,9 @@ def r2_log(predicted: ArrayLike, actual: ArrayLike) -> float | None:
     if np.ptp(log_a) == 0:
         return None
     return float(1 - np.sum((log_p - log_a) ** 2) / np.sum((log_a - log_a.mean()) ** 2))
+
+
+def best_constant(price: np.ndarray) -> float:
+    """Return the one price, of 200 quantiles, with the lowest SMAPE over prices (N,)."""
+    candidates = np.quantile(price, np.linspace(0.0, 1.0, 200))
+    return float(min(candidates, key=lambda c: smape(np.full_like(price, c), price)))

@@ -10,7 +10,7 @@ import click
 
 from pricekit.cli.options import FOLDER, TABLE, config_of, model_options, table_options
 from pricekit.cli.plugin_options import again
-from pricekit.cli.train import allow_leak_option, resume_line, resumed_config
+from pricekit.cli.train import allow_leak_option, resume_line, resumed_config, teacher_options
 
 if TYPE_CHECKING:
     from pricekit.config import RunConfig
@@ -32,12 +32,15 @@ FOLDS = 5
 @click.option("--quiet", is_flag=True, help="Show no progress bars.")
 @click.option("--resume", is_flag=True, help="Go on with what is in --out.")
 @click.option("--overwrite", is_flag=True, help="Replace the cross-validation in --out.")
+@teacher_options
 @allow_leak_option
 def cv(
     table: Path,
     out: Path,
     folds: int | None,
     reading: Reading,
+    unpriced: tuple[Path, ...],
+    teachers: tuple[Path, ...],
     resume: bool,
     overwrite: bool,
     allow_leak: bool,
@@ -52,7 +55,8 @@ def cv(
 
     The rows are cut into folds of alike prices, rows with nearly equal texts in one fold. For each fold a run is
     trained on the others, its last weights kept, so that the fold that scores it chooses nothing. The screen shows
-    mean and standard deviation over the folds, then the errors by price, length of the text and category.
+    mean and standard deviation over the folds, then the errors by price, length of the text and category. A
+    --teacher is a folder of pricekit cv with the same folds: each fold is taught by the run that has not seen it.
     """
     from pricekit.evaluation.shown import show_scores
     from pricekit.screen import say
@@ -60,7 +64,7 @@ def cv(
     from pricekit.training.processes import Processes
     from pricekit.training.source import Source
 
-    source = Source(table, reading=reading)
+    source = Source(table, reading=reading, unpriced=unpriced, teachers=teachers)
     config = _saved_config(out, folds, flags) if resume else config_of(flags, {"training": {"keep": "last"}})
     given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,24 @@ allow_leak_option = click.option(
 )
 
 
+def teacher_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --unpriced and --teacher."""
+    teacher = click.option(
+        "--teacher",
+        "teachers",
+        type=FOLDER,
+        multiple=True,
+        help="Model that prices the rows of --unpriced; of several, the mean of the logs.",
+    )
+    unpriced = click.option(
+        "--unpriced",
+        type=TABLE,
+        multiple=True,
+        help="Table whose rows without a price are trained on, too, such as those to predict.",
+    )
+    return unpriced(teacher(command))
+
+
 @click.command(short_help="Train a model on a table of texts and prices.")
 @click.argument("table", type=TABLE)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the run.")
@@ -45,6 +64,7 @@ allow_leak_option = click.option(
 @click.option("--quiet", is_flag=True, help="Show no progress bars.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out from its last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
+@teacher_options
 @allow_leak_option
 @click.option("--dry-run", is_flag=True, help="Read the table, print configuration and split, and stop.")
 def train(
@@ -52,6 +72,8 @@ def train(
     out: Path,
     valid: Path | None,
     reading: Reading,
+    unpriced: tuple[Path, ...],
+    teachers: tuple[Path, ...],
     resume: bool,
     overwrite: bool,
     allow_leak: bool,
@@ -64,6 +86,7 @@ def train(
     pricekit train products.csv --out run
     pricekit train shop.parquet --text title,description --price eur --id sku --out run
     pricekit train products.csv --out run --set training.epochs=20 --set backbone.members=5
+    pricekit train products.csv --out student --unpriced new.csv --teacher run
 
     The screen shows each epoch's validation SMAPE (0 to 200 percent, lower is better). The run keeps
     its configuration, split, metrics, checkpoints, and the rows that could not be used.
@@ -73,7 +96,7 @@ def train(
     from pricekit.training.source import Source, load_split
     from pricekit.training.train import train
 
-    source = Source(table, valid, reading)
+    source = Source(table, valid, reading, unpriced, teachers)
     config = _saved_config(out, flags) if resume else config_of(flags)
     if dry_run:
         split = load_split(source, config, allow_leak=allow_leak)

@@ -10,7 +10,7 @@ cv.json                  metrics of each fold, their mean and sd, and of groups 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from pricekit.files import write_atomically, write_text
 from pricekit.metrics import smape
 from pricekit.screen import mute, say
 from pricekit.table import Table
+from pricekit.training.distill import with_teachers
 from pricekit.training.guards import look_at
 from pricekit.training.processes import Processes
 from pricekit.training.run import clear_run, is_run, open_run
@@ -36,6 +37,7 @@ from pricekit.training.start import check_same_rows
 from pricekit.training.train import train
 
 CONFIG, FOLDS, LEAKS, FACTS = "cv.toml", "folds.parquet", "leaks.json", "cv.json"
+TEACHERS = "teachers.json"
 
 
 @dataclass(frozen=True)
@@ -104,12 +106,14 @@ def cross_validate(
     table, rejected = load_rows(source, config)
     if resume:
         plan = _read_plan(out, table, rejected)
+        source = _read_teachers(out, source)
     else:
         _check_free(out, overwrite)
         plan = _new_plan(table, rejected, config, folds, allow_leak)
+        _check_teachers(source, plan)
         processes.wait()
         if processes.main:
-            _start(out, config, plan)
+            _start(out, source, config, plan)
         processes.wait()
     runs, predicted = [], np.empty(len(table))
     for held in range(plan.folds):
@@ -158,11 +162,46 @@ def _row_numbers(table: Table) -> np.ndarray:
     return np.arange(len(table)) if table.rows is None else table.rows
 
 
-def _start(out: Path, config: RunConfig, plan: Plan) -> None:
+def _check_teachers(source: Source, plan: Plan) -> None:
+    """Refuse teachers that may have seen the rows that a fold is scored by."""
+    for path in source.teachers:
+        if not is_cv(path):
+            raise TrainingError(
+                f"the teacher {path} is no folder of pricekit cv; what teaches a fold must not have seen its rows, so "
+                "give one of the same table, --folds and --seed"
+            )
+        frame = pd.read_parquet(path / FOLDS)
+        same = np.array_equal(frame["row"], _row_numbers(plan.table)) and np.array_equal(
+            frame["fold"], plan.fold
+        )
+        if not same:
+            raise TrainingError(
+                f"the teacher {path} has other rows or folds, so it has seen rows that it would teach to predict; "
+                "make it of the same table with the same --folds and --seed"
+            )
+
+
+def _read_teachers(out: Path, source: Source) -> Source:
+    """Return the source with the teachers that a cross-validation was started with."""
+    kept = json.loads((out / TEACHERS).read_text("utf-8"))
+    unpriced, teachers = (tuple(map(Path, kept[name])) for name in ("unpriced", "teachers"))
+    return replace(source, unpriced=unpriced, teachers=teachers)
+
+
+def _of_fold(source: Source, held: int) -> Source:
+    """Return the source with what teaches one fold: the run of the same fold, which has not seen its rows."""
+    return replace(source, teachers=tuple(path / f"fold-{held}" for path in source.teachers))
+
+
+def _start(out: Path, source: Source, config: RunConfig, plan: Plan) -> None:
     _clear(out)
     out.mkdir(parents=True, exist_ok=True)
     folds = {"row": _row_numbers(plan.table), "fold": plan.fold, "together": plan.together}
     write_text(out / LEAKS, json.dumps(plan.leaks) + "\n")
+    kept = {
+        name: [str(path.absolute()) for path in getattr(source, name)] for name in ("unpriced", "teachers")
+    }
+    write_text(out / TEACHERS, json.dumps(kept) + "\n")
     with write_atomically(out / FOLDS) as temporary:
         pd.DataFrame(folds).to_parquet(temporary, index=False)
     write_text(out / CONFIG, config.to_toml())
@@ -188,7 +227,7 @@ def _clear(out: Path) -> None:
             clear_run(folder)
             if not any(folder.iterdir()):
                 folder.rmdir()
-    for name in (FACTS, HELD_OUT, CONFIG, FOLDS, LEAKS):
+    for name in (FACTS, HELD_OUT, CONFIG, FOLDS, LEAKS, TEACHERS):
         (out / name).unlink(missing_ok=True)
 
 
@@ -198,11 +237,11 @@ def _run_fold(
     """Return what the run of a fold says of itself, and its prices of the rows held out."""
     folder, split = out / f"fold-{held}", plan.split(held, config)
     if resume and (folder / "run.json").is_file():
-        check_same_rows(folder, split)
+        check_same_rows(folder, with_teachers(source, split, config, folder))
         facts = dict(json.loads((folder / "run.json").read_text("utf-8")))
     else:
         say(f"fold-{held}, one of {plan.folds}")
-        facts = train(source, config, folder, split=split, resume=resume)
+        facts = train(_of_fold(source, held), config, folder, split=split, resume=resume)
     rows = plan.table.take(np.flatnonzero(plan.fold == held))
     prices = open_run(folder).predictor().predict(rows)
     say(f"fold-{held}: SMAPE {smape(prices, rows.known_price):.2f} on {len(rows):,} held-out rows")

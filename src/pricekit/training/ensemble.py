@@ -25,12 +25,11 @@ from pricekit.evaluation.held_out import HeldOut, read_held_out, write_held_out
 from pricekit.evaluation.weights import cross_fitted, fit_weights
 from pricekit.files import replace_folder, sync, write_text
 from pricekit.intervals import Intervals, read_intervals
-from pricekit.metrics import price_metrics, smape
+from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.predict import Predictor
 from pricekit.training.checkpoint import LAST
 from pricekit.training.intervals import fit_intervals
 from pricekit.training.run import INTERVALS, Run, is_run, open_run
-from pricekit.training.train import best_constant
 
 FILE = "ensemble.json"
 LEAST_ROWS = 20

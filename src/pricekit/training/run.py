@@ -5,6 +5,7 @@ split.parquet         the ids of the training and validation rows
 rejected.parquet      the rows that could not be used, with the reason
 sample.parquet        some validation rows, on which an exported graph is checked
 out_of_fold.parquet   of features that use the price, the training rows' columns; only where there are such
+taught.parquet        rows that a teacher priced for the training; only where there is one
 tokenizer.json, preprocess.json    what turns a table into model inputs
 backbone.json         what it takes to build the encoder again
 metrics.jsonl         one line an epoch
@@ -42,10 +43,22 @@ from pricekit.training.model import PriceModel
 BACKBONE = "backbone.json"
 INTERVALS = "intervals.json"
 OUT_OF_FOLD = "out_of_fold.parquet"
+TAUGHT = "taught.parquet"
 
 FILES = (
     *("config.toml", "source.json", "split.parquet", "rejected.parquet", "sample.parquet", "tokenizer.json"),
-    *("preprocess.json", OUT_OF_FOLD, BACKBONE, "metrics.jsonl", LAST, BEST, INTERVALS, HELD_OUT, "run.json"),
+    *(
+        "preprocess.json",
+        OUT_OF_FOLD,
+        TAUGHT,
+        BACKBONE,
+        "metrics.jsonl",
+        LAST,
+        BEST,
+        INTERVALS,
+        HELD_OUT,
+        "run.json",
+    ),
 )
 
 

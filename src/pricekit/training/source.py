@@ -22,21 +22,40 @@ MIN_ROWS = 10
 
 @dataclass(frozen=True)
 class Source:
-    """Where the rows come from."""
+    """Where the rows come from.
+
+    Attributes:
+        table: rows with prices.
+        valid: rows to validate on; None: a part of the table.
+        reading: how the files are read.
+        unpriced: tables whose rows without a price are trained on, too, at the prices of the `teachers`.
+        teachers: runs, ensembles or bundles.
+    """
 
     table: Path
     valid: Path | None = None
     reading: Reading = AS_FOUND
+    unpriced: tuple[Path, ...] = ()
+    teachers: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
 class Split:
-    """The usable rows, in two parts, those that were set aside, and the columns that no feature may read."""
+    """The usable rows, in two parts.
+
+    Attributes:
+        train: rows to train on, the taught ones at their end.
+        valid: rows to validate on.
+        rejected: what was set aside of each table.
+        leaks: columns that no feature may read.
+        taught: rows that teachers priced.
+    """
 
     train: Table
     valid: Table
     rejected: list[pd.DataFrame]
     leaks: tuple[str, ...] = ()
+    taught: Table | None = None
 
     def digest(self) -> str:
         """Return a hash of the texts and prices of both parts, in order."""
@@ -48,11 +67,12 @@ class Split:
 
     def count(self) -> dict[str, int]:
         """Return the number of rows of each part."""
-        return {
+        counts = {
             "train": len(self.train),
             "valid": len(self.valid),
             "rejected": sum(map(len, self.rejected)),
         }
+        return counts if self.taught is None else counts | {"taught": len(self.taught)}
 
 
 def columns_of(config: RunConfig) -> Columns:

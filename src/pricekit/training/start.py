@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from pricekit.table import Table, write_rejected
 from pricekit.tokens import pad_id_of
 from pricekit.training.cache import cached_inputs
 from pricekit.training.checkpoint import BEST, LAST
+from pricekit.training.distill import write_taught
 from pricekit.training.examples import Examples
 from pricekit.training.guards import refuse_reading
 from pricekit.training.model import PriceModel
@@ -72,7 +74,16 @@ def start_new(
     clear_run(out)
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", config.to_toml())
-    tables = {"table": source.table.name, "valid": source.valid.name if source.valid else None}
+    tables: dict[str, Any] = {
+        "table": source.table.name,
+        "valid": source.valid.name if source.valid else None,
+    }
+    if split.taught is not None:
+        write_taught(out, split.taught)
+        tables |= {
+            "unpriced": [path.name for path in source.unpriced],
+            "teachers": list(map(str, source.teachers)),
+        }
     source_facts = {**tables, "digest": split.digest(), "plugins": [p.facts() for p in plugins_of(config)]}
     write_text(out / "source.json", json.dumps(source_facts, indent=2) + "\n")
     _write_split(out, split, config.seed)

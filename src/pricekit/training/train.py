@@ -18,9 +18,10 @@ from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, PluginError
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.files import write_text
-from pricekit.metrics import price_metrics, smape
+from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.screen import mute, say
 from pricekit.training.checkpoint import LAST
+from pricekit.training.distill import with_teachers
 from pricekit.training.engine import predict
 from pricekit.training.intervals import fit_intervals
 from pricekit.training.loop import fit
@@ -68,6 +69,7 @@ def train(
         mute()
     split = split or load_split(source, config, allow_leak=allow_leak, looked=resume)
     resume = resume and (out / LAST).exists()
+    split = with_teachers(source, split, config, out if resume else None)
     if not processes.main:
         processes.wait()
         start = join_start(out, config, split, new=not resume)
@@ -127,12 +129,6 @@ def _check_reopened(out: Path, model: PriceModel) -> None:
             f"the run {out}, opened again, gives other prices than the model that was trained: the backbone or the "
             "loss keeps something fitted outside of its parameters and buffers; report it to the plugin's author"
         )
-
-
-def best_constant(price: np.ndarray) -> float:
-    """Return the one price, of 200 quantiles, with the lowest SMAPE over prices (N,)."""
-    candidates = np.quantile(price, np.linspace(0.0, 1.0, 200))
-    return float(min(candidates, key=lambda c: smape(np.full_like(price, c), price)))
 
 
 def _check_length(config: RunConfig) -> None:

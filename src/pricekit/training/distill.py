@@ -1,0 +1,193 @@
+"""Rows without a price, priced by a teacher, as further training rows.
+
+Self-training and distillation are the same here: a teacher of another kind, or an ensemble, teaches what it knows
+(Bucilă et al. 2006, Model compression; Hinton et al. 2015, arXiv:1503.02531), and the rows to be priced later are met
+in training (Scudder 1965, self-training).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pricekit.bundle import is_bundle
+from pricekit.config import RunConfig
+from pricekit.errors import ConfigError, DataError
+from pricekit.evaluation.held_out import FILE as HELD_OUT
+from pricekit.evaluation.held_out import read_held_out
+from pricekit.files import write_atomically
+from pricekit.predict import Predictor
+from pricekit.screen import notice, say
+from pricekit.table import NO_PRICE, Columns, Reading, Table, concat_tables, read_table, row_reasons
+from pricekit.training.ensemble import is_ensemble, open_ensemble
+from pricekit.training.run import TAUGHT, open_run
+from pricekit.training.source import Source, Split, columns_of
+
+MOST = 4
+"""Unpriced rows at most, as a multiple of the priced ones; of more, a random part."""
+
+
+def with_teachers(source: Source, split: Split, config: RunConfig, resumed: Path | None) -> Split:
+    """Return a split with the rows that teachers price among its training rows.
+
+    Args:
+        source: names unpriced tables and teachers, or neither.
+        split: the rows with prices.
+        config: the run's.
+        resumed: the run to go on with, which keeps the rows that it was started with; None for a new one.
+
+    Raises:
+        ConfigError: unpriced rows without a teacher, or a teacher without them.
+        DataError: there is no row to teach.
+        TrainingError, BundleError, PluginError: a teacher cannot be opened.
+    """
+    if resumed is not None:
+        taught = read_taught(resumed)
+    elif source.teachers or source.unpriced:
+        _check_pair(source)
+        for path in source.teachers:
+            _check_teacher(path, split.valid)
+        columns = columns_of(config)
+        teachers = [_open(path) for path in source.teachers]
+        unpriced = read_unpriced(source.unpriced, columns, source.reading)
+        taught = teach(split.train, unpriced, teachers, columns, config.seed)
+    else:
+        taught = None
+    return split if taught is None else replace(split, train=with_taught(split.train, taught), taught=taught)
+
+
+def read_unpriced(paths: Sequence[Path], columns: Columns, reading: Reading) -> Table:
+    """Read the rows of some tables that have a text and no price; all rows of a table without a price column.
+
+    Raises:
+        DataError: a table cannot be read, or there is no such row.
+    """
+    parts = [_unpriced(path, columns, reading) for path in paths]
+    rows = concat_tables([_of_columns(part, columns) for part in parts])
+    if not len(rows):
+        names = ", ".join(map(str, paths))
+        raise DataError(
+            f"{names} has no row with a text and without a price; --unpriced is for rows that a teacher prices"
+        )
+    return rows
+
+
+def teach(train: Table, unpriced: Table, teachers: Sequence[Predictor], columns: Columns, seed: int) -> Table:
+    """Return unpriced rows with the geometric mean of what the teachers price them at.
+
+    Args:
+        train: the priced training rows; those with the same text are left out.
+        unpriced: from `read_unpriced`.
+        teachers: at least one.
+        columns: the run's.
+        seed: makes the choice where there are more than `MOST` times as many as training rows.
+    """
+    known = set(train.text)
+    new = np.flatnonzero(~unpriced.text.isin(known) & ~unpriced.text.duplicated())
+    if len(new) > MOST * len(train):
+        new = np.sort(np.random.default_rng(seed).permutation(new)[: MOST * len(train)])
+    rows = unpriced.take(new)
+    if not len(rows):
+        raise DataError("every unpriced row has the text of a training row; leave --unpriced out")
+    logs = [np.log(teacher.predict(rows).astype(np.float64)) for teacher in teachers]
+    say(
+        f"{len(rows):,} rows without a price are priced by {len(teachers)} teacher{'s' * (len(teachers) > 1)}"
+    )
+    frame = rows.frame.copy()
+    price = np.exp(np.mean(logs, axis=0))
+    if columns.price is not None:
+        frame[columns.price] = price
+    return replace(rows, price=price, frame=frame)
+
+
+def with_taught(train: Table, taught: Table) -> Table:
+    """Return training rows followed by taught ones, with the columns that both have."""
+    shared = [name for name in train.frame.columns if name in taught.frame.columns]
+    parts = []
+    for part in (train, taught):
+        frame = part.frame[shared].astype(
+            {name: train.frame[name].dtype for name in shared if _is_text(train.frame[name])}
+        )
+        parts.append(replace(part, frame=frame, ids=part.ids.astype("str").rename(str(train.ids.name))))
+    return concat_tables(parts)
+
+
+def _open(path: Path) -> Predictor:
+    """Open a run, an ensemble or a bundle; raises TrainingError, BundleError, PluginError."""
+    if is_bundle(path):
+        return Predictor.load(path)
+    return open_ensemble(path).predictor() if is_ensemble(path) else open_run(path).predictor()
+
+
+def _check_teacher(path: Path, valid: Table) -> None:
+    """Say where a teacher may have been trained on rows that the student is judged by."""
+    if not (path / HELD_OUT).is_file():
+        notice(
+            f"nobody can tell whether the teacher {path} was trained on the rows that judge this run; if so, they "
+            "flatter it."
+        )
+        return
+    held_out = read_held_out(path)
+    unseen = set(zip(held_out.text, held_out.price, strict=True))
+    seen = sum((text, price) not in unseen for text, price in zip(valid.text, valid.known_price, strict=True))
+    if seen:
+        notice(
+            f"the teacher {path} was trained on {seen:,} of the {len(valid):,} rows that judge this run, which "
+            "flatter it; train the teacher on the same table with the same --seed."
+        )
+
+
+def write_taught(folder: Path, taught: Table) -> None:
+    """Keep the taught rows, so that a run is resumed with the same ones."""
+    frame = pd.DataFrame(
+        {"_id": taught.ids.astype("str"), "_text": taught.text, "_price": taught.known_price}
+    )
+    frame = frame.join(taught.frame.rename(columns=str).add_prefix("column "))
+    with write_atomically(folder / TAUGHT) as temporary:
+        frame.to_parquet(temporary, index=False)
+
+
+def read_taught(folder: Path) -> Table | None:
+    """Read what `write_taught` wrote; None where there is nothing."""
+    if not (folder / TAUGHT).is_file():
+        return None
+    frame = pd.read_parquet(folder / TAUGHT)
+    kept = frame[[name for name in map(str, frame) if name.startswith("column ")]]
+    return Table(
+        ids=frame["_id"],
+        text=frame["_text"].rename("text"),
+        price=frame["_price"].to_numpy(np.float64),
+        frame=kept.rename(columns=lambda name: name.removeprefix("column ")),
+    )
+
+
+def _check_pair(source: Source) -> None:
+    if not (source.unpriced and source.teachers):
+        raise ConfigError(
+            "--unpriced names tables whose rows without a price are trained on, too, and --teacher the model that "
+            "prices them; give both or neither"
+        )
+
+
+def _unpriced(path: Path, columns: Columns, reading: Reading) -> Table:
+    quiet = replace(columns, id_required=False)
+    try:
+        table = read_table(path, quiet, reading=reading, notices=lambda _: None)
+    except DataError:
+        table = read_table(path, replace(quiet, price=None), reading=reading, notices=lambda _: None)
+    reasons = row_reasons(table)
+    wanted = reasons == (NO_PRICE if table.price is not None else "")
+    return table.take(np.flatnonzero(wanted))
+
+
+def _of_columns(table: Table, columns: Columns) -> Table:
+    frame = table.frame.drop(columns=[columns.price or ""], errors="ignore")
+    return replace(table, frame=frame, price=None, ids=table.ids.astype("str").rename("row"))
+
+
+def _is_text(column: pd.Series) -> bool:
+    return isinstance(column.dtype, pd.StringDtype)

@@ -1,0 +1,107 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from conftest import tiny_config
+from pricekit.datasets import make_catalog
+from pricekit.errors import DataError
+from pricekit.table import AS_FOUND, Columns, table_of_texts
+from pricekit.training.cv import cross_validate
+from pricekit.training.distill import MOST, read_taught, read_unpriced, teach, with_teachers
+from pricekit.training.run import open_run
+from pricekit.training.source import Source, load_split
+from pricekit.training.train import train
+
+ONE_EPOCH = {"training": {"epochs": 1}, "backbone": {"members": 1, "width": 4}}
+
+
+class Teacher:
+    """Prices each text by its length."""
+
+    def predict(self, rows):
+        return rows.text.str.len().to_numpy(np.float32)
+
+
+@pytest.fixture(scope="module")
+def new(tmp_path_factory):
+    """A table of 60 other products without prices."""
+    path = tmp_path_factory.mktemp("tables") / "new.csv"
+    make_catalog(60, seed=8).drop(columns="price").to_csv(path, index=False)
+    return path
+
+
+def test_unpriced_rows_are_those_with_a_text_and_no_price(tmp_path, new):
+    mixed = tmp_path / "mixed.csv"
+    mixed.write_text("catalog_content,price\nTea,3\nCoffee,\n,\nCocoa,\n")
+    assert read_unpriced([mixed], Columns(), AS_FOUND).text.tolist() == ["Coffee", "Cocoa"]
+    assert len(read_unpriced([mixed, new], Columns(), AS_FOUND)) == 62
+    mixed.write_text("catalog_content,price\nTea,3\n")
+    with pytest.raises(DataError, match="no row with a text and without a price"):
+        read_unpriced([mixed], Columns(), AS_FOUND)
+
+
+def test_rows_are_taught_the_geometric_mean_and_known_texts_are_left_out():
+    known = table_of_texts(["tea", "coffee"], "catalog_content")
+    new = table_of_texts(["tea", "cocoa", "cocoa", "juice!!"], "catalog_content")
+    tenfold = type("Tenfold", (), {"predict": lambda self, rows: 100 * Teacher().predict(rows)})()
+    taught = teach(known, new, [Teacher(), tenfold], Columns(), 0)
+    assert taught.text.tolist() == ["cocoa", "juice!!"]
+    assert taught.price == pytest.approx([50, 70])
+    many = table_of_texts([f"text {n}" for n in range(50)], "catalog_content")
+    assert len(teach(known, many, [Teacher()], Columns(), 0)) == MOST * len(known)
+    with pytest.raises(DataError, match="every unpriced row"):
+        teach(known, known, [Teacher()], Columns(), 0)
+
+
+def test_a_student_is_trained_on_both_and_judged_by_true_prices_alone(run, catalog, new, tmp_path):
+    source = Source(catalog, unpriced=(new,), teachers=(run,))
+    facts = train(source, tiny_config(ONE_EPOCH), tmp_path / "student")
+    plain = load_split(Source(catalog), tiny_config(ONE_EPOCH))
+    assert facts["rows"]["taught"] == 60
+    assert facts["rows"]["train"] == len(plain.train) + 60
+    assert facts["rows"]["valid"] == len(plain.valid)
+    taught = read_taught(tmp_path / "student")
+    assert taught.known_price == pytest.approx(
+        open_run(run).predictor().predict(taught.text.tolist()), rel=1e-6
+    )
+    told = json.loads((tmp_path / "student" / "source.json").read_text())
+    assert told["unpriced"] == ["new.csv"]
+    resumed = with_teachers(Source(catalog), plain, tiny_config(ONE_EPOCH), tmp_path / "student")
+    assert told["digest"] == resumed.digest()
+
+
+def test_a_teacher_that_saw_the_judging_rows_is_named(pricekit, run, bundle, catalog, new, tmp_path):
+    flags = ["--set", "training.epochs=1", "--set", "backbone.members=1", "--unpriced", new, "--dry-run"]
+    code, _, err = pricekit(
+        "train", catalog, "--out", tmp_path / "a", *flags[:-1], "--teacher", run, "--seed", 5
+    )
+    assert code == 0
+    assert "rows that judge this run, which flatter it" in " ".join(err.split())
+    code, _, err = pricekit("train", catalog, "--out", tmp_path / "b", *flags[:-1], "--teacher", bundle)
+    assert code == 0
+    assert "nobody can tell" in err
+    code, _, err = pricekit("train", catalog, "--out", tmp_path / "c", *flags[:-1])
+    assert code == 1
+    assert "give both or neither" in " ".join(err.split())
+
+
+def test_a_fold_is_taught_by_the_fold_that_has_not_seen_its_rows(pricekit, catalog, new, run, tmp_path):
+    config = tiny_config(ONE_EPOCH, {"training": {"keep": "last"}, "speed": {"progress": False}})
+    cross_validate(Source(catalog), config, tmp_path / "teacher", 2)
+    source = Source(catalog, unpriced=(new,), teachers=(tmp_path / "teacher",))
+    cross_validate(source, config, tmp_path / "student", 2)
+    for fold in ("fold-0", "fold-1"):
+        taught = read_taught(tmp_path / "student" / fold)
+        expected = open_run(tmp_path / "teacher" / fold).predictor().predict(taught.text.tolist())
+        assert taught.known_price == pytest.approx(expected, rel=1e-6)
+    before = pd.read_parquet(tmp_path / "student" / "held_out.parquet")
+    cross_validate(Source(catalog), config, tmp_path / "student", 2, resume=True)
+    assert pd.read_parquet(tmp_path / "student" / "held_out.parquet").equals(before)
+    for wrong, said in ((run, "is no folder of pricekit cv"), (tmp_path / "teacher", "other rows or folds")):
+        code, _, err = pricekit(
+            "cv", catalog, "--out", tmp_path / "x", "--folds", 3, "--unpriced", new, "--teacher", wrong
+        )
+        assert code == 1
+        assert said in " ".join(err.split())
