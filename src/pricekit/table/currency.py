@@ -171,6 +171,11 @@ def currency_in(text: str) -> str | None:
     return None if found is None or found[0] == "R" else canonical(found[0])
 
 
+def without_signs(text: str) -> str:
+    """Return a text without the signs and codes of currencies in it."""
+    return _pattern().sub("", text)
+
+
 def canonical(given: str) -> str:
     """Return a sign or code as this module names it: the code, a shared sign, or what was given."""
     given = given.strip()
