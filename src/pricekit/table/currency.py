@@ -185,6 +185,11 @@ def canonical(given: str) -> str:
     return _signs().get(sign) or _signs().get(sign.rstrip(".")) or sign.upper()
 
 
+def is_currency(text: str) -> bool:
+    """Whether a text is the code of a currency, or a sign without letters, and nothing else."""
+    return text in _signs() and (re.fullmatch("[A-Z]{3}", text) is not None or not re.search(r"\w", text))
+
+
 def may_mean(shown: str, wanted: str) -> bool:
     """Whether what a price shows may mean the currency wanted, both named as of `canonical`: "$" may mean CAD."""
     return shown == wanted or wanted in SHARED.get(shown, ()) or shown == SHARED.get(wanted, ("",))[0]
