@@ -162,13 +162,15 @@ def test_the_column_decides_what_a_mark_means(cells: list[str], expected: list[f
         ("5,00- EUR", -5),
         ("5,00 - 7,00", 5),
         ("Price - $12", 12),
+        ("3/$5", 5),
+        ("$5/$6", 5),
     ],
 )
 def test_numbers_with_words_and_units(cell: str, value: float) -> None:
     assert read(cell)[0] == [pytest.approx(value)]
 
 
-@pytest.mark.parametrize("cell", ["05-Jan", "01. Mai", "12.02.2024", "$5 mil", "35:50"])
+@pytest.mark.parametrize("cell", ["05-Jan", "01. Mai", "12.02.2024", "$5 mil", "35:50", "1½"])
 def test_what_may_be_read_in_two_ways_is_no_price(cell: str) -> None:
     assert read(cell)[1] == ["price not a number"]
 

@@ -29,6 +29,8 @@ _SMALL_UNIT = re.compile(
     r"(?<=\d)\s?(zł|руб|р|грн|лв|€|\$|£|TL)\.?\s?(\d\d)\s?(?:gr|коп|ст|cents?|ct|p|kr)\b"
     r"|(?<=\d)(元)(\d)角"
 )
+_COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
+_FRACTION = re.compile("[¼½¾⅓⅔]")
 _MINUS_BEHIND = re.compile(r"-\W*")
 _RANGE = re.compile(r"\s*(?:-|/|~|〜|～|\.{2,3}|…|to|or|bis|oder|до|или|à|ou|a|o)\s*")
 _DASH_AS_DECIMALS = re.compile(r"([.,])\s?-")
@@ -94,7 +96,7 @@ class Cell:
 @lru_cache(maxsize=1 << 16)
 def read_cell(text: str) -> Cell | str:
     """Return the price that a cell holds, or the reason why it holds none."""
-    if len(text) > MAX_CHARS or "\0" in text:
+    if len(text) > MAX_CHARS or "\0" in text or _FRACTION.search(text):
         return NOT_A_NUMBER
     plain = text if text.isascii() else text.translate(_PLAIN)
     if _FREE.fullmatch(plain.strip()):
@@ -155,6 +157,8 @@ def _number(place: re.Match[str], before: str, after: str, *, first: bool, last:
     if after.lstrip().startswith("%") or (_LETTER_BEFORE.search(before) and not currency):
         return None
     if _UNCLEAR.match(after) and currency in ("$", "USD"):
+        return None
+    if _COUNT.fullmatch(after) and not find_currency(before, ""):  # 3/$5
         return None
     dash = _DASH_AS_DECIMALS.match(after)
     marks = (dash[1], "") if dash and dash[1] not in digits else _marks(digits)
