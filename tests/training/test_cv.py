@@ -14,6 +14,7 @@ from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import smape
 from pricekit.training import cv
 from pricekit.training.cv import cross_validate
+from pricekit.training.ensemble import make_ensemble
 from pricekit.training.run import open_run
 from pricekit.training.source import Source
 
@@ -122,6 +123,32 @@ def test_another_table_is_not_gone_on_with(done, table, tmp_path, change):
     frame.to_csv(tmp_path / "other.csv", index=False)
     with pytest.raises(TrainingError, match="the rows are not those"):
         cross_validate(Source(tmp_path / "other.csv"), config(), out, resume=True)
+
+
+@pytest.mark.parametrize("name", ["folds.parquet", "leaks.json", "teachers.json"])
+def test_a_damaged_one_is_told(done, table, tmp_path, name):
+    out = shutil.copytree(done[0], tmp_path / "cv")
+    (out / name).write_text("{")
+    with pytest.raises(TrainingError, match="is damaged"):
+        cross_validate(Source(table), config(), out, resume=True)
+
+
+def test_only_its_own_folds_are_members_of_an_ensemble(done, tmp_path):
+    out = shutil.copytree(done[0], tmp_path / "cv")
+    shutil.copytree(out / "fold-0", out / "fold-old")
+    shutil.copytree(out / "fold-0", out / "fold-7")
+    made = make_ensemble([done[0], out], tmp_path / "both")
+    assert {member["path"].rpartition("-")[2] for member in made["members"]} == {"0", "1", "2"}
+    shutil.rmtree(out / "fold-1")
+    with pytest.raises(TrainingError, match="fold-1 is no finished run"):
+        make_ensemble([done[0], out], tmp_path / "other")
+
+
+def test_an_unfinished_teacher_is_found_before_the_first_fold(done, table, tmp_path):
+    teacher = shutil.copytree(done[0], tmp_path / "cv")
+    (teacher / "fold-2" / "run.json").unlink()
+    with pytest.raises(TrainingError, match="fold-2 is no finished run"):
+        cross_validate(Source(table, unpriced=(table,), teachers=(teacher,)), config(), tmp_path / "out", 3)
 
 
 def test_a_taken_folder_is_left_alone_and_overwritten_on_demand(done, table, tmp_path):

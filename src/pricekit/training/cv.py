@@ -146,13 +146,16 @@ def _new_plan(table: Table, rejected: pd.DataFrame, config: RunConfig, folds: in
 
 
 def _read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> Plan:
-    frame = pd.read_parquet(out / FOLDS)
+    try:
+        frame = pd.read_parquet(out / FOLDS)
+        leaks = tuple(json.loads((out / LEAKS).read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        raise _damaged(out, error) from None
     if not np.array_equal(frame["row"], _row_numbers(table)):
         raise TrainingError(
             f"the rows are not those that {out} was started with; give the same TABLE and reading options, or "
             "cross-validate into a new folder"
         )
-    leaks = tuple(json.loads((out / LEAKS).read_text("utf-8")))
     return Plan(
         table, rejected, frame["fold"].to_numpy(np.int64), frame["together"].to_numpy(np.int64), leaks
     )
@@ -179,13 +182,25 @@ def _check_teachers(source: Source, plan: Plan) -> None:
                 f"the teacher {path} has other rows or folds, so it has seen rows that it would teach to predict; "
                 "make it of the same table with the same --folds and --seed"
             )
+        for held in range(plan.folds):
+            if not (path / f"fold-{held}" / "run.json").is_file():
+                raise TrainingError(
+                    f"the teacher {path / f'fold-{held}'} is no finished run; go on with it with pricekit cv --resume"
+                )
 
 
 def _read_teachers(out: Path, source: Source) -> Source:
     """Return the source with the teachers that a cross-validation was started with."""
-    kept = json.loads((out / TEACHERS).read_text("utf-8"))
-    unpriced, teachers = (tuple(map(Path, kept[name])) for name in ("unpriced", "teachers"))
+    try:
+        kept = json.loads((out / TEACHERS).read_text("utf-8"))
+        unpriced, teachers = (tuple(map(Path, kept[name])) for name in ("unpriced", "teachers"))
+    except (OSError, ValueError, KeyError) as error:
+        raise _damaged(out, error) from None
     return replace(source, unpriced=unpriced, teachers=teachers)
+
+
+def _damaged(out: Path, error: Exception) -> TrainingError:
+    return TrainingError(f"the cross-validation {out} is damaged ({error}); start it anew with --overwrite")
 
 
 def _of_fold(source: Source, held: int) -> Source:

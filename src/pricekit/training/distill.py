@@ -49,10 +49,10 @@ def with_teachers(source: Source, split: Split, config: RunConfig, resumed: Path
         taught = read_taught(resumed)
     elif source.teachers or source.unpriced:
         _check_pair(source)
-        for path in source.teachers:
-            _check_teacher(path, split.valid)
         columns = columns_of(config)
         teachers = [_open(path) for path in source.teachers]
+        for path in source.teachers:
+            _check_teacher(path, split.valid)
         unpriced = read_unpriced(source.unpriced, columns, source.reading)
         taught = teach(split.train, unpriced, teachers, columns, config.seed)
     else:

@@ -152,10 +152,9 @@ def _candidate(path: Path) -> Candidate:
     held_out = read_held_out(path)
     if is_ensemble(path):
         raise TrainingError(f"{path} is an ensemble itself; give the runs that it was made of")
-    folds = tuple(sorted(path.glob("fold-*"), key=lambda fold: int(fold.name.rpartition("-")[2])))
-    runs = (path,) if is_run(path) else folds
-    if not runs:
-        raise TrainingError(f"{path} has no runs of its folds any more; do the cross-validation again")
+    runs = (path,) if is_run(path) else tuple(path / f"fold-{fold}" for fold in np.unique(held_out.fold))
+    if missing := [run for run in runs if not (run / "run.json").is_file()]:
+        raise TrainingError(f"{missing[0]} is no finished run any more; do the cross-validation again")
     return Candidate(path, runs, held_out)
 
 
