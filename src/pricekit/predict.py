@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,12 +75,29 @@ class Predictor:
     intervals: Intervals | None = None
 
     @classmethod
-    def load(cls, path: str | Path, engine: str = AUTO) -> Predictor:
-        """Open a bundle in the engine of that name; raises BundleError, PluginError."""
+    def load(
+        cls, path: str | Path, engine: str = AUTO, look: Callable[[Columns], None] = lambda _: None
+    ) -> Predictor:
+        """Open a bundle in the engine of that name.
+
+        Args:
+            path: of the bundle.
+            engine: its name; auto is the fastest here, which is measured the first time.
+            look: is given the columns that the model reads before an engine is opened, and may raise.
+
+        Raises:
+            BundleError: the bundle is damaged.
+            PluginError: a feature or an engine is missing.
+        """
         bundle = open_bundle(Path(path))
+        prepared = [
+            (load_preprocessor(files, bundle.path), files["model.onnx"], weight)
+            for files, weight in bundle.members()
+        ]
+        look(prepared[0][0].columns)
         members = tuple(
-            _open_member(bundle, files, weight, engine, number)
-            for number, (files, weight) in enumerate(bundle.members())
+            Member(preprocessor, _open(engine, bundle, graph, preprocessor, number), weight)
+            for number, (preprocessor, graph, weight) in enumerate(prepared)
         )
         kept = bundle.files.get("intervals.json")
         intervals = None if kept is None else read_intervals(kept, bundle.path)
@@ -205,16 +222,13 @@ class Predictor:
         return cast(np.ndarray, np.exp(np.sum(logs, axis=0)).astype(np.float32))
 
 
-def _open_member(
-    bundle: Bundle, files: Mapping[str, bytes], weight: float, engine: str, number: int
-) -> Member:
-    preprocessor = load_preprocessor(files, bundle.path)
+def _open(engine: str, bundle: Bundle, model: bytes, preprocessor: Preprocessor, number: int) -> Opened:
     cache = user_cache_path("pricekit") / "bundles" / bundle.digest
     if number:
         cache /= str(number)
     columns = len(preprocessor.features.names)
-    graph = Graph(files["model.onnx"], preprocessor.max_length, columns, cache)
-    return Member(preprocessor, open_engine(engine, graph, preprocessor.tokenizer.get_vocab_size()), weight)
+    graph = Graph(model, preprocessor.max_length, columns, cache)
+    return open_engine(engine, graph, preprocessor.tokenizer.get_vocab_size())
 
 
 def _made_ahead(items: Iterable[Item]) -> Iterator[Item]:
