@@ -139,4 +139,5 @@ def test_a_bundle_of_several_has_a_card_and_is_shown(pricekit, bundle_of_both):
 def test_triton_takes_one_model(pricekit, both, tmp_path):
     code, _, err = pricekit("export", both, "--out", tmp_path / "b", "--triton", tmp_path / "t")
     assert code == 1
-    assert "2 members" in err
+    assert "is an ensemble" in err
+    assert not (tmp_path / "b").exists()
