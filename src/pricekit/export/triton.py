@@ -37,8 +37,8 @@ def model_folder(repository: Path, run: Path, bundle: Path, *, overwrite: bool) 
     """
     if is_ensemble(run):
         raise ExportError(
-            f"{run} is an ensemble, whose members have a tokenizer each, which one model of Triton cannot hold; export the "
-            "runs that it was made of one by one"
+            f"{run} is an ensemble, whose members have a tokenizer each, which one model of Triton cannot hold; export "
+            "the runs that it was made of one by one"
         )
     folder = repository / re.sub(r"[^A-Za-z0-9_-]", "_", bundle.resolve().name)
     if folder.exists() and not (overwrite and (folder / "config.pbtxt").is_file()):
