@@ -50,5 +50,6 @@ def ensemble(runs: tuple[Path, ...], out: Path, overwrite: bool) -> None:
         [*rows, ["ensemble", "", f"{score:.2f}"]],
     )
     best = min(member["smape"] for member in found["candidates"])
-    say(f"SMAPE {score:.2f}, {abs(best - score):.2f} points {'better' if score < best else 'worse'} than the best member")
+    verdict = "better" if score < best else "worse"
+    say(f"SMAPE {score:.2f}, {abs(best - score):.2f} points {verdict} than the best member")
     say(f"the ensemble is in {out}; next: pricekit export {quote(str(out))} --out BUNDLE{again()}")
