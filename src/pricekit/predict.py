@@ -36,6 +36,9 @@ from pricekit.table import (
 
 Item = TypeVar("Item")
 
+KIN = 0.9
+"""Share of the larger of two graphs that the smaller one has at least where they are of one kind."""
+
 WINDOW = 8192
 """Rows held in memory at once, sorted by length inside."""
 
@@ -95,10 +98,7 @@ class Predictor:
             for files, weight in bundle.members()
         ]
         look(prepared[0][0].columns)
-        members = tuple(
-            Member(preprocessor, _open(engine, bundle, graph, preprocessor, number), weight)
-            for number, (preprocessor, graph, weight) in enumerate(prepared)
-        )
+        members = _open_members(bundle, prepared, engine)
         kept = bundle.files.get("intervals.json")
         intervals = None if kept is None else read_intervals(kept, bundle.path)
         return cls(members, bundle.digest, intervals)
@@ -222,13 +222,33 @@ class Predictor:
         return cast(np.ndarray, np.exp(np.sum(logs, axis=0)).astype(np.float32))
 
 
-def _open(engine: str, bundle: Bundle, model: bytes, preprocessor: Preprocessor, number: int) -> Opened:
+def _open_members(
+    bundle: Bundle, prepared: list[tuple[Preprocessor, bytes, float]], engine: str
+) -> tuple[Member, ...]:
+    """Open each member in an engine; of members of one kind only the first one is measured."""
+    graphs: list[Graph] = []
+    members: list[Member] = []
+    for number, (preprocessor, model, weight) in enumerate(prepared):
+        graph = _graph(bundle, model, preprocessor, number)
+        kin = (m.engine for m, other in zip(members, graphs, strict=True) if _alike(graph, other))
+        opened = open_engine(engine, graph, preprocessor.tokenizer.get_vocab_size(), next(kin, None))
+        graphs.append(graph)
+        members.append(Member(preprocessor, opened, weight))
+    return tuple(members)
+
+
+def _graph(bundle: Bundle, model: bytes, preprocessor: Preprocessor, number: int) -> Graph:
     cache = user_cache_path("pricekit") / "bundles" / bundle.digest
     if number:
         cache /= str(number)
-    columns = len(preprocessor.features.names)
-    graph = Graph(model, preprocessor.max_length, columns, cache)
-    return open_engine(engine, graph, preprocessor.tokenizer.get_vocab_size())
+    return Graph(model, preprocessor.max_length, len(preprocessor.features.names), cache)
+
+
+def _alike(one: Graph, other: Graph) -> bool:
+    """Say whether two members' graphs are of one kind, as those of the folds of a cross-validation are."""
+    sizes = len(one.model), len(other.model)
+    same = (one.max_length, one.features) == (other.max_length, other.features)
+    return same and min(sizes) > KIN * max(sizes)
 
 
 def _made_ahead(items: Iterable[Item]) -> Iterator[Item]:
