@@ -16,7 +16,7 @@ from pricekit.bundle import Bundle, open_bundle
 from pricekit.core.contracts import Graph
 from pricekit.engines.choose import AUTO, open_engine
 from pricekit.engines.opened import Opened
-from pricekit.errors import ConfigError, DataError
+from pricekit.errors import ConfigError
 from pricekit.intervals import Intervals, read_intervals
 from pricekit.parts import Parts
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
@@ -166,9 +166,7 @@ class Predictor:
             DataError: the table cannot be read, or the output cannot be written.
         """
         files = table_files(source)
-        if out.exists() and any(file.exists() and out.samefile(file) for file in files):
-            raise DataError(f"{out} is the table itself; name another file with --out")
-        check_output(out)
+        check_output(out, files)
         if interval is not None:
             self.interval(np.ones(1), interval)  # said before the work, not after it
         columns = replace(columns or self.columns, price=None)

@@ -172,3 +172,20 @@ def test_what_is_no_table(pricekit, tmp_path, content, saying):
     code, out, err = pricekit("check", tmp_path / "t.csv")
     assert (code, out) == (1, "")
     assert saying in err
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"), [("Price list 2024;;\n;;\n", True), ("Price list 2024\n", True), ("", False)]
+)
+def test_a_title_above_the_header_is_said(page, tmp_path, title, shown):
+    rows = "".join(f"{i};green tea number {i};{i + 1},50\n" for i in range(30))
+    found = page(write(tmp_path / "t.csv", f"{title}nr;name;price\n{rows}"))
+    assert any("title above the header" in note for note in found["notes"]) == shown
+    assert ("command" in found) == (not shown)
+
+
+@pytest.mark.parametrize(("second", "shown"), [("JPY", True), ("USD", False), ("blue", False)])
+def test_currencies_in_a_column_of_their_own_are_said(page, tmp_path, second, shown):
+    rows = "".join(f"green tea number {i},{i + 1},{second if i % 2 else 'USD'}\n" for i in range(30))
+    found = page(write(tmp_path / "t.csv", f"name,price,currency\n{rows}"))
+    assert any("'currency' names several currencies (" in note for note in found["notes"]) == shown

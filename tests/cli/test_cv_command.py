@@ -53,6 +53,10 @@ def test_an_interrupted_one_is_gone_on_with_as_it_says(pricekit, table, tmp_path
     assert "text length" in err
     assert "SMAPE of a constant price" in err
     assert len(read_held_out(out)) == 60
+    code, _, err = pricekit("evaluate", out, table)
+    assert (code, "pricekit ensemble" in err) == (1, True)
+    code, _, err = pricekit("errors", out / "fold-0", table, "--out", table)
+    assert (code, "the table itself" in err) == (1, True)
     code, _, err = pricekit("cv", table, "--out", out, "--folds", 2, *SMALL)
     assert (code, "--overwrite" in err) == (1, True)
     code, _, err = pricekit("cv", table, "--out", out, "--resume", "--folds", 3)

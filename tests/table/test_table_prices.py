@@ -126,6 +126,53 @@ def test_the_column_decides_what_a_mark_means(cells: list[str], expected: list[f
     assert read(*cells)[0] == expected
 
 
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ("1万2800円", 12_800),
+        ("1만 5천원", 15_000),
+        ("5천원", 5000),
+        ("1억 2천만원", 120_000_000),
+        ("1万2千元", 12_000),
+        ("12元5角", 12.5),
+        ("2 tỷ 500 triệu đồng", 2_500_000_000),
+        ("2,5 tỷ", 2_500_000_000),
+        ("₹1.5 लाख", 150_000),
+        ("2 ล้านบาท", 2_000_000),
+        ("5 ألف ريال", 5000),
+        ("R$ 5 mil", 5000),
+        ("1,5 milyon TL", 1_500_000),
+        ("5 bin TL", 5000),
+        ("5 tys. zł", 5000),
+        ("5 Tsd. €", 5000),
+        ("5 k€", 5000),
+        ("1,5 Mrd. €", 1_500_000_000),
+        ("$1.2B", 1_200_000_000),
+        ("99¢", 0.99),
+        ("50 cents", 0.5),
+        ("5 руб. 50 коп.", 5.5),
+        ("12 zł 50 gr", 12.5),
+        ("35:50 kr", 35.5),
+        ("S/.15.90", 15.9),
+        ("S/.500", 500),
+        ("EUR -12,50", -12.5),
+        ("-EUR 12,50", -12.5),
+        ("(USD 5.00)", -5),
+        ("5,00-", -5),
+        ("5,00- EUR", -5),
+        ("5,00 - 7,00", 5),
+        ("Price - $12", 12),
+    ],
+)
+def test_numbers_with_words_and_units(cell: str, value: float) -> None:
+    assert read(cell)[0] == [pytest.approx(value)]
+
+
+@pytest.mark.parametrize("cell", ["05-Jan", "01. Mai", "12.02.2024", "$5 mil", "35:50"])
+def test_what_may_be_read_in_two_ways_is_no_price(cell: str) -> None:
+    assert read(cell)[1] == ["price not a number"]
+
+
 def test_several_prices_are_counted_and_said() -> None:
     form = read("$1 - $2", "$3", "4 or 5")[2]
     assert form.several == 2

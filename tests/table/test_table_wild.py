@@ -53,6 +53,28 @@ def test_the_encoding_is_found_and_said(tmp_path: Path, encoding: str) -> None:
     assert said.count("--encoding") == 1
 
 
+@pytest.mark.parametrize(
+    ("encoding", "texts"),
+    [
+        (
+            "cp1252",
+            ["camisa", "calção", "pão de açúcar", "feijão", "xícara", "maçã", "sabão"],
+        ),  # in words, "chaos"
+        ("cp1250", ["őszibarack", "tűző", "kávé", "sütemény", "hűtő"]),
+        (
+            "cp1254",
+            ["gömlek", "çanta", "ışık", "şapka", "kağıt", "üzüm", "İpek"],
+        ),  # Greek letters beside Latin ones
+    ],
+)
+def test_letters_of_one_alphabet(tmp_path: Path, encoding: str, texts: list[str]) -> None:
+    path = tmp_path / "t.csv"
+    names = [f"{texts[number % len(texts)]} {number}" for number in range(20)]
+    rows = [f"{number};{name};{number + 1},50\n" for number, name in enumerate(names)]
+    path.write_bytes(("id;name;price\n" + "".join(rows)).encode(encoding))
+    assert read(path)[0].text.tolist() == names
+
+
 def test_one_letter_beyond_ascii_is_western(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"name,price\n" + b"tea,1\n" * 20_000 + b"caf\xe9,2\n")

@@ -79,6 +79,10 @@ def look_at(table: Path, given: dict[str, Any], reading: Reading, limit: int | N
             f"{profiles[0].name} and so on. Give them better names with --columns, in their order."
         )
     rows, facts = read_with_facts(table, columns, limit=limit, reading=reading, notices=notes.append)
+    titled = _below_title(facts, profiles, rows)
+    if titled:
+        first = f"The first line ({_short(profiles[0].name)!r}) looks like a title above the header"
+        notes.insert(0, f"{first}, and not like the header: delete the lines above the header.")
     page: dict[str, Any] = {"table": str(table), **_file(facts), "rows": len(rows)}
     page["columns"] = [asdict(p) | {"used_as": _use(p.name, columns)} for p in profiles]
     page["text"] = _texts(rows)
@@ -90,7 +94,8 @@ def look_at(table: Path, given: dict[str, Any], reading: Reading, limit: int | N
         page |= _priced(rows, columns, facts, notes)
         if page["prices"]["several_currencies"] and reading.currency is None:
             reading = replace(reading, currency=page["prices"]["currency"])
-        page["command"] = shlex.join(_command(table, columns, reading))
+        if page["usable"] and not titled:
+            page["command"] = shlex.join(_command(table, columns, reading))
     return page | {"notes": [note.removeprefix(f"{table}: ") for note in notes]}
 
 
@@ -121,6 +126,19 @@ def _columns(
         )
     name = given["id"] or guess_id(others, text)
     return Columns(text, price, name, given["id"] is not None), profiles, reading, headless
+
+
+def _below_title(facts: Facts, profiles: list[Profile], rows: Table) -> bool:
+    """Whether the first line names one column, and the lines below have several."""
+    if facts.file.layout is None or facts.file.layout.names:
+        return False
+    from pricekit.table.model import RAGGED
+
+    named = sum(bool(cell.strip()) for cell in facts.file.first_row())
+    wider = (
+        len(profiles) == 1 and rows.flaws is not None and 2 * int((rows.flaws == RAGGED).sum()) > len(rows)
+    )
+    return wider or (named == 1 and sum(column.kind != "empty" for column in profiles) > 2)
 
 
 def _profiles(file: OpenedFile) -> list[Profile]:
@@ -164,7 +182,7 @@ def _priced(rows: Table, columns: Columns, facts: Facts, notes: list[str]) -> di
 
     from pricekit.table import split_usable
     from pricekit.table.describe import count_currencies
-    from pricekit.table.usable import describe_outliers
+    from pricekit.table.usable import describe_currency_column, describe_outliers
 
     usable, rejected = split_usable(rows)
     page: dict[str, Any] = {"usable": len(usable), "set_aside": rejected["reason"].value_counts().to_dict()}
@@ -182,6 +200,8 @@ def _priced(rows: Table, columns: Columns, facts: Facts, notes: list[str]) -> di
     page["highest"] = np.sort(price)[: -_EXTREMES - 1 : -1].tolist()
     if outliers := describe_outliers(price):
         notes.append(outliers[0].upper() + outliers[1:])
+    if named := describe_currency_column(usable):
+        notes.append(named[0].upper() + named[1:])
     return page | {"duplicates": _duplicates(usable, price), "leaks": _leaks(usable, columns, notes)}
 
 

@@ -44,7 +44,7 @@ def errors(
     from pricekit.table import check_output, write_frame
 
     if out is not None:
-        check_output(out)
+        check_output(out, [] if table is None else [table])
     rows, _ = judged_rows(model, table, flags)
     quantities = quantities_of(rows.text)
     groupings = groupings_of_errors(rows, quantities, by)

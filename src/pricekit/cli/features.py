@@ -41,7 +41,7 @@ def features(
     from pricekit.screen import notice, say
     from pricekit.table import Columns, check_output, read_table, write_frame
 
-    check_output(out)
+    check_output(out, [table])
     columns = named_columns(Columns(price=None), text, None, id_)
     rows = read_table(table, columns, limit=limit, reading=reading, notices=notice)
     fitted, _ = fit_features(split_names(names), {}, rows)

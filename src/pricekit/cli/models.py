@@ -37,6 +37,11 @@ def open_predictor(
 
     if is_ensemble(path) and not engine:
         return open_ensemble(path).predictor()
+    if (path / "cv.toml").is_file():
+        raise BundleError(
+            f"the folder {path} is of pricekit cv, which has a model for each fold: make them one with "
+            f"pricekit ensemble, or give one of them, such as {path / 'fold-0'}"
+        )
     if not is_run(path) and not is_ensemble(path):
         raise BundleError(f"the folder {path} holds neither a bundle nor a run; {_EXPECTED}")
     if engine:

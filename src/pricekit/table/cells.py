@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from pricekit.table.currency import currency_in, find_currency
+import numpy as np
+
+from pricekit.table.currency import currency_in, find_currency, without_signs
 from pricekit.table.model import NO_PRICE, NOT_A_NUMBER
+from pricekit.table.multiplier import multiplier
 
 MAX_CHARS = 200
 _MAX_LETTERS = (
@@ -17,9 +21,15 @@ _MAX_LETTERS = (
 
 # Groups of three parted by a space or an apostrophe, or any digits, commas and points.
 _NUMBER = re.compile(
-    r"\d{1,3}(?:([ '])\d{3})(?:\1\d{3})*(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*|(?<!\w)[.,]\d+", re.ASCII
+    r"\d{1,3}(?:([ '])\d{3})(?:\1\d{3})*(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*|(?<![\w/])[.,]\d+", re.ASCII
 )
 _SIGN_AS_MARK = re.compile(r"(?<=\d)([€£$])(?=\d\d(?!\d))")
+_COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
+_SMALL_UNIT = re.compile(
+    r"(?<=\d)\s?(zł|руб|р|грн|лв|€|\$|£|TL)\.?\s?(\d\d)\s?(?:gr|коп|ст|cents?|ct|p|kr)\b"
+    r"|(?<=\d)(元)(\d)角"
+)
+_MINUS_BEHIND = re.compile(r"-\W*")
 _RANGE = re.compile(r"\s*(?:-|/|~|〜|～|\.{2,3}|…|to|or|bis|oder|до|или|à|ou|a|o)\s*")
 _DASH_AS_DECIMALS = re.compile(r"([.,])\s?-")
 _NEGATIVE = re.compile(r"[^\w(]*-\s*[^\w]*|\(\s*[^\w]*")
@@ -33,14 +43,13 @@ _BEFORE = re.compile(
     re.IGNORECASE,
 )
 _MISSING = re.compile(r"#?n/a|na|n\.a\.|none|null|nil|unknown|tb[da]|-{1,3}|\?+|\.{1,3}", re.IGNORECASE)
-_TIMES = (
-    (re.compile(r"[kK](?![^\W\d_])|\s?(?:тыс|nghìn|ngàn|rb|ribu)\b|\s?千"), 1e3),
-    (re.compile(r"M(?![^\W\d_])|\s?(?:(?i:mln|mio|million|млн|triệu|juta)|tr|jt)\b"), 1e6),
-    (re.compile(r"\s?[万萬만]"), 1e4),
-    (re.compile(r"\s?[億亿억]"), 1e8),
-    (re.compile(r"\s?(?:lakhs?|lacs?)\b", re.IGNORECASE), 1e5),
-    (re.compile(r"\s?(?:crores?|cr)\b", re.IGNORECASE), 1e7),
+_MONTH = re.compile(
+    r"jan|janv|feb|febr|févr|fev|mar|mär|märz|mrz|mrt|mars|apr|avr|abr|kwi|mai|may|maj|mag|mei|jun|juni|juin|giu|cze|jul"
+    r"|juli|juil|lug|lip|aug|août|ago|sie|sep|sept|wrz|oct|okt|ott|paź|nov|nov|lis|dec|dez|déc|dic|dzi|gru|sty|lut|ene|gen"
+    r"|янв|фев|мар|апр|май|мая|июн|июл|авг|сен|окт|ноя|дек",
+    re.IGNORECASE,
 )
+_UNCLEAR = re.compile(r"\s?mil\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +103,7 @@ def read_cell(text: str) -> Cell | str:
         return NO_PRICE
     if sign := _SIGN_AS_MARK.search(plain):  # 35€99
         plain = f"{plain[: sign.start()]}{'.' if ',' in plain else ','}{plain[sign.end() :]} {sign[0]}"
+    plain = _SMALL_UNIT.sub(r",\2\4 \1\3", _COLON_AS_MARK.sub(",", plain))
     found = [price for price in _numbers(plain) if price is not None]
     signed = [price for price in found if price.currency]
     chosen = signed or found
@@ -110,6 +120,8 @@ def _bare_price(text: str) -> bool:
     before = text[: number.start()] if (number := _NUMBER.search(text)) else ""
     if not all(map(_BEFORE.fullmatch, _WORD.findall(before))):
         return False
+    if any(map(_MONTH.fullmatch, _WORD.findall(text))):  # 05-Jan, as Excel writes what it took for a day
+        return False
     between = _NUMBER.split(text)[2:-1:2]  # every other part is the group that the pattern captures
     return (
         len(between) <= 1
@@ -122,27 +134,48 @@ def _numbers(text: str) -> list[Cell | None]:
     places = list(_NUMBER.finditer(text))
     ends = [0, *(place.end() for place in places)]
     starts = [*(place.start() for place in places), len(text)]
-    return [
-        _number(place, text[ends[i] : place.start()], text[place.end() : starts[i + 1]], first=i == 0)
-        for i, place in enumerate(places)
-    ]
+    gaps = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+    found: list[Cell | None] = []
+    for i, place in enumerate(places):
+        number = _number(place, gaps[i], gaps[i + 1], first=i == 0, last=i == len(places) - 1)
+        before = found[-1] if found else None
+        touching = multiplier(gaps[i])[1] == len(gaps[i].rstrip())
+        if before and number and touching and before.factor > max(number.factor, 1):
+            found[-1] = _sum(before, number)  # 1万2800円
+        else:
+            found.append(number)
+    return found
 
 
-def _number(place: re.Match[str], before: str, after: str, *, first: bool) -> Cell | None:
+def _number(place: re.Match[str], before: str, after: str, *, first: bool, last: bool) -> Cell | None:
     """One number with what stands around it, None where it is no price."""
     digits = place[0].replace(" ", "").replace("'", "")
-    currency = find_currency(before, after)
+    factor, end = multiplier(after)
+    currency = find_currency(before, after[end:])
     if after.lstrip().startswith("%") or (_LETTER_BEFORE.search(before) and not currency):
         return None
-    factor = next((times for pattern, times in _TIMES if pattern.match(after)), 1.0)
-    if first and _NEGATIVE.fullmatch(before):
-        factor = -factor
+    if _UNCLEAR.match(after) and currency in ("$", "USD"):
+        return None
     dash = _DASH_AS_DECIMALS.match(after)
     marks = (dash[1], "") if dash and dash[1] not in digits else _marks(digits)
     if marks is None:
         return None
     mark, either = marks
+    behind = last and mark and _MINUS_BEHIND.fullmatch(without_signs(after)) and not dash
+    if (first and _NEGATIVE.fullmatch(without_signs(before).strip())) or behind:
+        factor = -factor
     return Cell(digits, mark, either, factor, currency, False, place.start(), len(place[0]))
+
+
+def _sum(first: Cell, second: Cell) -> Cell | None:
+    """Two numbers that are one, such as 1万 and 2800; None where either may be read in two ways."""
+    if first.open or second.open:
+        return None
+    total = first.value(".") or 0.0
+    rest = second.value(".") or 0.0
+    digits = np.format_float_positional(abs(total) + abs(rest), trim="-")
+    mark = "." if "." in digits else None
+    return Cell(digits, mark, "", math.copysign(1.0, total), first.currency or second.currency, False)
 
 
 def _marks(digits: str) -> tuple[str | None, str] | None:
@@ -165,7 +198,7 @@ def _marks(digits: str) -> tuple[str | None, str] | None:
 
 
 def _in_groups(digits: str, mark: str) -> bool:
-    """Whether the last group has three digits and those before it two or three, as in India, or four, as in China."""
+    """Whether the last group has three digits and those before it two or three, as in India."""
     first, *groups = digits.split(mark)
     if not groups:
         return False

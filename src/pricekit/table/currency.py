@@ -171,6 +171,11 @@ def currency_in(text: str) -> str | None:
     return None if found is None or found[0] == "R" else canonical(found[0])
 
 
+def without_signs(text: str) -> str:
+    """Return a text without the signs and codes of currencies in it."""
+    return _pattern().sub("", text)
+
+
 def canonical(given: str) -> str:
     """Return a sign or code as this module names it: the code, a shared sign, or what was given."""
     given = given.strip()
@@ -178,6 +183,11 @@ def canonical(given: str) -> str:
     if sign in SHARED:
         return sign
     return _signs().get(sign) or _signs().get(sign.rstrip(".")) or sign.upper()
+
+
+def is_currency(text: str) -> bool:
+    """Whether a text is the code of a currency, or a sign without letters, and nothing else."""
+    return text in _signs() and (re.fullmatch("[A-Z]{3}", text) is not None or not re.search(r"\w", text))
 
 
 def may_mean(shown: str, wanted: str) -> bool:

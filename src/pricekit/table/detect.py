@@ -31,6 +31,8 @@ _COMMON = {
     "cp874": "าร่นกอเ้งมยลวดสทตคใิัีะไแ็์ปพ",
     "cp1257": "āēīšļņģķčžųėęįąūšžĀŠŽČ–—’“”€",
 }
+_LATIN = ("cp1252", "cp1250", "cp1254", "cp1257")
+_BESIDE_ASCII = re.compile(r"(?<=[A-Za-z])[^\x00-\x7f]|[^\x00-\x7f](?=[A-Za-z])")
 _KANA, _HANGUL = re.compile("[ぁ-んァ-ヶー、。]"), re.compile("[가-힣]")
 _WIDE = {"cp932": _KANA, "euc_jp": _KANA, "cp949": _HANGUL}
 _HAN = {"gb18030": "gb2312", "big5": "big5"}
@@ -81,10 +83,12 @@ def other_encoding(path: Path) -> str:
         )
     matches = from_bytes(sample, cp_isolation=[*_CANDIDATES], threshold=0.3, enable_fallback=False)
     least = {name: match.chaos for match in reversed(list(matches)) for name in match.could_be_from_charset}
-    likely = [name for name in _CANDIDATES if name in least and least[name] <= min(least.values()) + 0.1]
+    best = min(least.values(), default=0.0)
+    calm = {name for name in least if least[name] <= best + 0.1}
+    likely = [name for name in _CANDIDATES if name in calm or _is_perfect(sample, name)]
     if not likely:
         return "cp1252" if _decodes(sample, "cp1252") else "latin-1"
-    return max(likely, key=lambda name: _plausible(sample, name))
+    return max(likely, key=lambda name: (_plausible(sample, name), name in calm))
 
 
 def _is_binary(sample: bytes) -> bool:
@@ -140,6 +144,11 @@ def _decodes(sample: bytes, name: str) -> bool:
     return True
 
 
+def _is_perfect(sample: bytes, name: str) -> bool:
+    """Whether a text in Latin letters has none but usual ones: many accents are what charset-normalizer calls chaos."""
+    return name in _LATIN and _decodes(sample, name) and _plausible(sample, name) == 1.0
+
+
 def _plausible(sample: bytes, name: str) -> float:
     """The share of the characters beyond ASCII that are common where this encoding is used."""
     text = sample.decode(name, "ignore")
@@ -150,7 +159,10 @@ def _plausible(sample: bytes, name: str) -> float:
     if name in _HAN:
         return sum(_is_common_han(character, _HAN[name]) for character in beyond) / max(len(beyond), 1)
     common = frozenset(_COMMON[name])
-    return sum(character in common for character in beyond) / max(len(beyond), 1)
+    found = sum(character in common for character in beyond)
+    if name not in _LATIN:  # no word is of two alphabets
+        found -= len(_BESIDE_ASCII.findall(text))
+    return found / max(len(beyond), 1)
 
 
 def _is_common_han(character: str, name: str) -> bool:

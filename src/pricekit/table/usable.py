@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError
+from pricekit.table.currency import is_currency
 from pricekit.table.describe import count_currencies
 from pricekit.table.model import Columns, Notices, Table
 from pricekit.table.price_format import PriceFormat
@@ -17,6 +18,7 @@ from pricekit.table.validate import split_usable
 
 _USUAL = 0.999
 _FAR = 100
+_LOOKED_AT, _MOST_CURRENCIES, _SHOWN = 100, 50, 5
 _FAR_FROM_MIDDLE = 10_000
 
 
@@ -44,7 +46,30 @@ def read_usable(
         )
     if usable.price is not None and (outliers := describe_outliers(usable.price)):
         notices(f"{path}: {outliers}")
+    if named := describe_currency_column(usable):
+        notices(f"{path}: {named}")
     return usable, rejected
+
+
+def describe_currency_column(table: Table) -> str:
+    """Return a sentence on a column beside the prices that names several currencies, "" where there is none."""
+    for name in table.frame:
+        column = table.frame[name]
+        if not isinstance(column.dtype, pd.StringDtype) or not _names_currencies(column[:_LOOKED_AT]):
+            continue
+        counts = column.str.strip().value_counts()
+        if len(counts) > 1 and _names_currencies(column):
+            shown = ", ".join(f"{currency}: {rows:,}" for currency, rows in counts.head(_SHOWN).items())
+            return (
+                f"the column '{name}' names several currencies ({shown}), and prices are taken as numbers of one. "
+                "Where they are not, keep the rows of one, or convert the prices."
+            )
+    return ""
+
+
+def _names_currencies(column: pd.Series) -> bool:
+    different = set(column.str.strip().unique()) - {""}
+    return bool(different) and len(different) <= _MOST_CURRENCIES and all(map(is_currency, different))
 
 
 def describe_outliers(price: np.ndarray) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -19,11 +19,15 @@ from pricekit.table.sinks import open_sink
 _NO_IDS = pd.Series([], dtype="str", name="id")
 
 
-def check_output(path: Path) -> None:
+def check_output(path: Path, read: Sequence[Path] = ()) -> None:
     """Say before the work what `write_frame` and `PredictionWriter` would only find after it.
 
+    Args:
+        path: the file to write.
+        read: the tables that it is computed from.
+
     Raises:
-        DataError: a folder, an unknown suffix, or a path in a folder that is not there.
+        DataError: a folder, an unknown suffix, a path in a folder that is not there, or one of the tables.
     """
     with _explained(path):
         folder, parent = path.is_dir(), path.parent.is_dir()
@@ -32,6 +36,8 @@ def check_output(path: Path) -> None:
     format_of(path)
     if not parent:
         raise DataError(f"{path} cannot be written: there is no folder {path.parent}. Create it.")
+    if path.exists() and any(table.exists() and path.samefile(table) for table in read):
+        raise DataError(f"{path} is the table itself; name another file with --out")
 
 
 def write_frame(path: Path, frame: pd.DataFrame) -> None:
