@@ -64,7 +64,11 @@ def main() -> None:
             cross_fitted(predicted, first.price, first.fold), first
         )
     rows = [
-        [name, f"{found.mean():.2f} ± {found.std(ddof=1):.2f}", f"{best - found.mean():+.2f}"]
+        [
+            name,
+            f"{found.mean():.2f} ± {found.std(ddof=1):.2f}",
+            "" if np.isnan(best) else f"{best - found.mean():+.2f}",
+        ]
         for name, found in scores.items()
     ]
     folds = len(np.unique(first.fold))

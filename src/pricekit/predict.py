@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +35,9 @@ from pricekit.table import (
 )
 
 Item = TypeVar("Item")
+
+KIN = 0.9
+"""Share of the larger of two graphs that the smaller one has at least where they are of one kind."""
 
 WINDOW = 8192
 """Rows held in memory at once, sorted by length inside."""
@@ -75,13 +78,27 @@ class Predictor:
     intervals: Intervals | None = None
 
     @classmethod
-    def load(cls, path: str | Path, engine: str = AUTO) -> Predictor:
-        """Open a bundle in the engine of that name; raises BundleError, PluginError."""
+    def load(
+        cls, path: str | Path, engine: str = AUTO, look: Callable[[Columns], None] = lambda _: None
+    ) -> Predictor:
+        """Open a bundle in the engine of that name.
+
+        Args:
+            path: of the bundle.
+            engine: its name; auto is the fastest here, which is measured the first time.
+            look: is given the columns that the model reads before an engine is opened, and may raise.
+
+        Raises:
+            BundleError: the bundle is damaged.
+            PluginError: a feature or an engine is missing.
+        """
         bundle = open_bundle(Path(path))
-        members = tuple(
-            _open_member(bundle, files, weight, engine, number)
-            for number, (files, weight) in enumerate(bundle.members())
-        )
+        prepared = [
+            (load_preprocessor(files, bundle.path), files["model.onnx"], weight)
+            for files, weight in bundle.members()
+        ]
+        look(prepared[0][0].columns)
+        members = _open_members(bundle, prepared, engine)
         kept = bundle.files.get("intervals.json")
         intervals = None if kept is None else read_intervals(kept, bundle.path)
         return cls(members, bundle.digest, intervals)
@@ -203,16 +220,33 @@ class Predictor:
         return cast(np.ndarray, np.exp(np.sum(logs, axis=0)).astype(np.float32))
 
 
-def _open_member(
-    bundle: Bundle, files: Mapping[str, bytes], weight: float, engine: str, number: int
-) -> Member:
-    preprocessor = load_preprocessor(files, bundle.path)
+def _open_members(
+    bundle: Bundle, prepared: list[tuple[Preprocessor, bytes, float]], engine: str
+) -> tuple[Member, ...]:
+    """Open each member in an engine; of members of one kind only the first one is measured."""
+    graphs: list[Graph] = []
+    members: list[Member] = []
+    for number, (preprocessor, model, weight) in enumerate(prepared):
+        graph = _graph(bundle, model, preprocessor, number)
+        kin = (m.engine for m, other in zip(members, graphs, strict=True) if _alike(graph, other))
+        opened = open_engine(engine, graph, preprocessor.tokenizer.get_vocab_size(), next(kin, None))
+        graphs.append(graph)
+        members.append(Member(preprocessor, opened, weight))
+    return tuple(members)
+
+
+def _graph(bundle: Bundle, model: bytes, preprocessor: Preprocessor, number: int) -> Graph:
     cache = user_cache_path("pricekit") / "bundles" / bundle.digest
     if number:
         cache /= str(number)
-    columns = len(preprocessor.features.names)
-    graph = Graph(files["model.onnx"], preprocessor.max_length, columns, cache)
-    return Member(preprocessor, open_engine(engine, graph, preprocessor.tokenizer.get_vocab_size()), weight)
+    return Graph(model, preprocessor.max_length, len(preprocessor.features.names), cache)
+
+
+def _alike(one: Graph, other: Graph) -> bool:
+    """Say whether two members' graphs are of one kind, as those of the folds of a cross-validation are."""
+    sizes = len(one.model), len(other.model)
+    same = (one.max_length, one.features) == (other.max_length, other.features)
+    return same and min(sizes) > KIN * max(sizes)
 
 
 def _made_ahead(items: Iterable[Item]) -> Iterator[Item]:

@@ -97,6 +97,16 @@ def test_other_encodings_are_found_or_named(pricekit, refused, bundle, tmp_path)
         assert (code, "--encoding" in err) == (0, said)
 
 
+def test_a_missing_column_is_told_before_an_engine_is_measured(pricekit, bundle, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # nothing is known of this machine
+    (tmp_path / "t.csv").write_text("title\nGreen tea\n")
+    code, _, err = pricekit("predict", bundle, tmp_path / "t.csv", "--out", tmp_path / "p.csv")
+    assert code == 1
+    assert "no column 'catalog_content'" in err
+    assert "fastest" not in err
+    assert not (tmp_path / "cache").exists()
+
+
 def test_no_id_column_at_prediction(pricekit, bundle, tmp_path):
     table = _table(tmp_path, "catalog_content\nGreen tea\nOlive oil\n")
     code, _, err = pricekit("predict", bundle, table, "--out", tmp_path / "p.csv")

@@ -23,10 +23,10 @@ from pricekit.training.backbones.transformer import (
     PretrainedOptions,
     SmallTransformer,
 )
-from pricekit.training.masked import Masking, masking_of, prepare, total_loss
-from pricekit.training.pretrain import FACTS, pretrain
-from pricekit.training.pretrain_loop import Watch
-from pricekit.training.pretrain_start import Pretraining, backbone_of, prepared
+from pricekit.training.pretraining.loop import Watch
+from pricekit.training.pretraining.masked import Masking, masking_of, prepare, total_loss
+from pricekit.training.pretraining.pretrain import FACTS, pretrain
+from pricekit.training.pretraining.start import Pretraining, backbone_of, prepared
 from tests.training.backbones.test_contract import TEXTS, tiny
 
 TINY = Pretraining(

@@ -22,8 +22,9 @@ def ensemble(runs: tuple[Path, ...], out: Path, overwrite: bool) -> None:
     pricekit ensemble bag minilm --out both
     pricekit export both --out bundle
 
-    RUNS are runs that hold out the same rows (the same table and --seed), or folders of pricekit cv, all of
-    whose models are taken. Models of different kinds gain most. One that would weigh under 2% is left out.
+    RUNS are runs that hold out the same rows (the same table and --seed), or folders of pricekit cv. Of such a
+    folder all models are taken and share its weight; the score is of the one that did not see a row. Models of
+    different kinds gain most. One that would weigh under 2% is left out.
 
     The ensemble is scored with weights that were fitted without the row they are used for. It is a MODEL to
     evaluate, predict and export, and its bundle predicts with the same one command.
@@ -49,5 +50,6 @@ def ensemble(runs: tuple[Path, ...], out: Path, overwrite: bool) -> None:
         [*rows, ["ensemble", "", f"{score:.2f}"]],
     )
     best = min(member["smape"] for member in found["candidates"])
-    say(f"SMAPE {score:.2f}, {best - score:+.2f} points better than the best member")
+    verdict = "better" if score < best else "worse"
+    say(f"SMAPE {score:.2f}, {abs(best - score):.2f} points {verdict} than the best member")
     say(f"the ensemble is in {out}; next: pricekit export {quote(str(out))} --out BUNDLE{again()}")

@@ -27,7 +27,7 @@ COMPANY = 0.02
 @click.option("--triton", type=FOLDER, help="Also write the graph into this model repository of Triton.")
 @click.option("--overwrite", is_flag=True, help="Replace the bundle in --out when the new one is complete.")
 def export(run: Path, out: Path, precision: str, triton: Path | None, overwrite: bool) -> None:
-    """Export the best weights of RUN into a bundle: ONNX graph, tokenizer, features, model card.
+    """Export the best weights of RUN, a run or an ensemble, into a bundle: ONNX graph, tokenizer, features, model card.
 
     \b
     pricekit export run --out bundle
@@ -41,7 +41,7 @@ def export(run: Path, out: Path, precision: str, triton: Path | None, overwrite:
     from pricekit.export.triton import model_folder, write_triton
     from pricekit.screen import notice, say
 
-    folder = None if triton is None else model_folder(triton, out, overwrite=overwrite)
+    folder = None if triton is None else model_folder(triton, run, out, overwrite=overwrite)
     report = export_run(run, out, precision=precision, overwrite=overwrite)
     worst = max(check.difference for check in report.checks)
     size = sum(file.stat().st_size for file in out.iterdir()) / 1e6

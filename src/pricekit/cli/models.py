@@ -8,19 +8,27 @@ from typing import TYPE_CHECKING
 from pricekit.errors import BundleError, ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pricekit.predict import Predictor
+    from pricekit.table import Columns
 
 
 _EXPECTED = "expected the folder of pricekit train --out or of pricekit export --out"
 
 
-def open_predictor(path: Path, engine: str | None = None) -> Predictor:
-    """Open a bundle in an engine, or a run with torch; raises BundleError and others."""
+def open_predictor(
+    path: Path, engine: str | None = None, look: Callable[[Columns], None] = lambda _: None
+) -> Predictor:
+    """Open a bundle in an engine, or a run with torch; raises BundleError and others.
+
+    `look` is given the columns that a bundle reads before an engine is chosen, which may take seconds.
+    """
     from pricekit.bundle import is_bundle
     from pricekit.predict import Predictor
 
     if is_bundle(path):
-        return Predictor.load(path, engine or "auto")
+        return Predictor.load(path, engine or "auto", look)
     if not path.is_dir():
         state = "is a file" if path.exists() else "is not there"
         raise BundleError(f"the model {path} {state}; {_EXPECTED}")

@@ -10,7 +10,7 @@ import click
 from pricekit.cli.options import FOLDER, TABLE, named_columns, table_options
 
 if TYPE_CHECKING:
-    from pricekit.table import Reading
+    from pricekit.table import Columns, Reading
 
 
 @click.command(short_help="Price the rows of a table with a run or a bundle.")
@@ -55,11 +55,16 @@ def predict(
     Columns are those that the model was trained with, unless --text and --id name others.
     """
     import time
+    from dataclasses import replace
 
     from pricekit.cli.models import open_predictor
     from pricekit.screen import say
+    from pricekit.table import check_columns
 
-    predictor = open_predictor(model, engine)
+    def look(columns: Columns) -> None:
+        check_columns(table, replace(named_columns(columns, text, None, id_), price=None), reading)
+
+    predictor = open_predictor(model, engine, look)
     started = time.perf_counter()
     columns = named_columns(predictor.columns, text, None, id_)
     rows = predictor.predict_file(

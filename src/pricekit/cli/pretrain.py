@@ -92,7 +92,7 @@ def pretrain(
     pretrain.json what was done.
     """
     from pricekit.screen import say
-    from pricekit.training.pretrain import pretrain as run
+    from pricekit.training.pretraining.pretrain import pretrain as run
 
     settings = _settings(flags)
     try:
@@ -108,7 +108,7 @@ def pretrain(
 
 
 def _settings(flags: dict[str, Any]) -> Any:
-    from pricekit.training.pretrain_start import Pretraining
+    from pricekit.training.pretraining.start import Pretraining
 
     given = {
         key: flags[key] for key in ("max_length", "epochs", "batch_size", "learning_rate", "seed", "limit")

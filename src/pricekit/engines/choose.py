@@ -43,16 +43,24 @@ BETTER = 1.1
 """How many times as fast a larger size has to be: machines are noisy, and a size that is too large costs more."""
 
 
-def open_engine(name: str, graph: Graph, vocab_size: int) -> Opened:
+def open_engine(name: str, graph: Graph, vocab_size: int, like: Opened | None = None) -> Opened:
     """Load a graph into the engine of that name, or for `auto` into the fastest of this machine.
 
     What was found is kept in the graph's cache folder, and holds until machine or engines change.
+
+    Args:
+        name: of an engine, or `auto`.
+        graph: what to load.
+        vocab_size: tokens that a made-up batch may hold.
+        like: where an alike graph runs, so that nothing is measured again.
 
     Raises:
         PluginError: the engine is unknown, a library or device that it needs is missing, or its prices differ
             from the reference's.
         BundleError: the graph cannot be loaded.
     """
+    if like is not None:
+        return replace(_load(like.name, graph), batch_tokens=like.batch_tokens)
     record = _Record(graph.cache / "engine.json", _machine())
     if name != AUTO:
         opened = _load(name, graph)

@@ -9,6 +9,7 @@ from pricekit.bundle import Bundle
 from pricekit.errors import ExportError
 from pricekit.files import publish_folder
 from pricekit.preprocess import load_preprocessor
+from pricekit.training.ensemble import is_ensemble
 
 MAX_BATCH_SIZE = 256
 
@@ -28,8 +29,17 @@ dynamic_batching {{ }}
 """
 
 
-def model_folder(repository: Path, bundle: Path, *, overwrite: bool) -> Path:
-    """Return where a repository has the model named as the bundle; raises ExportError where it is taken."""
+def model_folder(repository: Path, run: Path, bundle: Path, *, overwrite: bool) -> Path:
+    """Return where a repository has the model named as the bundle.
+
+    Raises:
+        ExportError: it is taken, or `run` is an ensemble.
+    """
+    if is_ensemble(run):
+        raise ExportError(
+            f"{run} is an ensemble, whose members have a tokenizer each, which one model of Triton cannot hold; export "
+            "the runs that it was made of one by one"
+        )
     folder = repository / re.sub(r"[^A-Za-z0-9_-]", "_", bundle.resolve().name)
     if folder.exists() and not (overwrite and (folder / "config.pbtxt").is_file()):
         raise ExportError(f"{folder} exists already; name another folder with --triton, or delete that one")
@@ -37,7 +47,7 @@ def model_folder(repository: Path, bundle: Path, *, overwrite: bool) -> Path:
 
 
 def write_triton(bundle: Bundle, folder: Path) -> None:
-    """Write one model of a repository: its configuration, and version 1 of the graph; raises ExportError.
+    """Write one model of a repository: its configuration, and version 1 of the graph.
 
     The form of the configuration: Triton's model_config.proto. A price has no axis but the batch's, which
     is written there as a reshape to no axes.
@@ -46,11 +56,6 @@ def write_triton(bundle: Bundle, folder: Path) -> None:
         bundle: an opened bundle.
         folder: the model's folder, replaced if it is there; its name is the model's.
     """
-    if len(bundle.members()) > 1:
-        raise ExportError(
-            f"{bundle.path} has {len(bundle.members())} members, each with a tokenizer of its own, which one model of "
-            "Triton cannot hold; export the runs that it was made of one by one"
-        )
     features = len(load_preprocessor(bundle.files, bundle.path).features.names)
     config = _CONFIG.format(name=folder.name, rows=MAX_BATCH_SIZE, features=features)
     publish_folder(folder, {"config.pbtxt": config.encode(), "1/model.onnx": bundle.files["model.onnx"]})

@@ -27,7 +27,7 @@ write.py         predictions and frames out, whole or not at all
 rejected.py      rows that were set aside, of any files, into one file
 """
 
-from pricekit.table.files import files_size, iter_files, table_files
+from pricekit.table.files import check_columns, files_size, iter_files, table_files
 from pricekit.table.model import MAX_TEXT_CHARS, NO_PRICE, REASONS, Columns, Notices, Table, concat_tables
 from pricekit.table.read import iter_table, progress_size, read_table
 from pricekit.table.reading import AS_FOUND, Reading
@@ -47,6 +47,7 @@ __all__ = [
     "PredictionWriter",
     "Reading",
     "Table",
+    "check_columns",
     "check_output",
     "concat_tables",
     "count_reasons",

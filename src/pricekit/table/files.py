@@ -67,6 +67,11 @@ def iter_files(
         position += file.stat().st_size
 
 
+def check_columns(path: Path, columns: Columns, reading: Reading = AS_FOUND) -> None:
+    """Read one row of what `path` stands for; raises DataError where that or a column is missing."""
+    next(iter_files(path, columns, rows=1, limit=1, reading=reading, notices=lambda _: None), None)
+
+
 def files_size(path: Path) -> int:
     """What `Table.position` counts up to, in bytes, for the tables of `iter_files`."""
     return sum(file.stat().st_size for file in table_files(path))

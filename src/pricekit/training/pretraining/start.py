@@ -20,7 +20,7 @@ from pricekit.preprocess import bring_facts_first
 from pricekit.screen import notice, say
 from pricekit.table import Columns, Reading, iter_table
 from pricekit.tokens import Tokens, encode, pad_id_of
-from pricekit.training.masked import Masking, held_out_loss, masking_of, prepare
+from pricekit.training.pretraining.masked import Masking, held_out_loss, masking_of, prepare
 
 MIN_TEXTS = 10
 HELD_OUT, MOST_HELD_OUT = 0.05, 2000

@@ -18,8 +18,8 @@ from pricekit.table import AS_FOUND, Reading
 from pricekit.training.backbones.weights import quiet_transformers
 from pricekit.training.interrupt import noted_interrupts
 from pricekit.training.machine import is_out_of_memory
-from pricekit.training.pretrain_loop import Watch, fit_masked, last_checkpoint, steps_in
-from pricekit.training.pretrain_start import Prepared, Pretraining, backbone_of, prepared, read_texts
+from pricekit.training.pretraining.loop import Watch, fit_masked, last_checkpoint, steps_in
+from pricekit.training.pretraining.start import Prepared, Pretraining, backbone_of, prepared, read_texts
 from pricekit.training.processes import Processes
 
 FACTS = "pretrain.json"

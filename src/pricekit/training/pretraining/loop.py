@@ -20,7 +20,7 @@ from pricekit.screen import Advance
 from pricekit.tokens import Tokens, pad
 from pricekit.training.batches import epoch_batches
 from pricekit.training.machine import choose_precision
-from pricekit.training.pretrain_start import Prepared, Pretraining
+from pricekit.training.pretraining.start import Prepared, Pretraining
 from pricekit.training.processes import Processes
 
 SAVE_SECONDS = 600.0
