@@ -353,3 +353,16 @@ def test_readings_that_cannot_be() -> None:
         with pytest.raises(DataError, match="--"):
             Reading(**wrong)  # type: ignore[arg-type]
     assert Reading(delimiter="tab").delimiter == "\t"
+
+
+@pytest.mark.parametrize(
+    ("cells", "first"),
+    [
+        (["14.876", "3.418", "120.333", "7.251", "6.102"], 14.876),
+        (["565.000", "120.500", "99.900", "1.995", "12.750"], 565_000),
+    ],
+)
+def test_three_decimals_of_a_program_are_no_thousands(cells, first, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["catalog_content,price", *(f"Tea,{cell}" for cell in cells)]))
+    assert read_table(path, Columns(), notices=lambda _: None).known_price[0] == first

@@ -118,3 +118,14 @@ def test_equal_texts_stay_on_one_side_and_their_noise_is_told(tmp_path, capsys):
         "80 rows have the text of a row with another price: no model of the text can be below SMAPE 50.0"
         in (capsys.readouterr().err)
     )
+
+
+def test_prices_in_another_currency_validate_nothing(pricekit, tmp_path):
+    for name, sign in (("usd", "$"), ("jpy", "¥"), ("bare", "")):
+        rows = [f"{name} tea {n},{sign}{n + 1}.50" for n in range(12)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["catalog_content,price", *rows]))
+    train = ("train", tmp_path / "usd.csv", "--out", tmp_path / "run", "--dry-run", "--valid")
+    code, _, err = pricekit(*train, tmp_path / "jpy.csv")
+    assert code == 1
+    assert "no metric would mean anything" in " ".join(err.split())
+    assert pricekit(*train, tmp_path / "bare.csv")[0] == 0

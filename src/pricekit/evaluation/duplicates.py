@@ -83,7 +83,11 @@ def noise_floor(same: np.ndarray, price: np.ndarray) -> NoiseFloor:
 
 
 def _least_error(prices: np.ndarray) -> float:
-    """Return the lowest sum of SMAPE terms of one price for all of these, ascending."""
+    """Return the lowest sum of SMAPE terms of one price for all of these, ascending.
+
+    Tried are the prices themselves, among which the best one is; of more than `_CANDIDATES` some of them, which
+    comes near it from above.
+    """
     candidates = prices
     if len(prices) > _CANDIDATES:
         candidates = prices[np.linspace(0, len(prices) - 1, _CANDIDATES).astype(int)]

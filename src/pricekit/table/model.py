@@ -83,6 +83,7 @@ class Table:
             "ragged row", "price not a number", "price not finite" or "". None is "" everywhere.
         rows: int64 (N,), each row's number in its file, from 0. None is 0 to N-1.
         position: how much of `progress_size(path)` had been read after this table, in bytes.
+        currency: that its prices show, None where none does or the table was read in parts.
     """
 
     ids: pd.Series
@@ -92,6 +93,7 @@ class Table:
     flaws: np.ndarray | None = None
     rows: np.ndarray | None = None
     position: int = 0
+    currency: str | None = None
 
     def __len__(self) -> int:
         return len(self.text)
@@ -113,6 +115,7 @@ class Table:
             flaws=None if self.flaws is None else self.flaws[positions],
             rows=np.asarray(positions, np.int64) if self.rows is None else self.rows[positions],
             position=self.position,
+            currency=self.currency,
         )
 
 

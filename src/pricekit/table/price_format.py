@@ -29,6 +29,9 @@ _BARE_THOUSANDS = r"^[+-]?[1-9][0-9]{3,}$"
 _MAX_NUMBER_CHARS = 400  # the longest finite float64 written out is 309 digits before the point
 _EXAMPLES, _KINDS = 3, 50
 _FEW = 3  # of numbers without a sign, so many alike are needed before a "." parts thousands
+_ROUND = r"[059]$"
+_MOSTLY = 0.6
+"""Of prices in thousands most end in 0, 5 or 9; of numbers with three decimals from a program, three in ten."""
 MIXED = 0.01
 """The share of prices in other currencies than the main one from which on a column is one of several currencies."""
 
@@ -80,6 +83,7 @@ class _Evidence:
     sure: Counter[str] = field(default_factory=Counter)
     open: Counter[str] = field(default_factory=Counter)
     plain_open: int = 0
+    plain_round: int = 0
     bare_thousands: int = 0
     currencies: Counter[str] = field(default_factory=Counter)
     several: int = 0
@@ -92,13 +96,14 @@ class _Evidence:
         cells = pc.utf8_trim_whitespace(as_text(column))
         number = plain_numbers(cells)
         plain = cells.filter(pa.array(number))
-        three = int(mask(pc.match_substring_regex(plain, THREE)).sum())
+        with_three = plain.filter(pc.match_substring_regex(plain, THREE))
+        three = len(with_three)
         self.plain_open += three
+        self.plain_round += int(mask(pc.match_substring_regex(with_three, _ROUND)).sum())
         self.sure["."] += int(mask(pc.match_substring_regex(plain, DOTTED)).sum()) - three
         self.bare_thousands += int(mask(pc.match_substring_regex(plain, _BARE_THOUSANDS)).sum())
         if three and "plain" not in self.examples:
-            example = plain.filter(pc.match_substring_regex(plain, THREE))[0].as_py()
-            self.examples.setdefault("plain", example)
+            self.examples.setdefault("plain", with_three[0].as_py())
         others = cells.filter(pa.array(~number))
         shapes, shape = shapes_of(others)
         for text, rows in zip(shapes, np.bincount(shape, minlength=len(shapes)).tolist(), strict=True):
@@ -187,8 +192,9 @@ def _decimal(seen: _Evidence, currency: str | None) -> tuple[str, bool]:
         return ("." if points >= commas else ","), True
     if commas > points:
         return ".", True
-    # Numbers alone, as programs write them: 1.125 among 3 and 12000 is no twelve hundred.
-    if not seen.written and (points < _FEW or seen.bare_thousands):
+    # Numbers alone, as programs write them: 1.125 among 3 and 12000 is no twelve hundred, nor is it among 3.418.
+    uneven = seen.plain_round < _MOSTLY * seen.plain_open
+    if not seen.written and (points < _FEW or seen.bare_thousands or uneven):
         return ".", False
     return ",", True
 

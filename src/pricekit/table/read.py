@@ -81,7 +81,8 @@ def read_with_facts(
     tables = list(_assembled(raws, meant, prices, 0, tally))
     for sentence in tally.sentences(path):
         notices(sentence)
-    return concat_tables(tables), Facts(file, prices)
+    currency = None if prices is None else prices.currency
+    return replace(concat_tables(tables), currency=currency), Facts(file, prices)
 
 
 def iter_table(

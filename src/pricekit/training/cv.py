@@ -107,6 +107,7 @@ def cross_validate(
     if resume:
         plan = _read_plan(out, table, rejected)
         source = _read_teachers(out, source)
+        _check_teachers(source, plan)
     else:
         _check_free(out, overwrite)
         plan = _new_plan(table, rejected, config, folds, allow_leak)

@@ -14,6 +14,7 @@ from pricekit.evaluation.leaks import IN_TEXT, leaking_columns, price_in_text
 from pricekit.features.fitted import FittedFeatures
 from pricekit.screen import notice, say
 from pricekit.table import Table
+from pricekit.table.currency import may_mean
 from pricekit.table.equal import equal_texts
 
 _TRIED = 64
@@ -95,6 +96,16 @@ def refuse_reading(features: FittedFeatures, table: Table, leaks: tuple[str, ...
                 f"the column '{name}' gives the price away, and the features {reading} are computed from it. "
                 f"Leave them out or drop the column{_ANYWAY}"
             )
+
+
+def check_currencies(train: Table, valid: Table) -> None:
+    """Raise DataError where two tables show prices in different currencies."""
+    found = train.currency, valid.currency
+    if found[0] and found[1] and not may_mean(found[1], found[0]):
+        raise DataError(
+            f"the prices to train on are in {found[0]}, those to validate on in {found[1]}: no metric would mean "
+            "anything. Convert the prices of one table, or give other rows with --valid"
+        )
 
 
 def check_shared(train: Table, valid: Table, *, allow_leak: bool) -> None:

@@ -15,7 +15,7 @@ from pricekit.evaluation.duplicates import kept_together
 from pricekit.screen import notice
 from pricekit.table import AS_FOUND, Columns, Reading, Table, count_reasons, read_usable
 from pricekit.training.batches import split_groups
-from pricekit.training.guards import check_shared, look_at
+from pricekit.training.guards import check_currencies, check_shared, look_at
 
 MIN_ROWS = 10
 
@@ -101,6 +101,7 @@ def load_split(source: Source, config: RunConfig, *, allow_leak: bool = False, l
         together = kept_together(table.text, table.known_price, near=False)
         return Split(*split_table(table, together, config), [rejected], leaks)
     valid, more = _read(source.valid, source, config)
+    check_currencies(table, valid)
     if not looked:
         check_shared(table, valid, allow_leak=allow_leak)
     return Split(table, valid, [rejected, more], leaks)
