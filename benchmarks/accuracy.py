@@ -21,7 +21,7 @@ from pricekit import smape
 from pricekit.evaluation.held_out import HeldOut, read_held_out
 from pricekit.evaluation.weights import cross_fitted, fit_weights
 from pricekit.features.fitted import fit_features
-from pricekit.screen import progress, show_table
+from pricekit.screen import notice, progress, show_table
 from pricekit.table import table_of_texts
 
 Texts = Sequence[str]
@@ -39,6 +39,9 @@ def main() -> None:
         "--minilm", action="store_true", help="frozen MiniLM embeddings as a peer, too: minutes"
     )
     parser.add_argument("--without-peers", action="store_true")
+    parser.add_argument(
+        "--keep", type=Path, help="folder for the peers' prices; those that it has are not made again"
+    )
     options = parser.parse_args()
     own = [_in_order(path) for path in options.cv]
     first = own[0]
@@ -53,7 +56,8 @@ def main() -> None:
     scores: dict[str, np.ndarray] = {}
     if not options.without_peers:
         for name, peer in _peers(first, minilm=options.minilm).items():
-            scores[name] = _per_fold(_out_of_fold(name, peer, first), first)
+            scores[name] = _per_fold(_out_of_fold(name, peer, first, options.keep), first)
+            notice(f"{name}: SMAPE {scores[name].mean():.2f}")
     best = min((found.mean() for found in scores.values()), default=np.nan)
     for path, held_out in zip(options.cv, own, strict=True):
         scores[str(path)] = _per_fold(held_out.predicted, first)
@@ -108,7 +112,10 @@ def _peers(rows: HeldOut, *, minilm: bool) -> dict[str, Peer]:
     return found
 
 
-def _out_of_fold(name: str, peer: Peer, rows: HeldOut) -> np.ndarray:
+def _out_of_fold(name: str, peer: Peer, rows: HeldOut, keep: Path | None) -> np.ndarray:
+    kept = None if keep is None else keep / f"{len(rows)} rows, {name}.npy"
+    if kept is not None and kept.is_file():
+        return np.load(kept, allow_pickle=False)
     prices = np.empty(len(rows))
     folds = np.unique(rows.fold)
     with progress(name, len(folds)) as advance:
@@ -116,6 +123,9 @@ def _out_of_fold(name: str, peer: Peer, rows: HeldOut) -> np.ndarray:
             held = np.flatnonzero(rows.fold == fold)
             prices[held] = peer(np.flatnonzero(rows.fold != fold), held)
             advance(1, "")
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        np.save(kept, prices, allow_pickle=False)
     return prices
 
 

@@ -146,6 +146,8 @@ def test_show_has_the_flags_of_train():
         "resume",
         "overwrite",
         "allow_leak",
+        "unpriced",
+        "teachers",
         "dry_run",
     }
     plugins = {"plugin_files", "no_plugins"}
