@@ -5,9 +5,9 @@
     python benchmarks/accuracy.py cv/bag cv/minilm
 
 Every folder has to be of the same table, --folds and --seed. The peers are fitted on the same folds' training rows
-and choose their settings inside them; those with features take the same `optimized22`, fitted on those rows. A mean
-and standard deviation is over the folds. With several folders the last line is their ensemble as `pricekit ensemble`
-makes it, each fold predicted with weights that were fitted on the other folds.
+and choose their settings inside them; those with features take `optimized22` and `numbers` as the models do, fitted on
+those rows. A mean and standard deviation is over the folds. With several folders the last line is their ensemble as
+`pricekit ensemble` makes it, each fold predicted with weights that were fitted on the other folds.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def _peers(rows: HeldOut, *, minilm: bool) -> dict[str, Peer]:
 
     def with_features(train: np.ndarray, held: np.ndarray) -> np.ndarray:
         tables = [table_of_texts(of(part)) for part in (train, held)]
-        fitted, _ = fit_features(["optimized22"], {}, tables[0])
+        fitted, _ = fit_features(["optimized22", "numbers"], {}, tables[0])
         features = fitted.transform(tables[0]), fitted.transform(tables[1])
         return peers.svd_lightgbm(of(train), price[train], of(held), features)
 
@@ -102,7 +102,7 @@ def _peers(rows: HeldOut, *, minilm: bool) -> dict[str, Peer]:
         "constant": lambda train, held: peers.constant(price[train], len(held)),
         "TF-IDF + Ridge": lambda train, held: peers.ridge(of(train), price[train], of(held)),
         "TF-IDF + SVD + LightGBM": lambda train, held: peers.svd_lightgbm(of(train), price[train], of(held)),
-        "TF-IDF + SVD + LightGBM, with optimized22": with_features,
+        "TF-IDF + SVD + LightGBM, with features": with_features,
     }
     if minilm:
         embeddings = peers.minilm_embeddings(texts)

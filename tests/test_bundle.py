@@ -34,11 +34,12 @@ def _put_graph(copy, content):
 def test_a_bundle_holds_what_it_says(bundle):
     manifest = open_bundle(bundle).manifest
     assert set(manifest["files"]) == {p.name for p in bundle.iterdir()} - {MANIFEST}
-    assert manifest["schema_version"] == 1
+    assert manifest["schema_version"] == 2  # its texts are read facts first
     assert manifest["precision"] == "fp32"
     assert 0 < manifest["metrics"]["smape"] < 200
     assert {(p["kind"], p["name"], p["package"]) for p in manifest["plugins"]} == {
         ("feature", "optimized22", "pricekit"),
+        ("feature", "numbers", "pricekit"),
         ("backbone", "bag", "pricekit"),
         ("loss", "smape", "pricekit"),
         ("policy", "quick", "pricekit"),

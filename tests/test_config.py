@@ -92,7 +92,7 @@ def test_a_policy_s_defaults_lie_below_and_options_are_resolved():
     assert config.backbone.options["width"] == 8
     assert config.backbone.options["members"] >= 1  # a default, written out so that the run can be repeated
     assert config.head.dropout == [0.0]  # of the policy quick
-    assert config.training.patience is not None
+    assert config.training.embedding_learning_rate == 0.2
     assert configure([parse_override("training.patience=none")]).training.patience is None
 
 
@@ -131,3 +131,15 @@ def test_durations(hours, minutes, seconds):
 def test_what_is_no_duration_is_told(text):
     with pytest.raises(ConfigError, match="time_budget"):
         build_config([{"training": {"time_budget": text}}])
+
+
+@pytest.mark.parametrize(
+    ("rows", "epochs"), [(10, 40), (1600, 40), (3200, 20), (3201, 20), (5485, 12), (6400, 10), (10**6, 10)]
+)
+def test_auto_epochs_are_as_many_as_a_thousand_steps_take(rows, epochs):
+    config = build_config([{"training": {"epochs": "auto"}}])
+    assert config.for_rows(rows).training.epochs == epochs
+    assert config.for_rows(rows).training.batch_size == config.training.batch_size == 64
+    accumulated = build_config([{"training": {"epochs": "auto", "gradient_accumulation_steps": 2}}])
+    assert accumulated.for_rows(2 * rows).training.epochs == epochs
+    assert build_config([{"training": {"epochs": 3}}]).for_rows(rows).training.epochs == 3

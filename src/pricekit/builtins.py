@@ -5,9 +5,12 @@ from pricekit.core.hookspecs import Register, hookimpl
 
 @hookimpl
 def pricekit_register_features(register: Register) -> None:
-    """The four nested feature sets."""
+    """The four nested feature sets, and the numbers of a table's columns."""
     for size, name in ((15, "Fast15"), (20, "Balanced20"), (22, "Optimized22"), (25, "Ultra25")):
         register(name.lower(), f"pricekit.features.catalog:{name}", f"{size} features of catalogue text")
+    register(
+        "numbers", "pricekit.features.numbers:Numbers", "numbers behind labels, as in a line 'year: 2004'"
+    )
 
 
 @hookimpl

@@ -33,6 +33,13 @@ def parse_duration(given: Any) -> Any:
     return 3600 * hours + 60 * minutes + seconds
 
 
+def check_epochs(given: Any) -> Any:
+    """Let whole numbers from 1 and `auto` pass; raises ValueError."""
+    if given != "auto" and (type(given) is not int or given < 1):
+        raise ValueError("expected a whole number, at least 1, or auto")
+    return given
+
+
 class Section(BaseModel):
     """A section of the configuration; unknown keys are errors."""
 
@@ -85,10 +92,18 @@ class HeadConfig(Section):
         return self
 
 
+AUTO_STEPS = 1000
+AUTO_EPOCHS = 10, 40
+
+
 class TrainingConfig(Section):
     """The numbers of the training loop; steps are optimizer steps."""
 
-    epochs: int = Field(10, ge=1, description="passes over the training rows at most")
+    epochs: Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(check_epochs)] = Field(
+        10,
+        description=f"passes over the training rows at most; auto: {AUTO_EPOCHS[0]}, or as many as {AUTO_STEPS:,} "
+        f"optimizer steps take, {AUTO_EPOCHS[1]} at most",
+    )
     batch_size: int = Field(64, ge=1, description="rows of one forward pass (micro-batch)")
     batch_tokens: int | None = Field(
         None, ge=1, description="tokens of one forward pass, padding included, instead of batch_size"
@@ -196,6 +211,16 @@ class RunConfig(Section):
                 f"only one of max_length {self.max_length}; use {2 * self.max_length} or more"
             )
         return self
+
+    def for_rows(self, rows: int) -> RunConfig:
+        """Return the configuration with the number of epochs that `auto` means for so many training rows."""
+        training = self.training
+        if training.epochs != "auto":
+            return self
+        steps = -(-rows // (training.batch_size * training.gradient_accumulation_steps))
+        least, most = AUTO_EPOCHS
+        epochs = max(least, min(most, -(-AUTO_STEPS // steps)))
+        return self.model_copy(update={"training": training.model_copy(update={"epochs": epochs})})
 
     def to_toml(self) -> str:
         """Return the configuration as TOML; `build_config([read_toml(path)])` gives it back."""

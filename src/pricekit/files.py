@@ -52,6 +52,11 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def is_free(path: Path) -> bool:
+    """Say whether a folder can be made at `path`: nothing is there, or an empty folder."""
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
 def replace_folder(new: Path, path: Path) -> None:
     """Rename a complete and synced folder to `path`, in the place of one that may be there."""
     if not path.exists():

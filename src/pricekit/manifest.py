@@ -63,7 +63,7 @@ class Manifest(BaseModel, extra="allow"):
     schema_version: int = Field(ge=1, description="a reader refuses a higher one than it knows")
     files: dict[str, FileFacts] = Field(description="every file but the manifest, by its name in the folder")
     members: list[MemberFacts] | None = Field(
-        None, min_length=2, description="of schema version 2: the models whose log prices are averaged"
+        None, min_length=1, description="of schema version 2: the models whose log prices are averaged"
     )
     pricekit_version: str | None = Field(None, description="that wrote the bundle")
     created: str | None = Field(None, description="date and time of the export, ISO 8601, UTC")
@@ -73,6 +73,7 @@ class Manifest(BaseModel, extra="allow"):
     )
     opset: int | None = Field(None, description="of the graph")
     table: str | None = Field(None, description="the file that the model was trained on, its name alone")
+    currency: str | None = Field(None, description="that the table's prices showed, of the prices predicted")
     rows: dict[str, int] | None = Field(None, description="trained on, validated on, set aside")
     best_epoch: int | None = Field(None, description="whose weights these are")
     metrics: dict[str, float] | None = Field(None, description="on the validation rows")

@@ -71,11 +71,13 @@ class Predictor:
         members: the models, at least one; their weights sum to 1.
         model: what the weights are known by, to tell one model's unfinished output from another's.
         intervals: None where the model is older than they are.
+        currency: of the prices, None where the training table showed none.
     """
 
     members: tuple[Member, ...]
     model: str = ""
     intervals: Intervals | None = None
+    currency: str | None = None
 
     @classmethod
     def load(
@@ -101,7 +103,7 @@ class Predictor:
         members = _open_members(bundle, prepared, engine)
         kept = bundle.files.get("intervals.json")
         intervals = None if kept is None else read_intervals(kept, bundle.path)
-        return cls(members, bundle.digest, intervals)
+        return cls(members, bundle.digest, intervals, bundle.manifest.get("currency"))
 
     @property
     def columns(self) -> Columns:

@@ -72,11 +72,13 @@ class Preprocessor:
         """Return the inputs of all rows; features are computed while the texts are tokenised."""
         with ThreadPoolExecutor(1) as pool:
             features = pool.submit(self.features.transform, without_price(table, self.columns))
-            texts = table.text.tolist()
-            if self.facts_first:
-                texts = [bring_facts_first(text) for text in texts]
-            tokens = encode(self.tokenizer, texts, self.max_length, self.pad_id, self.known)
+            tokens = encode(self.tokenizer, self.texts(table), self.max_length, self.pad_id, self.known)
             return Inputs(tokens, features.result(), self.pad_id)
+
+    def texts(self, table: Table) -> list[str]:
+        """Return the texts as they are tokenised."""
+        texts: list[str] = table.text.tolist()
+        return [bring_facts_first(text) for text in texts] if self.facts_first else texts
 
     def files(self) -> dict[str, str]:
         """Return the two files that `load_preprocessor` reads, as texts by name."""

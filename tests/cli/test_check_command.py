@@ -90,9 +90,9 @@ def test_the_command_it_prints_trains_and_predicts(pricekit, page, tmp_path):
 
 def test_flags_are_what_is_looked_at(page, tmp_path):
     table = write(tmp_path / "t.csv", "a,b,c\n" + "".join(f"word {i},thing {i},{i}.500\n" for i in range(20)))
-    found = page(table, "--text", "b", "--price", "c", "--decimal", ",", "--limit", "10")
-    assert found["rows"] == 10
-    assert found["quantiles"]["1"] == 9500
+    found = page(table, "--text", "b", "--price", "c", "--decimal", ",", "--limit", "11")
+    assert found["rows"] == 11
+    assert found["quantiles"]["1"] == 10500
     assert found["command"].endswith("--decimal , --text b --price c --out run")
 
 
@@ -128,7 +128,8 @@ def test_rows_set_aside_duplicates_and_outliers(page, tmp_path):
 
 def test_two_currencies(page, pricekit, tmp_path):
     table = write(
-        tmp_path / "t.csv", "name,price\n" + "".join(f"jug {i},{'$€'[i % 2]}{i + 1}\n" for i in range(40))
+        tmp_path / "t.csv",
+        "name,price\n" + "".join(f"jug {i * 7 % 40},{'$€'[i % 2]}{i + 1}\n" for i in range(40)),
     )
     found = page(table)
     assert found["prices"]["currencies"] == {"$": 20, "EUR": 20}
@@ -140,7 +141,34 @@ def test_two_currencies(page, pricekit, tmp_path):
 def test_a_column_that_gives_the_price_away(page, tmp_path):
     rows = "".join(f"jug of kind {i * 7919 % 1000} and more,{i},{i * 0.9}\n" for i in range(1, 200))
     found = page(write(tmp_path / "t.csv", "title,price,discounted\n" + rows))
-    assert found["leaks"]["discounted"] > 0.9
+    assert found["leaks"]["columns"]["discounted"] > 0.9
+
+
+def test_the_command_leaves_out_text_that_gives_the_price_away(page, pricekit, tmp_path):
+    rows = "".join(f"jug of kind {i * 7919 % 1000} and more,{i},from {i * 0.9}\n" for i in range(1, 200))
+    table = write(tmp_path / "t.csv", "title,price,offer\n" + rows)
+    found = page(table, "--text", "title,offer")
+    assert "The command below leaves out what gives the price away: offer." in found["notes"]
+    assert shlex.split(found["command"])[3:5] == ["--text", "title"]
+    _, out, _ = pricekit("check", table, "--text", "offer")
+    assert ("training refuses it" in out, "next:" in out) == (True, False)
+
+
+def test_no_command_where_the_text_holds_the_price(page, tmp_path):
+    rows = "".join(f"jug for {i * 3}.50 each,{i * 3}.50\n" for i in range(1, 200))
+    found = page(write(tmp_path / "t.csv", "title,price\n" + rows))
+    assert found["leaks"] == {"columns": {}, "in_text": pytest.approx(1, abs=0.05)}
+    assert any("training refuses it" in note for note in found["notes"])
+    assert "command" not in found
+
+
+@pytest.mark.parametrize(("rows", "trains"), [(9, False), (10, True)])
+def test_too_few_rows_to_train_on(page, tmp_path, rows, trains):
+    found = page(
+        write(tmp_path / "t.csv", "name,price\n" + "".join(f"jug {i},{i + 3}\n" for i in range(rows)))
+    )
+    assert ("command" in found) == trains
+    assert any("training needs at least 10" in note for note in found["notes"]) != trains
 
 
 def test_equal_prices(page, tmp_path):
@@ -189,3 +217,34 @@ def test_currencies_in_a_column_of_their_own_are_said(page, tmp_path, second, sh
     rows = "".join(f"green tea number {i},{i + 1},{second if i % 2 else 'USD'}\n" for i in range(30))
     found = page(write(tmp_path / "t.csv", f"name,price,currency\n{rows}"))
     assert any("'currency' names several currencies (" in note for note in found["notes"]) == shown
+
+
+def test_a_title_that_repeats_is_no_leak(page, tmp_path):
+    rows = "".join(
+        f"jug of the kind {i % 40},{['red', 'blue'][i % 2]},{i % 7},{i % 40 * 10 + i % 7 + 5}\n"
+        for i in range(400)
+    )
+    found = page(write(tmp_path / "t.csv", "title,colour,handles,price\n" + rows))
+    assert found["leaks"] == {"columns": {}, "in_text": 0}
+    assert shlex.split(found["command"])[3:5] == ["--text", "title,colour,handles"]
+
+
+def test_what_is_left_of_a_leaking_text_may_leak_too(page, tmp_path):
+    rows = "".join(
+        f"jug of kind {i * 7919 % 1000},about {i * 9} yen,now for {i * 10}.5 each all over the town,{i * 10}.5\n"
+        for i in range(1, 200)
+    )
+    found = page(write(tmp_path / "t.csv", "title,guess,description,price\n" + rows))
+    assert list(found["leaks"]["columns"]) == ["guess"]
+    assert found["leaks"]["in_text"] > 0.9
+    assert any("training refuses it" in note for note in found["notes"])
+    assert "command" not in found
+
+
+def test_names_with_commas_and_ids_in_the_command(page, pricekit, tmp_path):
+    rows = "".join(f"{i % 97},jug {i * 7 % 60},{i % 9},{i + 5}\n" for i in range(100))
+    table = write(tmp_path / "t.csv", 'code,title,"size, cm",price\n' + rows)
+    words = shlex.split(page(table, "--id", "code")["command"])
+    assert words[3:] == ["--set", 'columns.text=["title", "size, cm"]', "--id", "code", "--out", "run"]
+    code, out, err = pricekit("train", table, *words[3:-1], tmp_path / "run", "--dry-run", "--allow-leak")
+    assert (code, "epochs = 40" in out) == (0, True), err

@@ -58,7 +58,7 @@ def test_each_value_says_where_it_comes_from(pricekit, tmp_path):
     flags += ["--set", "training.epochs=1", "--set", "training.epochs=2", "--set", "training.patience=none"]
     found = _sources(pricekit, *flags)
     epochs.append(found["training.epochs"])
-    assert epochs == [(10, "policy quick"), (8, f"file {file}"), (9, "flag --epochs"), (2, "--set")]
+    assert epochs == [("auto", "policy quick"), (8, f"file {file}"), (9, "flag --epochs"), (2, "--set")]
     assert found["training.batch_size"] == (32, f"file {file}")
     assert found["training.patience"] == (None, "--set")
     assert found["training.save_epochs"] == (1, "default")

@@ -82,7 +82,7 @@ def test_the_source_is_the_uppermost_layer_that_has_the_key(toys):
         ("flag --epochs", {"training": {"epochs": 9}}),
         ("--set", {"training": {"epochs": 10}, "limit": None}),
     ]
-    assert _found()["training.epochs"] == (10, "policy quick")
+    assert _found()["training.epochs"] == ("auto", "policy quick")
     assert _found(("flag --policy", {"policy": "toy"}))["training.epochs"] == (7, "policy toy")
     assert _found(*stack[:1])["training.epochs"] == (8, "file a.toml")
     assert _found(*stack[:2])["training.epochs"] == (9, "flag --epochs")
@@ -127,7 +127,7 @@ def test_a_table_that_a_plugin_makes_of_a_value_has_the_value_s_source(toys):
 
 
 def test_empty_tables_have_a_source(toys):
-    assert _found()["feature_options"] == ({}, "default")
+    assert _found(("--set", {"features": []}))["feature_options"] == ({}, "default")
     found = _found(("flag --policy", {"policy": "toy"}), ("--set", {"loss": {"weights": {}}}))
     assert found["loss.weights"] == ({}, "--set")
 

@@ -26,7 +26,7 @@ VOCABULARY = 500
 
 @pytest.fixture
 def graph(bundle, tmp_path):
-    return Graph(open_bundle(bundle).files["model.onnx"], 64, 22, tmp_path / "cache")
+    return Graph(open_bundle(bundle).files["model.onnx"], 64, 30, tmp_path / "cache")
 
 
 @pytest.fixture(autouse=True)
@@ -236,8 +236,8 @@ def test_a_graph_of_other_inputs_is_refused(graph):
 
 def test_tensorrt_is_given_shapes_from_one_to_the_longest(graph):
     options = tensorrt_options(graph)
-    assert options["trt_profile_min_shapes"] == "input_ids:1x1,attention_mask:1x1,features:1x22"
-    assert options["trt_profile_max_shapes"] == "input_ids:256x64,attention_mask:256x64,features:256x22"
+    assert options["trt_profile_min_shapes"] == "input_ids:1x1,attention_mask:1x1,features:1x30"
+    assert options["trt_profile_max_shapes"] == "input_ids:256x64,attention_mask:256x64,features:256x30"
 
 
 def test_lengths_are_rounded_up_for_an_engine_that_wants_it(bundle, engines):

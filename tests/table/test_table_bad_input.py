@@ -106,8 +106,13 @@ def test_a_missing_id_column_becomes_row_numbers_and_is_said(tmp_path: Path) -> 
 
 
 def test_a_column_name_twice(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="'price' more than once"):
-        read_table(write(tmp_path / "t.csv", "price, price \n1,2\n"), DEFAULT)
+    said: list[str] = []
+    header = "price,note, price ,price (2),note,catalog_content"
+    table = read_table(write(tmp_path / "t.csv", f"{header}\n1,2,3,4,5,tea\n"), DEFAULT, notices=said.append)
+    names = ["price", "note", "price (3)", "price (2)", "note (2)", "catalog_content"]
+    assert list(table.frame.columns) == names
+    assert table.known_price.tolist() == [1]
+    assert any("columns of one name: 'note', 'price'" in sentence for sentence in said)
 
 
 def test_unnamed_columns_get_names(tmp_path: Path) -> None:
@@ -284,3 +289,29 @@ def test_a_price_column_of_text_leaves_no_usable_row(tmp_path: Path) -> None:
     usable, rejected = split_usable(table)
     assert len(usable) == 0
     assert rejected["reason"].tolist() == ["price not a number"] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("t.csv.gz", "Unpack it first"),
+        ("t.XLSX", "Save the sheet as CSV"),
+        ("t.dat", "Give it one of these"),
+        ("t.json", "one object a line"),
+    ],
+)
+def test_a_format_that_is_not_read(tmp_path: Path, name: str, advice: str) -> None:
+    with pytest.raises(DataError, match=advice):
+        read_table(write(tmp_path / name, "name,price\njug,3\n"), DEFAULT)
+
+
+@pytest.mark.parametrize("currency", ["XYZ", "dollarz", "  "])
+def test_a_currency_that_is_none(currency: str) -> None:
+    with pytest.raises(DataError, match="Give a code such as EUR"):
+        Reading(currency=currency)
+
+
+def test_a_thousand_columns_of_one_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "catalog_content,price" + ",x" * 1000 + "\ntea,5" + ",1" * 1000 + "\n")
+    names = list(read_table(path, DEFAULT).frame.columns)
+    assert names[2:5] + names[-1:] == ["x", "x (2)", "x (3)", "x (1000)"]

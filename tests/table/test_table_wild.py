@@ -248,8 +248,8 @@ def test_columns_are_told_apart(tmp_path: Path) -> None:
         "number",
         "empty",
     ]
-    assert (guess_price(found), guess_text(found)) == ("Preis", ("Beschreibung",))
-    assert guess_id(found, ["Preis", "Beschreibung"]) == "sku"
+    assert (guess_price(found), guess_text(found)) == ("Preis", ("Beschreibung", "stars", "brand"))
+    assert guess_id(found, ["Preis", "Beschreibung", "stars", "brand"]) == "sku"
     assert not without_header(found)
     (tmp_path / "u.csv").write_text("\n".join(rows), "utf-8")
     assert without_header(profiles(tmp_path / "u.csv"))
@@ -260,3 +260,19 @@ def test_a_column_of_kinds_is_text_where_there_is_no_other(tmp_path: Path) -> No
     path.write_text("item,cost\n" + "".join(f"{['lamp', 'sofa', 'rug'][i % 3]},{i}\n" for i in range(30)))
     found = profiles(path)
     assert (guess_text(found), guess_price(found), guess_id(found, [])) == (("item",), "cost", None)
+
+
+def test_what_describes_a_product_is_guessed_the_title_first(tmp_path: Path) -> None:
+    """Neither codes, names of rows, other prices, nor what is the same everywhere or nearly nowhere."""
+    path = tmp_path / "t.csv"
+    seldom = ["rare"] + [""] * 39
+    rows = [
+        f"all new,it is a jug of the kind {i} that one likes,jug {i},{['A', 'B'][i % 2]},SK-{i},{i},{i % 5},"
+        f"{i % 9 + 2},x{i}y,{seldom[i]},{['small', 'large one'][i % 2]},{i}"
+        for i in range(40)
+    ]
+    header = "offer,description,name,grade,product_code,id,litres,shipping cost,hash,remark,size,price"
+    path.write_text(f"{header}\n" + "\n".join(rows))
+    found = [column for column in profiles(path) if column.name != "price"]
+    assert guess_text(found) == ("name", "grade", "litres", "size", "description")
+    assert guess_id(found, []) == "id"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pricekit.features import catalog
+from pricekit.features.numbers import Numbers
 from pricekit.testing import CheckFailed, check_feature
 
 
@@ -189,7 +190,7 @@ def named(make, name):
 
 def each(**features):
     """All checks of all features, but a module is imported once, which takes a second."""
-    imported = {"balanced20", "optimized22", "ultra25", "blind", "uses_price", "weight"}
+    imported = {"balanced20", "optimized22", "ultra25", "numbers", "blind", "uses_price", "weight"}
     return [
         pytest.param(check, id=f"{name}: {check}")
         for name, found in features.items()
@@ -205,6 +206,7 @@ def each(**features):
         balanced20=catalog.Balanced20,
         optimized22=catalog.Optimized22,
         ultra25=catalog.Ultra25,
+        numbers=lambda: Numbers(Numbers.Options(columns=2)),
         right=Right,
         blind=Blind,
         uses_price=UsesPrice,

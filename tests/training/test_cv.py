@@ -9,7 +9,7 @@ import torch
 from conftest import TINY
 from pricekit.core.configure import configure
 from pricekit.datasets import make_catalog
-from pricekit.errors import DataError, TrainingError
+from pricekit.errors import ConfigError, DataError, TrainingError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import smape
 from pricekit.training import cv
@@ -182,7 +182,7 @@ def test_ten_rows_of_one_price(tmp_path, capsys):
     scores = cross_validate(Source(tmp_path / "t.csv"), short, tmp_path / "cv", 2)
     assert scores.metrics["smape"] < 10
     assert "all prices are 5" in capsys.readouterr().err
-    with pytest.raises(DataError, match="too few for 11 folds"):
+    with pytest.raises(ConfigError, match="cannot be cut into 11 folds"):
         cross_validate(Source(tmp_path / "t.csv"), config(), tmp_path / "more", 11)
     assert not (tmp_path / "more").exists()
 

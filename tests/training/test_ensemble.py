@@ -23,6 +23,7 @@ def other(catalog, tmp_path_factory):
     """A run of the same split, with another tokenizer, other features and another length."""
     out = tmp_path_factory.mktemp("runs") / "other"
     layer = {"features": ["fast15"], "max_length": 32, "backbone": {"vocab_size": 500, "members": 1}}
+    layer["training"] = {"epochs": 1}  # both are of use to the other
     train(Source(catalog), tiny_config(layer), out)
     return out
 
@@ -153,3 +154,17 @@ def test_triton_takes_one_model(pricekit, both, tmp_path):
     assert code == 1
     assert "is an ensemble" in err
     assert not (tmp_path / "b").exists()
+
+
+def test_a_run_that_is_better_alone_is_an_ensemble_of_one(pricekit, run, catalog, texts, tmp_path):
+    poor = tmp_path / "poor"
+    layer = {
+        "training": {"epochs": 1, "learning_rate": 1e-6, "embedding_learning_rate": 1e-6, "keep": "last"}
+    }
+    train(Source(catalog), tiny_config(layer), poor)
+    code, _, err = pricekit("ensemble", run, poor, "--out", tmp_path / "out")
+    assert (code, "left out" in err) == (0, True)
+    assert pricekit("export", tmp_path / "out", "--out", tmp_path / "bundle")[0] == 0
+    found = Predictor.load(tmp_path / "bundle", "ort-cpu").predict(texts)
+    assert found == pytest.approx(open_run(run).predictor().predict(texts), rel=1e-4)
+    assert "what 1 model predicts" in (tmp_path / "bundle" / "README.md").read_text()

@@ -1,3 +1,4 @@
+import json
 import sys
 import types
 
@@ -12,6 +13,7 @@ from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
 from pricekit.training.source import Source, load_split
 from pricekit.training.train import train
+from tests.cli.test_commands import TINY
 
 TWO = {"columns": {"text": ["catalog_content", "market"]}}
 
@@ -129,3 +131,17 @@ def test_prices_in_another_currency_validate_nothing(pricekit, tmp_path):
     assert code == 1
     assert "no metric would mean anything" in " ".join(err.split())
     assert pricekit(*train, tmp_path / "bare.csv")[0] == 0
+
+
+def test_a_model_knows_its_currency_and_is_not_judged_in_another(pricekit, tmp_path):
+    for name, sign in (("usd", "$"), ("jpy", "¥")):
+        rows = [f"{name} tea {n * 7 % 12},{sign}{n + 1}.50" for n in range(12)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["catalog_content,price", *rows]))
+    run, bundle = tmp_path / "run", tmp_path / "bundle"
+    assert pricekit("train", tmp_path / "usd.csv", "--out", run, "--allow-leak", *TINY)[0] == 0
+    assert pricekit("export", run, "--out", bundle)[0] == 0
+    assert json.loads(pricekit("inspect", bundle, "--json")[1])["currency"] == "$"
+    for model in (run, bundle):
+        assert pricekit("evaluate", model, tmp_path / "usd.csv")[0] == 0
+        code, _, err = pricekit("evaluate", model, tmp_path / "jpy.csv")
+        assert (code, "no metric would mean anything" in " ".join(err.split())) == (1, True)

@@ -39,6 +39,26 @@ def test_a_feature_with_two_values_becomes_a_step():
     assert high.tolist() == [1, 1, 1, 1]
 
 
+@pytest.mark.parametrize("bins", [0, 4])
+def test_a_feature_that_never_varied_says_nothing(bins):
+    encoding = NumericEncoding(2, bins)
+    encoding.fit(torch.tensor([[3.0, 1.0], [3.0, 2.0]]))
+    found = encoding(torch.tensor([[3.0, 1.0], [99.0, 2.0]]))
+    assert found[:, [0, *range(2, 2 + bins)]].tolist() == [[0.0] * (1 + bins)] * 2
+    assert found[0, 1] != found[1, 1]
+
+
+def test_weights_of_before_are_read_as_they_were_trained():
+    trained = NumericEncoding(1, bins=2)
+    trained.fit(torch.tensor([[3.0], [3.0]]))
+    state = trained.state_dict()
+    del state["varies"]
+    opened = NumericEncoding(1, bins=2)
+    opened.load_state_dict(state)
+    assert opened(torch.tensor([[3.0]])).tolist() == [[0.0, -0.5, -0.5]]
+    assert trained(torch.tensor([[3.0]])).abs().sum() == 0
+
+
 @given(
     st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20),
     st.integers(0, 5),

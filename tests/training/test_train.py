@@ -52,6 +52,15 @@ def test_the_model_learns(catalog, tmp_path):
     assert facts["metrics"]["smape"] < 0.7 * facts["constant_smape"]
 
 
+def test_auto_epochs_are_settled_by_the_training_rows(catalog, tmp_path):
+    few = tiny_config(
+        {"training": {"epochs": "auto", "batch_size": 12, "patience": None}}
+    )  # 29 steps of the 340 rows
+    train(Source(catalog), few, tmp_path / "run")
+    assert read_toml(tmp_path / "run" / "config.toml")["training"]["epochs"] == 35
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 35
+
+
 def test_the_same_seed_gives_the_same_weights(run, catalog, tmp_path):
     train(Source(catalog), tiny_config(), tmp_path / "again")
     train(Source(catalog), tiny_config({"seed": 1}), tmp_path / "other")
@@ -224,21 +233,22 @@ def test_patience_stops_early(catalog, tmp_path):
     assert epochs == facts["best_epoch"] + 2 < 50
 
 
-def test_the_last_weights_are_kept_where_that_is_asked_for(catalog, run, tmp_path, capsys):
-    """A rate of 0.5 is bad luck for some epoch, and patience would stop at the first that is no better."""
-    training = {
-        "epochs": 4,
-        "keep": "last",
-        "patience": 1,
-        "learning_rate": 0.5,
-        "embedding_learning_rate": 0.5,
-    }
-    facts = train(Source(catalog), tiny_config({"training": training}), tmp_path / "run")
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    found = [line["valid_smape"] for line in lines]
-    assert len(found) == facts["best_epoch"] == 4
-    assert min(found) < found[-1] == pytest.approx(facts["metrics"]["smape"], abs=1e-4)
+def test_the_last_weights_are_kept_where_that_is_asked_for(catalog, tmp_path, capsys, monkeypatch):
+    """Each epoch is made to look worse than the one before, so that patience would stop at the second."""
+    looks = iter([10.0, 20.0, 30.0, 40.0])
+    monkeypatch.setattr(loop, "smape", lambda predicted, actual: next(looks))
+    training = {"epochs": 4, "keep": "last", "patience": 1}
+    facts = train(Source(catalog), tiny_config({"training": training}), tmp_path / "last")
+    lines = [json.loads(line) for line in (tmp_path / "last" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["valid_smape"] for line in lines] == [10, 20, 30, 40]
+    assert facts["best_epoch"] == 4
     assert "best" not in capsys.readouterr().err
+    monkeypatch.undo()
+    train(
+        Source(catalog), tiny_config({"training": {"epochs": 4}}), tmp_path / "best"
+    )  # which is the last one here
+    last, best = _weights(tmp_path / "last"), _weights(tmp_path / "best")
+    assert all(torch.equal(last[name], best[name]) for name in best)
 
 
 def test_the_rows_held_out_are_kept_with_their_predictions(run):

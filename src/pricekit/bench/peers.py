@@ -56,7 +56,7 @@ class TokenisedWhenFetched(Dataset[dict[str, Tensor]]):
     """One text at a time, tokenised and padded to the full length."""
 
     def __init__(self, workload: Workload) -> None:
-        self.texts = workload.table.text.tolist()
+        self.texts = workload.preprocessor.texts(workload.table)
         self.features = workload.examples.inputs.features
         self.price = workload.examples.price.astype(np.float32)
         pad_id, length = workload.preprocessor.pad_id, workload.config.max_length

@@ -96,7 +96,7 @@ def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
     torch.manual_seed(config.seed)
     model = build_model(config, preprocessor, backbone.architecture(tokenizer), examples.inputs)
     model.fit(torch.from_numpy(examples.inputs.features), torch.from_numpy(examples.price))
-    lengths = encode(tokenizer, table.text.tolist(), config.max_length, preprocessor.pad_id).lengths
+    lengths = encode(tokenizer, preprocessor.texts(table), config.max_length, preprocessor.pad_id).lengths
     return Workload(config, part, preprocessor, examples, model, lengths)
 
 

@@ -72,6 +72,7 @@ def judged_rows(model: Path, table: Path | None, flags: dict[str, Any]) -> tuple
     from pricekit.evaluation.held_out import FILE, held_out_of, read_held_out
     from pricekit.screen import notice
     from pricekit.table import read_usable
+    from pricekit.table.currency import require_like
 
     if table is None:
         _refuse_flags()
@@ -81,6 +82,7 @@ def judged_rows(model: Path, table: Path | None, flags: dict[str, Any]) -> tuple
     predictor = open_predictor(model)
     columns = named_columns(predictor.columns, flags["text"], flags["price"], flags["id_"])
     rows, _ = read_usable(table, columns, limit=flags["limit"], reading=flags["reading"], notices=notice)
+    require_like(predictor.currency, rows.currency)
     judged = held_out_of(rows, predictor.predict(rows))
     if (model / FILE).is_file():
         _warn_of_training_rows(model, table, judged)

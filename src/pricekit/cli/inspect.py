@@ -10,6 +10,8 @@ import click
 
 from pricekit.cli.options import FOLDER
 
+_SHOWN = "schema_version pricekit_version created precision opset table currency best_epoch"
+
 
 @click.command(short_help="Check a bundle and show what it says of itself.")
 @click.argument("bundle", type=FOLDER)
@@ -39,8 +41,8 @@ def inspect(bundle: Path, as_json: bool) -> None:
 
 
 def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
-    shown = ("schema_version", "pricekit_version", "created", "precision", "opset", "table", "best_epoch")
-    facts = [(name.replace("_", " "), str(manifest[name])) for name in shown if name in manifest]
+    kept = [(name, manifest[name]) for name in _SHOWN.split() if manifest.get(name) is not None]
+    facts = [(name.replace("_", " "), str(value)) for name, value in kept]
     facts += [(f"{part} rows", f"{count:,}") for part, count in (manifest.get("rows") or {}).items()]
     facts += [(name, f"{value:,.2f}") for name, value in (manifest.get("metrics") or {}).items()]
     for plugin in manifest.get("plugins") or []:

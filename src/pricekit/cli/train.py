@@ -103,7 +103,7 @@ def train(
         say(
             f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on; nothing was trained"
         )
-        click.echo(config.to_toml(), nl=False)
+        click.echo(config.for_rows(len(split.train)).to_toml(), nl=False)
         return
     try:
         facts = train(source, config, out, resume=resume, overwrite=overwrite, allow_leak=allow_leak)

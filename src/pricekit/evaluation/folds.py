@@ -9,6 +9,14 @@ from pricekit.errors import ConfigError, DataError
 PRICE_BINS = 20
 
 
+def check_folds(folds: int, rows: int) -> None:
+    """Raise ConfigError for a number of folds that no grouping of so many rows could give."""
+    if folds < 2:
+        raise ConfigError(f"{folds} fold is no cross-validation; use at least --folds 2")
+    if folds > rows:
+        raise ConfigError(f"{rows:,} rows cannot be cut into {folds:,} folds; use fewer --folds")
+
+
 def folds_of(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """Return the fold of each row, int64 (N,), from 0: stratified by price bin, each group in one fold.
 
@@ -21,13 +29,12 @@ def folds_of(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np
         seed: makes them.
 
     Raises:
-        ConfigError: fewer than 2 folds.
+        ConfigError: fewer than 2 folds, or more than rows.
         DataError: there are fewer groups than folds, or so few large ones that a fold is empty.
     """
     from sklearn.model_selection import StratifiedGroupKFold
 
-    if folds < 2:
-        raise ConfigError(f"{folds} fold is no cross-validation; use at least --folds 2")
+    check_folds(folds, len(price))
     distinct = len(np.unique(groups))
     if distinct < folds:
         raise DataError(

@@ -9,11 +9,12 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from pricekit.table import Table
+from pricekit.table import Columns, Table
 
 EXPLAINED = 0.7
 """Share of the log price's variance that a column explains alone, from which it leaks. On the tables that this was
@@ -33,6 +34,31 @@ _CONFIDENT = 4.0  # standard errors
 
 Guess = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """Learn from a column's values and log prices, then guess those of other values."""
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """What gives the price of a table away.
+
+    Attributes:
+        columns: and the share of the log price's variance that each explains, the highest first.
+        in_text: share of the texts that hold their price; 0 where a column of them leaks, which says it already.
+    """
+
+    columns: dict[str, float]
+    in_text: float
+
+
+def find_leaks(table: Table, columns: Columns) -> Leaks:
+    """Look for the price in every column but that of the price and the id, and in the text.
+
+    The first text column is the title, which may repeat and then tells the price of a product as it should.
+    """
+    found = dict(leaking_columns(table, (columns.price, str(table.ids.name)), columns.text[:1]))
+    if set(found) & set(columns.text):
+        return Leaks(found, 0.0)
+    share = price_in_text(table.text, table.known_price)
+    return Leaks(found, share if share >= IN_TEXT else 0.0)
 
 
 def leaking_columns(

@@ -32,7 +32,7 @@ float32 (batch, {columns}); it gives `price`, float32 (batch,), in the currency 
 
 _ENSEMBLE = """# Ensemble price model
 
-Predicts the price of a product from its catalogue text: the weighted mean of what {count} models predict, in logs.
+Predicts the price of a product from its catalogue text: the weighted mean of what {models}, in logs.
 Made with pricekit {version}.
 
 ## How good it is
@@ -84,7 +84,7 @@ def ensemble_card(ensemble: Ensemble, facts: Mapping[str, Any]) -> str:
         for run, weight in ensemble.members
     ]
     return _ENSEMBLE.format(
-        count=len(members),
+        models="1 model predicts" if len(members) == 1 else f"{len(members)} models predict",
         version=facts["pricekit_version"],
         valid=facts["rows"]["valid"],
         metrics=_metrics(facts),

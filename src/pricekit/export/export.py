@@ -21,6 +21,7 @@ from pricekit.export.card import ensemble_card, model_card
 from pricekit.export.graph import OPSET, export_graph
 from pricekit.export.precision import convert
 from pricekit.export.verify import Report, fit_length, shapes, verify_graph
+from pricekit.files import is_free
 from pricekit.intervals import Intervals
 from pricekit.screen import progress
 from pricekit.training.ensemble import Ensemble, is_ensemble, open_ensemble
@@ -134,7 +135,7 @@ def _beside(card: str, intervals: Intervals | None) -> dict[str, bytes]:
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    if is_free(out):
         return
     if not is_bundle(out):
         raise ExportError(f"{out} exists and is not a bundle, so it is not overwritten; name another folder")

@@ -23,12 +23,14 @@ _MAX_LETTERS = (
 _NUMBER = re.compile(
     r"\d{1,3}(?:([ '])\d{3})(?:\1\d{3})*(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*|(?<![\w/])[.,]\d+", re.ASCII
 )
-_SIGN_AS_MARK = re.compile(r"(?<=\d)([€£$])(?=\d\d(?!\d))")
+_SIGN_AS_MARK = re.compile(r"(?<=\d)[€£$](?=\d\d(?!\d))")
+_SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?€ ?(\d\d)\s*")
 _COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
 _SMALL_UNIT = re.compile(
     r"(?<=\d)\s?(zł|руб|р|грн|лв|€|\$|£|TL)\.?\s?(\d\d)\s?(?:gr|коп|ст|cents?|ct|p|kr)\b"
     r"|(?<=\d)(元)(\d)角"
 )
+_NOW = re.compile(r"\b(?:now|sale|jetzt|ahora|maintenant|adesso|agora|teraz|сейчас)\b", re.IGNORECASE)
 _COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
 _FRACTION = re.compile("[¼½¾⅓⅔]")
 _MINUS_BEHIND = re.compile(r"-\W*")
@@ -103,14 +105,19 @@ def read_cell(text: str) -> Cell | str:
         return Cell("0", None, "", 1.0, None, False)
     if _MISSING.fullmatch(plain.strip()):
         return NO_PRICE
+    if spaced := _SPACED_SIGN.fullmatch(plain):  # 35 € 99
+        plain = f"{spaced[1]}€{spaced[2]}"
     if sign := _SIGN_AS_MARK.search(plain):  # 35€99
-        plain = f"{plain[: sign.start()]}{'.' if ',' in plain else ','}{plain[sign.end() :]} {sign[0]}"
+        mark = "." if "," in plain else ","
+        plain = f"{plain[: sign.start()]}{mark}{plain[sign.end() :]} {sign[0]}"
     plain = _SMALL_UNIT.sub(r",\2\4 \1\3", _COLON_AS_MARK.sub(",", plain))
     found = [price for price in _numbers(plain) if price is not None]
     signed = [price for price in found if price.currency]
     chosen = signed or found
     if not chosen or (not signed and not _bare_price(plain)):
         return NOT_A_NUMBER
+    if now := _NOW.search(plain):  # was $20, now $15
+        chosen = [price for price in chosen if price.start >= now.end()] or chosen
     first = chosen[0]
     there = _NO_DIGIT.sub("", text[first.start : first.start + first.length]) == first.digits
     currency = first.currency or currency_in(plain)

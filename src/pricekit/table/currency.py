@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
+from pricekit.errors import DataError
+
 _LOCALES: tuple[str, ...] = (
     *(
         "en",
@@ -185,6 +187,12 @@ def canonical(given: str) -> str:
     return _signs().get(sign) or _signs().get(sign.rstrip(".")) or sign.upper()
 
 
+def is_known(given: str) -> bool:
+    """Whether a sign or code, in capitals or not, names a currency here."""
+    name = canonical(given)
+    return name in SHARED or name in _signs()
+
+
 def is_currency(text: str) -> bool:
     """Whether a text is the code of a currency, or a sign without letters, and nothing else."""
     return text in _signs() and (re.fullmatch("[A-Z]{3}", text) is not None or not re.search(r"\w", text))
@@ -193,6 +201,15 @@ def is_currency(text: str) -> bool:
 def may_mean(shown: str, wanted: str) -> bool:
     """Whether what a price shows may mean the currency wanted, both named as of `canonical`: "$" may mean CAD."""
     return shown == wanted or wanted in SHARED.get(shown, ()) or shown == SHARED.get(wanted, ("",))[0]
+
+
+def require_like(trained: str | None, judged: str | None) -> None:
+    """Raise DataError where prices to judge by show another currency than those that were trained on."""
+    if trained and judged and not may_mean(judged, trained):
+        raise DataError(
+            f"the prices to train on are in {label(trained)}, those to judge by in {label(judged)}: no metric would "
+            "mean anything. Convert the prices of one table, or give rows in the same currency"
+        )
 
 
 def label(name: str) -> str:

@@ -48,7 +48,7 @@ def read_delimited(path: Path, layout: Layout, rows: int, tally: Tally) -> Itera
     as ragged, save rows whose fields beyond the header are all empty.
 
     Raises:
-        DataError: no header, a name twice in it, more names than fields, text in another encoding, or a
+        DataError: no header, data in its place, more names than fields, text in another encoding, or a
             quote that is opened and swallows the rows after it.
     """
     with open_text(path, layout.charset, newline="") as stream:
@@ -62,7 +62,7 @@ def read_delimited(path: Path, layout: Layout, rows: int, tally: Tally) -> Itera
                 records if _plain_names(first[1]) == list(names[: len(first[1])]) else chain([first], records)
             )
         else:
-            names = _header(path, first)
+            names = _header(path, first, tally)
         yield from _chunks(names, records, stream, rows, tally)
 
 
@@ -119,20 +119,35 @@ def _end_in_quotes(
     tally.ends_in_quotes = True
 
 
-def _header(path: Path, record: Record | None) -> list[str]:
+def _header(path: Path, record: Record | None, tally: Tally) -> list[str]:
+    """The names of the columns; of several of one name the later ones get a number."""
     if record is None:
         raise DataError(f"{path} has no rows: the file is empty. A header and at least one row are expected.")
     names = _plain_names(record[1])
     twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        value = looks_like_data(names)
-        header = f"The first line looks like data ({value[:40]!r}), not like a header" if value else ""
+    if twice and (value := looks_like_data(names)):
+        names_twice = ", ".join(repr(name[:40]) for name in twice[:5])
         raise DataError(
-            f"{path}: the header names {', '.join(repr(name[:40]) for name in twice[:5])} more than once. "
-            f"{header or 'Each column needs a name of its own'}; if the file has no header, name its "
-            f"{len(names)} columns with --columns, in their order."
+            f"{path}: the header names {names_twice} more than once. The first line looks like data ({value[:40]!r}), "
+            f"not like a header; if the file has none, name its {len(names)} columns with --columns, in their order."
         )
-    return names
+    tally.doubled = tuple(twice)
+    return _numbered(names)
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """Give the second and later columns of a name the next number that makes a name of its own."""
+    taken, following = set(names), dict.fromkeys(names, 2)
+    met: set[str] = set()
+    found = []
+    for name in names:
+        new = name
+        while new in met or (new != name and new in taken):
+            new = f"{name} ({following[name]})"
+            following[name] += 1
+        met.add(new)
+        found.append(new)
+    return found
 
 
 def _plain_names(fields: list[str]) -> list[str]:

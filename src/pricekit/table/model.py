@@ -48,6 +48,10 @@ _FORMATS = {
     ".ndjson": "jsonl",
     ".txt": "txt",
 }
+_ARCHIVES = (".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar")
+_WORKBOOKS = (".xlsx", ".xls", ".ods")
+_ADVICE = dict.fromkeys(_ARCHIVES, "Unpack it first.") | dict.fromkeys(_WORKBOOKS, "Save the sheet as CSV.")
+_ADVICE[".json"] = "Write it as JSON lines, one object a line, with the suffix .jsonl."
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,7 @@ class Tally:
     cut_cells: int = 0
     late_rows: int = 0
     late_key: str = ""
+    doubled: tuple[str, ...] = ()
 
     def sentences(self, path: Path | str) -> list[str]:
         """One sentence for each kind of repair that was needed; `path` says what was read."""
@@ -153,6 +158,11 @@ class Tally:
             found.append(
                 f"{path}: rows with too few or too many fields: {self.ragged:,}, the first on line "
                 f"{self.first_ragged_line:,}. Prediction prices them, training sets them aside."
+            )
+        if self.doubled:
+            names = ", ".join(repr(name[:40]) for name in self.doubled[:5])
+            found.append(
+                f"{path}: columns of one name: {names}. The first keeps it, the others get a number."
             )
         if self.ends_in_quotes:
             found.append(f"{path}: the file ends inside a quoted cell; it may have been cut off.")
@@ -174,18 +184,18 @@ def format_of(path: Path) -> str:
     Raises:
         DataError: another suffix.
     """
-    try:
-        return _FORMATS[path.suffix.lower()]
-    except KeyError:
-        supported = ", ".join(_FORMATS)
-        raise DataError(
-            f"{path}: the format of a table is told from its suffix, and {path.suffix or 'no suffix'!r} "
-            f"is none of those supported: {supported}. Give it one of these."
-        ) from None
+    suffix = path.suffix.lower()
+    if suffix in _FORMATS:
+        return _FORMATS[suffix]
+    raise DataError(
+        f"{path}: the format of a table is told from its suffix, and {path.suffix or 'no suffix'!r} "
+        f"is none of those supported: {', '.join(_FORMATS)}. "
+        f"{_ADVICE.get(suffix, 'Give it one of these.')}"
+    )
 
 
 def concat_tables(tables: Sequence[Table]) -> Table:
-    """One table of several of the same columns, at least one, in order."""
+    """One table of several of the same columns and the first one's currency, at least one, in order."""
     if len(tables) == 1:
         return tables[0]
     prices = [table.price for table in tables if table.price is not None]
@@ -197,6 +207,7 @@ def concat_tables(tables: Sequence[Table]) -> Table:
         flaws=np.concatenate([_flaws(table) for table in tables]),
         rows=np.concatenate([_rows(table) for table in tables]),
         position=tables[-1].position,
+        currency=tables[0].currency,
     )
 
 

@@ -19,7 +19,9 @@ _MOST_DISTINCT = 0.3
 """Share of different cells under which a column of short texts is one of categories."""
 _NEARLY_ALL = 0.9
 _FEW_WORDS = 8
-_TEXTS = 3
+_TEXTS = 16
+_TITLE_WORDS = 1.5
+_SELDOM = 0.05
 _UNIT_LETTERS = 5  # of a cell, up to which it is a number with its unit, such as 150,000km
 _READ = 2000  # cells of a column that are looked at one by one
 
@@ -50,6 +52,7 @@ class Profile:
         kind: "text", "category", "price" (numbers with the sign of a currency), "number", "date", "address" or "empty".
         filled: the share of cells that are not blank.
         distinct: the share of different cells among those.
+        values: how many different ones there are.
         words: of a cell, on average.
         example: a cell.
     """
@@ -58,6 +61,7 @@ class Profile:
     kind: str
     filled: float
     distinct: float
+    values: int
     words: float
     example: str
 
@@ -76,12 +80,13 @@ def _profile(name: str, column: pa.Array) -> Profile:
     cells = pc.utf8_trim_whitespace(as_text(column))
     kept = cells.filter(pc.not_equal(cells, ""))
     if not len(kept):
-        return Profile(name, "empty", 0.0, 0.0, 0.0, "")
+        return Profile(name, "empty", 0.0, 0.0, 0, 0.0, "")
     words = pc.add(pc.count_substring_regex(kept, r"\s+"), 1)
     mean_words = float(pc.mean(words).as_py())
-    distinct = pc.count_distinct(kept).as_py() / len(kept)
+    values = pc.count_distinct(kept).as_py()
+    distinct = values / len(kept)
     kind = "number" if is_numeric(column.type) else _kind(kept, distinct, mean_words)
-    return Profile(name, kind, len(kept) / len(cells), distinct, mean_words, kept[0].as_py())
+    return Profile(name, kind, len(kept) / len(cells), distinct, values, mean_words, kept[0].as_py())
 
 
 def _kind(cells: pa.Array, distinct: float, words: float) -> str:
@@ -115,13 +120,37 @@ def guess_price(columns: Sequence[Profile]) -> str | None:
 
 
 def guess_text(columns: Sequence[Profile]) -> tuple[str, ...]:
-    """Return the columns that most likely say what a product is: by their names, else the longest texts."""
+    """Return the columns that may describe a product: the title, then the others from short cells to long ones.
+
+    Left out are names of rows, dates, addresses, other prices, and columns that are empty or say the same everywhere.
+    """
+    if any(c.name == "catalog_content" and c.kind == "text" for c in columns):
+        return ("catalog_content",)
     texts = [c for c in columns if c.kind == "text"] or [c for c in columns if c.kind == "category"]
+    if not texts:
+        return ()
+    title = _title(texts)
+    others = [c for c in columns if c is not title and _describes(c)]
+    kept = sorted(others, key=lambda c: c.kind != "text")[: _TEXTS - 1]
+    ordered = sorted((c for c in others if c in kept), key=lambda c: c.words)
+    return (title.name, *(column.name for column in ordered))
+
+
+def _title(texts: Sequence[Profile]) -> Profile:
+    """The shortest column that is called like a text, but for codes of one word; else the longest."""
     named = [c for c in texts if _TEXT_NAME.search(c.name)]
-    if exact := [c for c in named if c.name == "catalog_content"]:
-        return (exact[0].name,)
-    longest = sorted(named or texts, key=lambda c: c.words, reverse=True)[: _TEXTS if named else 1]
-    return tuple(column.name for column in columns if column in longest)
+    if not named:
+        return max(texts, key=lambda c: c.words)
+    return min([c for c in named if c.words >= _TITLE_WORDS] or named, key=lambda c: c.words)
+
+
+def _describes(column: Profile) -> bool:
+    named = column.unique and column.kind == "number"
+    named = named or (column.distinct > _NEARLY_ALL and bool(_ID_NAME.search(column.name)))
+    coded = column.kind == "text" and column.words < _TITLE_WORDS and column.distinct > _NEARLY_ALL
+    paid = column.kind == "number" and _PRICE_NAME.search(column.name)
+    kept = column.kind in ("text", "category", "number") and column.values > 1 and column.filled >= _SELDOM
+    return kept and not (named or coded or paid)
 
 
 def guess_id(columns: Sequence[Profile], taken: Sequence[str | None]) -> str | None:

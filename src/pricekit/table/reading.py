@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pricekit.errors import DataError
+from pricekit.table.currency import is_known
 
 _NAMED = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
 
@@ -42,6 +43,10 @@ class Reading:
             )
         if self.currency is not None and not self.currency.strip():
             raise DataError("--currency is empty. Give a code such as EUR, or a sign such as €.")
+        if self.currency is not None and not is_known(self.currency):
+            raise DataError(
+                f"--currency {self.currency!r} is none that is known. Give a code such as EUR, or a sign such as €."
+            )
 
 
 AS_FOUND = Reading()

@@ -16,6 +16,8 @@ from pricekit.table.read import read_with_facts
 from pricekit.table.reading import AS_FOUND, Reading
 from pricekit.table.validate import split_usable
 
+MIN_ROWS = 10
+"""Usable rows that training needs."""
 _USUAL = 0.999
 _FAR = 100
 _LOOKED_AT, _MOST_CURRENCIES, _SHOWN = 100, 50, 5

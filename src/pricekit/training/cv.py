@@ -20,11 +20,11 @@ import pandas as pd
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
 from pricekit.evaluation.duplicates import kept_together
-from pricekit.evaluation.folds import folds_of
+from pricekit.evaluation.folds import check_folds, folds_of
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
-from pricekit.files import write_atomically, write_text
+from pricekit.files import is_free, write_atomically, write_text
 from pricekit.metrics import smape
 from pricekit.screen import mute, say
 from pricekit.table import Table
@@ -136,6 +136,7 @@ def is_cv(path: Path) -> bool:
 
 def _new_plan(table: Table, rejected: pd.DataFrame, config: RunConfig, folds: int, allow_leak: bool) -> Plan:
     price = table.known_price
+    check_folds(folds, len(price))
     leaks = look_at(table, config, allow_leak=allow_leak)
     together = kept_together(table.text, price, near=True, shown=config.speed.progress)
     alike = [rows for rows in np.bincount(together) if rows > 1]
@@ -224,7 +225,7 @@ def _start(out: Path, source: Source, config: RunConfig, plan: Plan) -> None:
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    if is_free(out):
         return
     if not is_cv(out):
         raise TrainingError(

@@ -23,7 +23,7 @@ import pandas as pd
 from pricekit.errors import TrainingError
 from pricekit.evaluation.held_out import HeldOut, read_held_out, write_held_out
 from pricekit.evaluation.weights import cross_fitted, fit_weights
-from pricekit.files import replace_folder, sync, write_text
+from pricekit.files import is_free, replace_folder, sync, write_text
 from pricekit.intervals import Intervals, read_intervals
 from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.predict import Predictor
@@ -56,7 +56,12 @@ class Ensemble:
         """Return a predictor that runs all members in torch."""
         state = (self.path / FILE).stat()
         known_by = f"{self.path.absolute()} {state.st_size} {state.st_mtime_ns}"
-        return Predictor(tuple(run.member(weight) for run, weight in self.members), known_by, self.intervals)
+        return Predictor(
+            tuple(run.member(weight) for run, weight in self.members),
+            known_by,
+            self.intervals,
+            self.facts.get("currency"),
+        )
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,7 @@ def make_ensemble(paths: Sequence[Path], out: Path, *, overwrite: bool = False) 
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    if is_free(out):
         return
     if not is_ensemble(out):
         raise TrainingError(
@@ -204,6 +209,7 @@ def _facts(paths: Sequence[Path], together: HeldOut) -> dict[str, Any]:
     constant = np.full(len(together), best_constant(together.price))
     return {
         "table": runs[0]["table"],
+        "currency": runs[0].get("currency"),
         "rows": {**runs[0]["rows"], "valid": len(together)},
         "metrics": price_metrics(together.predicted, together.price),
         "constant_smape": smape(constant, together.price),

@@ -10,11 +10,10 @@ import pandas as pd
 from pricekit.config import RunConfig
 from pricekit.errors import DataError
 from pricekit.evaluation.duplicates import noise_floor
-from pricekit.evaluation.leaks import IN_TEXT, leaking_columns, price_in_text
+from pricekit.evaluation.leaks import find_leaks
 from pricekit.features.fitted import FittedFeatures
 from pricekit.screen import notice, say
-from pricekit.table import Table
-from pricekit.table.currency import may_mean
+from pricekit.table import Columns, Table
 from pricekit.table.equal import equal_texts
 
 _TRIED = 64
@@ -40,14 +39,13 @@ def look_at(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[str, 
     floor = noise_floor(equal_texts(table.text), table.known_price)
     if floor.rows:
         say(floor.sentence())
-    text = config.columns.text
-    ignored, described = (config.columns.price, str(table.ids.name)), text if len(text) == 1 else []
-    found = dict(leaking_columns(table, ignored, described))
-    for name, share in found.items():
-        _tell(_column(name, share), read=name in text, allowed=allow_leak)
-    if not set(found) & set(text):
-        _look_into_text(table, allow_leak)
-    return () if allow_leak else tuple(found)
+    columns = config.columns
+    found = find_leaks(table, Columns(tuple(columns.text), columns.price, columns.id))
+    for name, share in found.columns.items():
+        _tell(_column(name, share), read=name in columns.text, allowed=allow_leak)
+    if found.in_text:
+        _tell_of_text(found.in_text, allow_leak)
+    return () if allow_leak else tuple(found.columns)
 
 
 def _tell(what: str, *, read: bool, allowed: bool) -> None:
@@ -64,10 +62,7 @@ def _column(name: str, share: float) -> str:
     return f"the column '{name}' explains {100 * share:.0f}% of the log price alone, as a price under another name does"
 
 
-def _look_into_text(table: Table, allowed: bool) -> None:
-    share = price_in_text(table.text, table.known_price)
-    if share < IN_TEXT:
-        return
+def _tell_of_text(share: float, allowed: bool) -> None:
     what = f"{100 * share:.0f}% of the texts hold their own price as a number, beyond what chance would give"
     if not allowed:
         raise DataError(f"{what}. Take it out of the text{_ANYWAY}")
@@ -96,16 +91,6 @@ def refuse_reading(features: FittedFeatures, table: Table, leaks: tuple[str, ...
                 f"the column '{name}' gives the price away, and the features {reading} are computed from it. "
                 f"Leave them out or drop the column{_ANYWAY}"
             )
-
-
-def check_currencies(train: Table, valid: Table) -> None:
-    """Raise DataError where two tables show prices in different currencies."""
-    found = train.currency, valid.currency
-    if found[0] and found[1] and not may_mean(found[1], found[0]):
-        raise DataError(
-            f"the prices to train on are in {found[0]}, those to validate on in {found[1]}: no metric would mean "
-            "anything. Convert the prices of one table, or give other rows with --valid"
-        )
 
 
 def check_shared(train: Table, valid: Table, *, allow_leak: bool) -> None:

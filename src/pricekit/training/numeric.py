@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 BOUND = 10.0
 """Standardised features are clamped to ±10, so that one absurd cell cannot run away with a price."""
+
+_NONE = 1e-6  # the width of a part of no width, and the spread of a feature that never varies
 
 
 class NumericEncoding(nn.Module):
@@ -15,11 +19,14 @@ class NumericEncoding(nn.Module):
     The first is sign(x)·log(1 + |x|), standardised: quantities span six decades, and a price follows
     their ratios. The second cuts a feature at its training quantiles e_0 … e_bins and gives
     clamp((x - e_t) / (e_{t+1} - e_t), 0, 1) for each part, so that a head can bend anywhere, as a tree
-    splits anywhere (Gorishniy et al. 2022, arXiv:2203.05556). A part of no width is a step.
+    splits anywhere (Gorishniy et al. 2022, arXiv:2203.05556). A part of no width is a step. A
+    feature that is the same in all training rows gives zeros: anything else would be a second bias of the head, and
+    learn many times as fast as the first.
     """
 
     mean: Tensor
     std: Tensor
+    varies: Tensor
     start: Tensor
     width: Tensor
 
@@ -28,8 +35,11 @@ class NumericEncoding(nn.Module):
         self.out_features = features * (1 + bins)
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("std", torch.ones(features))
+        self.register_buffer("varies", torch.ones(features))
         self.register_buffer("start", torch.zeros(features, bins))
         self.register_buffer("width", torch.ones(features, bins))
+        before_loading: Any = self.register_load_state_dict_pre_hook
+        before_loading(_as_it_was)
 
     def fit(self, features: Tensor) -> None:
         """Learn the constants from the training rows, float32 (N, K)."""
@@ -38,20 +48,27 @@ class NumericEncoding(nn.Module):
         squashed = _squash(features.double())
         std = squashed.std(0, correction=0)
         self.mean.copy_(squashed.mean(0))
-        self.std.copy_(torch.where(std > 1e-6, std, torch.ones_like(std)))
+        self.std.copy_(torch.where(std > _NONE, std, torch.ones_like(std)))
+        self.varies.copy_(std > _NONE)
         bins = self.start.shape[1]
         if bins:
             edges = torch.quantile(features.double(), torch.linspace(0, 1, bins + 1).double(), dim=0).T
             self.start.copy_(edges[:, :-1])
-            self.width.copy_(edges.diff(dim=1).clamp(min=1e-6))
+            self.width.copy_(edges.diff(dim=1).clamp(min=_NONE))
 
     def forward(self, features: Tensor) -> Tensor:
         """Return the encoding, float32 (B, K·(1 + bins))."""
-        standardised = ((_squash(features) - self.mean) / self.std).clamp(-BOUND, BOUND)
+        standardised = ((_squash(features) - self.mean) / self.std).clamp(-BOUND, BOUND) * self.varies
         if not self.start.shape[1]:
             return standardised
         parts = ((features[:, :, None] - self.start) / self.width).clamp(0, 1) - 0.5
-        return torch.cat([standardised, parts.flatten(1)], 1)
+        return torch.cat([standardised, (parts * self.varies[:, None]).flatten(1)], 1)
+
+
+def _as_it_was(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
+    """Let weights that are older than `varies` be read as they were trained: with every feature."""
+    if f"{prefix}mean" in state:
+        state.setdefault(f"{prefix}varies", torch.ones_like(state[f"{prefix}mean"]))
 
 
 def _squash(features: Tensor) -> Tensor:

@@ -18,12 +18,12 @@ from pricekit.training.optim import adamw, warmup_cosine
 
 
 class Quick:
-    """Sized for `bag` on a CPU: a minute or so for a few thousand rows, with early stopping."""
+    """Sized for `bag` on a CPU: a minute or so for a few thousand rows."""
 
     defaults: Mapping[str, Any] = MappingProxyType(
         {
             "backbone": {"name": "bag"},
-            "features": ["optimized22"],
+            "features": ["optimized22", "numbers"],
             "loss": {"name": "smape"},
             "head": {
                 "widths": [128],
@@ -33,15 +33,16 @@ class Quick:
                 "feature_bins": 8,
             },
             "max_length": 192,
+            "facts_first": True,
             "training": {
-                "epochs": 10,
+                "epochs": "auto",
                 "batch_size": 64,
                 "gradient_accumulation_steps": 1,
                 "learning_rate": 5e-3,
                 "embedding_learning_rate": 0.2,
                 "weight_decay": 0.0,
                 "warmup_epochs": 1.0,
-                "patience": 4,
+                "patience": 10,
             },
             "speed": {"precision": "fp32"},
         }

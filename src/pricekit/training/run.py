@@ -77,7 +77,7 @@ class Run:
         """Return a predictor that runs the model in torch."""
         weights = (self.path / BEST).stat()
         known_by = f"{self.path.absolute()} {weights.st_size} {weights.st_mtime_ns}"
-        return Predictor((self.member(),), known_by, self.intervals)
+        return Predictor((self.member(),), known_by, self.intervals, self.facts.get("currency"))
 
     def member(self, weight: float = 1.0) -> Member:
         """Return the model, which runs in torch, as a predictor's member."""

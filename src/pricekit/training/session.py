@@ -97,6 +97,11 @@ class Session:
         return len(self.lengths)
 
     @property
+    def epochs(self) -> int:
+        """How many epochs there are; `auto` has been settled by the rows."""
+        return int(self.config.training.epochs)
+
+    @property
     def scored(self) -> nn.Module:
         """The model that is validated and kept: the average of the weights where there is one."""
         return self.model if self.ema is None else self.ema.module
@@ -111,7 +116,7 @@ class Session:
         """Whether the epochs or the schedule are done or patience ran out, and the last epoch is validated."""
         at, training = self.at, self.config.training
         patient = training.patience is None or at.epoch - at.best_epoch < training.patience
-        done = at.epoch >= training.epochs or self.position_ended or not patient
+        done = at.epoch >= self.epochs or self.position_ended or not patient
         return done and at.steps_in_epoch == 0
 
     def elapsed(self) -> float:
@@ -124,7 +129,7 @@ class Session:
             return False
         seconds = self.processes.agreed(self.elapsed())
         self.pace.after_step(self.at.position, seconds)
-        last = self.position_ended or self.at.epoch + 1 >= self.config.training.epochs
+        last = self.position_ended or self.at.epoch + 1 >= self.epochs
         return self.pace.must_stop(seconds, epoch_ends=epoch_ends and not last)
 
     def after_pause(self, pause_seconds: float) -> None:
@@ -224,7 +229,7 @@ def plan_epoch(lengths: np.ndarray, config: RunConfig, epoch: int) -> list[tuple
 
 def _total_steps(lengths: np.ndarray, config: RunConfig, first: int) -> int:
     """Return the optimizer steps of all epochs; only a token budget makes their numbers differ."""
-    epochs = config.training.epochs
+    epochs = int(config.training.epochs)
     if config.training.batch_tokens is None:
         return epochs * first
     return sum(len(plan_epoch(lengths, config, epoch)) for epoch in range(epochs))

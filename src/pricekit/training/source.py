@@ -14,10 +14,10 @@ from pricekit.errors import DataError
 from pricekit.evaluation.duplicates import kept_together
 from pricekit.screen import notice
 from pricekit.table import AS_FOUND, Columns, Reading, Table, count_reasons, read_usable
+from pricekit.table.currency import require_like
+from pricekit.table.usable import MIN_ROWS
 from pricekit.training.batches import split_groups
-from pricekit.training.guards import check_currencies, check_shared, look_at
-
-MIN_ROWS = 10
+from pricekit.training.guards import check_shared, look_at
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def load_split(source: Source, config: RunConfig, *, allow_leak: bool = False, l
         together = kept_together(table.text, table.known_price, near=False)
         return Split(*split_table(table, together, config), [rejected], leaks)
     valid, more = _read(source.valid, source, config)
-    check_currencies(table, valid)
+    require_like(table.currency, valid.currency)
     if not looked:
         check_shared(table, valid, allow_leak=allow_leak)
     return Split(table, valid, [rejected, more], leaks)

@@ -21,7 +21,7 @@ from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.errors import TrainingError
 from pricekit.features.fitted import fit_features
-from pricekit.files import write_atomically, write_text
+from pricekit.files import is_free, write_atomically, write_text
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.table import Table, write_rejected
 from pricekit.tokens import pad_id_of
@@ -124,7 +124,7 @@ def join_start(out: Path, config: RunConfig, split: Split, *, new: bool) -> Star
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    if is_free(out):
         return
     trained = [name for name in ("run.json", BEST, LAST) if (out / name).exists()]
     if not is_run(out) or (trained and not overwrite):

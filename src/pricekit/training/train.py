@@ -70,6 +70,7 @@ def train(
     split = split or load_split(source, config, allow_leak=allow_leak, looked=resume)
     resume = resume and (out / LAST).exists()
     split = with_teachers(source, split, config, out if resume else None)
+    config = config.for_rows(len(split.train))
     if not processes.main:
         processes.wait()
         start = join_start(out, config, split, new=not resume)
@@ -88,7 +89,12 @@ def train(
         with _eagerly(config):
             prices = predict(model, valid.inputs, config.training.eval_batch_size, processes=processes)
             model.cpu()
-            facts |= {"table": source.table.name, "rows": split.count(), "best_epoch": at.best_epoch}
+            facts |= {
+                "table": source.table.name,
+                "currency": split.train.currency,
+                "rows": split.count(),
+                "best_epoch": at.best_epoch,
+            }
             facts |= {"seconds": round(at.seconds + time.perf_counter() - started, 1)}
             facts |= _scores(prices, start) | {"plugins": [plugin.facts() for plugin in plugins]}
             if processes.main:

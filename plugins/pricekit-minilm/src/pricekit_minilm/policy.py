@@ -19,7 +19,7 @@ class MiniLM:
     defaults: Mapping[str, Any] = MappingProxyType(
         {
             "backbone": {"name": "minilm", "pooling": "lead"},
-            "features": ["optimized22"],
+            "features": ["optimized22", "numbers"],
             "loss": {"name": "smape"},
             "head": {
                 "widths": [128],

@@ -12,7 +12,7 @@ from typing import Any
 
 from pricekit import __version__
 from pricekit.errors import ConfigError, TrainingError
-from pricekit.files import publish_folder, write_text
+from pricekit.files import is_free, publish_folder, write_text
 from pricekit.screen import notice, progress, say
 from pricekit.table import AS_FOUND, Reading
 from pricekit.training.backbones.weights import quiet_transformers
@@ -76,7 +76,7 @@ def pretrain(
 
 
 def _check_free(out: Path, work: Path, *, resume: bool, overwrite: bool) -> None:
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+    if not is_free(out):
         if not (out / FACTS).is_file():
             raise TrainingError(
                 f"{out} exists already and is not a folder that pretrain wrote, so it is not overwritten; name another"

@@ -1,0 +1,120 @@
+"""Feature `numbers`: what stands behind the labels of lines such as "horsepower: 158"."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from pricekit.config import Section
+from pricekit.features.columns import batches
+from pricekit.features.lines import as_strings, numpy_of
+from pricekit.table import Table
+
+LOOKED_AT = 20_000
+"""Rows at most, spread over the table, in which labels are looked for."""
+
+LEAST_ROWS = 0.2
+"""Share of them in which a label has a number."""
+
+LEAST_VALUES = 3
+"""Different numbers of a label: two are told apart as well by their tokens."""
+
+MOST_BYTES = 200
+"""Of a line; longer ones are prose."""
+
+BOUND = 1e12
+
+_ANY = "[^:]{1,40}"
+_NUMBER = (
+    r":[ \t]*[^-0-9:\s]{0,3}"
+    r"(?:(?P<grouped>-?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?)|"
+    r"(?P<plain>-?[0-9]+(?:[.,][0-9]+)?(?:[eE][-+]?[0-9]{1,2})?))[^0-9]{0,20}$"
+)
+
+
+class Numbers:
+    """The numbers of labelled lines, as text of several columns is made of: a year, a size, a count of stars.
+
+    One column a label, the most frequent first; 0 for a text without that line, as in the columns that no label is
+    left for. "150,000km" is 150000, "0,125 l" is 0.125, and a "." is a decimal mark always.
+    """
+
+    class Options(Section):
+        """Options of `numbers`."""
+
+        columns: int = Field(8, ge=1, le=256, description="labels at most")
+
+    def __init__(self, options: Options) -> None:
+        self.names = tuple(f"number_{n}" for n in range(1, options.columns + 1))
+
+    def fit(self, table: Table) -> dict[str, Any]:
+        """Find the labels that a number stands behind in at least a fifth of the rows.
+
+        The state is {"labels": [label, ...]}.
+        """
+        texts = as_strings(table.text.iloc[:: -(-len(table) // LOOKED_AT) or 1])
+        found = _find(texts, _ANY)
+        coded = found.label.dictionary_encode()
+        of, kinds = numpy_of(coded.indices), max(1, len(coded.dictionary))
+        rows = np.bincount(np.unique(found.row * kinds + of) % kinds, minlength=kinds)
+        usual = [
+            code
+            for code in np.argsort(-rows, kind="stable")[: len(coded.dictionary)]
+            if rows[code] >= LEAST_ROWS * len(texts)
+            and len(np.unique(found.value[of == code])) >= LEAST_VALUES
+        ]
+        chosen = pa.array(usual[: len(self.names)], pa.int64())
+        return {"labels": coded.dictionary.take(chosen).to_pylist()}
+
+    def transform(self, table: Table, state: dict[str, Any]) -> npt.NDArray[np.float32]:
+        """Compute the columns, float32 (N, `columns`); no row depends on another."""
+        labels = pa.array(state["labels"], pa.large_string())
+        block = np.zeros((len(table), len(self.names)), np.float32)
+        if not state["labels"]:
+            return block
+        any_of_them = "|".join(map(re.escape, state["labels"]))
+        start = 0
+        for part in batches(as_strings(table.text)):
+            found = _find(part, any_of_them)
+            place = numpy_of(pc.fill_null(pc.index_in(found.label, labels), -1))
+            known = np.flatnonzero(place >= 0)[::-1]  # of several lines of a label the first is kept
+            block[start + found.row[known], place[known]] = found.value[known]
+            start += len(part)
+        return block
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Lines that are a label and a number.
+
+    Attributes:
+        row: the text that each is of, int64 (L,).
+        label: large strings, (L,).
+        value: float64 (L,).
+    """
+
+    row: npt.NDArray[np.int64]
+    label: pa.LargeStringArray
+    value: npt.NDArray[np.float64]
+
+
+def _find(texts: pa.LargeStringArray, label: str) -> _Found:
+    """Find the lines whose label is what a regular expression describes."""
+    split = pc.split_pattern(texts, "\n")
+    line, row = split.flatten(), pc.list_parent_indices(split)
+    short = pc.less_equal(pc.binary_length(line), MOST_BYTES)
+    parts, row = pc.extract_regex(line.filter(short), f"^(?P<label>{label}){_NUMBER}"), row.filter(short)
+    there = parts.is_valid()
+    parts, row = parts.filter(there), row.filter(there)
+    grouped = pc.replace_substring(pc.struct_field(parts, "grouped"), ",", "")
+    plain = pc.replace_substring(pc.struct_field(parts, "plain"), ",", ".")
+    value = numpy_of(pc.cast(pc.if_else(pc.equal(grouped, ""), plain, grouped), pa.float64()))
+    labels = pc.struct_field(parts, "label").cast(pa.large_string())
+    return _Found(numpy_of(row).astype(np.int64), labels, np.clip(value, -BOUND, BOUND))

@@ -1,0 +1,106 @@
+"""The feature `numbers`: which labels it finds, and what it reads behind them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pricekit.features import columns
+from pricekit.features.numbers import Numbers
+from pricekit.table import Table
+
+
+def table(texts):
+    frame = pd.DataFrame({"text": pd.Series(texts, dtype="str")})
+    return Table(pd.Series(range(len(frame))), frame.text, None, frame)
+
+
+def numbers(columns=8):
+    return Numbers(Numbers.Options(columns=columns))
+
+
+CARS = table(
+    [f"name: car {i}\nyear: {1990 + i}\nodometer: {i}0,000km\nseats: {4 + i % 2}" for i in range(1, 30)]
+)
+
+
+def test_labels_with_a_number_are_found_the_frequent_first():
+    some = table([*CARS.text, *(f"name: bus {i}\nyear: {i}\nseats: many" for i in range(9))])
+    assert numbers().fit(some) == {"labels": ["year", "odometer"]}
+    assert numbers(columns=1).fit(some) == {"labels": ["year"]}
+
+
+def test_a_label_of_few_rows_is_left_out():
+    rare = [f"name: bus\nlength: {i}" for i in range(7)]
+    assert numbers().fit(table([*CARS.text, *rare])) == {"labels": ["year", "odometer"]}
+    assert "length" in numbers().fit(table([*CARS.text, *(f"length: {i}" for i in range(8))]))["labels"]
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("a: 2004", 2004),
+        ("a:7", 7),
+        ("a: 150,000km", 150_000),
+        ("a: 1,234,567.5 m", 1_234_567.5),
+        ("a: 1,5 l", 1.5),
+        ("a: 0.75", 0.75),
+        ("a: 0,125 kg", 0.125),
+        ("a: 12345,678", 12345.678),
+        ("a: 2e+07", 2e7),
+        ("a: 1.5e-3", 0.0015),
+        ("ä" * 30 + ": 3", 0),
+        ("a: -12 °C", -12),
+        ("a: $9.99", 9.99),
+        ("a: 1e400", 0),
+        ("a: 9e99", 1e12),
+        ("a: " + "9" * 60, 1e12),
+        ("a: 2004-05-01", 0),
+        ("a: twelve", 0),
+        ("a: 3 of the best things one can buy", 0),
+        ("b: 5", 0),
+        ("no label 5", 0),
+        ("a: 5\na: 6", 5),
+        ("x: 1\na: 5\n\nb: 6", 5),
+        ("", 0),
+    ],
+)
+def test_what_is_read(line, value):
+    found = numbers(columns=2).transform(table([line]), {"labels": ["a"]})
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, [[value, 0]], rtol=1e-6)
+
+
+WORDS = st.text("abc XYZ.,'-°0", max_size=12)
+
+
+@given(st.lists(st.tuples(WORDS, st.none() | st.integers(0, 10**9), WORDS), max_size=12), st.integers(1, 400))
+def test_each_text_has_its_own_numbers_in_batches_of_any_size(rows, size):
+    texts = [
+        f"{before}\nsize: {n}\n{after}" if n is not None else f"{before}\n{after}"
+        for before, n, after in rows
+    ]
+    whole, columns.BATCH_BYTES = columns.BATCH_BYTES, size
+    try:
+        found = numbers(columns=1).transform(table(texts), {"labels": ["size"]})
+    finally:
+        columns.BATCH_BYTES = whole
+    np.testing.assert_array_equal(found[:, 0], np.array([n or 0 for _, n, _ in rows], np.float32))
+
+
+def test_labels_of_a_long_table_are_looked_for_in_rows_of_all_of_it(monkeypatch):
+    monkeypatch.setattr("pricekit.features.numbers.LOOKED_AT", 10)
+    late = table([*["plain words"] * 50, *(f"size: {i}" for i in range(50))])
+    assert numbers().fit(late) == {"labels": ["size"]}
+
+
+LABELS = st.text(st.characters(exclude_characters=":\n", exclude_categories=("Cs",)), min_size=1, max_size=40)
+
+
+@given(LABELS)
+def test_any_label_is_found_again(label):
+    some = table([f"{label}: {i}" for i in range(5)])
+    state = numbers().fit(some)
+    assert state == {"labels": [label]}
+    assert numbers().transform(some, state)[:, 0].tolist() == [0, 1, 2, 3, 4]
