@@ -142,4 +142,6 @@ def test_auto_epochs_are_as_many_as_a_thousand_steps_take(rows, epochs):
     assert config.for_rows(rows).training.batch_size == config.training.batch_size == 64
     accumulated = build_config([{"training": {"epochs": "auto", "gradient_accumulation_steps": 2}}])
     assert accumulated.for_rows(2 * rows).training.epochs == epochs
+    by_tokens = build_config([{"max_length": 100, "training": {"epochs": "auto", "batch_tokens": 6400}}])
+    assert by_tokens.for_rows(rows).training.epochs == epochs
     assert build_config([{"training": {"epochs": 3}}]).for_rows(rows).training.epochs == 3

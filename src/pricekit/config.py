@@ -213,11 +213,17 @@ class RunConfig(Section):
         return self
 
     def for_rows(self, rows: int) -> RunConfig:
-        """Return the configuration with the number of epochs that `auto` means for so many training rows."""
+        """Return the configuration with the number of epochs that `auto` means for so many training rows.
+
+        Where batches are cut by `batch_tokens`, texts count as long as `max_length`.
+        """
         training = self.training
         if training.epochs != "auto":
             return self
-        steps = -(-rows // (training.batch_size * training.gradient_accumulation_steps))
+        batch = training.batch_size
+        if training.batch_tokens is not None:
+            batch = max(1, training.batch_tokens // self.max_length)
+        steps = -(-rows // (batch * training.gradient_accumulation_steps))
         least, most = AUTO_EPOCHS
         epochs = max(least, min(most, -(-AUTO_STEPS // steps)))
         return self.model_copy(update={"training": training.model_copy(update={"epochs": epochs})})

@@ -39,6 +39,15 @@ def test_what_is_shown_is_what_train_uses(pricekit, catalog, tmp_path):
     }
 
 
+def test_epochs_are_a_number_or_auto(pricekit):
+    found = _sources(pricekit, "--policy", "fast", "--epochs", "auto")
+    assert found["training.epochs"] == ("auto", "flag --epochs")
+    for wrong in ("many", "0", "-3", "1.5"):
+        code, _, err = pricekit("config", "show", "--epochs", wrong)
+        assert code == 1
+        assert f"training.epochs is {wrong if wrong == '0' else repr(wrong)}: expected a whole number" in err
+
+
 def _sources(pricekit, *flags):
     code, out, err = pricekit("config", "show", "--json", *flags)
     assert code == 0, err

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import READING, flag_layer, model_options, table_options
+from pricekit.cli.options import READING, epochs_option, flag_layer, model_options, table_options
 
 if TYPE_CHECKING:
     from pricekit.config import Layer
@@ -63,7 +63,7 @@ def schema() -> None:
 @config.command("show", short_help="Print the configuration that train would use, and why.")
 @model_options
 @table_options(price=True)
-@click.option("--epochs", type=int, metavar="N", help="Passes over the rows at most.")
+@epochs_option
 @click.option("--time-budget", metavar="TIME", help="Such as 2h or 90m, that training may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of {setting, value, source}.")
 def show(as_json: bool, reading: Any, **flags: Any) -> None:

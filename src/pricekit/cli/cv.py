@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, config_of, model_options, table_options
+from pricekit.cli.options import FOLDER, TABLE, config_of, epochs_option, model_options, table_options
 from pricekit.cli.plugin_options import again
 from pricekit.cli.train import allow_leak_option, resume_line, resumed_config, teacher_options
 
@@ -25,7 +25,7 @@ FOLDS = 5
 @click.option("--folds", type=int, metavar="N", help=f"Parts of the table.  [default: {FOLDS}]")
 @model_options
 @table_options(price=True)
-@click.option("--epochs", type=int, metavar="N", help="Passes over the rows.")
+@epochs_option
 @click.option(
     "--time-budget", metavar="TIME", help="Such as 2h or 90m, for each fold: fit the schedule into it."
 )

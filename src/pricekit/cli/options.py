@@ -17,6 +17,16 @@ TABLE = click.Path(path_type=Path)
 FOLDER = click.Path(path_type=Path)
 
 
+epochs_option = click.option(
+    "--epochs",
+    type=lambda given: (
+        int(given) if given.isdecimal() else given
+    ),  # the configuration says what is wrong with it
+    metavar="N",
+    help="Passes over the rows at most, or auto: more for small tables.",
+)
+
+
 def table_options(*, price: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add --text, --id and --limit, --price where it is read, and what becomes the argument `reading`."""
 

@@ -13,6 +13,7 @@ from pricekit.cli.options import (
     FOLDER,
     TABLE,
     config_of,
+    epochs_option,
     flag_layer,
     model_options,
     reading_flags,
@@ -55,7 +56,7 @@ def teacher_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @model_options
 @table_options(price=True)
 @click.option("--valid", type=TABLE, help="Table to validate on, instead of a part of TABLE.")
-@click.option("--epochs", type=int, metavar="N", help="Passes over the rows at most.")
+@epochs_option
 @click.option(
     "--time-budget",
     metavar="TIME",
