@@ -25,8 +25,9 @@ def test_a_failure_between_the_renames_leaves_the_old_folder(tmp_path, monkeypat
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", fail)
-    with pytest.raises(type(error)):
+    with pytest.raises(type(error)) as raised:
         publish_folder(out, {"a": b"2"})
+    assert getattr(raised.value, "filename", str(out)) == str(out)
     assert (out / "a").read_bytes() == b"1"
     assert [p.name for p in tmp_path.iterdir()] == ["bundle"]
 

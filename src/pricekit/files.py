@@ -48,6 +48,9 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
             sync(temporary / name)
         sync(temporary)
         replace_folder(temporary, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk names none
+        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

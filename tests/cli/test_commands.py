@@ -3,6 +3,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -187,3 +188,14 @@ def test_a_missing_extra_is_named(catalog, tmp_path):
     assert found.returncode == 1
     assert "pip install 'pricekit[train]'" in found.stderr
     assert "Traceback" not in found.stderr
+
+
+def test_a_full_disk_is_told_with_the_folder_and_the_cure(pricekit, run, tmp_path, monkeypatch):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    code, _, err = pricekit("export", run, "--out", tmp_path / "bundle")
+    assert code == 1
+    assert f"pricekit: {tmp_path / 'bundle'}: No space left on device. Make room" in err
+    assert list(tmp_path.iterdir()) == []

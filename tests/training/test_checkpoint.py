@@ -1,5 +1,6 @@
 import pytest
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from pricekit.errors import TrainingError
@@ -33,17 +34,24 @@ def test_a_checkpoint_gives_back_everything(tmp_path):
     assert [f.name for f in tmp_path.iterdir()] == ["c.safetensors"]
 
 
-def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        SafetensorError("I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch, error):
     path = tmp_path / "c.safetensors"
     model, _ = _trained()
     save_checkpoint(path, model, None, {"epoch": 1})
 
     def cut_short(tensors, target, metadata):
         target.write_bytes(b"half")
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr("pricekit.training.checkpoint.save_file", cut_short)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(TrainingError, match=r"cannot be written: .*No space left.* --resume"):
         save_checkpoint(path, model, None, {"epoch": 2})
     assert load_checkpoint(path, model) == {"epoch": 1}
     assert [f.name for f in tmp_path.iterdir()] == ["c.safetensors"]

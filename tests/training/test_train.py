@@ -321,6 +321,13 @@ def test_bf16_and_workers_train(catalog, tmp_path):
     assert facts["metrics"]["smape"] < facts["constant_smape"]
 
 
+def test_a_cache_that_cannot_be_written_is_said_and_not_needed(catalog, tmp_path, capsys):
+    (tmp_path / "cache").write_text("a file")
+    train(Source(catalog), tiny_config({"speed": {"cache": str(tmp_path / "cache")}}), tmp_path / "run")
+    assert "are not cached" in capsys.readouterr().err
+    assert open_run(tmp_path / "run").predictor()
+
+
 def test_the_cache_gives_the_same_weights(catalog, run, tmp_path, monkeypatch):
     config = tiny_config({"speed": {"cache": str(tmp_path / "cache")}})
     train(Source(catalog), config, tmp_path / "first")

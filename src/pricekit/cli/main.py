@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib import import_module
@@ -100,7 +101,13 @@ def main() -> None:
         _fail("out of memory; give the command a smaller table or --limit, or use a larger machine", 1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        _fail(f"{where}{error.strerror or error}", 1)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        cure = (
+            ". Make room on that disk, or name a folder on another one; what was finished is kept"
+            if full
+            else ""
+        )
+        _fail(f"{where}{error.strerror or error}{cure}", 1)
     except Exception as error:
         if os.environ.get("PRICEKIT_TRACEBACK"):
             raise

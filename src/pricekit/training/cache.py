@@ -36,14 +36,17 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) 
         return Inputs(Tokens(found["ids"], found["offsets"]), found["features"], preprocessor.pad_id)
     except (OSError, SafetensorError, KeyError):
         inputs = preprocessor(table)
-    path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {
         "ids": inputs.tokens.ids,
         "offsets": inputs.tokens.offsets,
         "features": np.ascontiguousarray(inputs.features),
     }
-    with write_atomically(path) as temporary:
-        save_file(arrays, temporary)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with write_atomically(path) as temporary:
+            save_file(arrays, temporary)
+    except (OSError, SafetensorError) as error:
+        notice(f"tokens and features of this table are not cached: {path} cannot be written ({error}).")
     return inputs
 
 

@@ -29,7 +29,11 @@ def save_checkpoint(
     ema: nn.Module | None = None,
     scaler: torch.amp.GradScaler | None = None,
 ) -> None:
-    """Write weights, what else is given to go on from, and JSON values, atomically."""
+    """Write weights, what else is given to go on from, and JSON values, atomically.
+
+    Raises:
+        TrainingError: it cannot be written; what was there before is as it was.
+    """
     tensors = _prefixed(_MODEL, model) | (_prefixed(_EMA, ema) if ema is not None else {})
     record: dict[str, Any] = {"state": dict(state), "scaler": scaler.state_dict() if scaler else {}}
     if optimizer is not None:
@@ -37,8 +41,14 @@ def save_checkpoint(
         tensors |= moments
         record["optimizer"] = numbers
         record["groups"] = [_numbers(group) for group in optimizer.param_groups]
-    with write_atomically(path) as temporary:
-        save_file(tensors, temporary, metadata={"pricekit": json.dumps(record)})
+    try:
+        with write_atomically(path) as temporary:
+            save_file(tensors, temporary, metadata={"pricekit": json.dumps(record)})
+    except (OSError, SafetensorError) as error:  # of a full disk safetensors has an error of its own
+        raise TrainingError(
+            f"the checkpoint {path} cannot be written: {error}. What was written before is kept: make room on that "
+            "disk and go on with --resume, or train into a folder on another one"
+        ) from error
 
 
 def load_checkpoint(

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from pricekit import __version__
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.files import is_free, publish_folder, write_text
@@ -126,6 +128,10 @@ def _fit(start: Prepared, work: Path, *, shown: bool) -> None:
                 f"out of memory with {start.settings.batch_size} texts of up to {start.settings.max_length} tokens; "
                 "use a smaller --batch-size or --max-length"
             ) from None
+        except (OSError, SafetensorError) as error:
+            raise TrainingError(
+                f"a checkpoint in {work} cannot be written: {error}. Make room on that disk and go on with --resume"
+            ) from error
     if not finished:
         raise KeyboardInterrupt
 
