@@ -41,7 +41,7 @@ class Quick:
                 "learning_rate": 5e-3,
                 "embedding_learning_rate": 0.2,
                 "weight_decay": 0.0,
-                "warmup_epochs": 1.0,
+                "warmup_epochs": 0.0,  # Adagrad's first steps are its longest: a warmup takes them away
                 "patience": 10,
             },
             "speed": {"precision": "fp32"},
