@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -66,6 +67,34 @@ def test_it_prices_as_onnx_runtime_does_at_any_shape(engine, graph):
         found = price(batch(rows, length))
         assert found.dtype == np.float32
         assert found == pytest.approx(expected(batch(rows, length)), rel=0.02)
+
+
+class Recorder:
+    """OpenVINO's core; keeps the settings that a graph is compiled with."""
+
+    def __init__(self):
+        self.settings = {}
+
+    def __getattr__(self, name):
+        return getattr(_core(), name)
+
+    def compile_model(self, model, device, settings):
+        self.settings = settings
+        return _core().compile_model(model, device, settings)
+
+
+def test_only_a_graph_of_float16_weights_may_be_computed_in_less_than_float32(engine, graph, monkeypatch):
+    import onnx
+
+    from pricekit.export.half import to_half
+
+    half = replace(graph, model=to_half(onnx.load_from_string(graph.model), []).SerializeToString())
+    recorder, prices = Recorder(), []
+    monkeypatch.setattr("pricekit_openvino.engine._core", lambda: recorder)
+    for given, hint in ((graph, "f32"), (half, None)):
+        prices.append(engine.load(given)(batch(5, 17)))
+        assert recorder.settings.get("INFERENCE_PRECISION_HINT") == hint
+    assert prices[1] == pytest.approx(prices[0], rel=0.05)
 
 
 def test_what_it_returns_stays(engine, graph):
