@@ -116,8 +116,12 @@ def test_a_killed_one_goes_on_where_it_was(done, table, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("change", ["fewer rows", "other prices"])
-def test_another_table_is_not_gone_on_with(done, table, tmp_path, change):
+@pytest.mark.parametrize("begun", [True, False])
+def test_another_table_is_not_gone_on_with(done, table, tmp_path, change, begun):
     out = shutil.copytree(done[0], tmp_path / "cv")
+    if not begun:
+        for folder in out.glob("fold-*"):
+            shutil.rmtree(folder)
     frame = pd.read_csv(table)
     frame = frame.head(70) if change == "fewer rows" else frame.assign(price=frame["price"] * 2)
     frame.to_csv(tmp_path / "other.csv", index=False)
@@ -125,7 +129,7 @@ def test_another_table_is_not_gone_on_with(done, table, tmp_path, change):
         cross_validate(Source(tmp_path / "other.csv"), config(), out, resume=True)
 
 
-@pytest.mark.parametrize("name", ["folds.parquet", "leaks.json", "teachers.json"])
+@pytest.mark.parametrize("name", ["folds.parquet", "plan.json"])
 def test_a_damaged_one_is_told(done, table, tmp_path, name):
     out = shutil.copytree(done[0], tmp_path / "cv")
     (out / name).write_text("{")

@@ -196,10 +196,24 @@ def test_resume_refuses_another_table(catalog, tmp_path, change):
     assert (out / "run.json").read_bytes() == before
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_anew(run, catalog, tmp_path):
-    out = shutil.copytree(run, tmp_path / "run")
-    for name in ("last.safetensors", "best.safetensors", "run.json", "preprocess.json"):
+def _without_checkpoints(run, out, *names):
+    out = shutil.copytree(run, out)
+    for name in ("last.safetensors", "best.safetensors", "run.json", *names):
         (out / name).unlink()
+    return out
+
+
+def test_a_run_killed_before_its_first_checkpoint_takes_other_rows_as_little(run, catalog, tmp_path):
+    out = _without_checkpoints(run, tmp_path / "run")
+    pd.read_csv(catalog).iloc[:-5].to_csv(tmp_path / "other.csv", index=False)
+    with pytest.raises(TrainingError, match="not those that"):
+        train(Source(tmp_path / "other.csv"), tiny_config(), out, resume=True)
+    train(Source(catalog), tiny_config(), out, resume=True)
+    assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(run).items())
+
+
+def test_a_run_killed_before_it_began_starts_anew(run, catalog, tmp_path):
+    out = _without_checkpoints(run, tmp_path / "run", "preprocess.json", "backbone.json")
     train(Source(catalog), tiny_config(), out, resume=True)
     assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(run).items())
 

@@ -132,9 +132,12 @@ def resume_line(command: str, source: Source, out: Path, *, allow_leak: bool) ->
 def _saved_config(out: Path, flags: dict[str, Any]) -> RunConfig:
     from pricekit.errors import TrainingError
     from pricekit.training.run import is_run, require_plugins
+    from pricekit.training.start import is_started
 
     if not is_run(out):
         raise TrainingError(f"there is no run in {out} to resume; train without --resume")
+    if not is_started(out):
+        raise TrainingError(f"the run in {out} was cut off before it had begun; train without --resume")
     config = resumed_config(out / "config.toml", flags)
     require_plugins(out)
     return config

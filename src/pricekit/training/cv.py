@@ -2,6 +2,7 @@
 
 config of each fold      cv.toml
 the folds                folds.parquet: row, fold, and which rows were kept together
+what it is made of       plan.json: a digest of the rows, columns that leak, what teaches
 fold-0, fold-1, …        ordinary runs
 held_out.parquet         every row with its prediction; written at the end, as is
 cv.json                  metrics of each fold, their mean and sd, and of groups of rows
@@ -32,12 +33,11 @@ from pricekit.training.distill import with_teachers
 from pricekit.training.guards import look_at
 from pricekit.training.processes import Processes
 from pricekit.training.run import clear_run, is_run, open_run
-from pricekit.training.source import Source, Split, load_rows, split_table
+from pricekit.training.source import Source, Split, digest_of, load_rows, split_table
 from pricekit.training.start import check_same_rows
 from pricekit.training.train import train
 
-CONFIG, FOLDS, LEAKS, FACTS = "cv.toml", "folds.parquet", "leaks.json", "cv.json"
-TEACHERS = "teachers.json"
+CONFIG, FOLDS, PLAN, FACTS = "cv.toml", "folds.parquet", "plan.json", "cv.json"
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,7 @@ def cross_validate(
         mute()
     table, rejected = load_rows(source, config)
     if resume:
-        plan = _read_plan(out, table, rejected)
-        source = _read_teachers(out, source)
+        plan, source = _read_plan(out, table, rejected, source)
         _check_teachers(source, plan)
     else:
         _check_free(out, overwrite)
@@ -147,20 +146,23 @@ def _new_plan(table: Table, rejected: pd.DataFrame, config: RunConfig, folds: in
     return Plan(table, rejected, folds_of(price, together, folds, config.seed), together, leaks)
 
 
-def _read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> Plan:
+def _read_plan(out: Path, table: Table, rejected: pd.DataFrame, source: Source) -> tuple[Plan, Source]:
+    """Return the folds, and the source with the teachers, that a cross-validation was started with."""
     try:
         frame = pd.read_parquet(out / FOLDS)
-        leaks = tuple(json.loads((out / LEAKS).read_text("utf-8")))
-    except (OSError, ValueError) as error:
+        kept = json.loads((out / PLAN).read_text("utf-8"))
+        digest, leaks = kept["digest"], tuple(kept["leaks"])
+        unpriced, teachers = (tuple(map(Path, kept[name])) for name in ("unpriced", "teachers"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise _damaged(out, error) from None
-    if not np.array_equal(frame["row"], _row_numbers(table)):
+    if digest != digest_of(table) or not np.array_equal(frame["row"], _row_numbers(table)):
         raise TrainingError(
             f"the rows are not those that {out} was started with; give the same TABLE and reading options, or "
             "cross-validate into a new folder"
         )
-    return Plan(
-        table, rejected, frame["fold"].to_numpy(np.int64), frame["together"].to_numpy(np.int64), leaks
-    )
+    fold, together = (frame[name].to_numpy(np.int64) for name in ("fold", "together"))
+    plan = Plan(table, rejected, fold, together, leaks)
+    return plan, replace(source, unpriced=unpriced, teachers=teachers)
 
 
 def _row_numbers(table: Table) -> np.ndarray:
@@ -191,16 +193,6 @@ def _check_teachers(source: Source, plan: Plan) -> None:
                 )
 
 
-def _read_teachers(out: Path, source: Source) -> Source:
-    """Return the source with the teachers that a cross-validation was started with."""
-    try:
-        kept = json.loads((out / TEACHERS).read_text("utf-8"))
-        unpriced, teachers = (tuple(map(Path, kept[name])) for name in ("unpriced", "teachers"))
-    except (OSError, ValueError, KeyError) as error:
-        raise _damaged(out, error) from None
-    return replace(source, unpriced=unpriced, teachers=teachers)
-
-
 def _damaged(out: Path, error: Exception) -> TrainingError:
     return TrainingError(f"the cross-validation {out} is damaged ({error}); start it anew with --overwrite")
 
@@ -214,11 +206,11 @@ def _start(out: Path, source: Source, config: RunConfig, plan: Plan) -> None:
     _clear(out)
     out.mkdir(parents=True, exist_ok=True)
     folds = {"row": _row_numbers(plan.table), "fold": plan.fold, "together": plan.together}
-    write_text(out / LEAKS, json.dumps(plan.leaks) + "\n")
-    kept = {
+    paths = {
         name: [str(path.absolute()) for path in getattr(source, name)] for name in ("unpriced", "teachers")
     }
-    write_text(out / TEACHERS, json.dumps(kept) + "\n")
+    kept = {"table": source.table.name, "digest": digest_of(plan.table), "leaks": plan.leaks, **paths}
+    write_text(out / PLAN, json.dumps(kept, indent=2) + "\n")
     with write_atomically(out / FOLDS) as temporary:
         pd.DataFrame(folds).to_parquet(temporary, index=False)
     write_text(out / CONFIG, config.to_toml())
@@ -244,7 +236,7 @@ def _clear(out: Path) -> None:
             clear_run(folder)
             if not any(folder.iterdir()):
                 folder.rmdir()
-    for name in (FACTS, HELD_OUT, CONFIG, FOLDS, LEAKS, TEACHERS):
+    for name in (FACTS, HELD_OUT, CONFIG, FOLDS, PLAN):
         (out / name).unlink(missing_ok=True)
 
 

@@ -59,11 +59,7 @@ class Split:
 
     def digest(self) -> str:
         """Return a hash of the texts and prices of both parts, in order."""
-        digest = hashlib.sha256()
-        for part in (self.train, self.valid):
-            digest.update(pd.util.hash_pandas_object(part.text, index=False).to_numpy().tobytes())
-            digest.update(part.known_price.tobytes())
-        return digest.hexdigest()
+        return digest_of(self.train, self.valid)
 
     def count(self) -> dict[str, int]:
         """Return the number of rows of each part."""
@@ -73,6 +69,15 @@ class Split:
             "rejected": sum(map(len, self.rejected)),
         }
         return counts if self.taught is None else counts | {"taught": len(self.taught)}
+
+
+def digest_of(*parts: Table) -> str:
+    """Return a hash of the texts and prices of some rows, in order."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(pd.util.hash_pandas_object(part.text, index=False).to_numpy().tobytes())
+        digest.update(part.known_price.tobytes())
+    return digest.hexdigest()
 
 
 def columns_of(config: RunConfig) -> Columns:

@@ -49,11 +49,19 @@ SAMPLE_ROWS = 512
 
 @dataclass(frozen=True)
 class Start:
-    """The rows as the model takes them, and the model with its constants fitted or, resumed, still empty."""
+    """What training starts with.
+
+    Attributes:
+        train: rows as the model takes them.
+        valid: alike.
+        model: its constants fitted; still empty where it is resumed.
+        resumed: there is a checkpoint that it goes on from.
+    """
 
     train: Examples
     valid: Examples
     model: PriceModel
+    resumed: bool
 
 
 def start_new(
@@ -69,7 +77,7 @@ def start_new(
     _check_free(out, overwrite)
     preprocessor, architecture, out_of_fold = _fit_preprocessor(config, split.train)
     refuse_reading(preprocessor.features, without_price(split.train, preprocessor.columns), split.leaks)
-    start = _start(config, preprocessor, architecture, split, out_of_fold, new=True)
+    start = _start(config, preprocessor, architecture, split, out_of_fold, resumed=False)
     check_plugins(start.model, policy, config, start.train)
     clear_run(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -89,22 +97,25 @@ def start_new(
     _write_split(out, split, config.seed)
     for name, text in preprocessor.files().items():
         write_text(out / name, text)
-    write_text(out / BACKBONE, json.dumps(architecture, indent=1) + "\n")
     if out_of_fold:
         _write_parquet(out / OUT_OF_FOLD, pd.DataFrame(out_of_fold))
+    write_text(out / BACKBONE, json.dumps(architecture, indent=1) + "\n")
     return start
 
 
+def is_started(out: Path) -> bool:
+    """Say whether a run's folder holds all that training needs to go on with it, a checkpoint or not."""
+    return is_run(out) and (out / BACKBONE).is_file()  # which `start_new` writes last
+
+
 def start_again(out: Path, config: RunConfig, split: Split) -> Start:
-    """Open an unfinished run; its weights come from the checkpoint.
+    """Open an unfinished run; its weights come from the checkpoint, or are new where it ended before the first.
 
     Raises:
         TrainingError: the rows are not those that it was started with.
     """
     check_same_rows(out, split)
-    return _start(
-        config, read_preprocessor(out), read_architecture(out), split, _read_out_of_fold(out), new=False
-    )
+    return join_start(out, config, split)
 
 
 def check_same_rows(out: Path, split: Split) -> None:
@@ -116,11 +127,10 @@ def check_same_rows(out: Path, split: Split) -> None:
         )
 
 
-def join_start(out: Path, config: RunConfig, split: Split, *, new: bool) -> Start:
+def join_start(out: Path, config: RunConfig, split: Split) -> Start:
     """Open the run that the main process has just started or found."""
-    return _start(
-        config, read_preprocessor(out), read_architecture(out), split, _read_out_of_fold(out), new=new
-    )
+    fitted = read_preprocessor(out), read_architecture(out)
+    return _start(config, *fitted, split, _read_out_of_fold(out), resumed=(out / LAST).exists())
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
@@ -136,7 +146,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
 
 
 def _way_on(out: Path) -> str:
-    return "go on with it with --resume, " if (out / LAST).exists() else f"it has no {LAST} to go on from; "
+    return "go on with it with --resume, " if is_started(out) else ""
 
 
 def _start(
@@ -146,7 +156,7 @@ def _start(
     split: Split,
     out_of_fold: Mapping[str, np.ndarray],
     *,
-    new: bool,
+    resumed: bool,
 ) -> Start:
     train, valid = (
         Examples(cached_inputs(preprocessor, part, config.speed.cache), part.known_price)
@@ -157,13 +167,13 @@ def _start(
         for name, column in out_of_fold.items():
             features[:, preprocessor.features.names.index(name)] = column
         train = replace(train, inputs=replace(train.inputs, features=features))
-    if not new:
-        return Start(train, valid, build_model(config, preprocessor, architecture, None))
+    if resumed:
+        return Start(train, valid, build_model(config, preprocessor, architecture, None), resumed)
     torch.manual_seed(config.seed)
     model = build_model(config, preprocessor, architecture, train.inputs)
     with guarded("loss", config.loss.name, "fitting to the training prices"):
         model.fit(torch.from_numpy(train.inputs.features), torch.from_numpy(train.price))
-    return Start(train, valid, model)
+    return Start(train, valid, model, resumed)
 
 
 def _fit_preprocessor(config: RunConfig, table: Table) -> tuple[Preprocessor, State, dict[str, np.ndarray]]:

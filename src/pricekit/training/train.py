@@ -20,7 +20,6 @@ from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.files import write_text
 from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.screen import mute, say
-from pricekit.training.checkpoint import LAST
 from pricekit.training.distill import with_teachers
 from pricekit.training.engine import predict
 from pricekit.training.intervals import fit_intervals
@@ -30,7 +29,7 @@ from pricekit.training.model import PriceModel
 from pricekit.training.processes import Processes
 from pricekit.training.run import INTERVALS, open_run, plugins_of, read_sample
 from pricekit.training.source import Source, Split, load_split
-from pricekit.training.start import SAMPLE_ROWS, Start, join_start, start_again, start_new
+from pricekit.training.start import SAMPLE_ROWS, Start, is_started, join_start, start_again, start_new
 
 
 def train(
@@ -50,7 +49,7 @@ def train(
         config: from `configure`, which also resolves the options of plugins.
         out: a new or empty folder.
         split: the rows of `source`, where they have been read, looked at and split before.
-        resume: go on with the run in `out` from its last checkpoint.
+        resume: go on with the run in `out` from its last checkpoint, from its start where it has none.
         overwrite: delete the run in `out` once the new one can start.
         allow_leak: train on what gives the price away, too.
 
@@ -68,24 +67,26 @@ def train(
     if not processes.main:
         mute()
     split = split or load_split(source, config, allow_leak=allow_leak, looked=resume)
-    resume = resume and (out / LAST).exists()
+    resume = resume and is_started(out)
     split = with_teachers(source, split, config, out if resume else None)
     config = config.for_rows(len(split.train))
     if not processes.main:
         processes.wait()
-        start = join_start(out, config, split, new=not resume)
+        start = join_start(out, config, split)
     elif resume:
         start = start_again(out, config, split)
     else:
         start = start_new(out, source, config, split, policy, overwrite=overwrite)
     if processes.main:
         processes.wait()
+    if resume and not start.resumed:
+        say(f"{out} has no checkpoint yet: its first epoch begins again, with the same rows and settings")
     say(f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on")
     model, valid = start.model, start.valid
     rows = {"train": len(split.train), "valid": len(split.valid)}
     plain = config.model_dump(mode="json", exclude_none=True)
     with run_told(out, told=processes.main, config=plain, rows=rows, resumed=resume) as facts:
-        at = fit(model, policy, config, start.train, valid, out, resume=resume, started=started)
+        at = fit(model, policy, config, start.train, valid, out, resume=start.resumed, started=started)
         with _eagerly(config):
             prices = predict(model, valid.inputs, config.training.eval_batch_size, processes=processes)
             model.cpu()
