@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pricekit.errors import DataError
 from pricekit.table import Columns, Reading, iter_table, read_table, read_usable
+from pricekit.table.currency import SHARED, _signs, canonical, is_known, require_like
 from pricekit.table.describe import describe_prices
 from pricekit.table.price_format import PriceFormat, price_format
 from pricekit.table.prices import parse_price
@@ -67,6 +68,12 @@ def read(*cells: str, **said: str) -> tuple[list[float], list[str], PriceFormat]
         ("Sale: $15 (was $20)", 15, "$"),
         ("statt 20 € jetzt 15 €", 15, "EUR"),
         ("$20 now", 20, "$"),
+        ("$5 now (was $20)", 5, "$"),
+        ("15 € jetzt statt 20 €", 15, "EUR"),
+        ("$15 sale, $20 regular", 15, "$"),
+        ("only $15 now! 3 for $40", 15, "$"),
+        ("was $20, now only: US$ 15", 15, "USD"),
+        ("was 2€50, now 1€99", 1.99, "EUR"),
         ("1 035 € 99", 1035.99, "EUR"),
         ("35 € 99 €", 35.0, "EUR"),
         ("12,50 € 10", 12.5, "EUR"),
@@ -184,9 +191,11 @@ def test_what_may_be_read_in_two_ways_is_no_price(cell: str) -> None:
 
 
 def test_several_prices_are_counted_and_said() -> None:
-    form = read("$1 - $2", "$3", "4 or 5")[2]
-    assert form.several == 2
-    assert "several prices, of which the first counts: 2." in describe_prices(form)
+    form = read("$1 - $2", "$3", "4 or 5", "was $20, now $5")[2]
+    assert form.several == 3
+    assert "several prices, of which the first counts, or the one right behind 'now': 3." in describe_prices(
+        form
+    )
 
 
 def test_a_guess_is_said_and_can_be_overruled() -> None:
@@ -210,6 +219,27 @@ def test_the_reading_is_said_with_three_examples() -> None:
     assert said.count(" as ") == 3
     assert "currency USD ($); decimal mark '.'" in said
     assert describe_prices(read("5", "7.5", "")[2]) == ""
+
+
+def test_a_currency_may_be_named_in_small_letters() -> None:
+    named = {"tl": "TRY", "Tl": "TRY", "us$": "USD", "rm": "MYR", "c$": "CAD", "eur": "EUR", "toman": "TOMAN"}
+    assert {given: canonical(given) for given in named} == named
+    assert read("12 TL", "5 TL", currency="tl")[1] == ["", ""]
+
+
+def test_every_currency_that_is_read_may_be_named() -> None:
+    for sign in {*_signs(), *_signs().values(), *SHARED}:
+        name = canonical(sign)
+        assert canonical(name) == name
+        assert is_known(name), sign
+
+
+@pytest.mark.parametrize(("one", "other"), [("kr", "NOK"), ("$", "CAD"), ("¥", "CNY"), ("$", None)])
+def test_prices_of_a_shared_sign_go_with_those_it_may_mean(one: str, other: str | None) -> None:
+    require_like(one, other)
+    require_like(other, one)
+    with pytest.raises(DataError, match="together they mean nothing"):
+        require_like(one, "EUR")
 
 
 def test_several_currencies() -> None:

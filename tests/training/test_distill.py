@@ -72,6 +72,28 @@ def test_a_student_is_trained_on_both_and_judged_by_true_prices_alone(run, catal
     assert told["digest"] == resumed.digest()
 
 
+def test_a_student_killed_before_its_first_checkpoint_keeps_the_rows_it_was_taught(
+    run, catalog, new, tmp_path, monkeypatch, pricekit
+):
+    source, out = Source(catalog, unpriced=(new,), teachers=(run,)), tmp_path / "student"
+    config = tiny_config(ONE_EPOCH)
+    whole = train(source, config, tmp_path / "whole")
+    with monkeypatch.context() as broken:
+        broken.setattr("pricekit.training.session.save_checkpoint", _full)
+        with pytest.raises(OSError, match="full"):
+            train(source, config, out)
+    code, _, err = pricekit("train", catalog, "--out", out, "--resume")
+    assert code == 0, err
+    assert "has no checkpoint yet" in " ".join(err.split())
+    facts = json.loads((out / "run.json").read_text())
+    assert facts["rows"] == whole["rows"]
+    assert facts["metrics"] == whole["metrics"]
+
+
+def _full(*_, **__):
+    raise OSError("full")
+
+
 def test_a_teacher_that_saw_the_judging_rows_is_named(pricekit, run, bundle, catalog, new, tmp_path):
     flags = ["--set", "training.epochs=1", "--set", "backbone.members=1", "--unpriced", new, "--dry-run"]
     code, _, err = pricekit(
@@ -85,6 +107,20 @@ def test_a_teacher_that_saw_the_judging_rows_is_named(pricekit, run, bundle, cat
     code, _, err = pricekit("train", catalog, "--out", tmp_path / "c", *flags[:-1])
     assert code == 1
     assert "give both or neither" in " ".join(err.split())
+
+
+def test_a_teacher_of_another_currency_is_refused(catalog, new, tmp_path):
+    folders = {}
+    for sign in ("$", "€"):
+        frame = pd.read_csv(catalog)
+        frame["price"] = sign + frame["price"].astype(str)
+        folders[sign] = tmp_path / f"{sign}.csv"
+        frame.to_csv(folders[sign], index=False)
+    train(Source(folders["€"]), tiny_config(ONE_EPOCH), tmp_path / "teacher")
+    source = Source(folders["$"], unpriced=(new,), teachers=(tmp_path / "teacher",))
+    with pytest.raises(DataError, match=r"are in USD \(\$\), those of the teacher .* in EUR"):
+        train(source, tiny_config(ONE_EPOCH), tmp_path / "student")
+    assert not (tmp_path / "student").exists()
 
 
 def test_a_fold_is_taught_by_the_fold_that_has_not_seen_its_rows(pricekit, catalog, new, run, tmp_path):

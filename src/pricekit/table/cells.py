@@ -23,7 +23,7 @@ _MAX_LETTERS = (
 _NUMBER = re.compile(
     r"\d{1,3}(?:([ '])\d{3})(?:\1\d{3})*(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*|(?<![\w/])[.,]\d+", re.ASCII
 )
-_SIGN_AS_MARK = re.compile(r"(?<=\d)[€£$](?=\d\d(?!\d))")
+_SIGN_AS_MARK = re.compile(r"(?<=\d)([€£$])(\d\d)(?!\d)")
 _SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?€ ?(\d\d)\s*")
 _COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
 _SMALL_UNIT = re.compile(
@@ -31,6 +31,10 @@ _SMALL_UNIT = re.compile(
     r"|(?<=\d)(元)(\d)角"
 )
 _NOW = re.compile(r"\b(?:now|sale|jetzt|ahora|maintenant|adesso|agora|teraz|сейчас)\b", re.IGNORECASE)
+_UP_TO_PRICE = re.compile(
+    r"[\s:=]*(?:(?:only|just|for|at|price|nur|für|solo|sólo|por|à|seulement|apenas|tylko|za|только|за)\b[\s:=]*)*",
+    re.IGNORECASE,
+)
 _COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
 _FRACTION = re.compile("[¼½¾⅓⅔]")
 _MINUS_BEHIND = re.compile(r"-\W*")
@@ -66,7 +70,7 @@ class Cell:
         open: "." or "," where this one stands before the last three digits and may be either, or else "".
         factor: what the number is multiplied by; below 0 where the price is.
         currency: as of `find_currency`.
-        several: the cell holds more prices than this one, its first.
+        several: the cell holds more prices than this one.
         start: where in the cell the number begins, -1 where its characters are not those of the cell one by one.
         length: of the number there, with what parts its groups.
     """
@@ -107,21 +111,26 @@ def read_cell(text: str) -> Cell | str:
         return NO_PRICE
     if spaced := _SPACED_SIGN.fullmatch(plain):  # 35 € 99
         plain = f"{spaced[1]}€{spaced[2]}"
-    if sign := _SIGN_AS_MARK.search(plain):  # 35€99
-        mark = "." if "," in plain else ","
-        plain = f"{plain[: sign.start()]}{mark}{plain[sign.end() :]} {sign[0]}"
+    plain = _SIGN_AS_MARK.sub(r".\2 \1" if "," in plain else r",\2 \1", plain)  # 35€99
     plain = _SMALL_UNIT.sub(r",\2\4 \1\3", _COLON_AS_MARK.sub(",", plain))
     found = [price for price in _numbers(plain) if price is not None]
     signed = [price for price in found if price.currency]
     chosen = signed or found
     if not chosen or (not signed and not _bare_price(plain)):
         return NOT_A_NUMBER
-    if now := _NOW.search(plain):  # was $20, now $15
-        chosen = [price for price in chosen if price.start >= now.end()] or chosen
-    first = chosen[0]
-    there = _NO_DIGIT.sub("", text[first.start : first.start + first.length]) == first.digits
-    currency = first.currency or currency_in(plain)
-    return replace(first, currency=currency, several=len(chosen) > 1, start=first.start if there else -1)
+    price = _behind_now(plain, chosen) or chosen[0]
+    there = _NO_DIGIT.sub("", text[price.start : price.start + price.length]) == price.digits
+    currency = price.currency or currency_in(plain)
+    return replace(price, currency=currency, several=len(chosen) > 1, start=price.start if there else -1)
+
+
+def _behind_now(text: str, prices: list[Cell]) -> Cell | None:
+    """Return the price of "was $20, now $15" that holds now: the word for it stands right before."""
+    for now in _NOW.finditer(text):
+        for price in (price for price in prices if price.start >= now.end()):
+            if _UP_TO_PRICE.fullmatch(without_signs(text[now.end() : price.start])):
+                return price
+    return None
 
 
 def _bare_price(text: str) -> bool:

@@ -184,13 +184,14 @@ def canonical(given: str) -> str:
     sign = _SAME_SIGN.get(given, given)
     if sign in SHARED:
         return sign
-    return _signs().get(sign) or _signs().get(sign.rstrip(".")) or sign.upper()
+    ways = sign, sign.rstrip("."), sign.upper()
+    return next((_signs()[way] for way in ways if way in _signs()), sign.upper())
 
 
 def is_known(given: str) -> bool:
     """Whether a sign or code, in capitals or not, names a currency here."""
     name = canonical(given)
-    return name in SHARED or name in _signs()
+    return name in SHARED or name in _signs() or name in _signs().values()
 
 
 def is_currency(text: str) -> bool:
@@ -203,12 +204,12 @@ def may_mean(shown: str, wanted: str) -> bool:
     return shown == wanted or wanted in SHARED.get(shown, ()) or shown == SHARED.get(wanted, ("",))[0]
 
 
-def require_like(trained: str | None, judged: str | None) -> None:
-    """Raise DataError where prices to judge by show another currency than those that were trained on."""
-    if trained and judged and not may_mean(judged, trained):
+def require_like(trained: str | None, others: str | None, whose: str = "to judge by") -> None:
+    """Raise DataError where prices, to judge by or `whose`, show another currency than those that are trained on."""
+    if trained and others and not (may_mean(others, trained) or may_mean(trained, others)):
         raise DataError(
-            f"the prices to train on are in {label(trained)}, those to judge by in {label(judged)}: no metric would "
-            "mean anything. Convert the prices of one table, or give rows in the same currency"
+            f"the prices to train on are in {label(trained)}, those {whose} in {label(others)}: together they mean "
+            "nothing. Convert one of them, or give others in the same currency"
         )
 
 

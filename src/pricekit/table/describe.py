@@ -27,7 +27,9 @@ def describe_prices(form: PriceFormat) -> str:
     if form.against:
         said.append(f"Cells that show the other decimal mark, each read by its own: {form.against:,}.")
     if form.several:
-        said.append(f"Cells with several prices, of which the first counts: {form.several:,}.")
+        said.append(
+            f"Cells with several prices, of which the first counts, or the one right behind 'now': {form.several:,}."
+        )
     if form.others:
         said.append(f"Set aside for another currency: {form.others:,} ({count_currencies(form)}).")
     return " ".join(said)

@@ -23,6 +23,7 @@ from pricekit.files import write_atomically
 from pricekit.predict import Predictor
 from pricekit.screen import notice, say
 from pricekit.table import NO_PRICE, Columns, Reading, Table, concat_tables, read_table, row_reasons
+from pricekit.table.currency import require_like
 from pricekit.training.ensemble import is_ensemble, open_ensemble
 from pricekit.training.run import TAUGHT, open_run
 from pricekit.training.source import Source, Split, columns_of
@@ -42,7 +43,7 @@ def with_teachers(source: Source, split: Split, config: RunConfig, resumed: Path
 
     Raises:
         ConfigError: unpriced rows without a teacher, or a teacher without them.
-        DataError: there is no row to teach.
+        DataError: there is no row to teach, or a teacher prices in another currency.
         TrainingError, BundleError, PluginError: a teacher cannot be opened.
     """
     if resumed is not None:
@@ -51,7 +52,8 @@ def with_teachers(source: Source, split: Split, config: RunConfig, resumed: Path
         _check_pair(source)
         columns = columns_of(config)
         teachers = [_open(path) for path in source.teachers]
-        for path in source.teachers:
+        for path, teacher in zip(source.teachers, teachers, strict=True):
+            require_like(split.train.currency, teacher.currency, f"of the teacher {path}")
             _check_teacher(path, split.valid)
         unpriced = read_unpriced(source.unpriced, columns, source.reading)
         taught = teach(split.train, unpriced, teachers, columns, config.seed)
