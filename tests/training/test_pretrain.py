@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
@@ -23,7 +24,7 @@ from pricekit.training.backbones.transformer import (
     PretrainedOptions,
     SmallTransformer,
 )
-from pricekit.training.pretraining.loop import Watch
+from pricekit.training.pretraining.loop import Watch, told_if_unwritten
 from pricekit.training.pretraining.masked import Masking, masking_of, prepare, total_loss
 from pricekit.training.pretraining.pretrain import FACTS, pretrain
 from pricekit.training.pretraining.start import Pretraining, backbone_of, prepared
@@ -232,6 +233,41 @@ def test_too_few_texts_and_a_folder_that_is_taken(table, pretrained, tmp_path):
         pretrain([table], TINY, tmp_path / "mine", overwrite=True)
     with pytest.raises(TrainingError, match="no unfinished pretraining"):
         pretrain([table], TINY, tmp_path / "out", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("broken", "error", "epochs", "cure"),
+    [
+        ("torch.save", RuntimeError("unexpected pos 576"), 2, "pretrain again"),
+        ("transformers.PreTrainedModel.save_pretrained", SafetensorError("No space"), 1, "pretrain again"),
+    ],
+)
+def test_a_full_disk_is_told_with_the_cure(table, tmp_path, monkeypatch, broken, error, epochs, cure):
+    def full(*_, **__):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broken, full)
+        with pytest.raises(
+            TrainingError, match=f"cannot be written: {error}. Make room on that disk and {cure}"
+        ):
+            pretrain([table], replace(TINY, epochs=epochs, limit=20), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    pretrain([table], replace(TINY, epochs=1, limit=20), tmp_path / "out")
+
+
+def test_a_full_disk_after_a_checkpoint_is_gone_on_from(table, tmp_path, monkeypatch):
+    settings = replace(TINY, epochs=2, limit=20)
+    with monkeypatch.context() as patch:
+        patch.setattr("pricekit.training.pretraining.pretrain._files", _unwritten)
+        with pytest.raises(TrainingError, match="go on with --resume"):
+            pretrain([table], settings, tmp_path / "out")
+    pretrain([table], settings, tmp_path / "out", resume=True)
+
+
+def _unwritten(_, work, __):
+    with told_if_unwritten(work):
+        raise OSError("full")
 
 
 def test_a_loss_that_does_not_fall_is_said(table, tmp_path, capsys):

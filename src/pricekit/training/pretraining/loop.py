@@ -5,17 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from pricekit.config import SpeedConfig, TrainingConfig
+from pricekit.errors import TrainingError
 from pricekit.screen import Advance
 from pricekit.tokens import Tokens, pad
 from pricekit.training.batches import epoch_batches
@@ -98,6 +101,24 @@ class _Trainer(Trainer):
     def get_train_dataloader(self) -> Any:
         """Return the batches, those of one process where there are several."""
         return self.accelerator.prepare(self.own_loader)
+
+    def _save_checkpoint(self, *args: Any) -> None:
+        with told_if_unwritten(Path(str(self.args.output_dir))):
+            super()._save_checkpoint(*args)
+
+
+@contextmanager
+def told_if_unwritten(folder: Path) -> Iterator[None]:
+    """Turn what a full disk makes of writing weights into a TrainingError; torch and safetensors have errors of theirs.
+
+    Args:
+        folder: of the checkpoints.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        kept = "and go on with --resume" if last_checkpoint(folder) else "and pretrain again"
+        raise TrainingError(f"{folder} cannot be written: {error}. Make room on that disk {kept}") from error
 
 
 def last_checkpoint(work: Path) -> Path | None:

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
 from pricekit import __version__
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.files import is_free, publish_folder, write_text
@@ -20,7 +18,13 @@ from pricekit.table import AS_FOUND, Reading
 from pricekit.training.backbones.weights import quiet_transformers
 from pricekit.training.interrupt import noted_interrupts
 from pricekit.training.machine import is_out_of_memory
-from pricekit.training.pretraining.loop import Watch, fit_masked, last_checkpoint, steps_in
+from pricekit.training.pretraining.loop import (
+    Watch,
+    fit_masked,
+    last_checkpoint,
+    steps_in,
+    told_if_unwritten,
+)
 from pricekit.training.pretraining.start import Prepared, Pretraining, backbone_of, prepared, read_texts
 from pricekit.training.processes import Processes
 
@@ -128,10 +132,6 @@ def _fit(start: Prepared, work: Path, *, shown: bool) -> None:
                 f"out of memory with {start.settings.batch_size} texts of up to {start.settings.max_length} tokens; "
                 "use a smaller --batch-size or --max-length"
             ) from None
-        except (OSError, SafetensorError) as error:
-            raise TrainingError(
-                f"a checkpoint in {work} cannot be written: {error}. Make room on that disk and go on with --resume"
-            ) from error
     if not finished:
         raise KeyboardInterrupt
 
@@ -154,7 +154,7 @@ def _say_result(facts: dict[str, Any]) -> None:
 def _files(start: Prepared, work: Path, facts: dict[str, Any]) -> dict[str, bytes]:
     """Return the files of the folder by name."""
     saved = work / "model"
-    with quiet_transformers():
+    with quiet_transformers(), told_if_unwritten(work):
         start.model.save_pretrained(saved)
     files = {name: (saved / name).read_bytes() for name in ("config.json", "model.safetensors")}
     files["tokenizer.json"] = start.tokenizer.to_str(pretty=True).encode()
