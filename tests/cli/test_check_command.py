@@ -150,6 +150,7 @@ def test_the_command_leaves_out_text_that_gives_the_price_away(page, pricekit, t
     found = page(table, "--text", "title,offer")
     assert "The command below leaves out what gives the price away: offer." in found["notes"]
     assert shlex.split(found["command"])[3:5] == ["--text", "title"]
+    assert [column["used_as"] for column in found["columns"]] == ["text", "price", ""]
     _, out, _ = pricekit("check", table, "--text", "offer")
     assert ("training refuses it" in out, "next:" in out) == (True, False)
 
@@ -160,6 +161,19 @@ def test_no_command_where_the_text_holds_the_price(page, tmp_path):
     assert found["leaks"] == {"columns": {}, "in_text": pytest.approx(1, abs=0.05)}
     assert any("training refuses it" in note for note in found["notes"])
     assert "command" not in found
+
+
+def test_what_is_left_of_a_leaking_text_is_judged_by_rows_from_all_over_the_table(
+    page, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("pricekit.evaluation.leaks.MOST_ROWS", 100)
+    rows = "".join(
+        f"jug of kind {i * 7919 % 1000},about {i * 9} yen,{offer if i > 100 else ''},{i}0.5\n"
+        for i in range(1, 400)
+        for offer in [f"now for {i}0.5 each all over the town"]
+    )
+    found = page(write(tmp_path / "t.csv", "title,guess,description,price\n" + rows))
+    assert found["leaks"]["in_text"] > 0.5
 
 
 @pytest.mark.parametrize(("rows", "trains"), [(9, False), (10, True)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -276,3 +277,24 @@ def test_what_describes_a_product_is_guessed_the_title_first(tmp_path: Path) -> 
     found = [column for column in profiles(path) if column.name != "price"]
     assert guess_text(found) == ("name", "grade", "litres", "size", "description")
     assert guess_id(found, []) == "id"
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "text"),
+    [
+        ("product_code,details", lambda i: f"SK-{i},a jug of kind {i}", ("details",)),
+        ("item_name", lambda i: f"jug{i}", ("item_name",)),
+        ("name,area", lambda i: f"a jug {i},{i * i + 0.25}", ("name", "area")),
+        ("name,mileage", lambda i: f"a jug {i},{i * 1000 + i % 7}", ("name", "mileage")),
+        ("name,row", lambda i: f"a jug {i},{i + 17}", ("name",)),
+        ("name,row", lambda i: f"a jug {i},{i}.0", ("name",)),
+        ("name,scanned", lambda i: f"a jug {i},{4_006_381_333_931 + 9 * i}", ("name",)),
+        ("name,barcode", lambda i: f"a jug {i},x{4_006_381 + 9 * i}", ("name",)),
+    ],
+)
+def test_codes_and_counted_rows_describe_nothing(
+    tmp_path: Path, header: str, cells: Callable[[int], str], text: tuple[str, ...]
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"{header}\n" + "\n".join(cells(i) for i in range(60)))
+    assert guess_text(profiles(path)) == text

@@ -109,6 +109,13 @@ def test_a_teacher_that_saw_the_judging_rows_is_named(pricekit, run, bundle, cat
     assert "give both or neither" in " ".join(err.split())
 
 
+def test_a_dry_run_counts_the_taught_rows(pricekit, run, catalog, new, tmp_path):
+    taught = ["--unpriced", new, "--teacher", run, "--set", "training.batch_size=12"]  # 34 steps an epoch
+    code, out, err = pricekit("train", catalog, "--out", tmp_path / "a", "--dry-run", *taught)
+    assert (code, f"{340 + 60} rows to train on" in err) == (0, True), err
+    assert "epochs = 30\n" in out
+
+
 def test_a_teacher_of_another_currency_is_refused(catalog, new, tmp_path):
     folders = {}
     for sign in ("$", "€"):

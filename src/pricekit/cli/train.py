@@ -93,6 +93,7 @@ def train(
     its configuration, split, metrics, checkpoints, and the rows that could not be used.
     """
     from pricekit.screen import say
+    from pricekit.training.distill import with_teachers
     from pricekit.training.processes import Processes
     from pricekit.training.source import Source, load_split
     from pricekit.training.train import train
@@ -100,7 +101,7 @@ def train(
     source = Source(table, valid, reading, unpriced, teachers)
     config = _saved_config(out, flags) if resume else config_of(flags)
     if dry_run:
-        split = load_split(source, config, allow_leak=allow_leak)
+        split = with_teachers(source, load_split(source, config, allow_leak=allow_leak), config, None)
         say(
             f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on; nothing was trained"
         )

@@ -74,7 +74,7 @@ def leaking_columns(
         ignored: columns that are not asked: the price itself, the id.
         described: columns that leak only as numbers: where they repeat, they name a product.
     """
-    chosen = _some_rows(len(table))
+    chosen = some_rows(len(table))
     frame, price = table.frame.iloc[chosen], np.log(table.known_price[chosen])
     left_out, texts = set(ignored), set(described)
     shares = {
@@ -112,7 +112,7 @@ def price_in_text(text: pd.Series, price: np.ndarray) -> float:
         text: (N,).
         price: (N,).
     """
-    chosen = _some_rows(len(text))
+    chosen = some_rows(len(text))
     held = [{_digits(found) for found in _NUMBER.findall(cell)} for cell in text.iloc[chosen]]
     written = [{_digits(f"{one:.2f}"), _digits(f"{one:.10g}")} for one in price[chosen].tolist()]
     others = np.random.default_rng(0).permutation(len(chosen))
@@ -126,7 +126,8 @@ def _digits(number: str) -> str:
     return re.sub(r"\D", "", number)
 
 
-def _some_rows(count: int) -> np.ndarray:
+def some_rows(count: int) -> np.ndarray:
+    """Return the numbers of the rows that are judged by, drawn at random where there are more than `MOST_ROWS`."""
     return np.sort(np.random.default_rng(0).permutation(count)[:MOST_ROWS])
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pricekit.errors import DataError
 from pricekit.evaluation.duplicates import noise_floor
-from pricekit.evaluation.leaks import IN_TEXT, MOST_ROWS, find_leaks, price_in_text
+from pricekit.evaluation.leaks import IN_TEXT, find_leaks, price_in_text, some_rows
 from pricekit.table import Columns, Reading, Table, split_usable
 from pricekit.table.describe import count_currencies
 from pricekit.table.dialect import looks_like_data
@@ -86,7 +86,6 @@ def look_at(table: Path, given: dict[str, Any], reading: Reading, limit: int | N
         first = f"The first line ({_short(profiles[0].name)!r}) looks like a title above the header"
         notes.insert(0, f"{first}, and not like the header: delete the lines above the header.")
     page: dict[str, Any] = {"table": str(table), **_file(facts), "rows": len(rows)}
-    page["columns"] = [asdict(p) | {"used_as": _use(p.name, columns)} for p in profiles]
     page["text"] = _texts(rows)
     if columns.price is None:
         notes.append(
@@ -98,6 +97,7 @@ def look_at(table: Path, given: dict[str, Any], reading: Reading, limit: int | N
             reading = replace(reading, currency=page["prices"]["currency"])
     if "leaks" in page:
         columns = _without_leaks(columns, page["leaks"], notes)
+    page["columns"] = [asdict(p) | {"used_as": _use(p.name, columns)} for p in profiles]
     page["notes"] = [note.removeprefix(f"{table}: ") for note in notes]
     return Page(page, columns, reading, trainable=_trainable(page, columns) and not titled)
 
@@ -231,8 +231,9 @@ def _leaks(usable: Table, columns: Columns, notes: list[str]) -> dict[str, Any]:
 
 def _price_in(usable: Table, names: list[str]) -> float:
     """The share of rows that hold their price in one of these columns; 0 where it is no more than chance."""
-    cells = usable.frame[names].iloc[:MOST_ROWS].astype("str").fillna("")
-    share = price_in_text(cells.agg("\n".join, axis=1), usable.known_price[:MOST_ROWS])
+    drawn = usable.take(some_rows(len(usable)))
+    cells = drawn.frame[names].astype("str").fillna("")
+    share = price_in_text(cells.agg("\n".join, axis=1), drawn.known_price)
     return share if share >= IN_TEXT else 0.0
 
 

@@ -22,6 +22,8 @@ _FEW_WORDS = 8
 _TEXTS = 16
 _TITLE_WORDS = 1.5
 _SELDOM = 0.05
+_CODE_DIGITS = 8
+"""Digits from which whole numbers that never repeat are codes, as those of barcodes."""
 _UNIT_LETTERS = 5  # of a cell, up to which it is a number with its unit, such as 150,000km
 _READ = 2000  # cells of a column that are looked at one by one
 
@@ -39,7 +41,7 @@ _TEXT_NAME = re.compile(
     re.IGNORECASE,
 )
 _ID_NAME = re.compile(
-    r"(?i:(^|[^a-z])(id|sku|asin|ean|gtin|upc|uid|uuid|guid|nr|no|s\.n)\.?$|артикул|код|номер|品番)|[a-z]I[dD]$"
+    r"(?i:(^|[^a-z])(id|sku|asin|ean|gtin|upc|isbn|mpn|barcode|uid|uuid|guid|nr|no|s\.n)\.?$|артикул|код|номер|品番)|[a-z]I[dD]$"
 )
 
 
@@ -55,6 +57,7 @@ class Profile:
         values: how many different ones there are.
         words: of a cell, on average.
         example: a cell.
+        counts: its numbers only name the rows: they go up by one, or are codes that never repeat.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Profile:
     values: int
     words: float
     example: str
+    counts: bool = False
 
     @property
     def unique(self) -> bool:
@@ -86,7 +90,16 @@ def _profile(name: str, column: pa.Array) -> Profile:
     values = pc.count_distinct(kept).as_py()
     distinct = values / len(kept)
     kind = "number" if is_numeric(column.type) else _kind(kept, distinct, mean_words)
-    return Profile(name, kind, len(kept) / len(cells), distinct, values, mean_words, kept[0].as_py())
+    counts = kind == "number" and distinct == 1.0 and _counts(kept)
+    return Profile(name, kind, len(kept) / len(cells), distinct, values, mean_words, kept[0].as_py(), counts)
+
+
+def _counts(cells: pa.Array) -> bool:
+    """Say whether numbers that never repeat are whole ones in steps of one, or so long that they are codes."""
+    if not pc.all(pc.match_substring_regex(cells, "^[0-9]{1,18}([.]0)?$")).as_py():
+        return False
+    numbers = np.sort(cells.cast(pa.float64()).to_numpy())
+    return bool((np.diff(numbers) == 1).all() or numbers[0] >= 10 ** (_CODE_DIGITS - 1))
 
 
 def _kind(cells: pa.Array, distinct: float, words: float) -> str:
@@ -137,20 +150,23 @@ def guess_text(columns: Sequence[Profile]) -> tuple[str, ...]:
 
 
 def _title(texts: Sequence[Profile]) -> Profile:
-    """The shortest column that is called like a text, but for codes of one word; else the longest."""
-    named = [c for c in texts if _TEXT_NAME.search(c.name)]
+    """The shortest column that is called like a text, but for codes; else the longest."""
+    named = [c for c in texts if _TEXT_NAME.search(c.name) and not _is_coded(c)]
     if not named:
         return max(texts, key=lambda c: c.words)
     return min([c for c in named if c.words >= _TITLE_WORDS] or named, key=lambda c: c.words)
 
 
+def _is_coded(column: Profile) -> bool:
+    """Say whether each cell is one word of its own."""
+    return column.kind == "text" and column.words < _TITLE_WORDS and column.distinct > _NEARLY_ALL
+
+
 def _describes(column: Profile) -> bool:
-    named = column.unique and column.kind == "number"
-    named = named or (column.distinct > _NEARLY_ALL and bool(_ID_NAME.search(column.name)))
-    coded = column.kind == "text" and column.words < _TITLE_WORDS and column.distinct > _NEARLY_ALL
+    named = column.counts or (column.distinct > _NEARLY_ALL and bool(_ID_NAME.search(column.name)))
     paid = column.kind == "number" and _PRICE_NAME.search(column.name)
     kept = column.kind in ("text", "category", "number") and column.values > 1 and column.filled >= _SELDOM
-    return kept and not (named or coded or paid)
+    return kept and not (named or _is_coded(column) or paid)
 
 
 def guess_id(columns: Sequence[Profile], taken: Sequence[str | None]) -> str | None:
