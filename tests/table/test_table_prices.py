@@ -74,6 +74,43 @@ def read(*cells: str, **said: str) -> tuple[list[float], list[str], PriceFormat]
         ("only $15 now! 3 for $40", 15, "$"),
         ("was $20, now only: US$ 15", 15, "USD"),
         ("was 2€50, now 1€99", 1.99, "EUR"),
+        ("$32.99$33.99", 32.99, "$"),
+        ("£15.00£20.00", 15, "£"),
+        ("$10$20", 10, "$"),
+        ("1.035€99", 1035.99, "EUR"),
+        ("22,91 - 68,73 €", 22.91, "EUR"),
+        ("268-537 EUR", 268, "EUR"),
+        ("26,800～53,700円", 26_800, "JPY"),
+        ("100万-200万円", 1_000_000, "JPY"),
+        ("Rs.2.29-2.86 Lakh*", 229_000, "Rs"),
+        ("$268-403k", 268_000, "$"),
+        ("500-2k $", 500, "$"),
+        ("$5-3k", 5000, "$"),
+        ("$1,200-2k", 1200, "$"),
+        ("22 ,91 €", 22.91, "EUR"),
+        ("1  299 ₽", 1299, "RUB"),
+        ("22'91 €", 22.91, "EUR"),
+        ("22،500 تومان", 22_500, "IRT"),
+        ("$268⁹⁹", 268.99, "$"),
+        ("$20 50% off", 20, "$"),
+        ("₹1.63 Cr", pytest.approx(16_300_000), "INR"),
+        ("₹22.9 L", 2_290_000, "INR"),
+        ("$5 L", 5, "$"),
+        ("£1.63m", 1_630_000, "£"),
+        ("$45 K", 45_000, "$"),
+        ("$1.2 M", 1_200_000, "$"),
+        ("$1.2MM", 1_200_000, "$"),
+        ("₦1.2b", 1_200_000_000, "NGN"),
+        ("R$ 1,2 mi", 1_200_000, "BRL"),
+        ("R$ 5 mil", 5000, "BRL"),
+        ("2,5 mil. Kč", 2_500_000, "CZK"),
+        ("2 mil lei", 2_000_000, "RON"),
+        ("Rp 2,3 M", 2_300_000_000, "IDR"),
+        ("45,9 MFt", 45_900_000, "HUF"),
+        ("150 т.руб.", 150_000, "RUB"),
+        ("2,5 milj. kr", 2_500_000, "kr"),
+        ("45p", 0.45, "£"),
+        ("£0.99p", 0.99, "£"),
         ("1 035 € 99", 1035.99, "EUR"),
         ("35 € 99 €", 35.0, "EUR"),
         ("12,50 € 10", 12.5, "EUR"),
@@ -142,6 +179,36 @@ def test_the_column_decides_what_a_mark_means(cells: list[str], expected: list[f
 
 
 @pytest.mark.parametrize(
+    ("usual", "odd", "decimal"),
+    [
+        ("${},501", "$12,50", "."),
+        ("${},501", "12,50 €", "."),
+        ("₹{},753", "₹1,5 lakh", "."),
+        ("{}.753 €", "12.50 €", ","),
+        ("Rp {}.000", "Rp 2.5 juta", ","),
+    ],
+)
+def test_one_odd_cell_does_not_turn_thousands_into_decimals(usual: str, odd: str, decimal: str) -> None:
+    cells = [usual.format(i) for i in range(1, 60)]
+    form = read(*cells, odd)[2]
+    assert form.decimal == decimal
+    assert read(*cells, odd)[0][:2] == read(*cells)[0][:2]
+    assert read(*cells)[0][0] >= 1000
+
+
+def test_three_decimals_of_which_some_are_dropped_are_decimals() -> None:
+    cells = [f"{i / 1000:g} €" for i in range(1111, 1160)]
+    assert read(*cells)[0] == [i / 1000 for i in range(1111, 1160)]
+
+
+def test_a_mark_that_may_be_either_is_said() -> None:
+    assert "--decimal ," in describe_prices(read("1.459", "1.387", "1.524", "1.616")[2])
+    assert "--decimal ," in describe_prices(read("$1,459", "$1,387", "$1.459")[2])
+    assert "part thousands" not in describe_prices(read("$1,459", "$900", "$1,387")[2])
+    assert describe_prices(read("1.125", "3", "12000", "1.250", "1.375")[2]) == ""
+
+
+@pytest.mark.parametrize(
     ("cell", "value"),
     [
         ("1万2800円", 12_800),
@@ -185,7 +252,21 @@ def test_numbers_with_words_and_units(cell: str, value: float) -> None:
     assert read(cell)[0] == [pytest.approx(value)]
 
 
-@pytest.mark.parametrize("cell", ["05-Jan", "01. Mai", "12.02.2024", "$5 mil", "35:50", "1½"])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "05-Jan",
+        "01. Mai",
+        "12.02.2024",
+        "$5 mil",
+        "35:50",
+        "1½",
+        "268, 83 €",
+        "$1, 368",
+        "$268 83",
+        "$ 22 . 91",
+    ],
+)
 def test_what_may_be_read_in_two_ways_is_no_price(cell: str) -> None:
     assert read(cell)[1] == ["price not a number"]
 

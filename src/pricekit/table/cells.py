@@ -12,7 +12,7 @@ import numpy as np
 
 from pricekit.table.currency import currency_in, find_currency, without_signs
 from pricekit.table.model import NO_PRICE, NOT_A_NUMBER
-from pricekit.table.multiplier import multiplier
+from pricekit.table.multiplier import PENCE, letter, multiplier
 
 MAX_CHARS = 200
 _MAX_LETTERS = (
@@ -23,7 +23,13 @@ _MAX_LETTERS = (
 _NUMBER = re.compile(
     r"\d{1,3}(?:([ '])\d{3})(?:\1\d{3})*(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*|(?<![\w/])[.,]\d+", re.ASCII
 )
-_SIGN_AS_MARK = re.compile(r"(?<=\d)([€£$])(\d\d)(?!\d)")
+_SIGN_AS_MARK = re.compile(r"(?<![\d.,'€£$])(\d{1,3}(?:[., ']\d{3})+|\d+)([€£$])(\d\d)(?!\d|[.,]\d|\s?[€£$])")
+_SPACES = re.compile(r"\s\s+")
+_SPACED_MARK = re.compile(r"(?<=\d)\s(?=[.,]\d)")
+_APOSTROPHE_AS_MARK = re.compile(r"(?<=\d)'(?=\d\d(?!\d))")
+_RAISED = re.compile("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹]{2}")
+_UNRAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_TORN = re.compile(r"\d\s?[.,']\s?\d|\d \d\d(?!\d|\s?%)\W*$")
 _SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?€ ?(\d\d)\s*")
 _COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
 _SMALL_UNIT = re.compile(
@@ -109,9 +115,10 @@ def read_cell(text: str) -> Cell | str:
         return Cell("0", None, "", 1.0, None, False)
     if _MISSING.fullmatch(plain.strip()):
         return NO_PRICE
+    plain = _joined(plain)
     if spaced := _SPACED_SIGN.fullmatch(plain):  # 35 € 99
         plain = f"{spaced[1]}€{spaced[2]}"
-    plain = _SIGN_AS_MARK.sub(r".\2 \1" if "," in plain else r",\2 \1", plain)  # 35€99
+    plain = _SIGN_AS_MARK.sub(r"\1.\3 \2" if "," in plain else r"\1,\3 \2", plain)  # 35€99
     plain = _SMALL_UNIT.sub(r",\2\4 \1\3", _COLON_AS_MARK.sub(",", plain))
     found = [price for price in _numbers(plain) if price is not None]
     signed = [price for price in found if price.currency]
@@ -122,6 +129,12 @@ def read_cell(text: str) -> Cell | str:
     there = _NO_DIGIT.sub("", text[price.start : price.start + price.length]) == price.digits
     currency = price.currency or currency_in(plain)
     return replace(price, currency=currency, several=len(chosen) > 1, start=price.start if there else -1)
+
+
+def _joined(text: str) -> str:
+    """Return a text with what belongs to one number set together: 1  299, 22 ,91, 22'91, 268⁹⁹."""
+    text = _APOSTROPHE_AS_MARK.sub(",", _SPACED_MARK.sub("", _SPACES.sub(" ", text)))
+    return text if text.isascii() else _RAISED.sub(lambda cents: "," + cents[0].translate(_UNRAISED), text)
 
 
 def _behind_now(text: str, prices: list[Cell]) -> Cell | None:
@@ -149,10 +162,13 @@ def _bare_price(text: str) -> bool:
 
 
 def _numbers(text: str) -> list[Cell | None]:
+    """All numbers of a text, None for each that is no price; none where one is torn: 268 . 83, $1, 368, $268 83."""
     places = list(_NUMBER.finditer(text))
     ends = [0, *(place.end() for place in places)]
     starts = [*(place.start() for place in places), len(text)]
     gaps = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+    if any(_TORN.match(text, place.end() - 1) for place in places):
+        return []
     found: list[Cell | None] = []
     for i, place in enumerate(places):
         number = _number(place, gaps[i], gaps[i + 1], first=i == 0, last=i == len(places) - 1)
@@ -160,16 +176,36 @@ def _numbers(text: str) -> list[Cell | None]:
         touching = multiplier(gaps[i])[1] == len(gaps[i].rstrip())
         if before and number and touching and before.factor > max(number.factor, 1):
             found[-1] = _sum(before, number)  # 1万2800円
-        else:
-            found.append(number)
+            continue
+        if before and number and _RANGE.fullmatch(gaps[i][multiplier(gaps[i])[1] :]):
+            found[-1], number = _range(before, number)
+        found.append(number)
     return found
+
+
+def _times(before: str, after: str) -> tuple[float, str | None]:
+    """What a number is multiplied by, and the currency of the whole."""
+    factor, end = multiplier(after)
+    currency = find_currency(before, after[end:])
+    if after[:end] == "p":  # 45p, but £0.99p
+        return (1.0, currency) if currency else (factor, PENCE)
+    if factor == 1.0:
+        factor, end = letter(after, find_currency(before, after.lstrip()[1:]))
+    return factor, currency or find_currency(before, after[end:])
+
+
+def _range(low: Cell, high: Cell) -> tuple[Cell, Cell]:
+    """Return both ends of a range with the sign and the unit that only one of them has: 22 - 68 €, 2.3-2.9 lakh."""
+    ends = [sum(map(str.isdigit, cell.digits.partition(cell.mark or " ")[0])) for cell in (low, high)]
+    factor = high.factor if low.factor == 1.0 and ends[0] <= ends[1] else low.factor  # but not of 500-2k
+    currency = low.currency or high.currency
+    return replace(low, currency=currency, factor=factor), replace(high, currency=currency)
 
 
 def _number(place: re.Match[str], before: str, after: str, *, first: bool, last: bool) -> Cell | None:
     """One number with what stands around it, None where it is no price."""
     digits = place[0].replace(" ", "").replace("'", "")
-    factor, end = multiplier(after)
-    currency = find_currency(before, after[end:])
+    factor, currency = _times(before, after)
     if after.lstrip().startswith("%") or (_LETTER_BEFORE.search(before) and not currency):
         return None
     if _UNCLEAR.match(after) and currency in ("$", "USD"):
@@ -245,4 +281,4 @@ class _Plain(dict[int, str]):
 
 _PLAIN = _Plain({ord(odd): "'" for odd in "’‘`´ʼ′٬"})
 _PLAIN |= {ord(odd): "-" for odd in "−–—‐‑‒－"} | {ord(odd): "." for odd in "．·٫"}
-_PLAIN |= {ord("，"): ",", ord("、"): ",", ord("％"): "%", ord("（"): "(", ord("）"): ")"}
+_PLAIN |= {ord("，"): ",", ord("、"): ",", ord("،"): ",", ord("％"): "%", ord("（"): "(", ord("）"): ")"}

@@ -12,17 +12,19 @@ _SHOWN_CHARS = 40
 
 
 def describe_prices(form: PriceFormat) -> str:
-    """Return what the user should know of a price column's reading, "" where all cells are plain numbers."""
-    if not form.written and not form.others:
+    """Return what the user should know of a price column's reading, "" where all cells are plain numbers and clear."""
+    if not form.written and not form.others and not form.guessed:
         return ""
     parts = [f"prices read: {examples(form)}", f"decimal mark '{form.decimal}'"]
     if form.currency:
         parts.insert(1, f"currency {label(form.currency)}")
     said = ["; ".join(parts) + ". Overrule it with --decimal and --currency."]
-    if form.guessed and form.decimal == ",":
+    if form.guessed:
+        thousands = "." if form.decimal == "," else ","
         said.append(
-            "Every '.' stands before three digits, so it is taken to part thousands; if it is the decimal mark, give "
-            "--decimal . instead."
+            f"{form.open:,} have a '.' or ',' before three digits, and hardly another says what it is: "
+            f"'{form.decimal}' is taken for the decimal mark, '{thousands}' to part thousands; if it is the other way "
+            f"round, give --decimal {thousands}."
         )
     if form.against:
         said.append(f"Cells that show the other decimal mark, each read by its own: {form.against:,}.")
@@ -51,4 +53,4 @@ def _short(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    return "no price" if np.isnan(value) else np.format_float_positional(value, trim="-")
+    return "no price" if np.isnan(value) else np.format_float_positional(float(f"{value:.12g}"), trim="-")

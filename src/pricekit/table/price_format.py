@@ -28,6 +28,9 @@ _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _BARE_THOUSANDS = r"^[+-]?[1-9][0-9]{3,}$"
 _MAX_NUMBER_CHARS = 400  # the longest finite float64 written out is 309 digits before the point
 _EXAMPLES, _KINDS = 3, 50
+_SELDOM = 0.05
+"""Where so few of the numbers with a mark have other than three digits behind it, it parts thousands, and they are odd:
+of prices with two decimals none has three, and of those with three one in ten is written with fewer."""
 _FEW = 3  # of numbers without a sign, so many alike are needed before a "." parts thousands
 _ROUND = r"[059]$"
 _MOSTLY = 0.6
@@ -44,7 +47,7 @@ class PriceFormat:
         decimal: the decimal mark, "." or ",".
         strict: the user said so: it holds for cells that show the other one, too, which are no numbers then.
         open: how many cells hold a mark before three digits that is told by other cells or by default only.
-        guessed: no other cell told what that mark is.
+        guessed: no other cell, or hardly one, told what that mark is, and it may well be the other one.
         against: how many cells show the other decimal mark; each is read by its own.
         currency: the currency of the prices, None where no cell shows one; others are set aside.
         currencies: how many cells show each currency.
@@ -80,7 +83,7 @@ class PriceFormat:
 class _Evidence:
     """What the cells of a column show, counted over rows."""
 
-    sure: Counter[str] = field(default_factory=Counter)
+    sure: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     open: Counter[str] = field(default_factory=Counter)
     plain_open: int = 0
     plain_round: int = 0
@@ -100,7 +103,7 @@ class _Evidence:
         three = len(with_three)
         self.plain_open += three
         self.plain_round += int(mask(pc.match_substring_regex(with_three, _ROUND)).sum())
-        self.sure["."] += int(mask(pc.match_substring_regex(plain, DOTTED)).sum()) - three
+        self.sure[".", None] += int(mask(pc.match_substring_regex(plain, DOTTED)).sum()) - three
         self.bare_thousands += int(mask(pc.match_substring_regex(plain, _BARE_THOUSANDS)).sum())
         if three and "plain" not in self.examples:
             self.examples.setdefault("plain", with_three[0].as_py())
@@ -117,14 +120,22 @@ class _Evidence:
             return
         self.written += rows
         self.several += rows * cell.several
-        if cell.mark:
-            self.sure[cell.mark] += rows
+        if cell.mark and abs(cell.factor) == 1.0:  # 1.5 million says nothing of 1.500
+            self.sure[cell.mark, cell.currency] += rows
         if cell.open:
             self.open[cell.open] += rows
         if cell.currency:
             self.currencies[cell.currency] += rows
         kind = f"{cell.currency} {cell.several} {cell.open} {cell.mark} {len(cell.digits) > 3}"
         self._add_example(kind, text)
+
+    def shown(self, mark: str, currency: str | None) -> int:
+        """Return how many cells show that a mark is the decimal one, those in other currencies left out."""
+        return sum(
+            rows
+            for (found, of), rows in self.sure.items()
+            if found == mark and not (of and currency and not may_mean(of, currency))
+        )
 
     def _add_example(self, kind: str, text: str) -> None:
         if (
@@ -152,7 +163,7 @@ def price_format(columns: Iterable[pa.Array], reading: Reading) -> PriceFormat:
         strict=reading.decimal is not None,
         open=sum(seen.open.values()) + seen.plain_open,
         guessed=guessed and reading.decimal is None,
-        against=0 if reading.decimal else seen.sure["," if decimal == "." else "."],
+        against=0 if reading.decimal else seen.shown("," if decimal == "." else ".", currency),
         currency=currency,
         currencies=dict(seen.currencies.most_common()),
         several=seen.several,
@@ -182,20 +193,21 @@ def _currency(seen: _Evidence, reading: Reading) -> str | None:
 
 def _decimal(seen: _Evidence, currency: str | None) -> tuple[str, bool]:
     """The decimal mark, and whether it is a guess."""
-    point, comma = seen.sure["."], seen.sure[","]
-    if point != comma:
-        return (".", False) if point > comma else (",", False)
+    point, comma = seen.shown(".", currency), seen.shown(",", currency)
     points, commas = seen.open["."] + seen.plain_open, seen.open[","]
     if not points and not commas:
-        return ".", False
+        return ("," if comma > point else "."), False
+    point, comma = point * (point >= _SELDOM * points), comma * (comma >= _SELDOM * commas)
+    if point != comma:
+        return ("." if point > comma else ","), False
     if currency and decimals_of(currency) == 3:
         return ("." if points >= commas else ","), True
     if commas > points:
-        return ".", True
+        return ".", bool(points or seen.shown(",", currency))
     # Numbers alone, as programs write them: 1.125 among 3 and 12000 is no twelve hundred, nor is it among 3.418.
     uneven = seen.plain_round < _MOSTLY * seen.plain_open
     if not seen.written and (points < _FEW or seen.bare_thousands or uneven):
-        return ".", False
+        return ".", points >= _FEW and not seen.bare_thousands
     return ",", True
 
 
