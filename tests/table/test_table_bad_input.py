@@ -153,9 +153,9 @@ def test_ragged_rows_are_read_marked_and_said(tmp_path: Path) -> None:
     said: list[str] = []
     table = read_table(path, DEFAULT, notices=said.append)
     assert table.text.tolist() == ["a\na", "b", "c", "d", "", "f"]
-    assert reasons(table) == {1: "ragged row", 2: "ragged row", 4: "ragged row"}
+    assert reasons(table) == dict.fromkeys((1, 2, 3, 4), "ragged row")
     assert len(said) == 1
-    assert "3, the first on line 4" in said[0]
+    assert "4, the first on line 4" in said[0]
     assert len(read_table(path, Columns(price=None), notices=said.append)) == 6
 
 
@@ -181,6 +181,50 @@ def test_a_quote_that_swallows_rows_is_refused(tmp_path: Path) -> None:
         read_table(path, DEFAULT)
     with pytest.raises(DataError, match="line 1 is never closed"):
         read_table(write(tmp_path / "u.csv", '"' + HEADER + rows), DEFAULT)
+
+
+def test_empty_fields_beyond_the_header_are_forgiven_where_every_row_has_them(tmp_path: Path) -> None:
+    rows = "".join(f"{i},tea {i},{i + 1},\n" for i in range(9))
+    said: list[str] = []
+    table = read_table(
+        write(tmp_path / "t.csv", HEADER + rows + "9,tea, green,7\n"), DEFAULT, notices=said.append
+    )
+    assert reasons(table) == {9: "ragged row"}
+    assert any("rows have 1 more field than the header" in sentence for sentence in said)
+
+
+def test_rows_inside_of_a_cell_are_said(tmp_path: Path) -> None:
+    rows = [f"{i}\ttea {i}\t{i + 1}" for i in range(30)]
+    rows[10], rows[20] = '10\t"black" tea, "fine\t11', '20\t"green" tea, "fine\t21'
+    rows[5] = '5\t"tea\nfor two, or\tthree"\t6'
+    said: list[str] = []
+    table = read_table(
+        write(tmp_path / "t.tsv", HEADER.replace(",", "\t") + "\n".join(rows)), DEFAULT, notices=said.append
+    )
+    assert len(table) == 30
+    assert said == []
+    rows[10], rows[20] = '10\t"black tea\t11', '20\t"green tea\t21'
+    table = read_table(
+        write(tmp_path / "u.tsv", HEADER.replace(",", "\t") + "\n".join(rows)), DEFAULT, notices=said.append
+    )
+    assert len(table) == 20
+    assert any(
+        "10 lines that look like rows are inside of quoted cells, the first opened on line 13" in s
+        for s in said
+    )
+
+
+def test_no_row_as_wide_as_the_header_is_refused_where_prices_would_be_made_of_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", HEADER + "".join(f"{i},r{i},tea,5\n" for i in range(1, 9)))
+    with pytest.raises(DataError, match=r"no row has as many fields as the header, which has 3.*--columns"):
+        list(iter_table(path, Columns(price=None)))
+    assert len(read_table(path, DEFAULT, notices=lambda _: None)) == 8
+
+
+def test_a_space_may_part_the_fields(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.txt", HEADER.replace(",", " ") + '1 "green tea" 5\n2 coffee 7\n')
+    table = read_table(path, DEFAULT, reading=Reading(delimiter=" "))
+    assert table.text.tolist() == ["green tea", "coffee"]
 
 
 def test_a_file_cut_off_inside_a_cell_keeps_its_last_row(tmp_path: Path) -> None:

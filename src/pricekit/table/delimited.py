@@ -27,7 +27,7 @@ _MAX_CELL_CHARS = 64 << 20
 
 # Fed after the last line. A row of its own says that the file ended between two rows; at the end of
 # another row it says that the file ended inside quotes, which the reader does not tell.
-_END = "\0end of file\0"
+_END = "\0END\0"
 
 Record = tuple[int, list[str]]  # the line of the file that a row begins on, and its fields
 
@@ -45,7 +45,7 @@ def read_delimited(path: Path, layout: Layout, rows: int, tally: Tally) -> Itera
     """Yield chunks of at most `rows` rows or about `MAX_CHUNK_CHARS` characters, every column as text.
 
     A row with fewer fields than the header is filled with "", one with more is cut; both are marked
-    as ragged, save rows whose fields beyond the header are all empty.
+    as ragged, save rows with empty fields beyond the header, as many as the first row has.
 
     Raises:
         DataError: no header, data in its place, more names than fields, text in another encoding, or a
@@ -90,6 +90,9 @@ def _records(path: Path, stream: TextIOWrapper, delimiter: str, tally: Tally) ->
                 _end_in_quotes(path, fields, first_line, width, delimiter, tally)
             if fields:
                 width = width or len(fields)
+                if reader.line_num > first_line and (swallowed := _swallowed(fields, width, delimiter)):
+                    tally.swallowed += swallowed
+                    tally.first_swallowing_line = tally.first_swallowing_line or first_line
                 yield first_line, fields
             first_line = reader.line_num + 1
     except csv.Error as error:
@@ -97,6 +100,17 @@ def _records(path: Path, stream: TextIOWrapper, delimiter: str, tally: Tally) ->
             f"{path}: the row that begins on line {first_line:,} cannot be read: {error}. "
             "Perhaps a quote is opened there and never closed."
         ) from None
+
+
+def _swallowed(fields: list[str], width: int, delimiter: str) -> int:
+    """Return how many rows a cell holds, as between two quotes that are none of the format's; 0 for prose."""
+    for cell in fields:
+        inner = cell.splitlines()[1:-1]
+        if inner and width > 2 and all(line.count(delimiter) >= width - 1 for line in inner):
+            rows = list(csv.reader(inner, delimiter=delimiter, quoting=csv.QUOTE_NONE))
+            if all(len(row) == width for row in rows):
+                return len(rows) + 1
+    return 0
 
 
 def _with_end(stream: TextIOWrapper) -> Iterator[str]:
@@ -168,12 +182,14 @@ def _given_names(path: Path, names: tuple[str, ...], first: list[str]) -> list[s
 def _chunks(
     names: list[str], records: Iterator[Record], stream: TextIOWrapper, rows: int, tally: Tally
 ) -> Iterator[RawChunk]:
-    width = len(names)
+    width, surplus = len(names), -1
     table: list[list[str]] = []
     ragged: list[int] = []
     chars = 0
     for line, fields in records:
-        fits = len(fields) == width or _fit(fields, width)
+        if surplus < 0:
+            surplus = tally.surplus = _empty_beyond(fields, width)
+        fits = len(fields) == width or _fit(fields, width, surplus)
         if not fits or tally.ends_in_quotes:  # only the last row finds the latter true
             tally.ragged += 1
             tally.first_ragged_line = tally.first_ragged_line or line
@@ -187,13 +203,18 @@ def _chunks(
         yield _chunk(names, table, ragged, stream)
 
 
-def _fit(fields: list[str], width: int) -> bool:
-    """Make a row as wide as the header; True where it only had empty fields too many."""
-    surplus = fields[width:]
-    del fields[width:]
+def _empty_beyond(fields: list[str], width: int) -> int:
+    """Return how many fields a row has beyond the header, 0 where one of them says something."""
+    return 0 if any(fields[width:]) else max(0, len(fields) - width)
+
+
+def _fit(fields: list[str], width: int, surplus: int) -> bool:
+    """Make a row as wide as the header; True where it only had as many empty fields too many as others."""
+    beyond = _empty_beyond(fields, width)
     missing = width - len(fields)
+    del fields[width:]
     fields.extend([""] * missing)
-    return missing <= 0 and not any(surplus)
+    return missing <= 0 and 0 < beyond == surplus
 
 
 def _chunk(names: list[str], table: list[list[str]], ragged: list[int], stream: TextIOWrapper) -> RawChunk:

@@ -145,6 +145,9 @@ class Tally:
     ragged: int = 0
     first_ragged_line: int = 0
     ends_in_quotes: bool = False
+    swallowed: int = 0
+    first_swallowing_line: int = 0
+    surplus: int = 0
     nul_cells: int = 0
     cut_cells: int = 0
     late_rows: int = 0
@@ -163,6 +166,16 @@ class Tally:
             names = ", ".join(repr(name[:40]) for name in self.doubled[:5])
             found.append(
                 f"{path}: columns of one name: {names}. The first keeps it, the others get a number."
+            )
+        if self.surplus:
+            found.append(
+                f"{path}: rows have {self.surplus} more field{'s' * (self.surplus > 1)} than the header, empty. Where "
+                "that is for a delimiter inside a field without quotes, the columns behind it are shifted."
+            )
+        if self.swallowed:
+            found.append(
+                f"{path}: {self.swallowed:,} lines that look like rows are inside of quoted cells, the first opened on "
+                f'line {self.first_swallowing_line:,}: they are no rows now. Write a quote of the text itself as "".'
             )
         if self.ends_in_quotes:
             found.append(f"{path}: the file ends inside a quoted cell; it may have been cut off.")

@@ -122,11 +122,22 @@ def iter_table(
     first = next(raws, None)
     if first is None:
         raise _no_rows(path)
+    _check_width(path, first)
     meant = _resolve(file, first.columns.column_names, columns, notices)
     prices = _prices(path, _limited(file, rows, limit, Tally()), meant, reading, notices)
     yield from _assembled(chain([first], raws), meant, prices, first_row, tally)
     for sentence in tally.sentences(path):
         notices(sentence)
+
+
+def _check_width(path: Path, first: RawChunk) -> None:
+    """Refuse rows none of which is as wide as the header: their cells would be read as those of other columns."""
+    if first.ragged is not None and len(first.ragged) > 1 and first.ragged.all():
+        raise DataError(
+            f"{path}: no row has as many fields as the header, which has {first.columns.num_columns}. Perhaps it "
+            "lacks a name for the first column, or is not on the first line, or fields that hold the delimiter are not "
+            "in quotes. Mend the file, or name all of its columns with --columns, and delete the header then"
+        )
 
 
 def progress_size(path: Path) -> int:
