@@ -69,6 +69,12 @@ def test_a_described_column_leaks_as_a_number_only():
     assert [name for name, _ in found] == ["market"]
 
 
+def test_bytes_lists_and_missing_cells_are_looked_at_like_any_other():
+    cells = [[b"\xff\xd8", None, [1, 2], {"a": 1}][i % 4] for i in range(300)]
+    assert explained(pd.Series(cells, dtype=object), np.log(PRICE)) < 0.5
+    assert explained(pd.Series([f"{one:g}".encode() for one in PRICE], dtype=object), np.log(PRICE)) > 0.9
+
+
 @pytest.mark.parametrize("rows", [0, 1, 10])
 def test_few_rows_tell_nothing(rows):
     assert explained(pd.Series(PRICE[:rows]), np.log(PRICE[:rows])) == 0

@@ -16,7 +16,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pricekit.datasets import make_catalog
-from pricekit.table import Columns, Reading, concat_tables, iter_table, progress_size, read_table
+from pricekit.errors import DataError
+from pricekit.table import (
+    Columns,
+    Reading,
+    check_columns,
+    concat_tables,
+    iter_table,
+    progress_size,
+    read_table,
+)
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
 DEFAULT = Columns()
@@ -225,6 +234,14 @@ def test_json_values_are_text_as_written(tmp_path: Path) -> None:
     assert table.text.tolist() == ['{"b": [1, 2.5, "é"]}', "true", "1e3"]
     assert table.frame["p"].tolist() == ["1.10", "", "NaN"]
     assert table.frame["late"].tolist() == ["", "\ufffd", ""]
+
+
+def test_the_first_json_object_may_lack_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"title": "tea"}\n' + '{"title": "tea", "brand": "x"}\n' * 3)
+    check_columns(path, Columns(("title", "brand"), price=None))
+    with pytest.raises(DataError, match="no column 'maker'"):
+        check_columns(path, Columns(("title", "maker"), price=None))
 
 
 def test_json_keys_that_only_come_later_make_no_columns(tmp_path: Path) -> None:

@@ -105,8 +105,10 @@ def _records(path: Path, stream: TextIOWrapper, delimiter: str, tally: Tally) ->
 def _swallowed(fields: list[str], width: int, delimiter: str) -> int:
     """Return how many rows a cell holds, as between two quotes that are none of the format's; 0 for prose."""
     for cell in fields:
-        inner = cell.splitlines()[1:-1]
-        if inner and width > 2 and all(line.count(delimiter) >= width - 1 for line in inner):
+        start = cell.find("\n")
+        end = cell.find("\n", start + 1)
+        if width > 2 and 0 <= start < end and cell.count(delimiter, start, end) >= width - 1:
+            inner = cell.splitlines()[1:-1]
             rows = list(csv.reader(inner, delimiter=delimiter, quoting=csv.QUOTE_NONE))
             if all(len(row) == width for row in rows):
                 return len(rows) + 1

@@ -19,19 +19,26 @@ _ENOUGH_BAD = 10_000
 # What most of the letters beyond ASCII are in texts of each encoding. Where the bytes alone allow
 # several, the one whose text looks most like its languages is the one.
 _COMMON = {
-    "cp1252": "éèêëàâäáåãæçíîïñóôöòøœúùûüßÉÈÀÄÅÆÇÑÖØÜÓÁÍÚÔÊÂÃÕõ–—‘’“”„•…€£®©™°´«»·½¼²",
+    "cp1252": "éèêëàâäáåãæçíîïñóôöòøœúùûüßÉÈÀÄÅÆÇÑÖØÜÓÁÍÚÔÊÂÃÕõ–—‘’“”„•…€£®©™°´«»·½¼²³¥§¿¡ºª×±µ",
     "cp1250": "ąćęłńóśźżĄĆĘŁŃÓŚŹŻáčďéěíňřšťúůýžÁČÉŘŠŽÚÝőűŐŰöüăâîţşđľ–—’“”„•…€®™°",
-    "cp1251": "оеаинтсрвлкмдпуяыгзбОЕАИНТСРВЛКМДПі",
-    "koi8_r": "оеаинтсрвлкмдпуяыгзбОЕАИНТСРВЛКМДП",
-    "cp866": "оеаинтсрвлкмдпуяыгзбОЕАИНТСРВЛКМДП",
-    "cp1253": "αοιετσνάρκόίλπυςμέύδηθώγφήΑΕΟΙΚΠΣΤΝ",
+    "iso8859_2": "ąćęłńóśźżĄĆĘŁŃÓŚŹŻ",
+    "cp1251": "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэёОЕАИНТСРВЛКМДПіїє",
+    "koi8_r": "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэёОЕАИНТСРВЛКМДП",
+    "cp866": "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэёОЕАИНТСРВЛКМДП",
+    "cp1253": "αοιετσνάρκόίλπυςμέύδηθώγφήχβζξψΑΕΟΙΚΠΣΤΝ",
     "cp1254": "ışğçöüİŞĞÇÖÜ–—’“”•…€®™°",
-    "cp1255": "יולאהמרתבשנדקםפ",
+    "cp1255": "יולאהמרתבשנדקםפעחכסגטצזןךףץ",
     "cp1256": "اليمنرتوبةدسعفكهأحقجش",
     "cp874": "าร่นกอเ้งมยลวดสทตคใิัีะไแ็์ปพ",
     "cp1257": "āēīšļņģķčžųėęįąūšžĀŠŽČ–—’“”€",
 }
-_LATIN = ("cp1252", "cp1250", "cp1254", "cp1257")
+# Letters that are common in some places only: pão, coração, nº 5; elsewhere they are misread ones of another encoding.
+_ODD = {
+    "cp1252": re.compile(r"ã(?=[^\W\d_oe])|õ(?!e)|(?<![0-9nN])[ºª]|(?<=[^\W\d_])[±¶¼½¾¿¡×¥§]", re.IGNORECASE),
+    "cp1250": re.compile("ăo|őe|ç", re.IGNORECASE),
+}
+_ALPHABETS = ("cp1251", "koi8_r", "cp866", "cp1253", "cp1255", "cp1256", "cp874")
+_LATIN = ("cp1252", "cp1250", "iso8859_2", "cp1254", "cp1257")
 _BESIDE_ASCII = re.compile(r"(?<=[A-Za-z])[^\x00-\x7f]|[^\x00-\x7f](?=[A-Za-z])")
 _KANA, _HANGUL = re.compile("[ぁ-んァ-ヶー、。]"), re.compile("[가-힣]")
 _WIDE = {"cp932": _KANA, "euc_jp": _KANA, "cp949": _HANGUL}
@@ -83,12 +90,16 @@ def other_encoding(path: Path) -> str:
         )
     matches = from_bytes(sample, cp_isolation=[*_CANDIDATES], threshold=0.3, enable_fallback=False)
     least = {name: match.chaos for match in reversed(list(matches)) for name in match.could_be_from_charset}
-    best = min(least.values(), default=0.0)
-    calm = {name for name in least if least[name] <= best + 0.1}
+    lowest = min(least.values(), default=0.0)
+    calm = {name for name in least if least[name] <= lowest + 0.1}
     likely = [name for name in _CANDIDATES if name in calm or _is_perfect(sample, name)]
     if not likely:
         return "cp1252" if _decodes(sample, "cp1252") else "latin-1"
-    return max(likely, key=lambda name: (_plausible(sample, name), name in calm))
+    best = max(likely, key=lambda name: (_plausible(sample, name), name in calm))
+    if best in _ALPHABETS:  # which share their bytes; the frequent letters tell them apart
+        alphabets = [name for name in likely if name in _ALPHABETS]
+        best = max(alphabets, key=lambda name: _plausible(sample, name) + _typical(sample, name))
+    return best
 
 
 def _is_binary(sample: bytes) -> bool:
@@ -145,8 +156,9 @@ def _decodes(sample: bytes, name: str) -> bool:
 
 
 def _is_perfect(sample: bytes, name: str) -> bool:
-    """Whether a text in Latin letters has none but usual ones: many accents are what charset-normalizer calls chaos."""
-    return name in _LATIN and _decodes(sample, name) and _plausible(sample, name) == 1.0
+    """Whether a text has none but usual letters: many accents, or few words, may be "chaos" to charset-normalizer."""
+    letters = name in _LATIN or name in _ALPHABETS
+    return letters and _decodes(sample, name) and _plausible(sample, name) == 1.0
 
 
 def _plausible(sample: bytes, name: str) -> float:
@@ -160,9 +172,19 @@ def _plausible(sample: bytes, name: str) -> float:
         return sum(_is_common_han(character, _HAN[name]) for character in beyond) / max(len(beyond), 1)
     common = frozenset(_COMMON[name])
     found = sum(character in common for character in beyond)
+    if name in _ODD:
+        found -= len(_ODD[name].findall(text))
     if name not in _LATIN:  # no word is of two alphabets
         found -= len(_BESIDE_ASCII.findall(text))
     return found / max(len(beyond), 1)
+
+
+def _typical(sample: bytes, name: str) -> float:
+    """How frequent the letters beyond ASCII usually are where this encoding is used, from 0 to 1."""
+    letters = _COMMON[name]
+    weight = {letter: 1 - rank / len(letters) for rank, letter in reversed(list(enumerate(letters)))}
+    beyond = _BEYOND_ASCII.findall(sample.decode(name, "ignore"))
+    return sum(weight.get(letter, 0.0) for letter in beyond) / max(len(beyond), 1)
 
 
 def _is_common_han(character: str, name: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.errors import DataError
-from pricekit.table.model import Columns, Notices, Table
+from pricekit.table.model import Columns, Notices, Table, format_of
 from pricekit.table.parquet import parquet_rows
 from pricekit.table.read import iter_table
 from pricekit.table.reading import AS_FOUND, Reading
@@ -68,8 +68,16 @@ def iter_files(
 
 
 def check_columns(path: Path, columns: Columns, reading: Reading = AS_FOUND) -> None:
-    """Read one row of what `path` stands for; raises DataError where that or a column is missing."""
-    next(iter_files(path, columns, rows=1, limit=1, reading=reading, notices=lambda _: None), None)
+    """Read what tells the columns of what `path` stands for; raises DataError where that or a column is missing.
+
+    One row does, but of JSON lines, whose first object may lack a key.
+    """
+    limit = None if format_of(table_files(path)[0]) == "jsonl" else 1
+    next(iter_files(path, columns, rows=limit or 8192, limit=limit, reading=reading, notices=_unsaid), None)
+
+
+def _unsaid(_: str) -> None:
+    """Take no notice."""
 
 
 def files_size(path: Path) -> int:
