@@ -164,6 +164,13 @@ def test_a_folder_or_pattern_without_files_is_told(predictor, tmp_path, path):
         predictor.predict_file(tmp_path / path, tmp_path / "prices.csv")
 
 
+def test_an_id_that_is_called_like_what_is_predicted_is_refused_before_the_work(predictor, catalog, tmp_path):
+    columns = replace(predictor.columns, id="price")
+    with pytest.raises(DataError, match=r"cannot be 'price'.*--id"):
+        predictor.predict_file(catalog, tmp_path / "prices.csv", columns=columns)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_missing_id_column_becomes_row_numbers_and_is_said(predictor, catalog, tmp_path):
     pd.read_csv(catalog)[["catalog_content"]].to_csv(tmp_path / "t.csv", index=False)
     said = []

@@ -16,7 +16,7 @@ from pricekit.bundle import Bundle, open_bundle
 from pricekit.core.contracts import Graph
 from pricekit.engines.choose import AUTO, open_engine
 from pricekit.engines.opened import Opened
-from pricekit.errors import ConfigError
+from pricekit.errors import ConfigError, DataError
 from pricekit.intervals import Intervals, read_intervals
 from pricekit.parts import Parts
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
@@ -172,6 +172,10 @@ class Predictor:
         if interval is not None:
             self.interval(np.ones(1), interval)  # said before the work, not after it
         columns = replace(columns or self.columns, price=None)
+        if columns.id == "price":
+            raise DataError(
+                "the id column cannot be 'price', the name of what is predicted; name another with --id"
+            )
         parts = _parts(out, [self.model, str(columns), str(reading), limit], files, resume, notices)
         tables = iter_files(source, columns, rows=WINDOW, limit=limit, reading=reading, notices=notices)
         try:

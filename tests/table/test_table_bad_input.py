@@ -69,7 +69,16 @@ def test_unknown_format_lists_those_there_are(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("content", "what"), [(gzip.compress(b"a"), "gzip"), (b"PK\x03\x04..", "zip"), (b"PAR1....", "Parquet")]
+    ("content", "what"),
+    [
+        (gzip.compress(b"a"), "gzip"),
+        (b"PK\x03\x04..", "zip"),
+        (b"PAR1....", "Parquet"),
+        (b'{"price": 5}\n', "JSON lines"),
+        (b'[\n  {"price": 5}]', "a JSON array"),
+        (b"<table><tr>", "web page"),
+        (b"<?xml version", "XML"),
+    ],
 )
 def test_a_file_of_another_kind_is_called_by_its_name(tmp_path: Path, content: bytes, what: str) -> None:
     with pytest.raises(DataError, match=what):

@@ -268,6 +268,21 @@ def test_columns_are_told_apart(tmp_path: Path) -> None:
     assert without_header(profiles(tmp_path / "u.csv"))
 
 
+def test_long_texts_with_a_price_in_them_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"a fine blue jug for the kitchen of kind {i} only $2{i}.91 today,{i}" for i in range(30)]
+    path.write_text("catalog_content,price\n" + "\n".join(rows))
+    assert [p.kind for p in profiles(path)] == ["text", "number"]
+
+
+def test_a_price_column_may_say_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"Stuhl Nr {i},{'auf Anfrage' if i % 3 == 0 else f'{i} €'}" for i in range(30)]
+    path.write_text("Bezeichnung,Preis\n" + "\n".join(rows), "utf-8")
+    found = profiles(path)
+    assert (guess_price(found), guess_text(found[:1])) == ("Preis", ("Bezeichnung",))
+
+
 def test_a_column_of_kinds_is_text_where_there_is_no_other(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("item,cost\n" + "".join(f"{['lamp', 'sofa', 'rug'][i % 3]},{i}\n" for i in range(30)))

@@ -92,7 +92,7 @@ def look_at(table: Path, given: dict[str, Any], reading: Reading, limit: int | N
             "No column looks like a price: --price names it. Without one, rows can be priced, but not trained on."
         )
     else:
-        page |= _priced(rows, columns, facts, notes)
+        page |= _priced(rows, columns, facts, notes, told=reading.currency is not None)
         if page["prices"]["several_currencies"] and reading.currency is None:
             reading = replace(reading, currency=page["prices"]["currency"])
     if "leaks" in page:
@@ -168,13 +168,13 @@ def _texts(rows: Table) -> dict[str, float]:
     return {"empty": empty, **text_lengths(pa.array(rows.text, pa.large_string()))}
 
 
-def _priced(rows: Table, columns: Columns, facts: Facts, notes: list[str]) -> dict[str, Any]:
-    """What is known of the prices, and of the rows that could be trained on."""
+def _priced(rows: Table, columns: Columns, facts: Facts, notes: list[str], *, told: bool) -> dict[str, Any]:
+    """What is known of the prices, their currency `told` or not, and of the rows that could be trained on."""
     usable, rejected = split_usable(rows)
     page: dict[str, Any] = {"usable": len(usable), "set_aside": rejected["reason"].value_counts().to_dict()}
     if (form := facts.prices) is not None:
         page["prices"] = asdict(form) | {"several_currencies": form.mixed}
-        if form.mixed:
+        if form.mixed and not told:
             notes.append(
                 f"Prices are in several currencies ({count_currencies(form)}): training needs --currency."
             )

@@ -44,7 +44,14 @@ _NOT_TEXT = (
     (b"<!DOCTYPE html", "a web page"),
     (b"<!doctype html", "a web page"),
     (b"<html", "a web page"),
+    (b"<table", "a web page"),
+    (b"<?xml", "an XML document"),
+    (b"version https://git-lfs", "a pointer of Git LFS instead of the file"),
 )
+_JSON = ((b'{"', "JSON lines"), (b"[{", "a JSON array"))
+
+
+_JSON_SUFFIXES = (".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True)
@@ -65,9 +72,15 @@ def charset_of(path: Path, asked: str | None, notices: Notices) -> Charset:
     """
     check_readable(path)
     with open(path, "rb") as file:
-        head = file.read(16)
-    for magic, what in _NOT_TEXT:
-        if head.startswith(magic):
+        head = file.read(24)
+    compact = b"".join(head.split())
+    is_json = [
+        (compact.startswith(magic), what)
+        for magic, what in _JSON
+        if path.suffix.lower() not in _JSON_SUFFIXES
+    ]
+    for found, what in [*((head.startswith(magic), what) for magic, what in _NOT_TEXT), *is_json]:
+        if found:
             raise DataError(
                 f"{path} is {what}, not the text that its suffix {path.suffix!r} says. "
                 "Unpack it, save it as CSV, or give it the suffix of what it is."

@@ -18,6 +18,7 @@ from pricekit.table.price_format import is_numeric
 _MOST_DISTINCT = 0.3
 """Share of different cells under which a column of short texts is one of categories."""
 _NEARLY_ALL = 0.9
+_HALF = 0.5
 _FEW_WORDS = 8
 _TEXTS = 16
 _TITLE_WORDS = 1.5
@@ -89,7 +90,8 @@ def _profile(name: str, column: pa.Array) -> Profile:
     mean_words = float(pc.mean(words).as_py())
     values = pc.count_distinct(kept).as_py()
     distinct = values / len(kept)
-    kind = "number" if is_numeric(column.type) else _kind(kept, distinct, mean_words)
+    least = _HALF if _PRICE_NAME.search(name) else _NEARLY_ALL  # "on request" is a price, too
+    kind = "number" if is_numeric(column.type) else _kind(kept, distinct, mean_words, least)
     counts = kind == "number" and distinct == 1.0 and _counts(kept)
     return Profile(name, kind, len(kept) / len(cells), distinct, values, mean_words, kept[0].as_py(), counts)
 
@@ -102,13 +104,13 @@ def _counts(cells: pa.Array) -> bool:
     return bool((np.diff(numbers) == 1).all() or numbers[0] >= 10 ** (_CODE_DIGITS - 1))
 
 
-def _kind(cells: pa.Array, distinct: float, words: float) -> str:
+def _kind(cells: pa.Array, distinct: float, words: float, least: float) -> str:
     for kind, pattern in (("address", r"^https?://"), ("number", _NUMBER), ("date", _DATE)):
-        if pc.mean(pc.match_substring_regex(cells, pattern)).as_py() >= _NEARLY_ALL:
+        if pc.mean(pc.match_substring_regex(cells, pattern)).as_py() >= least:
             return kind
     looked_at = cells.slice(0, _READ).to_pylist()
     prices = [price for price in map(read_cell, looked_at) if isinstance(price, Cell)]
-    if len(prices) >= _NEARLY_ALL * len(looked_at):
+    if len(prices) >= least * len(looked_at) and words < _FEW_WORDS:
         signed = sum(price.currency is not None for price in prices)
         if 2 * signed >= len(prices):
             return "price"
