@@ -5,7 +5,7 @@ from pricekit.core.hookspecs import Register, hookimpl
 
 @hookimpl
 def pricekit_register_features(register: Register) -> None:
-    """The four nested feature sets, and the numbers of a table's columns."""
+    """The four nested feature sets, and the numbers behind labels."""
     for size, name in ((15, "Fast15"), (20, "Balanced20"), (22, "Optimized22"), (25, "Ultra25")):
         register(name.lower(), f"pricekit.features.catalog:{name}", f"{size} features of catalogue text")
     register(

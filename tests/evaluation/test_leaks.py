@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from pricekit.evaluation.leaks import explained, leaking_columns, price_in_text
-from pricekit.table import Table
+from pricekit.evaluation.leaks import explained, find_leaks, leaking_columns, price_in_text
+from pricekit.table import Columns, Table
 
 RNG = np.random.default_rng(0)
 PRICE = np.round(np.exp(RNG.normal(3, 1, 300)), 2)
@@ -61,6 +63,13 @@ def test_kinds_of_goods_far_apart_in_price_are_no_leak():
     )
     assert explained(pd.Series(kind), np.log(price)) > 0.9
     assert leaking_columns(goods) == []
+
+
+def test_a_column_called_row_is_no_id_where_the_rows_are_only_numbered():
+    goods = table(row=PRICE * 1.1)
+    numbered = replace(goods, ids=pd.Series(range(300), name="row"))
+    assert "row" in find_leaks(numbered, Columns(("title",), "price")).columns
+    assert "row" not in find_leaks(replace(goods, ids=goods.frame["row"]), Columns(id="row")).columns
 
 
 def test_a_described_column_leaks_as_a_number_only():

@@ -108,7 +108,7 @@ def test_rejected_rows_of_a_parquet_and_a_csv_file(tmp_path: Path) -> None:
     write_rejected(tmp_path / "rejected.parquet", frames)
     table = pq.read_table(tmp_path / "rejected.parquet")
     assert table["sample_id"].to_pylist() == ["1", "2", "3", "x"]
-    assert table["price"].to_pylist() == ["", "2.5", "-1.0", "cheap"]
+    assert table["price"].to_pylist() == ["", "2.5", "-1", "cheap"]
     assert table["when"].to_pylist() == ["1970-01-01", "1970-01-02", "1970-01-03", None]
     assert table["tags"].to_pylist() == ['["x"]', "", '["y"]', None]
     assert table["stock"].to_pylist() == [1, None, 3, None]

@@ -54,7 +54,8 @@ def find_leaks(table: Table, columns: Columns) -> Leaks:
 
     The first text column is the title, which may repeat and then tells the price of a product as it should.
     """
-    found = dict(leaking_columns(table, (columns.price, str(table.ids.name)), columns.text[:1]))
+    named = columns.id if table.ids.name == columns.id else None  # else the rows are numbered
+    found = dict(leaking_columns(table, (columns.price, named), columns.text[:1]))
     if set(found) & set(columns.text):
         return Leaks(found, 0.0)
     share = price_in_text(table.text, table.known_price)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class Numbers:
         The state is {"labels": [label, ...]}.
         """
         texts = as_strings(table.text.iloc[:: -(-len(table) // LOOKED_AT) or 1])
-        found = _find(texts, _ANY)
+        found = _joined(list(_find_in_parts(texts, _ANY)))
         coded = found.label.dictionary_encode()
         of, kinds = numpy_of(coded.indices), max(1, len(coded.dictionary))
         rows = np.bincount(np.unique(found.row * kinds + of) % kinds, minlength=kinds)
@@ -80,13 +81,10 @@ class Numbers:
         if not state["labels"]:
             return block
         any_of_them = "|".join(map(re.escape, state["labels"]))
-        start = 0
-        for part in batches(as_strings(table.text)):
-            found = _find(part, any_of_them)
+        for found in _find_in_parts(as_strings(table.text), any_of_them):
             place = numpy_of(pc.fill_null(pc.index_in(found.label, labels), -1))
             known = np.flatnonzero(place >= 0)[::-1]  # of several lines of a label the first is kept
-            block[start + found.row[known], place[known]] = found.value[known]
-            start += len(part)
+            block[found.row[known], place[known]] = found.value[known]
         return block
 
 
@@ -103,6 +101,23 @@ class _Found:
     row: npt.NDArray[np.int64]
     label: pa.LargeStringArray
     value: npt.NDArray[np.float64]
+
+
+def _joined(parts: list[_Found]) -> _Found:
+    return _Found(
+        np.concatenate([np.zeros(0, np.int64), *(part.row for part in parts)]),
+        pa.concat_arrays([pa.array([], pa.large_string()), *(part.label for part in parts)]),
+        np.concatenate([np.zeros(0), *(part.value for part in parts)]),
+    )
+
+
+def _find_in_parts(texts: pa.LargeStringArray, label: str) -> Iterator[_Found]:
+    """Find the lines of some texts at a time: long texts take many times their bytes."""
+    start = 0
+    for part in batches(texts):
+        found = _find(part, label)
+        yield replace(found, row=found.row + start)
+        start += len(part)
 
 
 def _find(texts: pa.LargeStringArray, label: str) -> _Found:

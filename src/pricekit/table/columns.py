@@ -43,13 +43,17 @@ def flat(column: pa.ChunkedArray) -> pa.Array:
 
 
 def as_text(column: pa.Array) -> pa.Array:
-    """Any column as text, "" for null: numbers as Python writes them, lists and structs as JSON."""
+    """Any column as text, "" for null: numbers as Python writes them, lists and structs as JSON.
+
+    A float without decimals is written as the integer that it is: one missing cell makes a year 2015.0 in pandas.
+    """
     kind = column.type
     if is_text(kind):
         return column
     if pa.types.is_floating(kind):
         written = pa.array(column.to_numpy(zero_copy_only=False).astype(str), pa.large_string())
-        return pc.if_else(column.is_null(), "", written)
+        whole = pc.replace_substring_regex(written, r"\.0$", "")
+        return pc.if_else(column.is_null(), "", whole)
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return text_array([_written(value) for value in column.to_pylist()])
     return pc.fill_null(column.cast(pa.large_string()), "")

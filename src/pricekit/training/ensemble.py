@@ -217,15 +217,23 @@ def _facts(paths: Sequence[Path], together: HeldOut) -> dict[str, Any]:
     }
 
 
+def _copy_run(run: Path, folder: Path) -> None:
+    """Copy a run's files but the checkpoint to resume from, onto the disk."""
+    folder.mkdir(parents=True)
+    for file in run.iterdir():
+        if file.is_file() and file.name != LAST and not file.name.startswith("."):
+            shutil.copyfile(file, folder / file.name)
+            sync(folder / file.name)
+    sync(folder)
+
+
 def _write(out: Path, record: dict[str, Any], facts: dict[str, Any], together: HeldOut) -> None:
     """Write the folder under another name, and rename it when it is complete."""
     temporary = out.absolute().with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.mkdir(parents=True)
         for number, member in enumerate(record["members"]):
-            shutil.copytree(
-                member["path"], temporary / "members" / str(number), ignore=shutil.ignore_patterns(LAST, ".*")
-            )
+            _copy_run(Path(member["path"]), temporary / "members" / str(number))
         write_held_out(temporary, together)
         intervals = fit_intervals(together.predicted, together.price).to_json()
         write_text(temporary / INTERVALS, json.dumps(intervals) + "\n")
