@@ -7,6 +7,7 @@ threads; this one does as it is told, and it is not what prediction waits for.
 from __future__ import annotations
 
 import csv
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -167,7 +168,7 @@ def _numbered(names: list[str]) -> list[str]:
 
 
 def _plain_names(fields: list[str]) -> list[str]:
-    names = [name.replace("\0", "").strip("\ufeff \t\r\n") for name in fields]
+    names = [unicodedata.normalize("NFC", name.replace("\0", "")).strip("\ufeff \t\r\n") for name in fields]
     return [name or f"column {number}" for number, name in enumerate(names, start=1)]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pricekit.errors import DataError
 from pricekit.table.columns import as_text, clean, flat, is_text, join_text, keeps_type
@@ -131,10 +132,15 @@ def iter_table(
 
 
 def _check_width(path: Path, first: RawChunk) -> None:
-    """Refuse rows none of which is as wide as the header: their cells would be read as those of other columns."""
-    if first.ragged is not None and len(first.ragged) > 1 and first.ragged.all():
+    """Refuse rows all of which are wider than the header: their cells would be read as those of other columns."""
+    ragged, width = first.ragged, first.columns.num_columns
+    if ragged is None or len(ragged) < 2 or not ragged.all():
+        return
+    if pc.any(
+        pc.not_equal(first.columns.column(width - 1), "")
+    ).as_py():  # rows that are too short are filled with ""
         raise DataError(
-            f"{path}: no row has as many fields as the header, which has {first.columns.num_columns}. Perhaps it "
+            f"{path}: all rows have more fields than the header, which has {width}. Perhaps it "
             "lacks a name for the first column, or is not on the first line, or fields that hold the delimiter are not "
             "in quotes. Mend the file, or name all of its columns with --columns, and delete the header then"
         )
