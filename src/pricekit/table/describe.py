@@ -23,8 +23,8 @@ def describe_prices(form: PriceFormat) -> str:
         thousands = "." if form.decimal == "," else ","
         said.append(
             f"{form.open:,} have a '.' or ',' before three digits, and hardly another says what it is: "
-            f"'{form.decimal}' is taken for the decimal mark, '{thousands}' to part thousands; if it is the other way "
-            f"round, give --decimal {thousands}."
+            f"'{form.decimal}' is taken for the decimal mark, '{thousands}' to part thousands. If it is the other way "
+            f"round, --decimal {thousands} says so."
         )
     if form.against:
         said.append(f"Cells that show the other decimal mark, each read by its own: {form.against:,}.")

@@ -26,6 +26,7 @@ DOTTED = r"^[+-]?[0-9]*\.[0-9]"
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _BARE_THOUSANDS = r"^[+-]?[1-9][0-9]{3,}$"
+_BARE_HUNDREDS = r"^[+-]?[1-9][0-9]{2}$"
 _MAX_NUMBER_CHARS = 400  # the longest finite float64 written out is 309 digits before the point
 _EXAMPLES, _KINDS = 3, 50
 _SELDOM = 0.05
@@ -88,6 +89,7 @@ class _Evidence:
     plain_open: int = 0
     plain_round: int = 0
     bare_thousands: int = 0
+    bare_hundreds: int = 0
     currencies: Counter[str] = field(default_factory=Counter)
     several: int = 0
     written: int = 0
@@ -105,6 +107,7 @@ class _Evidence:
         self.plain_round += int(mask(pc.match_substring_regex(with_three, _ROUND)).sum())
         self.sure[".", None] += int(mask(pc.match_substring_regex(plain, DOTTED)).sum()) - three
         self.bare_thousands += int(mask(pc.match_substring_regex(plain, _BARE_THOUSANDS)).sum())
+        self.bare_hundreds += int(mask(pc.match_substring_regex(plain, _BARE_HUNDREDS)).sum())
         if three and "plain" not in self.examples:
             self.examples.setdefault("plain", with_three[0].as_py())
         others = cells.filter(pa.array(~number))
@@ -204,8 +207,9 @@ def _decimal(seen: _Evidence, currency: str | None) -> tuple[str, bool]:
         return ("." if points >= commas else ","), True
     if commas > points:
         return ".", bool(points or seen.shown(",", currency))
-    # Numbers alone, as programs write them: 1.125 among 3 and 12000 is no twelve hundred, nor is it among 3.418.
-    uneven = seen.plain_round < _MOSTLY * seen.plain_open
+    # Numbers alone, as programs write them: 1.125 among 3 and 12000 is no twelve hundred, nor is it among 3.418; but
+    # it is among 916 and 730, which would be far dearer than all that has a mark.
+    uneven = seen.plain_round < _MOSTLY * seen.plain_open and seen.bare_hundreds < _FEW
     if not seen.written and (points < _FEW or seen.bare_thousands or uneven):
         return ".", points >= _FEW and not seen.bare_thousands
     return ",", True
