@@ -65,6 +65,8 @@ def test_the_encoding_is_found_and_said(tmp_path: Path, encoding: str) -> None:
         ("cp1250", ["fő", "kávéfőző", "esőkabát", "cipő"]),  # õ in Portuguese
         ("cp1250", ["cană", "haină", "brăţară", "pernă"]),  # ã in Portuguese
         ("iso8859_2", ["żurek śląski", "chleb żytni", "gęś", "świeże mąki"]),
+        ("cp1252", ["irmãs", "manhãs", "lãs"]),
+        ("cp1252", ["sõna", "tõde", "õhuke", "köök"]),
         ("cp1252", ["niño", "muñeca", "¡qué taza!", "¿té?", "camión"]),
         ("cp1252", ["poster 10×15 cm", "±5 mm", "12 µm"]),
         ("cp1252", ["cadeira nº 5", "2ª edição", "mesa nº 7"]),
@@ -73,7 +75,7 @@ def test_the_encoding_is_found_and_said(tmp_path: Path, encoding: str) -> None:
         ("cp866", ["Чайник электрический", "чайник чёрный", "чехол белый", "ящик жёлтый"]),
         ("cp1253", ["Καρέκλα", "τραπέζι ξύλινο", "φλιτζάνι", "χαλί"]),
         ("cp1255", ["תה ירוק גדול", "שולחן עץ", "כיסא מתכת", "טלפון נייד", "נעליים עור", "ילדים שמלה"]),
-        ("cp1256", ["كرسي خشب", "طاولة كبيرة", "مصباح"]),
+        ("cp1256", ["كرسي خشب", "طاولة كبيرة", "مصباح", "زيت زيتون", "خبز", "غطاء", "ذهب"]),
         (
             "cp1254",
             ["gömlek", "çanta", "ışık", "şapka", "kağıt", "üzüm", "İpek"],
@@ -281,6 +283,13 @@ def test_a_price_column_may_say_on_request(tmp_path: Path) -> None:
     path.write_text("Bezeichnung,Preis\n" + "\n".join(rows), "utf-8")
     found = profiles(path)
     assert (guess_price(found), guess_text(found[:1])) == ("Preis", ("Bezeichnung",))
+
+
+def test_half_a_column_of_numbers_is_no_price_by_its_name_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"wool coat {i},{['38', 'M', '40', 'large one'][i % 4]},{i}.5" for i in range(40)]
+    path.write_text("title,costume size,retail price\n" + "\n".join(rows))
+    assert guess_price(profiles(path)) == "retail price"
 
 
 def test_a_column_of_kinds_is_text_where_there_is_no_other(tmp_path: Path) -> None:

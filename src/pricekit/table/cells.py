@@ -12,7 +12,7 @@ import numpy as np
 
 from pricekit.table.currency import currency_in, find_currency, without_signs
 from pricekit.table.model import NO_PRICE, NOT_A_NUMBER
-from pricekit.table.multiplier import PENCE, letter, multiplier
+from pricekit.table.multiplier import letter, multiplier
 
 MAX_CHARS = 200
 _MAX_LETTERS = (
@@ -24,12 +24,14 @@ _NUMBER = re.compile(
     r"\d{1,3}(?:([ '])\d{3})(?:\1\d{3})*(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*|(?<![\w/])[.,]\d+", re.ASCII
 )
 _SIGN_AS_MARK = re.compile(r"(?<![\d.,'€£$])(\d{1,3}(?:[., ']\d{3})+|\d+)([€£$])(\d\d)(?!\d|[.,]\d|\s?[€£$])")
-_SPACES = re.compile(r"\s\s+")
+_SPACES = re.compile(r"(?<=\d)[^\S\n]{2}(?=\d{3}(?!\d))")
 _SPACED_MARK = re.compile(r"(?<=\d)\s(?=[.,]\d)")
 _APOSTROPHE_AS_MARK = re.compile(r"(?<=\d)'(?=\d\d(?!\d))")
 _RAISED = re.compile("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹]{2}")
 _UNRAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
-_TORN = re.compile(r"\d\s?[.,']\s?\d|\d \d\d(?!\d|\s?%)\W*$")
+_TORN = re.compile(r"(?:\s?[.,]\s|\s(?=\d\d\W*$))\d{2,3}(?!\d|\s?%|\s?[^\W\d_])")
+_TORN_BEFORE = re.compile(r"\d\s?[.,]\s$")
+_PENCE = re.compile(r"p(?![^\W_])")
 _SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?€ ?(\d\d)\s*")
 _COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
 _SMALL_UNIT = re.compile(
@@ -38,7 +40,8 @@ _SMALL_UNIT = re.compile(
 )
 _NOW = re.compile(r"\b(?:now|sale|jetzt|ahora|maintenant|adesso|agora|teraz|сейчас)\b", re.IGNORECASE)
 _UP_TO_PRICE = re.compile(
-    r"[\s:=]*(?:(?:only|just|for|at|price|nur|für|solo|sólo|por|à|seulement|apenas|tylko|za|только|за)\b[\s:=]*)*",
+    r"[\s:=!]*(?:\(?-?\d{1,2}\s?%\)?[\s:=!]*)?(?:(?:only|just|for|from|down|reduced|to|at|price|nur|noch|ab|für|solo|sólo|por|a"
+    r"|à|partir|de|seulement|apenas|tylko|już|od|za|только|от|за)\b[\s:=!]*)*",
     re.IGNORECASE,
 )
 _COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
@@ -126,15 +129,33 @@ def read_cell(text: str) -> Cell | str:
     if not chosen or (not signed and not _bare_price(plain)):
         return NOT_A_NUMBER
     price = _behind_now(plain, chosen) or chosen[0]
+    if _is_torn(plain, price):
+        return NOT_A_NUMBER
     there = _NO_DIGIT.sub("", text[price.start : price.start + price.length]) == price.digits
     currency = price.currency or currency_in(plain)
     return replace(price, currency=currency, several=len(chosen) > 1, start=price.start if there else -1)
 
 
+def _is_torn(text: str, price: Cell) -> bool:
+    """Say whether a number goes on in the next one, or began in the one before: $1, 368, 268, 83 €, $268 83."""
+    if price.mark or price.open:
+        return False
+    ahead = _TORN.match(text, price.start + price.length)
+    return bool(ahead) or (not _is_named(text) and bool(_TORN_BEFORE.search(text[: price.start])))
+
+
 def _joined(text: str) -> str:
     """Return a text with what belongs to one number set together: 1  299, 22 ,91, 22'91, 268⁹⁹."""
-    text = _APOSTROPHE_AS_MARK.sub(",", _SPACED_MARK.sub("", _SPACES.sub(" ", text)))
+    text = _APOSTROPHE_AS_MARK.sub(",", text)
+    if not _is_named(text):
+        text = _SPACED_MARK.sub("", _SPACES.sub(" ", text))
     return text if text.isascii() else _RAISED.sub(lambda cents: "," + cents[0].translate(_UNRAISED), text)
+
+
+def _is_named(text: str) -> bool:
+    """Say whether words stand before the first number, which may be one of a name then: Size 38  120 €."""
+    number = _NUMBER.search(text)
+    return number is not None and bool(_WORD.search(without_signs(text[: number.start()])))
 
 
 def _behind_now(text: str, prices: list[Cell]) -> Cell | None:
@@ -162,13 +183,11 @@ def _bare_price(text: str) -> bool:
 
 
 def _numbers(text: str) -> list[Cell | None]:
-    """All numbers of a text, None for each that is no price; none where one is torn: 268 . 83, $1, 368, $268 83."""
+    """All numbers of a text, None for each that is no price."""
     places = list(_NUMBER.finditer(text))
     ends = [0, *(place.end() for place in places)]
     starts = [*(place.start() for place in places), len(text)]
     gaps = [text[end:start] for end, start in zip(ends, starts, strict=True)]
-    if any(_TORN.match(text, place.end() - 1) for place in places):
-        return []
     found: list[Cell | None] = []
     for i, place in enumerate(places):
         number = _number(place, gaps[i], gaps[i + 1], first=i == 0, last=i == len(places) - 1)
@@ -177,35 +196,45 @@ def _numbers(text: str) -> list[Cell | None]:
         if before and number and touching and before.factor > max(number.factor, 1):
             found[-1] = _sum(before, number)  # 1万2800円
             continue
-        if before and number and _RANGE.fullmatch(gaps[i][multiplier(gaps[i])[1] :]):
+        between = gaps[i][multiplier(gaps[i])[1] :]
+        if before and number and _are_ends(before, number, gaps[i - 1], between):
             found[-1], number = _range(before, number)
         found.append(number)
     return found
 
 
-def _times(before: str, after: str) -> tuple[float, str | None]:
+def _times(digits: str, before: str, after: str, *, last: bool) -> tuple[float, str | None]:
     """What a number is multiplied by, and the currency of the whole."""
-    factor, end = multiplier(after)
-    currency = find_currency(before, after[end:])
-    if after[:end] == "p":  # 45p, but £0.99p
-        return (1.0, currency) if currency else (factor, PENCE)
+    # A sign behind the letter may be that of the next number, which may also be a part of the word: M8.
+    seen = after if last else f"{after}0"
+    factor, end = letter(seen, find_currency(before, after.lstrip()[1:] if last else ""))
     if factor == 1.0:
-        factor, end = letter(after, find_currency(before, after.lstrip()[1:]))
-    return factor, currency or find_currency(before, after[end:])
+        factor, end = multiplier(seen)
+    currency = find_currency(before, after[end:])
+    if not currency and len(digits) <= 2 and digits.isdigit() and _PENCE.match(after):
+        return 0.01, "£"
+    return factor, currency
 
 
 def _range(low: Cell, high: Cell) -> tuple[Cell, Cell]:
     """Return both ends of a range with the sign and the unit that only one of them has: 22 - 68 €, 2.3-2.9 lakh."""
-    ends = [sum(map(str.isdigit, cell.digits.partition(cell.mark or " ")[0])) for cell in (low, high)]
-    factor = high.factor if low.factor == 1.0 and ends[0] <= ends[1] else low.factor  # but not of 500-2k
+    factor = high.factor if low.factor == 1.0 < high.factor else low.factor
     currency = low.currency or high.currency
     return replace(low, currency=currency, factor=factor), replace(high, currency=currency)
+
+
+def _are_ends(low: Cell, high: Cell, before: str, between: str) -> bool:
+    """Say whether two numbers may be a range: no name with a number in it, no 2024 - 12 €, 500-2k or 5/12 €."""
+    digits = [sum(map(str.isdigit, cell.digits.partition(cell.mark or " ")[0])) for cell in (low, high)]
+    named = not low.currency and not all(map(_BEFORE.fullmatch, _WORD.findall(before)))
+    touching = _RANGE.fullmatch(between) and between.strip() != "/"
+    return bool(touching) and not named and 0 <= digits[1] - digits[0] <= 1
 
 
 def _number(place: re.Match[str], before: str, after: str, *, first: bool, last: bool) -> Cell | None:
     """One number with what stands around it, None where it is no price."""
     digits = place[0].replace(" ", "").replace("'", "")
-    factor, currency = _times(before, after)
+    factor, currency = _times(digits, before, after, last=last)
     if after.lstrip().startswith("%") or (_LETTER_BEFORE.search(before) and not currency):
         return None
     if _UNCLEAR.match(after) and currency in ("$", "USD"):

@@ -88,7 +88,7 @@ _ALSO = {
     "GHS": "GH₵ ₵",
     "NGN": "₦",
     "CRC": "₡",
-    "PYG": "₲ Gs",
+    "PYG": "₲",
     "IRR": "﷼ ریال",
     "DOP": "RD$",
     "UYU": "$U",

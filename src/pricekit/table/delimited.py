@@ -46,7 +46,7 @@ def read_delimited(path: Path, layout: Layout, rows: int, tally: Tally) -> Itera
     """Yield chunks of at most `rows` rows or about `MAX_CHUNK_CHARS` characters, every column as text.
 
     A row with fewer fields than the header is filled with "", one with more is cut; both are marked
-    as ragged, save rows with empty fields beyond the header, as many as the first row has.
+    as ragged, save rows whose fields beyond the header are all empty, which are counted.
 
     Raises:
         DataError: no header, data in its place, more names than fields, text in another encoding, or a
@@ -110,6 +110,8 @@ def _swallowed(fields: list[str], width: int, delimiter: str) -> int:
         end = cell.find("\n", start + 1)
         if width > 2 and 0 <= start < end and cell.count(delimiter, start, end) >= width - 1:
             inner = cell.splitlines()[1:-1]
+            if len(inner) < 2:  # as in an address
+                continue
             rows = list(csv.reader(inner, delimiter=delimiter, quoting=csv.QUOTE_NONE))
             if all(len(row) == width for row in rows):
                 return len(rows) + 1
@@ -185,14 +187,12 @@ def _given_names(path: Path, names: tuple[str, ...], first: list[str]) -> list[s
 def _chunks(
     names: list[str], records: Iterator[Record], stream: TextIOWrapper, rows: int, tally: Tally
 ) -> Iterator[RawChunk]:
-    width, surplus = len(names), -1
+    width = len(names)
     table: list[list[str]] = []
     ragged: list[int] = []
     chars = 0
     for line, fields in records:
-        if surplus < 0:
-            surplus = tally.surplus = _empty_beyond(fields, width)
-        fits = len(fields) == width or _fit(fields, width, surplus)
+        fits = len(fields) == width or _fit(fields, width, tally)
         if not fits or tally.ends_in_quotes:  # only the last row finds the latter true
             tally.ragged += 1
             tally.first_ragged_line = tally.first_ragged_line or line
@@ -206,18 +206,15 @@ def _chunks(
         yield _chunk(names, table, ragged, stream)
 
 
-def _empty_beyond(fields: list[str], width: int) -> int:
-    """Return how many fields a row has beyond the header, 0 where one of them says something."""
-    return 0 if any(fields[width:]) else max(0, len(fields) - width)
-
-
-def _fit(fields: list[str], width: int, surplus: int) -> bool:
-    """Make a row as wide as the header; True where it only had as many empty fields too many as others."""
-    beyond = _empty_beyond(fields, width)
-    missing = width - len(fields)
+def _fit(fields: list[str], width: int, tally: Tally) -> bool:
+    """Make a row as wide as the header; True where it only had empty fields too many."""
+    beyond = fields[width:]
     del fields[width:]
+    missing = width - len(fields)
     fields.extend([""] * missing)
-    return missing <= 0 and 0 < beyond == surplus
+    fits = missing <= 0 and not any(beyond)
+    tally.surplus += fits
+    return fits
 
 
 def _chunk(names: list[str], table: list[list[str]], ragged: list[int], stream: TextIOWrapper) -> RawChunk:

@@ -28,13 +28,15 @@ _COMMON = {
     "cp1253": "αοιετσνάρκόίλπυςμέύδηθώγφήχβζξψΑΕΟΙΚΠΣΤΝ",
     "cp1254": "ışğçöüİŞĞÇÖÜ–—’“”•…€®™°",
     "cp1255": "יולאהמרתבשנדקםפעחכסגטצזןךףץ",
-    "cp1256": "اليمنرتوبةدسعفكهأحقجش",
+    "cp1256": "اليمنرتوبةدسعفكهأحقجشصخطزضثذغظإئىءؤآچپگژ",
     "cp874": "าร่นกอเ้งมยลวดสทตคใิัีะไแ็์ปพ",
     "cp1257": "āēīšļņģķčžųėęįąūšžĀŠŽČ–—’“”€",
 }
 # Letters that are common in some places only: pão, coração, nº 5; elsewhere they are misread ones of another encoding.
 _ODD = {
-    "cp1252": re.compile(r"ã(?=[^\W\d_oe])|õ(?!e)|(?<![0-9nN])[ºª]|(?<=[^\W\d_])[±¶¼½¾¿¡×¥§]", re.IGNORECASE),
+    "cp1252": re.compile(
+        r"ã(?=[^\W\d_oesiz])|õ(?!e)|(?<![0-9nN])[ºª]|(?<=[^\W\d_])[±¶¼½¾¿¡×¥§]", re.IGNORECASE
+    ),
     "cp1250": re.compile("ăo|őe|ç", re.IGNORECASE),
 }
 _ALPHABETS = ("cp1251", "koi8_r", "cp866", "cp1253", "cp1255", "cp1256", "cp874")
@@ -173,7 +175,8 @@ def _plausible(sample: bytes, name: str) -> float:
     common = frozenset(_COMMON[name])
     found = sum(character in common for character in beyond)
     if name in _ODD:
-        found -= len(_ODD[name].findall(text))
+        odd = _ODD[name].findall(text)
+        found -= len(odd) if re.search("[áéíóú]", text) else sum(one not in "õÕ" for one in odd)  # Estonian
     if name not in _LATIN:  # no word is of two alphabets
         found -= len(_BESIDE_ASCII.findall(text))
     return found / max(len(beyond), 1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
@@ -15,6 +16,7 @@ from pricekit.table.detect import other_encoding, utf8_flaw, wide_encoding
 from pricekit.table.model import Notices
 
 _BLOCK = 1 << 20
+_LINE = 1 << 16
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
 _MARKS = (
@@ -48,9 +50,6 @@ _NOT_TEXT = (
     (b"<?xml", "an XML document"),
     (b"version https://git-lfs", "a pointer of Git LFS instead of the file"),
 )
-_JSON = ((b'{"', "JSON lines"), (b"[{", "a JSON array"))
-
-
 _JSON_SUFFIXES = (".jsonl", ".ndjson")
 
 
@@ -72,22 +71,25 @@ def charset_of(path: Path, asked: str | None, notices: Notices) -> Charset:
     """
     check_readable(path)
     with open(path, "rb") as file:
-        head = file.read(24)
-    compact = b"".join(head.split())
-    is_json = [
-        (compact.startswith(magic), what)
-        for magic, what in _JSON
-        if path.suffix.lower() not in _JSON_SUFFIXES
-    ]
-    for found, what in [*((head.startswith(magic), what) for magic, what in _NOT_TEXT), *is_json]:
-        if found:
-            raise DataError(
-                f"{path} is {what}, not the text that its suffix {path.suffix!r} says. "
-                "Unpack it, save it as CSV, or give it the suffix of what it is."
-            )
+        head = file.readline(_LINE)
+    if what := _other_than_text(head, path.suffix.lower()):
+        raise DataError(
+            f"{path} is {what}, not the text that its suffix {path.suffix!r} says. "
+            "Unpack it, save it as CSV, or give it the suffix of what it is."
+        )
     if marked := next((name for mark, name in _MARKS if head.startswith(mark)), asked):
         return Charset(marked)
     return _found(path, notices)
+
+
+def _other_than_text(head: bytes, suffix: str) -> str | None:
+    """Return what a file is by its first line, None where it may be a table as text."""
+    if suffix not in _JSON_SUFFIXES and head.lstrip().startswith((b"{", b"[")):
+        with suppress(ValueError, RecursionError):
+            return "JSON lines" if isinstance(json.loads(head), dict) else "a JSON array"
+        if head.strip() == b"[":
+            return "a JSON array"
+    return next((what for magic, what in _NOT_TEXT if head.startswith(magic)), None)
 
 
 def _found(path: Path, notices: Notices) -> Charset:

@@ -169,8 +169,8 @@ class Tally:
             )
         if self.surplus:
             found.append(
-                f"{path}: rows have {self.surplus} more field{'s' * (self.surplus > 1)} than the header, empty. Where "
-                "that is for a delimiter inside a field without quotes, the columns behind it are shifted."
+                f"{path}: rows with empty fields beyond the header: {self.surplus:,}. Where that is for a delimiter "
+                "inside a field without quotes, the columns behind it are shifted."
             )
         if self.swallowed:
             found.append(

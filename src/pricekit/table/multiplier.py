@@ -9,10 +9,10 @@ _HAN = {"十": 10, "십": 10, "百": 100, "백": 100, "千": 1e3, "천": 1e3, "�
 _HAN |= {"億": 1e8, "亿": 1e8, "억": 1e8}
 _HAN_TIMES = re.compile(rf"\s?([{''.join(_HAN)}]+)")
 _TIMES = (
-    (re.compile(r"\s?[kK](?![^\W\d_])|\s?[kK](?=€|\$|£|EUR)|\s?T(?=€|EUR)"), 1e3),
-    (re.compile(r"[MB](?![^\W\d_])|\s[M](?=€|\$|£|EUR)|\s?M(?=Ft)"), {"M": 1e6, "B": 1e9}),
+    (re.compile(r"[kK](?![^\W_])|\s?[kK](?=€|\$|£|EUR)|\s?T(?=€|EUR)"), 1e3),
+    (re.compile(r"[MB](?![^\W_])|\s[M](?=€|\$|£|EUR)|\s?M(?=Ft)"), {"M": 1e6, "B": 1e9}),
     # In Czech, Slovak and Romanian it is a million, in Spanish and Portuguese, without a point, a thousand.
-    (re.compile(r"\s?mil(?:\.|(?=\s?(?:Kč|CZK|Sk|lei|RON)))", re.IGNORECASE), 1e6),
+    (re.compile(r"\s?mil(?:\.|(?=\s?(?:Kč|Sk|lei)))", re.IGNORECASE), 1e6),
     (
         re.compile(
             r"\s?(?:(?:тыс|тис|хил|хиляди|nghìn|ngàn|rb|ribu|tys|tis|tsd|tausend|mila|mil|ezer|thousand|tusen|tusind|ألف"
@@ -24,7 +24,7 @@ _TIMES = (
     (
         re.compile(
             r"\s?(?:(?:mln|mio|millions?|millionen|млн|triệu|juta|milyon|milhão|milhões|millón|millones|milione|milioni|millió"
-            r"|milion|miliony|milionów|miljoner|miljoonaa|milj|mill|mn|mkr|مليون|ملايين|میلیون|מיליון)\b|ล้าน)",
+            r"|milion|miliony|milionów|miljoner|miljoonaa|milj|mill|mkr|مليون|ملايين|میلیون|מיליון)\b|ล้าน)",
             re.IGNORECASE,
         ),
         1e6,
@@ -40,12 +40,12 @@ _TIMES = (
     (re.compile(r"\s?(?:(?:lakhs?|lacs?)\b|लाख|লাখ|লক্ষ)", re.IGNORECASE), 1e5),
     (re.compile(r"\s?(?:(?:crores?|cr)\b|करोड़|करोड़|কোটি)", re.IGNORECASE), 1e7),
     (re.compile(r"\s?(?:[¢￠]|(?:cents?|ct|коп|pence|paise)\b)", re.IGNORECASE), 0.01),
-    (re.compile(r"p(?![^\W\d_])"), 0.01),
 )
-PENCE = "£"
-_LETTER = re.compile(r"\s?(mi|MM|[kKmMbBL])(?![^\W\d_])")
-_LETTERS = {"k": 1e3, "m": 1e6, "mm": 1e6, "b": 1e9}
-_LETTERS_OF = {("INR", "l"): 1e5, ("Rs", "l"): 1e5, ("IDR", "m"): 1e9, ("BRL", "mi"): 1e6}
+# Beside the sign of a currency: a lone capital, or small and touching; no size (M / L) and no name (M8).
+_LETTER = re.compile(r"(?:\s?(mi|mn|MM|[kKMBL])|([mb]))(?![^\W_]|\s?[/-])")
+_LETTERS = {"k": 1e3, "m": 1e6, "mn": 1e6, "mm": 1e6, "b": 1e9}
+_INDIA = {"k": 1e3, "l": 1e5}
+_LETTERS_OF = {"INR": _INDIA, "Rs": _INDIA, "IDR": _LETTERS | {"m": 1e9}, "BRL": _LETTERS | {"mi": 1e6}}
 
 
 def multiplier(after: str) -> tuple[float, int]:
@@ -61,5 +61,5 @@ def multiplier(after: str) -> tuple[float, int]:
 def letter(after: str, currency: str | None) -> tuple[float, int]:
     """What a number beside the sign of a currency is multiplied by: $1.2 M, £1.63m, ₹22.9 L, R$ 1,2 mi."""
     found = _LETTER.match(after) if currency else None
-    times = found and (_LETTERS_OF.get((currency or "", found[1].lower())) or _LETTERS.get(found[1].lower()))
+    times = found and _LETTERS_OF.get(currency or "", _LETTERS).get((found[1] or found[2]).lower())
     return (times, found.end()) if found and times else (1.0, 0)

@@ -46,6 +46,7 @@ class PriceFormat:
 
     Attributes:
         decimal: the decimal mark, "." or ",".
+        multiplied: that of numbers with a word such as million, which tell it of each other: 1.2M of 1.125M.
         strict: the user said so: it holds for cells that show the other one, too, which are no numbers then.
         open: how many cells hold a mark before three digits that is told by other cells or by default only.
         guessed: no other cell, or hardly one, told what that mark is, and it may well be the other one.
@@ -58,6 +59,7 @@ class PriceFormat:
     """
 
     decimal: str = "."
+    multiplied: str = "."
     strict: bool = False
     open: int = 0
     guessed: bool = False
@@ -67,6 +69,10 @@ class PriceFormat:
     several: int = 0
     written: int = 0
     examples: tuple[str, ...] = ()
+
+    def decimal_of(self, cell: Cell) -> str:
+        """The decimal mark of a cell that does not show it itself."""
+        return self.multiplied if abs(cell.factor) > 1 and not self.strict else self.decimal
 
     @property
     def others(self) -> int:
@@ -85,6 +91,7 @@ class _Evidence:
     """What the cells of a column show, counted over rows."""
 
     sure: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    multiplied: Counter[str] = field(default_factory=Counter)
     open: Counter[str] = field(default_factory=Counter)
     plain_open: int = 0
     plain_round: int = 0
@@ -123,9 +130,11 @@ class _Evidence:
             return
         self.written += rows
         self.several += rows * cell.several
-        if cell.mark and abs(cell.factor) == 1.0:  # 1.5 million says nothing of 1.500
+        if abs(cell.factor) > 1:  # 1.5 million says nothing of 1.500
+            self.multiplied[cell.mark or ""] += rows
+        elif cell.mark:
             self.sure[cell.mark, cell.currency] += rows
-        if cell.open:
+        elif cell.open:
             self.open[cell.open] += rows
         if cell.currency:
             self.currencies[cell.currency] += rows
@@ -163,6 +172,7 @@ def price_format(columns: Iterable[pa.Array], reading: Reading) -> PriceFormat:
     examples = sorted(kept, key=lambda text: (is_other(text, currency), kept[text] == text))
     return PriceFormat(
         decimal=decimal,
+        multiplied=_of_multiplied(seen, decimal),
         strict=reading.decimal is not None,
         open=sum(seen.open.values()) + seen.plain_open,
         guessed=guessed and reading.decimal is None,
@@ -192,6 +202,13 @@ def _currency(seen: _Evidence, reading: Reading) -> str | None:
     # "kr" beside "NOK" is Norwegian; of "$" beside "CAD" nobody knows it.
     codes = () if main in ("$", "£") else SHARED.get(main, ())
     return next((name for name in codes if name in seen.currencies), main)
+
+
+def _of_multiplied(seen: _Evidence, decimal: str) -> str:
+    point, comma = seen.multiplied["."], seen.multiplied[","]
+    if point == comma:
+        return decimal
+    return "." if point > comma else ","
 
 
 def _decimal(seen: _Evidence, currency: str | None) -> tuple[str, bool]:
@@ -226,7 +243,7 @@ def shapes_of(cells: pa.Array) -> tuple[list[str], np.ndarray]:
     All that `read_cell` says but the digits is equal for cells of one shape; a lone 0 before a mark has a shape
     of its own, as it tells what the mark is.
     """
-    shape = pc.replace_substring_regex(cells, r"\b0([.,])", "\ue000\\1")
+    shape = pc.replace_substring_regex(cells, "(^|[^0-9.,])0([.,])", "\\1\ue000\\2")
     coded = pc.replace_substring_regex(shape, "[0-9]", "5").dictionary_encode()
     code = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     first = np.unique(code, return_index=True)[1]

@@ -72,7 +72,7 @@ def _read_odd(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.ndarra
 
 def _digits(cells: pa.Array, like: Cell, form: PriceFormat) -> np.ndarray:
     """The numbers of cells of one shape, whose marks mean what they mean in one of them, float64 (N,)."""
-    mark = form.decimal if form.strict or not like.mark else like.mark
+    mark = form.decimal_of(like) if form.strict or not like.mark else like.mark
     written = pc.utf8_slice_codeunits(cells, like.start, like.start + like.length)
     kept = pc.replace_substring_regex(written, f"[^0-9{mark}]", "")
     found = pc.replace_substring(kept, mark, ".").to_numpy(zero_copy_only=False)
@@ -85,7 +85,7 @@ def _read(text: str, form: PriceFormat) -> tuple[float, str]:
         return np.nan, cell
     if is_other(text, form.currency):
         return np.nan, OTHER_CURRENCY
-    value = cell.value(form.decimal, strict=form.strict)
+    value = cell.value(form.decimal_of(cell), strict=form.strict)
     return (np.nan, NOT_A_NUMBER) if value is None else (value, "")
 
 

@@ -106,7 +106,7 @@ def _counts(cells: pa.Array) -> bool:
 
 def _kind(cells: pa.Array, distinct: float, words: float, least: float) -> str:
     for kind, pattern in (("address", r"^https?://"), ("number", _NUMBER), ("date", _DATE)):
-        if pc.mean(pc.match_substring_regex(cells, pattern)).as_py() >= least:
+        if pc.mean(pc.match_substring_regex(cells, pattern)).as_py() >= _NEARLY_ALL:
             return kind
     looked_at = cells.slice(0, _READ).to_pylist()
     prices = [price for price in map(read_cell, looked_at) if isinstance(price, Cell)]
@@ -114,7 +114,9 @@ def _kind(cells: pa.Array, distinct: float, words: float, least: float) -> str:
         signed = sum(price.currency is not None for price in prices)
         if 2 * signed >= len(prices):
             return "price"
-        if sum(sum(map(str.isalpha, cell)) for cell in looked_at) <= _UNIT_LETTERS * len(looked_at):
+        if len(prices) >= _NEARLY_ALL * len(looked_at) and sum(
+            sum(map(str.isalpha, cell)) for cell in looked_at
+        ) <= _UNIT_LETTERS * len(looked_at):
             return "number"
     return "category" if distinct < _MOST_DISTINCT and words < _FEW_WORDS else "text"
 
