@@ -44,6 +44,12 @@ _UP_TO_PRICE = re.compile(
     r"|à|partir|de|seulement|apenas|tylko|już|od|za|только|от|за)\b[\s:=!]*)*",
     re.IGNORECASE,
 )
+_WAS = re.compile(
+    r"\b(?:was|were|statt|instead|reg|regular|rrp|msrp|uvp|list|old|before|antes|avant|prima|vorher|było|было|раньше)\b",
+    re.IGNORECASE,
+)
+_DISCOUNT = re.compile(r"\s*%|[^\w%]{0,3}off\b", re.IGNORECASE)
+_PER_CENT = re.compile(r"\d+\s?%")
 _COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
 _FRACTION = re.compile("[¼½¾⅓⅔]")
 _MINUS_BEHIND = re.compile(r"-\W*")
@@ -132,7 +138,8 @@ def read_cell(text: str) -> Cell | str:
     if _is_torn(plain, price):
         return NOT_A_NUMBER
     there = _NO_DIGIT.sub("", text[price.start : price.start + price.length]) == price.digits
-    currency = price.currency or currency_in(plain)
+    pence = price.factor == 0.01 and _PENCE.match(plain, price.start + price.length)
+    currency = price.currency or currency_in(plain) or ("£" if pence else None)
     return replace(price, currency=currency, several=len(chosen) > 1, start=price.start if there else -1)
 
 
@@ -141,7 +148,8 @@ def _is_torn(text: str, price: Cell) -> bool:
     if price.mark or price.open:
         return False
     ahead = _TORN.match(text, price.start + price.length)
-    return bool(ahead) or (not _is_named(text) and bool(_TORN_BEFORE.search(text[: price.start])))
+    is_rest = price.length in (2, 3) and not _is_named(text)
+    return bool(ahead) or (is_rest and bool(_TORN_BEFORE.search(text[: price.start])))
 
 
 def _joined(text: str) -> str:
@@ -159,10 +167,16 @@ def _is_named(text: str) -> bool:
 
 
 def _behind_now(text: str, prices: list[Cell]) -> Cell | None:
-    """Return the price of "was $20, now $15" that holds now: the word for it stands right before."""
+    """Return the price of "was $20, now $15" that holds now.
+
+    The word for it stands right before; or anywhere before, where a word for the old price stands before that.
+    """
     for now in _NOW.finditer(text):
+        told = _WAS.search(text[: now.start()])
         for price in (price for price in prices if price.start >= now.end()):
-            if _UP_TO_PRICE.fullmatch(without_signs(text[now.end() : price.start])):
+            between = without_signs(text[now.end() : price.start])
+            plain = told and not _WAS.search(between) and not _NUMBER.search(_PER_CENT.sub("", between))
+            if plain or _UP_TO_PRICE.fullmatch(between):
                 return price
     return None
 
@@ -190,7 +204,8 @@ def _numbers(text: str) -> list[Cell | None]:
     gaps = [text[end:start] for end, start in zip(ends, starts, strict=True)]
     found: list[Cell | None] = []
     for i, place in enumerate(places):
-        number = _number(place, gaps[i], gaps[i + 1], first=i == 0, last=i == len(places) - 1)
+        sign = gaps[i - 1] if i and _RANGE.fullmatch(gaps[i]) else gaps[i]  # ₹ 90 - 95 L
+        number = _number(place, gaps[i], gaps[i + 1], sign, first=i == 0, last=i == len(places) - 1)
         before = found[-1] if found else None
         touching = multiplier(gaps[i])[1] == len(gaps[i].rstrip())
         if before and number and touching and before.factor > max(number.factor, 1):
@@ -203,16 +218,16 @@ def _numbers(text: str) -> list[Cell | None]:
     return found
 
 
-def _times(digits: str, before: str, after: str, *, last: bool) -> tuple[float, str | None]:
+def _times(digits: str, before: str, after: str, sign: str, *, last: bool) -> tuple[float, str | None]:
     """What a number is multiplied by, and the currency of the whole."""
     # A sign behind the letter may be that of the next number, which may also be a part of the word: M8.
     seen = after if last else f"{after}0"
-    factor, end = letter(seen, find_currency(before, after.lstrip()[1:] if last else ""))
+    factor, end = letter(seen, find_currency(sign, after.lstrip()[1:] if last else ""))
     if factor == 1.0:
         factor, end = multiplier(seen)
     currency = find_currency(before, after[end:])
     if not currency and len(digits) <= 2 and digits.isdigit() and _PENCE.match(after):
-        return 0.01, "£"
+        factor = 0.01
     return factor, currency
 
 
@@ -231,11 +246,13 @@ def _are_ends(low: Cell, high: Cell, before: str, between: str) -> bool:
     return bool(touching) and not named and 0 <= digits[1] - digits[0] <= 1
 
 
-def _number(place: re.Match[str], before: str, after: str, *, first: bool, last: bool) -> Cell | None:
-    """One number with what stands around it, None where it is no price."""
+def _number(
+    place: re.Match[str], before: str, after: str, sign: str, *, first: bool, last: bool
+) -> Cell | None:
+    """One number with what stands around it and the sign that it is under, None where it is no price."""
     digits = place[0].replace(" ", "").replace("'", "")
-    factor, currency = _times(digits, before, after, last=last)
-    if after.lstrip().startswith("%") or (_LETTER_BEFORE.search(before) and not currency):
+    factor, currency = _times(digits, before, after, sign, last=last)
+    if _DISCOUNT.match(after) or (_LETTER_BEFORE.search(before) and not currency):
         return None
     if _UNCLEAR.match(after) and currency in ("$", "USD"):
         return None

@@ -24,7 +24,7 @@ _TIMES = (
     (
         re.compile(
             r"\s?(?:(?:mln|mio|millions?|millionen|млн|triệu|juta|milyon|milhão|milhões|millón|millones|milione|milioni|millió"
-            r"|milion|miliony|milionów|miljoner|miljoonaa|milj|mill|mkr|مليون|ملايين|میلیون|מיליון)\b|ล้าน)",
+            r"|milion|miliony|milionów|miljoner|miljoonaa|milj|mkr|مليون|ملايين|میلیون|מיליון)\b|mill(?=\.|\s?(?:kr|NOK|DKK))|ล้าน)",
             re.IGNORECASE,
         ),
         1e6,
