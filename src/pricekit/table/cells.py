@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -13,31 +12,16 @@ import numpy as np
 from pricekit.table.currency import currency_in, find_currency, without_signs
 from pricekit.table.model import NO_PRICE, NOT_A_NUMBER
 from pricekit.table.multiplier import letter, multiplier
+from pricekit.table.writing import NUMBER, WORD, in_one_writing, is_named, plain_of
 
 MAX_CHARS = 200
 _MAX_LETTERS = (
     20  # of a cell without the sign of a currency: beyond it the cell is a sentence with a number in it
 )
 
-# Groups of three parted by a space or an apostrophe, or any digits, commas and points.
-_NUMBER = re.compile(
-    r"\d{1,3}(?:([ '])\d{3})(?:\1\d{3})*(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*|(?<![\w/])[.,]\d+", re.ASCII
-)
-_SIGN_AS_MARK = re.compile(r"(?<![\d.,'€£$])(\d{1,3}(?:[., ']\d{3})+|\d+)([€£$])(\d\d)(?!\d|[.,]\d|\s?[€£$])")
-_SPACES = re.compile(r"(?<=\d)[^\S\n]{2}(?=\d{3}(?!\d))")
-_SPACED_MARK = re.compile(r"(?<=\d)\s(?=[.,]\d)")
-_APOSTROPHE_AS_MARK = re.compile(r"(?<=\d)'(?=\d\d(?!\d))")
-_RAISED = re.compile("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹]{2}")
-_UNRAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _TORN = re.compile(r"(?:\s?[.,]\s|\s(?=\d\d\W*$))\d{2,3}(?!\d|\s?%|\s?[^\W\d_])")
 _TORN_BEFORE = re.compile(r"\d\s?[.,]\s$")
 _PENCE = re.compile(r"p(?![^\W_])")
-_SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?€ ?(\d\d)\s*")
-_COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
-_SMALL_UNIT = re.compile(
-    r"(?<=\d)\s?(zł|руб|р|грн|лв|€|\$|£|TL)\.?\s?(\d\d)\s?(?:gr|коп|ст|cents?|ct|p|kr)\b"
-    r"|(?<=\d)(元)(\d)角"
-)
 _NOW = re.compile(r"\b(?:now|sale|jetzt|ahora|maintenant|adesso|agora|teraz|сейчас)\b", re.IGNORECASE)
 _UP_TO_PRICE = re.compile(
     r"[\s:=!]*(?:\(?-?\d{1,2}\s?%\)?[\s:=!]*)?(?:(?:only|just|for|from|down|reduced|to|at|price|nur|noch|ab|für|solo|sólo|por|a"
@@ -59,7 +43,6 @@ _NEGATIVE = re.compile(r"[^\w(]*-\s*[^\w]*|\(\s*[^\w]*")
 _LETTER_BEFORE = re.compile(r"[A-Za-z]$")
 _FREE = re.compile(r"free|gratis|for free|kostenlos|gratuit|бесплатно|無料|免费|무료|miễn phí", re.IGNORECASE)
 _NO_DIGIT = re.compile("[^0-9.,]")
-_WORD = re.compile(r"[^\W\d_]+")
 _BEFORE = re.compile(
     r"from|price|only|just|about|ca|circa|approx|ab|nur|preis|vb|von|à|partir|de|prix|desde|precio|solo|da|prezzo|od|cena"
     r"|от|цена|около|从|约|約|価格|定価|税込|税抜|价格|售价|가격|약|từ|giá|chỉ",
@@ -119,16 +102,12 @@ def read_cell(text: str) -> Cell | str:
     """Return the price that a cell holds, or the reason why it holds none."""
     if len(text) > MAX_CHARS or "\0" in text or _FRACTION.search(text):
         return NOT_A_NUMBER
-    plain = text if text.isascii() else text.translate(_PLAIN)
+    plain = plain_of(text)
     if _FREE.fullmatch(plain.strip()):
         return Cell("0", None, "", 1.0, None, False)
     if _MISSING.fullmatch(plain.strip()):
         return NO_PRICE
-    plain = _joined(plain)
-    if spaced := _SPACED_SIGN.fullmatch(plain):  # 35 € 99
-        plain = f"{spaced[1]}€{spaced[2]}"
-    plain = _SIGN_AS_MARK.sub(r"\1.\3 \2" if "," in plain else r"\1,\3 \2", plain)  # 35€99
-    plain = _SMALL_UNIT.sub(r",\2\4 \1\3", _COLON_AS_MARK.sub(",", plain))
+    plain = in_one_writing(plain)
     found = [price for price in _numbers(plain) if price is not None]
     signed = [price for price in found if price.currency]
     chosen = signed or found
@@ -148,22 +127,8 @@ def _is_torn(text: str, price: Cell) -> bool:
     if price.mark or price.open:
         return False
     ahead = _TORN.match(text, price.start + price.length)
-    is_rest = price.length in (2, 3) and not _is_named(text)
+    is_rest = price.length in (2, 3) and not is_named(text)
     return bool(ahead) or (is_rest and bool(_TORN_BEFORE.search(text[: price.start])))
-
-
-def _joined(text: str) -> str:
-    """Return a text with what belongs to one number set together: 1  299, 22 ,91, 22'91, 268⁹⁹."""
-    text = _APOSTROPHE_AS_MARK.sub(",", text)
-    if not _is_named(text):
-        text = _SPACED_MARK.sub("", _SPACES.sub(" ", text))
-    return text if text.isascii() else _RAISED.sub(lambda cents: "," + cents[0].translate(_UNRAISED), text)
-
-
-def _is_named(text: str) -> bool:
-    """Say whether words stand before the first number, which may be one of a name then: Size 38  120 €."""
-    number = _NUMBER.search(text)
-    return number is not None and bool(_WORD.search(without_signs(text[: number.start()])))
 
 
 def _behind_now(text: str, prices: list[Cell]) -> Cell | None:
@@ -175,7 +140,7 @@ def _behind_now(text: str, prices: list[Cell]) -> Cell | None:
         told = _WAS.search(text[: now.start()])
         for price in (price for price in prices if price.start >= now.end()):
             between = without_signs(text[now.end() : price.start])
-            plain = told and not _WAS.search(between) and not _NUMBER.search(_PER_CENT.sub("", between))
+            plain = told and not _WAS.search(between) and not NUMBER.search(_PER_CENT.sub("", between))
             if plain or _UP_TO_PRICE.fullmatch(between):
                 return price
     return None
@@ -183,12 +148,12 @@ def _behind_now(text: str, prices: list[Cell]) -> Cell | None:
 
 def _bare_price(text: str) -> bool:
     """Whether a text without the sign of a currency may be a price: one number, or a range, and few words."""
-    before = text[: number.start()] if (number := _NUMBER.search(text)) else ""
-    if not all(map(_BEFORE.fullmatch, _WORD.findall(before))):
+    before = text[: number.start()] if (number := NUMBER.search(text)) else ""
+    if not all(map(_BEFORE.fullmatch, WORD.findall(before))):
         return False
-    if any(map(_MONTH.fullmatch, _WORD.findall(text))):  # 05-Jan, as Excel writes what it took for a day
+    if any(map(_MONTH.fullmatch, WORD.findall(text))):  # 05-Jan, as Excel writes what it took for a day
         return False
-    between = _NUMBER.split(text)[2:-1:2]  # every other part is the group that the pattern captures
+    between = NUMBER.split(text)[2:-1:2]  # every other part is the group that the pattern captures
     return (
         len(between) <= 1
         and all(map(_RANGE.fullmatch, between))
@@ -198,7 +163,7 @@ def _bare_price(text: str) -> bool:
 
 def _numbers(text: str) -> list[Cell | None]:
     """All numbers of a text, None for each that is no price."""
-    places = list(_NUMBER.finditer(text))
+    places = list(NUMBER.finditer(text))
     ends = [0, *(place.end() for place in places)]
     starts = [*(place.start() for place in places), len(text)]
     gaps = [text[end:start] for end, start in zip(ends, starts, strict=True)]
@@ -241,7 +206,7 @@ def _range(low: Cell, high: Cell) -> tuple[Cell, Cell]:
 def _are_ends(low: Cell, high: Cell, before: str, between: str) -> bool:
     """Say whether two numbers may be a range: no name with a number in it, no 2024 - 12 €, 500-2k or 5/12 €."""
     digits = [sum(map(str.isdigit, cell.digits.partition(cell.mark or " ")[0])) for cell in (low, high)]
-    named = not low.currency and not all(map(_BEFORE.fullmatch, _WORD.findall(before)))
+    named = not low.currency and not all(map(_BEFORE.fullmatch, WORD.findall(before)))
     touching = _RANGE.fullmatch(between) and between.strip() != "/"
     return bool(touching) and not named and 0 <= digits[1] - digits[0] <= 1
 
@@ -307,24 +272,3 @@ def _in_groups(digits: str, mark: str) -> bool:
     return (
         len(groups[-1]) == 3 and 1 <= len(first) <= 3 and all(len(group) in (2, 3) for group in groups[:-1])
     )
-
-
-class _Plain(dict[int, str]):
-    """Digits of any script to ASCII, spaces of any width to one, and the like; filled as characters come."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        digit = unicodedata.decimal(character, None)
-        if digit is not None:
-            plain = str(digit)
-        elif character.isspace():
-            plain = " "
-        else:
-            plain = "" if unicodedata.category(character) == "Cf" else character
-        self[code] = plain
-        return plain
-
-
-_PLAIN = _Plain({ord(odd): "'" for odd in "’‘`´ʼ′٬"})
-_PLAIN |= {ord(odd): "-" for odd in "−–—‐‑‒－"} | {ord(odd): "." for odd in "．·٫"}
-_PLAIN |= {ord("，"): ",", ord("、"): ",", ord("،"): ",", ord("％"): "%", ord("（"): "(", ord("）"): ")"}
