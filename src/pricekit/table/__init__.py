@@ -11,7 +11,9 @@ parquet.py       Parquet           }
 opened.py        a path and a reading to one of these
 columns.py       raw columns to clean text
 currency.py      signs and codes of currencies
-cells.py         one cell that holds a price in any writing
+writing.py       the text of a price in one writing
+multiplier.py    words and letters behind a number that multiply it
+cells.py         one cell that holds a price
 price_format.py  a column of such cells: how the whole of it is written
 prices.py        the same column as numbers
 describe.py      how prices were read, in words
