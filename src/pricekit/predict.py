@@ -39,6 +39,8 @@ Item = TypeVar("Item")
 KIN = 0.9
 """Share of the larger of two graphs that the smaller one has at least where they are of one kind."""
 
+BOUNDS = "price_low", "price_high"
+
 WINDOW = 8192
 """Rows held in memory at once, sorted by length inside."""
 
@@ -172,9 +174,9 @@ class Predictor:
         if interval is not None:
             self.interval(np.ones(1), interval)  # said before the work, not after it
         columns = replace(columns or self.columns, price=None)
-        if columns.id == "price":
+        if columns.id in ("price", *(BOUNDS if interval is not None else ())):
             raise DataError(
-                "the id column cannot be 'price', the name of what is predicted; name another with --id"
+                f"the id column cannot be '{columns.id}', the name of what is predicted; name another with --id"
             )
         parts = _parts(out, [self.model, str(columns), str(reading), limit], files, resume, notices)
         tables = iter_files(source, columns, rows=WINDOW, limit=limit, reading=reading, notices=notices)
@@ -187,7 +189,7 @@ class Predictor:
         with PredictionWriter(out) as writer:
             for ids, prices in parts:
                 bounds = () if interval is None else self.interval(prices, interval)
-                writer.write(ids, prices, dict(zip(("price_low", "price_high"), bounds, strict=False)))
+                writer.write(ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
         parts.clear()
         if empty:
             notices(f"{empty:,} of {rows:,} rows have no text; they were priced all the same.")

@@ -65,6 +65,9 @@ def test_the_encoding_is_found_and_said(tmp_path: Path, encoding: str) -> None:
         ("cp1250", ["fő", "kávéfőző", "esőkabát", "cipő"]),  # õ in Portuguese
         ("cp1250", ["cană", "haină", "brăţară", "pernă"]),  # ã in Portuguese
         ("iso8859_2", ["żurek śląski", "chleb żytni", "gęś", "świeże mąki"]),
+        ("cp1250", ["mebel 5 zł", "kość słoniowa", "mały biały stół", "żaba", "główka"]),
+        ("cp1251", ["ЧАЙНИК ЭЛЕКТРИЧЕСКИЙ", "ЧЁРНЫЙ ЧАЙ", "СТОЛ БОЛЬШОЙ", "КНИГА", "ЖЁЛТЫЙ ЯЩИК"]),
+        ("koi8_r", ["ЧАЙНИК ЭЛЕКТРИЧЕСКИЙ", "ЧЁРНЫЙ ЧАЙ", "СТОЛ БОЛЬШОЙ", "КНИГА", "ЖЁЛТЫЙ ЯЩИК"]),
         ("cp1252", ["irmãs", "manhãs", "lãs"]),
         ("cp1252", ["sõna", "tõde", "õhuke", "köök"]),
         ("cp1252", ["niño", "muñeca", "¡qué taza!", "¿té?", "camión"]),

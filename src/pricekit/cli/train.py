@@ -101,7 +101,8 @@ def train(
     source = Source(table, valid, reading, unpriced, teachers)
     config = _saved_config(out, flags) if resume else config_of(flags)
     if dry_run:
-        split = with_teachers(source, load_split(source, config, allow_leak=allow_leak), config, None)
+        split = load_split(source, config, allow_leak=allow_leak, looked=resume)
+        split = with_teachers(source, split, config, out if resume else None)
         say(
             f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on; nothing was trained"
         )

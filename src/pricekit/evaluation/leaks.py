@@ -92,7 +92,7 @@ def leaking_columns(
 def explained(column: pd.Series, log_price: np.ndarray, *, as_category: bool = True) -> float:
     """Return the share of the log price's variance, out of fold, that a column explains; 0 where it tells nothing."""
     numbers = _numbers(column)
-    cells = _as_text(column).str.strip()
+    cells = as_strings(column).str.strip()
     there = (cells != "").to_numpy(bool)
     shares = [0.0]
     if as_category:
@@ -132,7 +132,7 @@ def some_rows(count: int) -> np.ndarray:
     return np.sort(np.random.default_rng(0).permutation(count)[:MOST_ROWS])
 
 
-def _as_text(column: pd.Series) -> pd.Series:
+def as_strings(column: pd.Series) -> pd.Series:
     """Return a column as text, "" where a cell is empty; what is bytes in Parquet is no text to pandas."""
     texts = column.map(str, na_action="ignore") if column.dtype == object else column
     return texts.astype("str").fillna("")
@@ -142,7 +142,7 @@ def _numbers(column: pd.Series) -> np.ndarray:
     """Read one number a cell, NaN where there is none; that some are misread only hides a leak, and makes none."""
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column.to_numpy(np.float64, na_value=np.nan)
-    cells = _as_text(column).str.extract(r"^\D{0,6}(\d[\d.,' ]*)\D{0,12}$")[0]
+    cells = as_strings(column).str.extract(r"^\D{0,6}(\d[\d.,' ]*)\D{0,12}$")[0]
     cells = cells.str.replace(r"[' ]|[.,](?=\d{3}(?:\D|$))", "", regex=True).str.replace(",", ".")
     return pd.to_numeric(cells, errors="coerce").to_numpy(np.float64, na_value=np.nan)
 

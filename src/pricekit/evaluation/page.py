@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pricekit.errors import DataError
 from pricekit.evaluation.duplicates import noise_floor
-from pricekit.evaluation.leaks import IN_TEXT, find_leaks, price_in_text, some_rows
+from pricekit.evaluation.leaks import IN_TEXT, as_strings, find_leaks, price_in_text, some_rows
 from pricekit.table import Columns, Reading, Table, split_usable
 from pricekit.table.describe import count_currencies
 from pricekit.table.dialect import looks_like_data
@@ -232,7 +232,7 @@ def _leaks(usable: Table, columns: Columns, notes: list[str]) -> dict[str, Any]:
 def _price_in(usable: Table, names: list[str]) -> float:
     """The share of rows that hold their price in one of these columns; 0 where it is no more than chance."""
     drawn = usable.take(some_rows(len(usable)))
-    cells = drawn.frame[names].astype("str").fillna("")
+    cells = drawn.frame[names].apply(as_strings)
     share = price_in_text(cells.agg("\n".join, axis=1), drawn.known_price)
     return share if share >= IN_TEXT else 0.0
 

@@ -69,6 +69,7 @@ class Cell:
         factor: what the number is multiplied by; below 0 where the price is.
         currency: as of `find_currency`.
         several: the cell holds more prices than this one.
+        pence: it is a small number with a "p", a hundredth where the column is in pounds.
         start: where in the cell the number begins, -1 where its characters are not those of the cell one by one.
         length: of the number there, with what parts its groups.
     """
@@ -81,6 +82,7 @@ class Cell:
     several: bool
     start: int = -1
     length: int = 0
+    pence: bool = False
 
     def value(self, decimal: str, *, strict: bool = False) -> float | None:
         """Return the price where an open mark is decided by `decimal`; None where no number is so written.
@@ -117,8 +119,7 @@ def read_cell(text: str) -> Cell | str:
     if _is_torn(plain, price):
         return NOT_A_NUMBER
     there = _NO_DIGIT.sub("", text[price.start : price.start + price.length]) == price.digits
-    pence = price.factor == 0.01 and _PENCE.match(plain, price.start + price.length)
-    currency = price.currency or currency_in(plain) or ("£" if pence else None)
+    currency = price.currency or currency_in(plain)
     return replace(price, currency=currency, several=len(chosen) > 1, start=price.start if there else -1)
 
 
@@ -138,11 +139,13 @@ def _behind_now(text: str, prices: list[Cell]) -> Cell | None:
     """
     for now in _NOW.finditer(text):
         told = _WAS.search(text[: now.start()])
-        for price in (price for price in prices if price.start >= now.end()):
-            between = without_signs(text[now.end() : price.start])
-            plain = told and not _WAS.search(between) and not NUMBER.search(_PER_CENT.sub("", between))
-            if plain or _UP_TO_PRICE.fullmatch(between):
-                return price
+        price = next((price for price in prices if price.start >= now.end()), None)
+        if price is None:
+            break
+        between = without_signs(text[now.end() : price.start])
+        plain = told and not _WAS.search(between) and not NUMBER.search(_PER_CENT.sub("", between))
+        if plain or _UP_TO_PRICE.fullmatch(between):
+            return price
     return None
 
 
@@ -183,7 +186,7 @@ def _numbers(text: str) -> list[Cell | None]:
     return found
 
 
-def _times(digits: str, before: str, after: str, sign: str, *, last: bool) -> tuple[float, str | None]:
+def _times(before: str, after: str, sign: str, *, last: bool) -> tuple[float, str | None]:
     """What a number is multiplied by, and the currency of the whole."""
     # A sign behind the letter may be that of the next number, which may also be a part of the word: M8.
     seen = after if last else f"{after}0"
@@ -191,8 +194,6 @@ def _times(digits: str, before: str, after: str, sign: str, *, last: bool) -> tu
     if factor == 1.0:
         factor, end = multiplier(seen)
     currency = find_currency(before, after[end:])
-    if not currency and len(digits) <= 2 and digits.isdigit() and _PENCE.match(after):
-        factor = 0.01
     return factor, currency
 
 
@@ -208,7 +209,8 @@ def _are_ends(low: Cell, high: Cell, before: str, between: str) -> bool:
     digits = [sum(map(str.isdigit, cell.digits.partition(cell.mark or " ")[0])) for cell in (low, high)]
     named = not low.currency and not all(map(_BEFORE.fullmatch, WORD.findall(before)))
     touching = _RANGE.fullmatch(between) and between.strip() != "/"
-    return bool(touching) and not named and 0 <= digits[1] - digits[0] <= 1
+    most = 1 if between != between.strip() else 2  # 5-100 €, but 2 - 450 € may be two of something
+    return bool(touching) and not named and 0 <= digits[1] - digits[0] <= most
 
 
 def _number(
@@ -216,7 +218,7 @@ def _number(
 ) -> Cell | None:
     """One number with what stands around it and the sign that it is under, None where it is no price."""
     digits = place[0].replace(" ", "").replace("'", "")
-    factor, currency = _times(digits, before, after, sign, last=last)
+    factor, currency = _times(before, after, sign, last=last)
     if _DISCOUNT.match(after) or (_LETTER_BEFORE.search(before) and not currency):
         return None
     if _UNCLEAR.match(after) and currency in ("$", "USD"):
@@ -231,7 +233,8 @@ def _number(
     behind = last and mark and _MINUS_BEHIND.fullmatch(without_signs(after)) and not dash
     if (first and _NEGATIVE.fullmatch(without_signs(before).strip())) or behind:
         factor = -factor
-    return Cell(digits, mark, either, factor, currency, False, place.start(), len(place[0]))
+    pence = not currency and len(digits) <= 3 and digits.isdigit() and bool(_PENCE.match(after))
+    return Cell(digits, mark, either, factor, currency, False, place.start(), len(place[0]), pence)
 
 
 def _sum(first: Cell, second: Cell) -> Cell | None:

@@ -214,6 +214,7 @@ def _fit(fields: list[str], width: int, tally: Tally) -> bool:
     fields.extend([""] * missing)
     fits = missing <= 0 and not any(beyond)
     tally.surplus += fits
+    tally.wide += any(beyond)
     return fits
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,11 +36,15 @@ _COMMON = {
 # Letters that are common in some places only: pão, coração, nº 5; elsewhere they are misread ones of another encoding.
 _ODD = {
     "cp1252": re.compile(
-        r"ã(?=[^\W\d_oesiz])|õ(?!e)|(?<![0-9nN])[ºª]|(?<=[^\W\d_])[±¶¼½¾¿¡×¥§]", re.IGNORECASE
+        r"ã(?=[^\W\d_oesiz])|õ(?!e)|(?<![0-9nN])[ºª]|(?<=[^\W\d_])[±¶¼½¾¿¡×¥§]|³(?=[^\W\d_])|(?<=[^\W\d_m])³"
+        r"|¿(?![^\n]*\?)",
+        re.IGNORECASE,
     ),
     "cp1250": re.compile("ăo|őe|ç", re.IGNORECASE),
 }
 _ALPHABETS = ("cp1251", "koi8_r", "cp866", "cp1253", "cp1255", "cp1256", "cp874")
+_CAPITAL = 0.8
+"""What a capital counts of its small letter: texts in capitals are rare."""
 _LATIN = ("cp1252", "cp1250", "iso8859_2", "cp1254", "cp1257")
 _BESIDE_ASCII = re.compile(r"(?<=[A-Za-z])[^\x00-\x7f]|[^\x00-\x7f](?=[A-Za-z])")
 _KANA, _HANGUL = re.compile("[ぁ-んァ-ヶー、。]"), re.compile("[가-힣]")
@@ -173,6 +178,8 @@ def _plausible(sample: bytes, name: str) -> float:
     if name in _HAN:
         return sum(_is_common_han(character, _HAN[name]) for character in beyond) / max(len(beyond), 1)
     common = frozenset(_COMMON[name])
+    if name in _ALPHABETS:
+        beyond = [character.lower() for character in beyond]
     found = sum(character in common for character in beyond)
     if name in _ODD:
         odd = _ODD[name].findall(text)
@@ -186,8 +193,11 @@ def _typical(sample: bytes, name: str) -> float:
     """How frequent the letters beyond ASCII usually are where this encoding is used, from 0 to 1."""
     letters = _COMMON[name]
     weight = {letter: 1 - rank / len(letters) for rank, letter in reversed(list(enumerate(letters)))}
-    beyond = _BEYOND_ASCII.findall(sample.decode(name, "ignore"))
-    return sum(weight.get(letter, 0.0) for letter in beyond) / max(len(beyond), 1)
+    text = sample.decode(name, "ignore")
+    beyond = _BEYOND_ASCII.findall(text)
+    usual = sum(weight.get(letter.lower(), 0.0) * (_CAPITAL if letter.isupper() else 1) for letter in beyond)
+    swapped = sum(a.islower() and b.isupper() for a, b in itertools.pairwise(text))  # as KOI8 looks elsewhere
+    return (usual - swapped) / max(len(beyond), 1)
 
 
 def _is_common_han(character: str, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pricekit.table.detect import other_encoding, utf8_flaw, wide_encoding
 from pricekit.table.model import Notices
 
 _BLOCK = 1 << 20
-_LINE = 1 << 16
+_HEAD = 1 << 16
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
 _MARKS = (
@@ -43,10 +44,6 @@ _NOT_TEXT = (
     (b"\x89PNG", "a picture"),
     (b"\xff\xd8\xff", "a picture"),
     (b"GIF8", "a picture"),
-    (b"<!DOCTYPE html", "a web page"),
-    (b"<!doctype html", "a web page"),
-    (b"<html", "a web page"),
-    (b"<table", "a web page"),
     (b"<?xml", "an XML document"),
     (b"version https://git-lfs", "a pointer of Git LFS instead of the file"),
 )
@@ -71,7 +68,7 @@ def charset_of(path: Path, asked: str | None, notices: Notices) -> Charset:
     """
     check_readable(path)
     with open(path, "rb") as file:
-        head = file.readline(_LINE)
+        head = file.read(_HEAD)
     if what := _other_than_text(head, path.suffix.lower()):
         raise DataError(
             f"{path} is {what}, not the text that its suffix {path.suffix!r} says. "
@@ -83,12 +80,16 @@ def charset_of(path: Path, asked: str | None, notices: Notices) -> Charset:
 
 
 def _other_than_text(head: bytes, suffix: str) -> str | None:
-    """Return what a file is by its first line, None where it may be a table as text."""
-    if suffix not in _JSON_SUFFIXES and head.lstrip().startswith((b"{", b"[")):
+    """Return what a file is by its first bytes, None where it may be a table as text."""
+    line = head.removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")[0].rstrip()
+    if suffix not in _JSON_SUFFIXES:
+        if re.match(rb"\[\s*(\{|$)", line) or line == b"{":
+            return "a JSON document"
         with suppress(ValueError, RecursionError):
-            return "JSON lines" if isinstance(json.loads(head), dict) else "a JSON array"
-        if head.strip() == b"[":
-            return "a JSON array"
+            if isinstance(json.loads(line), dict):
+                return "JSON lines"
+    if line.lower().startswith((b"<!doctype html", b"<html", b"<table")):
+        return "a web page"
     return next((what for magic, what in _NOT_TEXT if head.startswith(magic)), None)
 
 

@@ -148,6 +148,7 @@ class Tally:
     swallowed: int = 0
     first_swallowing_line: int = 0
     surplus: int = 0
+    wide: int = 0
     nul_cells: int = 0
     cut_cells: int = 0
     late_rows: int = 0

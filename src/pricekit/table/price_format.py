@@ -70,6 +70,10 @@ class PriceFormat:
     written: int = 0
     examples: tuple[str, ...] = ()
 
+    def factor_of(self, cell: Cell) -> float:
+        """What the number of a cell is multiplied by."""
+        return 0.01 if cell.pence and self.currency in ("£", "GBP") else cell.factor
+
     def decimal_of(self, cell: Cell) -> str:
         """The decimal mark of a cell that does not show it itself."""
         return self.multiplied if abs(cell.factor) > 1 and not self.strict else self.decimal
@@ -92,6 +96,7 @@ class _Evidence:
 
     sure: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     multiplied: Counter[str] = field(default_factory=Counter)
+    millions_open: Counter[str] = field(default_factory=Counter)
     open: Counter[str] = field(default_factory=Counter)
     plain_open: int = 0
     plain_round: int = 0
@@ -132,6 +137,7 @@ class _Evidence:
         self.several += rows * cell.several
         if abs(cell.factor) > 1:  # 1.5 million says nothing of 1.500
             self.multiplied[cell.mark or ""] += rows
+            self.millions_open[cell.open] += rows * (abs(cell.factor) in (1e6, 1e9))
         elif cell.mark:
             self.sure[cell.mark, cell.currency] += rows
         elif cell.open:
@@ -205,10 +211,10 @@ def _currency(seen: _Evidence, reading: Reading) -> str | None:
 
 
 def _of_multiplied(seen: _Evidence, decimal: str) -> str:
-    point, comma = seen.multiplied["."], seen.multiplied[","]
-    if point == comma:
-        return decimal
-    return "." if point > comma else ","
+    for found in (seen.multiplied, seen.millions_open):  # nobody writes 1125 million
+        if found["."] != found[","]:
+            return "." if found["."] > found[","] else ","
+    return decimal
 
 
 def _decimal(seen: _Evidence, currency: str | None) -> tuple[str, bool]:
@@ -243,7 +249,7 @@ def shapes_of(cells: pa.Array) -> tuple[list[str], np.ndarray]:
     All that `read_cell` says but the digits is equal for cells of one shape; a lone 0 before a mark has a shape
     of its own, as it tells what the mark is.
     """
-    shape = pc.replace_substring_regex(cells, "(^|[^0-9.,])0([.,])", "\\1\ue000\\2")
+    shape = pc.replace_substring_regex(cells, r"(^|[^0-9.,])0(\s?[.,])", "\\1\ue000\\2")
     coded = pc.replace_substring_regex(shape, "[0-9]", "5").dictionary_encode()
     code = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     first = np.unique(code, return_index=True)[1]

@@ -64,9 +64,10 @@ def _read_odd(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.ndarra
         if flaw or not isinstance(cell, Cell) or len(rows) == 1:
             values[rows], flaws[rows] = value, flaw
         elif cell.start < 0:
-            values[rows] = [_read(other, form)[0] for other in cells.take(pa.array(rows)).to_pylist()]
+            read = [_read(other, form) for other in cells.take(pa.array(rows)).to_pylist()]
+            values[rows], flaws[rows] = [one[0] for one in read], [one[1] for one in read]
         else:
-            values[rows] = _digits(cells.take(pa.array(rows)), cell, form) * cell.factor
+            values[rows] = _digits(cells.take(pa.array(rows)), cell, form) * form.factor_of(cell)
     return values, flaws
 
 
@@ -86,7 +87,7 @@ def _read(text: str, form: PriceFormat) -> tuple[float, str]:
     if is_other(text, form.currency):
         return np.nan, OTHER_CURRENCY
     value = cell.value(form.decimal_of(cell), strict=form.strict)
-    return (np.nan, NOT_A_NUMBER) if value is None else (value, "")
+    return (np.nan, NOT_A_NUMBER) if value is None else (value * form.factor_of(cell) / cell.factor, "")
 
 
 def _finite(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

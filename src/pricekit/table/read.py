@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pricekit.errors import DataError
 from pricekit.table.columns import as_text, clean, flat, is_text, join_text, keeps_type
@@ -123,7 +122,7 @@ def iter_table(
     first = next(raws, None)
     if first is None:
         raise _no_rows(path)
-    _check_width(path, first)
+    _check_width(path, first, tally)
     meant = _resolve(file, first.columns.column_names, columns, notices)
     prices = _prices(path, _limited(file, rows, limit, Tally()), meant, reading, notices)
     yield from _assembled(chain([first], raws), meant, prices, first_row, tally)
@@ -131,14 +130,10 @@ def iter_table(
         notices(sentence)
 
 
-def _check_width(path: Path, first: RawChunk) -> None:
+def _check_width(path: Path, first: RawChunk, tally: Tally) -> None:
     """Refuse rows all of which are wider than the header: their cells would be read as those of other columns."""
-    ragged, width = first.ragged, first.columns.num_columns
-    if ragged is None or len(ragged) < 2 or not ragged.all():
-        return
-    if pc.any(
-        pc.not_equal(first.columns.column(width - 1), "")
-    ).as_py():  # rows that are too short are filled with ""
+    rows, width = first.columns.num_rows, first.columns.num_columns
+    if rows > 1 and tally.wide >= rows:
         raise DataError(
             f"{path}: all rows have more fields than the header, which has {width}. Perhaps it "
             "lacks a name for the first column, or is not on the first line, or fields that hold the delimiter are not "

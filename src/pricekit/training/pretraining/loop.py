@@ -22,7 +22,7 @@ from pricekit.errors import TrainingError
 from pricekit.screen import Advance
 from pricekit.tokens import Tokens, pad
 from pricekit.training.batches import epoch_batches
-from pricekit.training.machine import choose_precision
+from pricekit.training.machine import choose_precision, is_out_of_memory
 from pricekit.training.pretraining.start import Prepared, Pretraining
 from pricekit.training.processes import Processes
 
@@ -117,6 +117,8 @@ def told_if_unwritten(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise
         kept = "and go on with --resume" if last_checkpoint(folder) else "and pretrain again"
         raise TrainingError(f"{folder} cannot be written: {error}. Make room on that disk {kept}") from error
 
