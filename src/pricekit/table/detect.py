@@ -28,7 +28,7 @@ _COMMON = {
     "cp866": "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэёОЕАИНТСРВЛКМДП",
     "cp1253": "αοιετσνάρκόίλπυςμέύδηθώγφήχβζξψΑΕΟΙΚΠΣΤΝ",
     "cp1254": "ışğçöüİŞĞÇÖÜ–—’“”•…€®™°",
-    "cp1255": "יולאהמרתבשנדקםפעחכסגטצזןךףץ",
+    "cp1255": "יוהלאתרבשמנדכחעקפםטגצזסןךףץ",
     "cp1256": "اليمنرتوبةدسعفكهأحقجشصخطزضثذغظإئىءؤآچپگژ",
     "cp874": "าร่นกอเ้งมยลวดสทตคใิัีะไแ็์ปพ",
     "cp1257": "āēīšļņģķčžųėęįąūšžĀŠŽČ–—’“”€",
@@ -190,9 +190,11 @@ def _plausible(sample: bytes, name: str) -> float:
 
 
 def _typical(sample: bytes, name: str) -> float:
-    """How frequent the letters beyond ASCII usually are where this encoding is used, from 0 to 1."""
+    """How frequent the letters beyond ASCII usually are where this encoding is used: 0.6 or so, misread ones 0.4."""
     letters = _COMMON[name]
-    weight = {letter: 1 - rank / len(letters) for rank, letter in reversed(list(enumerate(letters)))}
+    weight = {
+        letter: 5 / (rank + 3) for rank, letter in reversed(list(enumerate(letters)))
+    }  # falls as frequencies do
     text = sample.decode(name, "ignore")
     beyond = _BEYOND_ASCII.findall(text)
     usual = sum(weight.get(letter.lower(), 0.0) * (_CAPITAL if letter.isupper() else 1) for letter in beyond)
