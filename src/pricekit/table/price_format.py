@@ -72,7 +72,7 @@ class PriceFormat:
 
     def factor_of(self, cell: Cell) -> float:
         """What the number of a cell is multiplied by."""
-        return 0.01 if cell.pence and self.currency in ("£", "GBP") else cell.factor
+        return cell.factor * (0.01 if cell.pence and self.currency in ("£", "GBP") else 1)
 
     def decimal_of(self, cell: Cell) -> str:
         """The decimal mark of a cell that does not show it itself."""
