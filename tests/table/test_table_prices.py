@@ -173,6 +173,8 @@ def read(*cells: str, **said: str) -> tuple[list[float], list[str], PriceFormat]
         ("５，０００원", 5000, "KRW"),
         ("1,280円(税込)", 1280, "JPY"),
         ("128万円", 1_280_000, "JPY"),
+        ("&#8377;1,299.50", 1299.5, "INR"),
+        ("1&nbsp;299,50&nbsp;&#8381;", 1299.5, "RUB"),
         ("٣٬٥٠٠ ر.س.\u200f", 3500, "SAR"),
         ("١٢٫٥", 12.5, None),
         ("10k", 10_000, None),
@@ -291,6 +293,8 @@ def test_a_mark_that_may_be_either_is_said() -> None:
         ("5천원", 5000),
         ("1억 2천만원", 120_000_000),
         ("1万2千元", 12_000),
+        ("1億2,480万円", 124_800_000),
+        ("1만 2,000원", 12_000),
         ("12元5角", 12.5),
         ("2 tỷ 500 triệu đồng", 2_500_000_000),
         ("2,5 tỷ", 2_500_000_000),
@@ -349,8 +353,9 @@ def test_what_may_be_read_in_two_ways_is_no_price(cell: str) -> None:
 def test_several_prices_are_counted_and_said() -> None:
     form = read("$1 - $2", "$3", "4 or 5", "was $20, now $5")[2]
     assert form.several == 3
-    assert "several prices, of which the first counts, or the one right behind 'now': 3." in describe_prices(
-        form
+    assert (
+        "several prices, of which the first counts, or the one that follows a word like 'now': 3."
+        in describe_prices(form)
     )
 
 

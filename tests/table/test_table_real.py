@@ -67,7 +67,12 @@ def read(name: str) -> tuple[Table, list[str]]:
     [
         ("ebay_autos_de.csv", 1, 11_111_111, ["cp1252", "currency USD", "decimal mark '.'"]),
         ("tiki_vn.csv", 2_000, 20_000_000, ["currency VND", "decimal mark ','"]),
-        ("scotch.csv", 12, 157_000, ["of which the first counts, or the one right behind 'now': 1."]),
+        (
+            "scotch.csv",
+            12,
+            157_000,
+            ["of which the first counts, or the one that follows a word like 'now': 1."],
+        ),
     ],
 )
 def test_prices_as_text_are_read_and_said(name: str, lowest: float, highest: float, said: list[str]) -> None:

@@ -398,7 +398,7 @@ def test_features_are_fitted_on_the_training_rows_only(run):
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"), [(1, "1 usable rows, training needs at least 10"), (9, "at least 10")]
+    ("rows", "message"), [(1, "1 usable row, training needs at least 10"), (9, "at least 10")]
 )
 def test_too_few_rows(catalog, tmp_path, rows, message):
     with pytest.raises(DataError, match=message):

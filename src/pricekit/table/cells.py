@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ import numpy as np
 
 from pricekit.table.currency import currency_in, find_currency, without_signs
 from pricekit.table.model import NO_PRICE, NOT_A_NUMBER
-from pricekit.table.multiplier import letter, multiplier
+from pricekit.table.multiplier import is_han, letter, multiplier
 from pricekit.table.writing import NUMBER, WORD, in_one_writing, is_named, plain_of
 
 MAX_CHARS = 200
@@ -104,7 +105,7 @@ def read_cell(text: str) -> Cell | str:
     """Return the price that a cell holds, or the reason why it holds none."""
     if len(text) > MAX_CHARS or "\0" in text or _FRACTION.search(text):
         return NOT_A_NUMBER
-    plain = plain_of(text)
+    plain = plain_of(html.unescape(text))  # &#8377; 1,299
     if _FREE.fullmatch(plain.strip()):
         return Cell("0", None, "", 1.0, None, False)
     if _MISSING.fullmatch(plain.strip()):
@@ -177,7 +178,7 @@ def _numbers(text: str) -> list[Cell | None]:
         before = found[-1] if found else None
         touching = multiplier(gaps[i])[1] == len(gaps[i].rstrip())
         if before and number and touching and before.factor > max(number.factor, 1):
-            found[-1] = _sum(before, number)  # 1万2800円
+            found[-1] = _sum(before, number, sure=is_han(gaps[i]))  # 1万2800円
             continue
         between = gaps[i][multiplier(gaps[i])[1] :]
         if before and number and _are_ends(before, number, gaps[i - 1], between):
@@ -237,9 +238,9 @@ def _number(
     return Cell(digits, mark, either, factor, currency, False, place.start(), len(place[0]), pence)
 
 
-def _sum(first: Cell, second: Cell) -> Cell | None:
-    """Two numbers that are one, such as 1万 and 2800; None where either may be read in two ways."""
-    if first.open or second.open:
+def _sum(first: Cell, second: Cell, *, sure: bool) -> Cell | None:
+    """Two numbers that are one, such as 1万 and 2800; None where their marks may be read in two ways."""
+    if not sure and (first.open or second.open):
         return None
     total = first.value(".") or 0.0
     rest = second.value(".") or 0.0

@@ -30,7 +30,8 @@ def describe_prices(form: PriceFormat) -> str:
         said.append(f"Cells that show the other decimal mark, each read by its own: {form.against:,}.")
     if form.several:
         said.append(
-            f"Cells with several prices, of which the first counts, or the one right behind 'now': {form.several:,}."
+            "Cells with several prices, of which the first counts, or the one that follows a word like 'now': "
+            f"{form.several:,}."
         )
     if form.others:
         said.append(f"Set aside for another currency: {form.others:,} ({count_currencies(form)}).")

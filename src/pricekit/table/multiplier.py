@@ -48,6 +48,11 @@ _INDIA = {"k": 1e3, "l": 1e5}
 _LETTERS_OF = {"INR": _INDIA, "Rs": _INDIA, "IDR": _LETTERS | {"m": 1e9}, "BRL": _LETTERS | {"mi": 1e6}}
 
 
+def is_han(after: str) -> bool:
+    """Say whether a number is multiplied as in Chinese, Japanese and Korean, where "." is the decimal mark."""
+    return bool(_HAN_TIMES.match(after))
+
+
 def multiplier(after: str) -> tuple[float, int]:
     """What the number before a text is multiplied by, and how many characters of the text say it."""
     if han := _HAN_TIMES.match(after):

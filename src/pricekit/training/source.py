@@ -117,7 +117,7 @@ def load_rows(source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
     table, rejected = _read(source.table, source, config)
     if len(table) < MIN_ROWS:
         raise DataError(
-            f"{source.table} has {len(table)} usable rows, training needs at least {MIN_ROWS}; "
+            f"{source.table} has {len(table)} usable row{'s' * (len(table) != 1)}, training needs at least {MIN_ROWS}; "
             f"{count_reasons(rejected) or 'no row was set aside'}"
         )
     return table, rejected
