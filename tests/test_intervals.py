@@ -59,6 +59,19 @@ def test_the_price_lies_inside_and_a_higher_level_is_wider(rows, seed, level):
     assert (np.diff(intervals.widths, axis=0) >= 0).all()
 
 
+@pytest.mark.parametrize("cheapest", [0, 5])
+def test_equal_predictions_are_in_one_bin_however_they_are_rounded(cheapest):
+    predicted = np.repeat(np.float32([6.19, 6.1905, 9.5, 20.0]), [cheapest, 600 - cheapest, 250, 150])
+    actual = predicted * np.exp(np.random.default_rng(0).normal(0, 0.3, 1000))
+    intervals = fit_intervals(predicted, actual)
+    for rounding in (0.999, 1.001):
+        low, high = intervals.bounds(predicted * np.float32(rounding), 0.9)
+        for price in np.unique(predicted[predicted > 6.19]):
+            rows = predicted == price
+            assert ((low <= actual) & (actual <= high))[rows].mean() >= 0.85
+    assert len(intervals.edges) == 2
+
+
 def test_numbers_survive_the_file():
     intervals = fit_intervals(*made(500))
     again = read_intervals(json.dumps(intervals.to_json()), "x")

@@ -16,11 +16,10 @@ LEVELS = (*np.arange(5, 100, 5) / 100, 0.96, 0.97, 0.98, 0.99)
 def fit_intervals(predicted: np.ndarray, actual: np.ndarray) -> Intervals:
     """Learn half widths of the log price from predicted and true prices, both (N,), N at least 1.
 
-    Bins of the prediction hold at least about 100 rows each; a level that some bin has too few rows for is
-    left out.
+    Bins of the prediction hold at least 100 rows each, where there are so many; a level that some bin has too few
+    rows for is left out.
     """
-    bins = int(np.clip(len(predicted) // ROWS_PER_BIN, 1, MAX_BINS))
-    edges = np.unique(np.quantile(predicted, np.arange(1, bins) / bins).astype(np.float64))
+    edges = _edges(predicted.astype(np.float64))
     residuals = np.abs(np.log(actual) - np.log(predicted.astype(np.float64)))
     regressor = ConformalRegressor()
     regressor.fit(residuals, bins=np.searchsorted(edges, predicted, side="right"))
@@ -37,3 +36,20 @@ def fit_intervals(predicted: np.ndarray, actual: np.ndarray) -> Intervals:
         )
     usable = np.isfinite(widths).all(axis=1)
     return Intervals(edges, np.array(LEVELS)[usable], widths[usable])
+
+
+def _edges(predicted: np.ndarray) -> np.ndarray:
+    """Return the prices between bins of about as many rows, each halfway between two predictions, ascending.
+
+    So equal predictions are in one bin, and stay in it where another engine or precision rounds them otherwise.
+    """
+    bins = int(np.clip(len(predicted) // ROWS_PER_BIN, 1, MAX_BINS))
+    prices, counts = np.unique(predicted, return_counts=True)
+    least, rows, left = len(predicted) // bins, 0, len(predicted)
+    edges = []
+    for i in range(len(prices) - 1):
+        rows, left = rows + counts[i], left - counts[i]
+        if rows >= least and left >= least:
+            edges.append(np.sqrt(prices[i] * prices[i + 1]))
+            rows = 0
+    return np.array(edges, np.float64)
