@@ -1,3 +1,4 @@
+import json
 import shutil
 import subprocess
 import sys
@@ -72,16 +73,19 @@ class Failing:
 
 
 @pytest.fixture
-def interrupted(predictor, catalog, tmp_path, monkeypatch):
+def suffix():
+    return "csv"
+
+
+@pytest.fixture
+def interrupted(predictor, catalog, tmp_path, monkeypatch, suffix):
     """Return the output that an interrupted prediction was to write, three windows of it priced."""
     monkeypatch.setattr(predict_module, "WINDOW", 64)
-    said = []
+    out, said = tmp_path / f"prices.{suffix}", []
     with pytest.raises(KeyboardInterrupt):
-        _with(predictor, Failing(predictor, 200)).predict_file(
-            catalog, tmp_path / "prices.csv", notices=said.append
-        )
+        _with(predictor, Failing(predictor, 200)).predict_file(catalog, out, notices=said.append)
     assert "--resume" in said[-1]
-    return tmp_path / "prices.csv"
+    return out
 
 
 def _with(predictor, price_batch):
@@ -96,13 +100,14 @@ def test_a_failure_in_the_middle_leaves_no_output(interrupted):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_an_interrupted_prediction_is_resumed(predictor, catalog, interrupted, suffix):
+def test_an_interrupted_prediction_is_resumed(predictor, catalog, interrupted):
     engine = Failing(predictor)
     assert _with(predictor, engine).predict_file(catalog, interrupted, resume=True) == 400
     assert engine.rows == 400 - 192
     assert [path.name for path in interrupted.parent.iterdir()] == [interrupted.name]
-    predictor.predict_file(catalog, interrupted.with_name("whole.csv"))
-    assert interrupted.read_text() == interrupted.with_name("whole.csv").read_text()
+    whole = interrupted.with_stem("whole")
+    predictor.predict_file(catalog, whole)
+    assert interrupted.read_bytes() == whole.read_bytes()
 
 
 @pytest.mark.parametrize("change", ["not asked for", "another model", "another table", "another limit"])
@@ -118,6 +123,88 @@ def test_parts_of_another_prediction_are_not_used(predictor, catalog, interrupte
     rows = other.predict_file(Path(catalog), interrupted, **options)
     assert engine.rows == rows
     assert not interrupted.with_name(".prices.csv.parts").exists()
+
+
+def test_parts_that_a_kill_left_half_written_are_no_hindrance(predictor, catalog, interrupted):
+    parts = interrupted.with_name(".prices.csv.parts")
+    (parts / ".part-000003.parquet.6dc16e64.tmp").write_bytes(b"half")
+    with pytest.raises(KeyboardInterrupt):
+        _with(predictor, Failing(predictor, 200)).predict_file(catalog, interrupted)
+    engine = Failing(predictor)
+    _with(predictor, engine).predict_file(catalog, interrupted, resume=True)
+    assert engine.rows == 400 - 192
+    assert not parts.exists()
+
+
+def test_what_is_priced_is_kept_where_the_output_cannot_be_written(
+    predictor, catalog, interrupted, monkeypatch
+):
+    def refuse(*_):
+        raise DataError("no space")
+
+    said, engine = [], Failing(predictor)
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "_write", refuse)
+        with pytest.raises(DataError, match="no space"):
+            _with(predictor, engine).predict_file(catalog, interrupted, resume=True, notices=said.append)
+    assert "--resume" in said[-1]
+    again = Failing(predictor)
+    _with(predictor, again).predict_file(catalog, interrupted, resume=True)
+    assert (engine.rows, again.rows) == (400 - 192, 0)
+
+
+def test_two_predictions_do_not_write_one_output(predictor, catalog, tmp_path, monkeypatch):
+    monkeypatch.setattr(predict_module, "WINDOW", 64)
+    out, price_batch = tmp_path / "prices.csv", predictor.members[0].engine.price_batch
+
+    def meddling(batch):
+        with pytest.raises(DataError, match="another prediction is writing"):
+            predictor.predict_file(catalog, out, limit=100)
+        return price_batch(batch)
+
+    _with(predictor, meddling).predict_file(catalog, out)
+    alone = tmp_path / "alone.csv"
+    predictor.predict_file(catalog, alone)
+    assert out.read_text() == alone.read_text()
+    assert {path.name for path in tmp_path.iterdir()} == {"prices.csv", "alone.csv"}
+
+
+def test_a_linked_folder_of_parts_is_left_alone(predictor, catalog, tmp_path):
+    other = tmp_path / "spark"
+    other.mkdir()
+    (other / "part-00000-abc.parquet").touch()
+    (tmp_path / ".prices.csv.parts").symlink_to(other)
+    with pytest.raises(DataError, match="is a link"):
+        predictor.predict_file(catalog, tmp_path / "prices.csv")
+    assert (other / "part-00000-abc.parquet").exists()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_whole_numbers_with_gaps_are_still_ids(predictor, catalog, tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr(predict_module, "WINDOW", 64)
+    ids = pd.Series(range(9007199254740993, 9007199254740993 + 150), dtype="Int64")
+    ids[100] = pd.NA
+    pd.read_csv(catalog).head(150).assign(sample_id=ids).to_parquet(tmp_path / "in.parquet")
+    out = tmp_path / f"out.{suffix}"
+    predictor.predict_file(tmp_path / "in.parquet", out)
+    read = {"csv": pd.read_csv, "parquet": pd.read_parquet, "jsonl": _read_jsonl}[suffix]
+    found = read(out, dtype_backend="numpy_nullable")["sample_id"]
+    assert found.astype("Int64").equals(ids.rename("sample_id"))
+
+
+def _read_jsonl(path, dtype_backend):
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return pd.DataFrame({"sample_id": pd.array([row["sample_id"] for row in rows], dtype="Int64")})
+
+
+def test_ids_of_several_types_are_text(predictor, catalog, tmp_path):
+    frame = pd.read_csv(catalog).head(4)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    frame.head(2).assign(sample_id=[7, 8]).to_parquet(folder / "a.parquet")
+    frame.tail(2).assign(sample_id=["X9", "7"]).to_parquet(folder / "b.parquet")
+    predictor.predict_file(folder, tmp_path / "out.parquet")
+    assert pd.read_parquet(tmp_path / "out.parquet")["sample_id"].tolist() == ["7", "8", "X9", "7"]
 
 
 def test_a_failure_before_the_first_window_leaves_nothing(predictor, catalog, tmp_path):

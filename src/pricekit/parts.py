@@ -4,29 +4,69 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
 from pricekit.errors import DataError
 from pricekit.files import write_text
-from pricekit.table import PredictionWriter
+from pricekit.table import PredictionWriter, read_predictions
+
+_PART = "part-" + 6 * "[0-9]" + ".parquet"
 
 
 class Parts:
     """Windows of ids and prices, a Parquet file each, in a hidden folder beside the output.
 
+    Used as a context manager, which keeps other predictions out of the folder. It is gone afterwards unless parts
+    are left in it.
+
     Args:
         out: the output that they will become.
         made_from: what they depend on, such as model, table and columns, as JSON values. Parts of another
             prediction are not gone on with.
+
+    Raises:
+        DataError: the folder cannot be written, or another prediction has it.
     """
 
     def __init__(self, out: Path, made_from: dict[str, object]) -> None:
+        self.out = out
         self.folder = out.with_name(f".{out.name}.parts")
         self.key = json.dumps(made_from, sort_keys=True)
         self.count = 0
+        self._lock = FileLock(self.folder / "lock", timeout=0)
+
+    def __enter__(self) -> Self:
+        if self.folder.is_symlink():
+            raise DataError(f"{self.folder} is a link, where unfinished predictions are kept; delete it.")
+        try:
+            self.folder.mkdir(exist_ok=True)
+            self._lock.acquire()
+        except Timeout:
+            raise DataError(
+                f"another prediction is writing {self.out} now; wait for it, or name another file with --out."
+            ) from None
+        except OSError as error:
+            raise self._unwritable(error) from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.count:
+            self._clear()
+        with suppress(OSError):
+            (self.folder / "lock").unlink()
+        self._lock.release()
+        with suppress(OSError):  # parts are left in it
+            self.folder.rmdir()
 
     def resume(self) -> bool:
         """Go on with what is there, and say whether it is of this prediction; if not, nothing is done yet."""
@@ -38,34 +78,39 @@ class Parts:
         return True
 
     def start(self) -> None:
-        """Delete what an earlier prediction left."""
-        self.clear()
+        """Delete what an earlier prediction left, and begin."""
+        self._clear()
         self.count = 0
+        try:
+            write_text(self.folder / "key.json", self.key)
+        except OSError as error:
+            raise self._unwritable(error) from None
 
     def add(self, ids: pd.Series, price: np.ndarray) -> None:
         """Keep a window: ids (N,) and prices, float (N,)."""
-        try:
-            if not self.folder.is_dir():
-                self.folder.mkdir()
-                write_text(self.folder / "key.json", self.key)
-            with PredictionWriter(self._part(self.count)) as writer:
-                writer.write(ids, price)
-        except OSError as error:
-            raise DataError(f"{self.folder} cannot be written: {error.strerror or error}.") from None
+        with PredictionWriter(self._part(self.count)) as writer:
+            writer.write(ids, price)
         self.count += 1
 
     def __iter__(self) -> Iterator[tuple[pd.Series, np.ndarray]]:
-        """Yield ids and prices, float32, of all windows in order."""
-        for number in range(self.count):
-            frame = pd.read_parquet(self._part(number))
-            yield frame.iloc[:, 0], frame["price"].to_numpy(np.float32)
+        """Yield ids and prices, float32, of all windows in order; ids of several types are text."""
+        parts = [self._part(number) for number in range(self.count)]
+        types = {pq.read_schema(part).field(0).type for part in parts}
+        for part in parts:
+            ids, price = read_predictions(part, text_ids=len(types) > 1)
+            yield ids, price
 
-    def clear(self) -> None:
-        """Delete the folder and what was written into it."""
-        for path in [*self.folder.glob("part-*.parquet"), self.folder / "key.json"]:
+    def end(self) -> None:
+        """Delete the parts, which the output holds now."""
+        self._clear()
+        self.count = 0
+
+    def _clear(self) -> None:
+        for path in [*self.folder.glob(_PART), *self.folder.glob(".*.tmp"), self.folder / "key.json"]:
             path.unlink(missing_ok=True)
-        if self.folder.is_dir() and not any(self.folder.iterdir()):
-            self.folder.rmdir()
 
     def _part(self, number: int) -> Path:
         return self.folder / f"part-{number:06d}.parquet"
+
+    def _unwritable(self, error: OSError) -> DataError:
+        return DataError(f"{self.folder} cannot be written: {error.strerror or error}.")

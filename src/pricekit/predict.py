@@ -178,22 +178,28 @@ class Predictor:
             raise DataError(
                 f"the id column cannot be '{columns.id}', the name of what is predicted; name another with --id"
             )
-        parts = _parts(out, [self.model, str(columns), str(reading), limit], files, resume, notices)
+        made_from = [self.model, str(columns), str(reading), limit]
         tables = iter_files(source, columns, rows=WINDOW, limit=limit, reading=reading, notices=notices)
-        try:
-            rows, empty = self._price_windows(tables, parts, files_size(source))
-        except BaseException:
-            if parts.count:
-                notices("what is priced so far is kept; the same again with --resume goes on with it.")
-            raise
+        with Parts(out, {"made_from": made_from, "files": _known_by(files), "window": WINDOW}) as parts:
+            _begin(parts, resume, notices)
+            try:
+                rows, empty = self._price_windows(tables, parts, files_size(source))
+                self._write(out, parts, interval)
+            except BaseException:
+                if parts.count:
+                    notices("what is priced so far is kept; the same again with --resume goes on with it.")
+                raise
+            parts.end()
+        if empty:
+            notices(f"{empty:,} of {rows:,} rows have no text; they were priced all the same.")
+        return rows
+
+    def _write(self, out: Path, parts: Parts, interval: float | None) -> None:
+        """Write what has been priced, all of it, as one file."""
         with PredictionWriter(out) as writer:
             for ids, prices in parts:
                 bounds = () if interval is None else self.interval(prices, interval)
                 writer.write(ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
-        parts.clear()
-        if empty:
-            notices(f"{empty:,} of {rows:,} rows have no text; they were priced all the same.")
-        return rows
 
     def _price_windows(self, tables: Iterator[Table], parts: Parts, size: int) -> tuple[int, int]:
         """Price the windows that are not among the parts yet; return the rows, and those without text."""
@@ -267,20 +273,20 @@ def _made_ahead(items: Iterable[Item]) -> Iterator[Item]:
             yield item
 
 
-def _parts(
-    out: Path, made_from: list[object], files: list[Path], resume: bool, notices: Callable[[str], None]
-) -> Parts:
-    """Return the parts of an output, none yet or those that an interrupted prediction left."""
-    known = [
+def _known_by(files: list[Path]) -> list[list[object]]:
+    """Return what tells files that were changed from those that were read before."""
+    return [
         [str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns]
         for file in files
         if file.exists()
     ]
-    parts = Parts(out, {"made_from": made_from, "files": known, "window": WINDOW})
+
+
+def _begin(parts: Parts, resume: bool, notices: Callable[[str], None]) -> None:
+    """Go on with the parts that an interrupted prediction left, or without any."""
     if resume and parts.resume():
         notices(f"going on after {parts.count:,} windows of {WINDOW:,} rows that are priced already.")
-        return parts
+        return
     if resume:
         notices("there is nothing to resume of this prediction; starting from the first row.")
     parts.start()
-    return parts

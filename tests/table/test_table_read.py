@@ -23,7 +23,6 @@ from pricekit.table import (
     check_columns,
     concat_tables,
     iter_table,
-    progress_size,
     read_table,
 )
 
@@ -107,7 +106,7 @@ def test_position_grows_to_the_size_of_the_file(tmp_path: Path, suffix: str) -> 
     path = save(tmp_path / f"t.{suffix}", {str(name): frame[name].tolist() for name in frame})
     positions = [chunk.position for chunk in iter_table(path, DEFAULT, rows=50)]
     assert positions == sorted(positions)
-    assert positions[0] < positions[-1] == progress_size(path)
+    assert positions[0] < positions[-1] == path.stat().st_size
 
 
 @pytest.mark.parametrize("suffix", FORMATS)

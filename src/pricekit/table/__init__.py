@@ -31,13 +31,13 @@ rejected.py      rows that were set aside, of any files, into one file
 
 from pricekit.table.files import check_columns, files_size, iter_files, table_files
 from pricekit.table.model import MAX_TEXT_CHARS, NO_PRICE, REASONS, Columns, Notices, Table, concat_tables
-from pricekit.table.read import iter_table, progress_size, read_table
+from pricekit.table.read import iter_table, read_table
 from pricekit.table.reading import AS_FOUND, Reading
 from pricekit.table.rejected import write_rejected
 from pricekit.table.texts import table_of_texts
 from pricekit.table.usable import count_reasons, read_usable
 from pricekit.table.validate import row_reasons, split_usable
-from pricekit.table.write import PredictionWriter, check_output, write_frame
+from pricekit.table.write import PredictionWriter, check_output, read_predictions, write_frame
 
 __all__ = [
     "AS_FOUND",
@@ -56,7 +56,7 @@ __all__ = [
     "files_size",
     "iter_files",
     "iter_table",
-    "progress_size",
+    "read_predictions",
     "read_table",
     "read_usable",
     "row_reasons",

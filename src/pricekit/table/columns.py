@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pricekit.table.model import MAX_TEXT_CHARS, Tally
+
+_NULLABLE = {
+    getattr(pa, kind.lower())(): pd.api.types.pandas_dtype(kind)
+    for kind in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
+}
 
 
 def text_array(cells: Sequence[str]) -> pa.Array:
@@ -65,6 +71,15 @@ def _written(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def as_frame(arrays: Mapping[str, pa.Array]) -> pd.DataFrame:
+    """Columns as a pandas frame. Whole numbers with gaps stay whole numbers: an id 7 must not come back as 7.0."""
+    frame: pd.DataFrame = pa.table(dict(arrays)).to_pandas()
+    for name, cells in arrays.items():
+        if cells.null_count and cells.type in _NULLABLE:
+            frame[name] = pa.table({name: cells}).to_pandas(types_mapper=_NULLABLE.get)[name]
+    return frame
 
 
 def clean(cells: pa.Array, tally: Tally) -> pa.Array:

@@ -86,7 +86,7 @@ class Table:
         flaws: object (N,), what reading found wrong with a row and the columns above cannot tell:
             "ragged row", "price not a number", "price not finite" or "". None is "" everywhere.
         rows: int64 (N,), each row's number in its file, from 0. None is 0 to N-1.
-        position: how much of `progress_size(path)` had been read after this table, in bytes.
+        position: how much of the file had been read after this table, in bytes.
         currency: that its prices show, None where none does or the table was read in parts.
     """
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.errors import DataError
-from pricekit.table.columns import as_text, clean, flat, is_text, join_text, keeps_type
+from pricekit.table.columns import as_frame, as_text, clean, flat, is_text, join_text, keeps_type
 from pricekit.table.describe import describe_prices
 from pricekit.table.dialect import looks_like_data
 from pricekit.table.model import (
@@ -35,10 +35,6 @@ _log = logging.getLogger("pricekit")
 _CHUNK = 8192
 _SHOWN_COLUMNS = 30
 _SHOWN_CHARS = 40
-_NULLABLE = {
-    getattr(pa, kind.lower())(): pd.api.types.pandas_dtype(kind)
-    for kind in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
-}
 
 
 @dataclass(frozen=True)
@@ -141,11 +137,6 @@ def _check_width(path: Path, first: RawChunk, tally: Tally) -> None:
         )
 
 
-def progress_size(path: Path) -> int:
-    """What `Table.position` counts up to, in bytes."""
-    return Path(path).stat().st_size
-
-
 def _limited(file: OpenedFile, rows: int, limit: int | None, tally: Tally) -> Iterator[RawChunk]:
     """Chunks that hold rows, `limit` rows in all."""
     left = limit
@@ -245,7 +236,7 @@ def _assemble(raw: RawChunk, columns: Columns, prices: PriceFormat | None, start
         flaws[raw.ragged] = RAGGED
     arrays = {name: clean(cells, tally) if is_text(cells.type) else cells for name, cells in arrays.items()}
     text = join_text(columns.text, [as_text(arrays[name]) for name in columns.text], tally)
-    frame = _frame(arrays)
+    frame = as_frame(arrays)
     rows = np.arange(start, start + len(frame), dtype=np.int64)
     return Table(
         ids=pd.Series(rows, name="row") if columns.id is None else _ids(columns.id, arrays, frame),
@@ -264,12 +255,3 @@ def _ids(name: str, arrays: dict[str, pa.Array], frame: pd.DataFrame) -> pd.Seri
         return frame[name]
     text: pd.DataFrame = pa.table({name: as_text(arrays[name])}).to_pandas()
     return text[name]
-
-
-def _frame(arrays: dict[str, pa.Array]) -> pd.DataFrame:
-    frame: pd.DataFrame = pa.table(arrays).to_pandas()
-    for name, cells in arrays.items():
-        # Whole numbers with gaps stay whole numbers: an id 7 must not come back as 7.0.
-        if cells.null_count and cells.type in _NULLABLE:
-            frame[name] = pa.table({name: cells}).to_pandas(types_mapper=_NULLABLE.get)[name]
-    return frame

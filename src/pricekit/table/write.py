@@ -10,9 +10,11 @@ from typing import Self
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
 from pricekit.files import write_atomically
+from pricekit.table.columns import as_frame, as_text, flat
 from pricekit.table.model import format_of
 from pricekit.table.sinks import open_sink
 
@@ -110,6 +112,19 @@ class PredictionWriter:
     def _without_rows(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and not self._id_name:
             self.write(_NO_IDS, np.empty(0))
+
+
+def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, np.ndarray]:
+    """Return the ids and the prices, float32 (N,), of a Parquet file that a `PredictionWriter` has written.
+
+    Args:
+        path: the file.
+        text_ids: make the ids text, whatever they are.
+    """
+    table = pq.read_table(path)
+    name, ids = table.column_names[0], flat(table.column(0))
+    frame = as_frame({name: as_text(ids) if text_ids else ids})
+    return frame[name], table.column("price").to_numpy().astype(np.float32)
 
 
 class _FrameWriter:
