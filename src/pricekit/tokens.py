@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -10,6 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Several threads may predict, but a tokenizer's truncation and the words it knows are shared."""
 
 CHARS_PER_TOKEN = 6
 """A text is cut at this many characters for each token of `max_length` before it is tokenised."""
@@ -74,10 +78,11 @@ def encode(
     places: dict[str, int] = {}
     of = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64, len(texts))
     cut = [text[: CHARS_PER_TOKEN * max_length] for text in places]
-    if splits_at_spaces(tokenizer) and not any(mark in text for text in cut for mark in _MARKS):
-        found = _by_words(tokenizer, cut, max_length, {} if known is None else known)
-    else:
-        found = _by_texts(tokenizer, cut, max_length)
+    with _ONE_AT_A_TIME:
+        if splits_at_spaces(tokenizer) and not any(mark in text for text in cut for mark in _MARKS):
+            found = _by_words(tokenizer, cut, max_length, {} if known is None else known)
+        else:
+            found = _by_texts(tokenizer, cut, max_length)
     found = _with_one_at_least(found, pad_id)
     return found if len(places) == len(texts) else found.take(of)
 

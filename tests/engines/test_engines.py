@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,8 @@ from pricekit.engines.opened import each
 from pricekit.engines.ort import load_cpu, tensorrt_options, usable_cpus
 from pricekit.errors import BundleError, DataError, PluginError
 from pricekit.predict import Predictor
+from pricekit.preprocess import Inputs
+from pricekit.tokens import Tokens
 
 VOCABULARY = 500
 
@@ -51,11 +54,17 @@ def engines(monkeypatch, own_entries):
     return add
 
 
+@pytest.fixture
+def small_batches(monkeypatch):
+    """Time a few milliseconds of work, which a busy machine does not make as long as `slowed` is."""
+    monkeypatch.setattr(choose, "BATCH_TOKENS", (512,))
+
+
 def slowed(graph):
     priced = load_cpu(graph.model)
 
     def run(batch):
-        time.sleep(0.05)
+        time.sleep(0.1)
         return priced(batch)
 
     return run
@@ -125,7 +134,7 @@ def test_the_first_batch_that_fails_ends_the_others():
         assert len(begun) < 100
 
 
-def test_auto_takes_the_fastest_and_remembers_it(graph, engines):
+def test_auto_takes_the_fastest_and_remembers_it(graph, engines, small_batches):
     loaded = []
 
     def counted(graph):
@@ -185,7 +194,7 @@ def test_the_prices_of_an_engine_are_checked_once(graph, engines, monkeypatch):
     assert json.loads((graph.cache / "engine.json").read_text())["fastest"]
 
 
-def test_what_was_fastest_and_is_gone_is_not_used(graph, engines):
+def test_what_was_fastest_and_is_gone_is_not_used(graph, engines, small_batches):
     engines(slow=slowed)
     open_engine("auto", graph, VOCABULARY)
     record = json.loads((graph.cache / "engine.json").read_text())
@@ -240,20 +249,84 @@ def test_tensorrt_is_given_shapes_from_one_to_the_longest(graph):
     assert options["trt_profile_max_shapes"] == "input_ids:256x64,attention_mask:256x64,features:256x30"
 
 
-def test_lengths_are_rounded_up_for_an_engine_that_wants_it(bundle, engines):
-    seen = set()
+def watching(seen):
+    """An engine that tells what `seen` makes of each batch."""
 
-    def watching(graph):
+    def load(graph):
         priced = load_cpu(graph.model)
 
         def run(batch):
-            seen.add(batch["input_ids"].shape[1] % 16)
+            seen(batch)
             return priced(batch)
 
         return run
 
-    engines(watching=watching)
+    return load
+
+
+def test_lengths_are_rounded_up_for_an_engine_that_wants_it(bundle, engines):
+    lengths = []
+    engines(watching=watching(lambda batch: lengths.append(batch["input_ids"].shape[1])))
     texts = ["a", "Item Name: tea " * 9]
     found = Predictor.load(bundle, "watching").predict(texts)
     assert found == pytest.approx(Predictor.load(bundle, "ort-cpu").predict(texts), rel=1e-5)
-    assert seen == {0}
+    assert {length % 16 for length in lengths} == {0}
+
+
+def test_no_length_is_rounded_up_beyond_what_the_engine_was_told(graph, engines):
+    shapes = []
+    engines(watching=watching(lambda batch: shapes.append(batch["input_ids"].shape)))
+    opened = open_engine("watching", replace(graph, max_length=20), VOCABULARY)
+    shapes.clear()
+    tokens = Tokens(np.zeros(23, np.int32), np.array([0, 20, 23]))
+    opened.price(Inputs(tokens, np.zeros((2, 30), np.float32), 0), np.arange(2))
+    assert shapes == [(2, 20)]
+
+
+@pytest.mark.parametrize("price", [float("nan"), float("inf"), 0.0])
+def test_what_is_no_price_is_an_error(bundle, engines, price):
+    predictor = Predictor.load(bundle, "ort-cpu")
+    member = predictor.members[0]
+    engine = replace(member.engine, price_batch=constant(price)(None))
+    broken = replace(predictor, members=(replace(member, engine=engine),))
+    with pytest.raises(BundleError, match=r"2 of 2 rows a price that is not finite or not above 0.*fp32"):
+        broken.predict(["tea", "a cup"])
+
+
+def test_a_reference_that_cannot_price_made_up_rows_is_used_all_the_same(graph, engines, monkeypatch):
+    engines(wrong=constant(2.0))
+    monkeypatch.setattr("pricekit.engines.ort.load_cpu", lambda model, threads: constant(float("nan"))(None))
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+
+
+def test_several_threads_take_turns(bundle, engines):
+    inside, most = [], []
+
+    def seen(batch):
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.01)
+        inside.pop()
+
+    engines(watching=watching(seen))  # two batches at a time
+    predictor = Predictor.load(bundle, "watching")
+    most.clear()
+    rows = [[f"tea \x1d of {name}", "green " * number] for number, name in enumerate("abcdefgh")]
+    expected = [predictor.predict(texts) for texts in rows]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(predictor.predict, rows * 4))
+    assert all(np.array_equal(one, other) for one, other in zip(found, expected * 4, strict=True))
+    assert max(most) <= 2
+
+
+def test_another_version_of_a_library_is_measured_anew(graph, monkeypatch):
+    measured, speeds = [], choose._speeds
+    monkeypatch.setattr(choose, "_speeds", lambda *given: measured.append(1) or speeds(*given))
+    for _ in range(2):
+        open_engine("auto", graph, VOCABULARY)
+    before, version = len(measured), choose.metadata.version
+    monkeypatch.setattr(
+        choose.metadata, "version", lambda name: "99.0" if name == "onnxruntime" else version(name)
+    )
+    open_engine("auto", graph, VOCABULARY)
+    assert 0 < before < len(measured)

@@ -132,7 +132,7 @@ def _predictors(bundles: dict[str, Path]) -> dict[str, Predictor]:
 
 def _model_runs(run: TrainedRun, predictors: dict[str, Predictor], inputs: Inputs) -> dict[str, Run]:
     def over(engine: Opened) -> Run:
-        batches = [inputs.batch(rows, engine.length_multiple) for rows in engine.batches(inputs)][::-1]
+        batches = [engine.batch(inputs, rows) for rows in engine.batches(inputs)][::-1]
         return lambda: each(engine.price_batch, batches, engine.streams)
 
     runs = {name: over(predictor.members[0].engine) for name, predictor in predictors.items()}

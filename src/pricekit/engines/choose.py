@@ -6,10 +6,13 @@ import contextlib
 import hashlib
 import json
 import platform
+import re
 import shutil
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -172,13 +175,14 @@ def _load(name: str, graph: Graph) -> Opened:
     engine = registry().create("engine", name)
     with guarded("engine", name, "loading the graph"):
         streams, price = int(getattr(engine, "streams", 1)), engine.load(graph)
+    turns = threading.Semaphore(streams)  # also where several threads predict
 
     def price_batch(batch: Batch) -> np.ndarray:
-        with guarded("engine", name, "pricing a batch"):
+        with turns, guarded("engine", name, "pricing a batch"):
             found: np.ndarray = price(batch)
         return found
 
-    return Opened(name, price_batch, int(engine.length_multiple), streams)
+    return Opened(name, price_batch, int(engine.length_multiple), streams, max_length=graph.max_length)
 
 
 def _loadable(graph: Graph) -> tuple[list[Opened], dict[str, PricekitError]]:
@@ -200,10 +204,11 @@ def _loadable(graph: Graph) -> tuple[list[Opened], dict[str, PricekitError]]:
 
 def _agreeing(opened: list[Opened], batch: Batch) -> list[Opened]:
     """Return the engines without those whose prices differ from the reference's, where that is among them."""
-    expected = next((engine.price_batch(batch) for engine in opened if engine.name == REFERENCE), None)
-    if expected is None:
+    reference = next((engine for engine in opened if engine.name == REFERENCE), None)
+    if reference is None:
         return opened
-    return [engine for engine in opened if _agrees(engine, batch, expected)]
+    expected = reference.price_batch(batch)
+    return [engine for engine in opened if engine is reference or _agrees(engine, batch, expected)]
 
 
 def _agrees(engine: Opened, batch: Batch, expected: np.ndarray) -> bool:
@@ -226,12 +231,26 @@ def _made_up_batch(graph: Graph, vocab_size: int, tokens: int) -> Batch:
 
 
 def _machine() -> str:
-    """Return a hash of the processor, how much of it is ours, and the engines' versions."""
+    """Return a hash of the processor, how much of it is ours, and the versions of engines and of what they need."""
     model = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else platform.processor()
     names = [line for line in model.splitlines() if line.startswith("model name")][:1] or [model]
     engines = [(entry.name, entry.package, entry.version) for entry in registry().of_kind("engine")]
-    text = json.dumps([platform.machine(), names, usable_cpus(), shutil.which("nvidia-smi"), engines])
+    libraries = {package: _versions_below(package) for _, package, _ in engines}
+    text = json.dumps(
+        [platform.machine(), names, usable_cpus(), shutil.which("nvidia-smi"), engines, libraries]
+    )
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _versions_below(package: str) -> dict[str, str]:
+    """Return the versions of what a package requires, as far as it is installed."""
+    found = {}
+    with contextlib.suppress(metadata.PackageNotFoundError):  # a file given with --plugin
+        for requirement in metadata.requires(package) or []:
+            name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                found[name] = metadata.version(name)
+    return found
 
 
 def _say_what_a_gpu_misses(chosen: str, failed: Mapping[str, PricekitError]) -> None:

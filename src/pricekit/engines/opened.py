@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pricekit.core.contracts import Batch, PriceBatch
+from pricekit.errors import BundleError
 from pricekit.preprocess import Inputs
 from pricekit.tokens import batches_by_length
 
@@ -33,6 +34,7 @@ class Opened:
         length_multiple: what lengths are rounded up to.
         streams: how many batches it prices at a time.
         batch_tokens: tokens of one batch, padding included, at most.
+        max_length: what no length is rounded up beyond.
     """
 
     name: str
@@ -40,17 +42,32 @@ class Opened:
     length_multiple: int = 1
     streams: int = 1
     batch_tokens: int = BATCH_TOKENS
+    max_length: int | None = None
 
     def price(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
-        """Return prices, float32 (N,), of which those of the rows given are filled."""
+        """Return prices, float32 (N,), of which those of the rows given are filled.
+
+        Raises:
+            BundleError: the engine gives something else than a price.
+        """
         prices = np.zeros(len(inputs), np.float32)
 
         def fill(some: np.ndarray) -> None:
-            prices[some] = self.price_batch(inputs.batch(some, self.length_multiple))
+            prices[some] = self.price_batch(self.batch(inputs, some))
 
         longest_first = self.batches(inputs, rows)[::-1]  # so that the streams end together
         each(fill, longest_first, self.streams)
+        wrong = int((~(np.isfinite(prices[rows]) & (prices[rows] > 0))).sum())
+        if wrong:
+            raise BundleError(
+                f"the engine {self.name} gives {wrong:,} of {len(rows):,} rows a price that is not finite or not above "
+                "0, as float16 may where it overflows; export the run with --precision fp32, or try another --engine"
+            )
         return prices
+
+    def batch(self, inputs: Inputs, rows: np.ndarray) -> Batch:
+        """Return the padded inputs of some rows, as the engine likes them."""
+        return inputs.batch(rows, self.length_multiple, self.max_length)
 
     def batches(self, inputs: Inputs, rows: np.ndarray | None = None) -> list[np.ndarray]:
         """Return the row numbers of each batch, alike lengths together, shortest first."""

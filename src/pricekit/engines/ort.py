@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pricekit.core.contracts import Batch, Graph, PriceBatch
+from pricekit.engines.opened import BATCH_SIZE
 from pricekit.errors import BundleError, PluginError
 from pricekit.screen import notice
 
@@ -69,12 +70,13 @@ class OrtTensorRT:
         return _open(graph.model, provider, tensorrt_options(graph))
 
 
-def tensorrt_options(graph: Graph, rows: int = 256) -> dict[str, str]:
+def tensorrt_options(graph: Graph) -> dict[str, str]:
     """Return the provider's options: shapes from one row of one token up, and caches on disk.
 
     Without minimal, usual and largest shapes TensorRT compiles anew for each shape that it meets.
     """
-    sizes = {"min": (1, 1), "opt": (rows // 2, min(128, graph.max_length)), "max": (rows, graph.max_length)}
+    longest = graph.max_length
+    sizes = {"min": (1, 1), "opt": (BATCH_SIZE // 2, min(128, longest)), "max": (BATCH_SIZE, longest)}
     profiles = {
         f"trt_profile_{name}_shapes": f"input_ids:{b}x{n},attention_mask:{b}x{n},features:{b}x{graph.features}"
         for name, (b, n) in sizes.items()
