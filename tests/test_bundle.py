@@ -165,13 +165,19 @@ def test_a_folder_that_is_no_bundle(tmp_path):
         open_bundle(tmp_path)
 
 
-def test_files_that_the_manifest_does_not_list_are_never_read(copy):
-    """Not even by the graph: weights that it would take from beside itself do not load."""
+@pytest.mark.parametrize("length", [b"\x08", b"\x88\x00", b"\x88\x80\x80\x00"])
+def test_files_that_the_manifest_does_not_list_are_never_read(copy, length):
+    """Not even by the graph: weights that it would take from beside itself do not load.
+
+    A varint may be padded with zeros, which protobuf reads all the same.
+    """
     graph = onnx.load(copy / "model.onnx")
     onnx.save(
         graph, copy / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
     )
-    _put_graph(copy, (copy / "model.onnx").read_bytes())
+    content = (copy / "model.onnx").read_bytes()
+    assert b"\n\x08location" in content
+    _put_graph(copy, content.replace(b"\n\x08location", b"\n" + length + b"location"))
     with pytest.raises(BundleError, match="takes weights from other files"):
         Predictor.load(copy)
 

@@ -213,6 +213,28 @@ def test_a_failure_before_the_first_window_leaves_nothing(predictor, catalog, tm
     assert list(tmp_path.iterdir()) == []
 
 
+def test_parts_and_hidden_folders_are_no_data(predictor, catalog, tmp_path):
+    frame = pd.read_csv(catalog).head(6)
+    for folder in (".out.parquet.parts", "_temporary", "day=1"):
+        (tmp_path / folder).mkdir()
+        frame.to_parquet(tmp_path / folder / "x.parquet")
+    assert predictor.predict_file(tmp_path, tmp_path / "out.parquet", limit=100) == 6
+    (tmp_path / "out.parquet").unlink()
+    assert predictor.predict_file(tmp_path / "*/*.parquet", tmp_path / "out.csv") == 6
+
+
+@pytest.mark.parametrize("empty", ["a", "b", "c"])
+def test_of_several_files_those_without_rows_are_left_out(predictor, catalog, tmp_path, empty):
+    frame = pd.read_csv(catalog).head(12)
+    for name in "abc":
+        frame.head(0 if name == empty else 6).to_csv(tmp_path / f"{name}.csv", index=False)
+    assert predictor.predict_file(tmp_path / "[abc].csv", tmp_path / "out.csv") == 12
+    for name in "abc":
+        frame.head(0).to_csv(tmp_path / f"{name}.csv", index=False)
+    with pytest.raises(DataError, match="has no rows"):
+        predictor.predict_file(tmp_path / "[abc].csv", tmp_path / "out.csv")
+
+
 def test_equal_rows_are_priced_once(predictor, texts):
     engine = Failing(predictor)
     found = _with(predictor, engine).predict([*texts[:50], *texts[10:30], texts[3]])

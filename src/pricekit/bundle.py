@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +33,9 @@ MANIFEST = "manifest.json"
 PARTS = {"model": "model.onnx", "tokenizer": "tokenizer.json", "preprocess": "preprocess.json"}
 """What every member has, and the file that holds it in a bundle of one."""
 MAX_MANIFEST_BYTES = 1 << 20
-EXTERNAL = b"\n\x08location"
-"""The key `location` as ONNX writes it, field 1 of 8 bytes: only tensors that lie in other files have it."""
+_LONGEST_VARINT = 10
+_EXTERNAL = re.compile(rb"(?:\x08|\x88\x80*\x00)\Z")
+"""The length that stands before the key `location`, however written; only tensors in other files have that key."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,20 @@ def open_bundle(path: Path) -> Bundle:
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {name} in its manifest; export it again")
     files = {name: _read_file(path, name, facts) for name, facts in listed.items()}
-    if any(EXTERNAL in files[member["model"]] for member in _members(manifest)):
+    if any(_names_files(files[member["model"]]) for member in _members(manifest)):
         raise BundleError(
             f"a graph in {path} takes weights from other files, which a bundle's never does; do not trust it"
         )
     return Bundle(path, manifest, files, digest)
+
+
+def _names_files(graph: bytes) -> bool:
+    """Say whether a graph holds the key of weights in another file."""
+    key, at = b"location", -1
+    while (at := graph.find(key, at + 1)) >= 0:
+        if _EXTERNAL.search(graph, max(0, at - _LONGEST_VARINT), at):
+            return True
+    return False
 
 
 def _members(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:

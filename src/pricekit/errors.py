@@ -3,6 +3,7 @@
     PricekitError
     ├── ConfigError     a setting is unknown, of the wrong type or contradicts another
     ├── DataError       a table cannot be read or used
+    │   └── NoRowsError     a table without a row
     ├── PluginError     a plugin is unknown, broken, or registered twice
     ├── TrainingError   training cannot start, continue or be resumed
     ├── ExportError     a model cannot be exported, or its graph differs from it
@@ -17,6 +18,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "ExportError",
+    "NoRowsError",
     "PluginError",
     "PricekitError",
     "TrainingError",
@@ -33,6 +35,10 @@ class ConfigError(PricekitError):
 
 class DataError(PricekitError):
     """A table cannot be read, or no row of it can be used."""
+
+
+class NoRowsError(DataError):
+    """A table has no row; of several files that are one table, such a file is left out."""
 
 
 class PluginError(PricekitError):

@@ -9,7 +9,6 @@ from pricekit.errors import DataError
 from pricekit.evaluation.held_out import (
     FILE,
     MOST_VALUES,
-    concat,
     count_found,
     held_out_of,
     read_held_out,
@@ -61,7 +60,7 @@ def test_what_is_written_is_read(tmp_path, rows):
 
 
 def test_rows_without_any_group_are_kept(tmp_path, rows):
-    write_held_out(tmp_path, concat([rows(20), rows(20).take(np.arange(0))]))
+    write_held_out(tmp_path, rows(20))
     assert len(read_held_out(tmp_path)) == 20
 
 
@@ -98,14 +97,6 @@ def test_the_row_numbers_and_folds_of_a_part():
     assert (found.rows.tolist(), found.fold.tolist(), found.price.tolist()) == ([7, 3], [1, 0], [8, 4])
     with pytest.raises(ValueError, match="one for each row"):
         held_out_of(table(), np.ones(59))
-
-
-def test_parts_are_put_together(rows):
-    whole = rows(30, kind=["tea", "soap", "ink"] * 10)
-    parts = [whole.take(np.arange(20)), whole.take(np.arange(20, 30))]
-    assert equal(concat(parts), whole)
-    lacking = rows(30).take(np.arange(20, 30))
-    assert list(concat([parts[0], lacking]).groups) == []
 
 
 def test_rows_that_are_there_too_are_counted(rows):

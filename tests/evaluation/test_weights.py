@@ -47,6 +47,12 @@ def test_equal_models_change_nothing():
     assert weighted(twice, fit_weights(twice, price)) == pytest.approx(predicted[:, 0])
 
 
+def test_of_many_alike_models_some_are_kept():
+    predicted, price = _models(2, 50, (0.3,))
+    weights = fit_weights(np.repeat(predicted, 60, 1), price)
+    assert weights.sum() == pytest.approx(1)
+
+
 @pytest.mark.parametrize("folds", [1, 4])
 def test_cross_fitted_predictions_do_not_use_a_rows_own_price(folds):
     predicted, price = _models(3, 40)

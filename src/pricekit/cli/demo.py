@@ -10,6 +10,8 @@ from pricekit.cli.options import FOLDER
 
 HELD_OUT = 500
 SHOWN = 8
+_MARK = ".pricekit-demo"
+"""The file that tells a folder of the demo, which may be replaced, from one with files of the same names."""
 TRAINING: tuple[str, ...] = ()
 """Settings of the demo's training beside the policy's; tests make it smaller."""
 
@@ -48,11 +50,10 @@ def demo(out: Path, rows: int, seed: int) -> None:
 
 def _check_folder(out: Path) -> None:
     from pricekit.errors import DataError
+    from pricekit.files import is_free
 
-    mine = {"products.csv", "new.csv", "run", "bundle", "prices.csv"}
-    found = {file.name for file in out.iterdir() if not file.name.startswith(".")} if out.is_dir() else set()
-    if out.is_file() or found - mine:
-        raise DataError(f"{out} holds something else; name a new folder with --out")
+    if not is_free(out) and not (out / _MARK).is_file():
+        raise DataError(f"{out} holds something else than a demo; name a new folder with --out")
 
 
 def _make_tables(out: Path, rows: int, seed: int) -> tuple[Path, Path]:
@@ -60,6 +61,7 @@ def _make_tables(out: Path, rows: int, seed: int) -> tuple[Path, Path]:
     from pricekit.screen import say
 
     out.mkdir(parents=True, exist_ok=True)
+    (out / _MARK).touch()
     catalog = make_catalog(rows + HELD_OUT, seed)
     paths = out / "products.csv", out / "new.csv"
     catalog.head(rows).to_csv(paths[0], index=False)

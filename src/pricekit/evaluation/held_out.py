@@ -15,7 +15,6 @@ fold that did not see it. `evaluate`, `compare` and `errors` read nothing else o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,20 +96,6 @@ def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0)
         price=table.known_price.astype(np.float64),
         predicted=np.asarray(predicted, np.float64),
         groups=_groups(table),
-    )
-
-
-def concat(parts: Sequence[HeldOut]) -> HeldOut:
-    """One of several of the same table, at least one; the group columns are those that all have."""
-    groups = pd.concat([part.groups for part in parts], join="inner", ignore_index=True)
-    return HeldOut(
-        rows=np.concatenate([part.rows for part in parts]),
-        ids=pd.concat([part.ids for part in parts], ignore_index=True),
-        fold=np.concatenate([part.fold for part in parts]),
-        text=pd.concat([part.text for part in parts], ignore_index=True),
-        price=np.concatenate([part.price for part in parts]),
-        predicted=np.concatenate([part.predicted for part in parts]),
-        groups=groups[[name for name in groups if groups[name].nunique() <= MOST_VALUES]],
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pricekit.errors import DataError
+from pricekit.errors import DataError, NoRowsError
 from pricekit.evaluation.duplicates import noise_floor
 from pricekit.evaluation.leaks import IN_TEXT, as_strings, find_leaks, price_in_text, some_rows
 from pricekit.table import Columns, Reading, Table, split_usable
@@ -144,7 +144,7 @@ def _below_title(facts: Facts, profiles: list[Profile], rows: Table) -> bool:
 def _profiles(file: OpenedFile) -> list[Profile]:
     first = next(file.chunks(_LOOKED_AT, Tally()), None)
     if first is None or not len(first.columns):
-        raise DataError(f"{file.path} has no rows: at least one is expected below the header.")
+        raise NoRowsError(f"{file.path} has no rows: at least one is expected below the header.")
     return profile(first.columns)
 
 

@@ -16,7 +16,7 @@ def fit_weights(predicted: np.ndarray, price: np.ndarray) -> np.ndarray:
 
     With d = Σ w·log p - log a, a row's SMAPE term is 2·tanh(|d| / 2). It is minimised by SLSQP (Kraft 1988), from
     equal weights and from each model alone, so the result is never worse than the best model on these rows.
-    Weights under `SMALLEST` are set to 0 and the rest fitted again.
+    Weights under `SMALLEST` are set to 0 and the rest fitted again, unless all are.
 
     Args:
         predicted: prices p of each model, float64 (N, M), positive.
@@ -53,7 +53,7 @@ def weighted(predicted: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def _without_small(predicted: np.ndarray, price: np.ndarray) -> np.ndarray:
     weights = _fit(predicted, price)
-    kept = weights >= SMALLEST
+    kept = weights >= min(SMALLEST, weights.max())
     if kept.all():
         return weights
     found = np.zeros(len(weights))

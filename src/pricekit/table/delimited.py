@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pricekit.errors import DataError
+from pricekit.errors import DataError, NoRowsError
 from pricekit.table.columns import text_array
 from pricekit.table.dialect import ANNOUNCED, looks_like_data
 from pricekit.table.encoding import Charset, bytes_read, open_text
@@ -141,7 +141,9 @@ def _end_in_quotes(
 def _header(path: Path, record: Record | None, tally: Tally) -> list[str]:
     """The names of the columns; of several of one name the later ones get a number."""
     if record is None:
-        raise DataError(f"{path} has no rows: the file is empty. A header and at least one row are expected.")
+        raise NoRowsError(
+            f"{path} has no rows: the file is empty. A header and at least one row are expected."
+        )
     names = _plain_names(record[1])
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice and (value := looks_like_data(names)):

@@ -9,9 +9,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from pricekit.errors import DataError
+from pricekit.errors import DataError, NoRowsError
 from pricekit.table.model import Columns, Notices, Table, format_of
-from pricekit.table.parquet import parquet_rows
 from pricekit.table.read import iter_table
 from pricekit.table.reading import AS_FOUND, Reading
 
@@ -23,20 +22,23 @@ def table_files(path: Path) -> list[Path]:
     """Return the files that a path stands for, in the order of their names.
 
     A file is itself; a folder is its .parquet and .pq files, those of folders inside it included; a path
-    with `*`, `?` or `[` that is no file itself is a pattern, `**` any number of folders.
+    with `*`, `?` or `[` that is no file itself is a pattern, `**` any number of folders. Names that begin with "." or
+    "_", of files and of folders below it, are left out.
 
     Raises:
         DataError: there is no such file.
     """
     if path.is_dir():
+        fixed = path
         found = [file for file in path.rglob("*") if file.suffix.lower() in (".parquet", ".pq")]
         expected = "a folder is read as the .parquet files in it, and there is none"
     elif _WILD & set(str(path)) and not path.exists():
-        found = list(_matches(path))
+        fixed = Path(*takewhile(lambda part: not _WILD & set(part), path.parts))
+        found = list(fixed.glob(str(path.relative_to(fixed))))
         expected = "no file matches the pattern"
     else:
         return [path]
-    files = sorted(file for file in found if file.is_file() and not file.name.startswith((".", "_")))
+    files = sorted(file for file in found if file.is_file() and not _is_hidden(file.relative_to(fixed)))
     if not files:
         raise DataError(f"{path}: {expected}. Check the path.")
     return files
@@ -53,17 +55,23 @@ def iter_files(
 ) -> Iterator[Table]:
     """Yield the tables of all files that `path` stands for, one after the other, as `iter_table` does.
 
-    Where there is no id column, row numbers go on from file to file.
+    Where there is no id column, row numbers go on from file to file. Of several files those without a row are left
+    out, as many a writer makes them.
     """
     done = position = 0
-    for file in _with_rows(table_files(path)):
+    files = table_files(path)
+    for number, file in enumerate(files, start=1):
         left, first = None if limit is None else limit - done, done
         if left == 0:
             return
         told: dict[str, Any] = {"reading": reading, "notices": notices}
-        for table in iter_table(file, columns, rows=rows, limit=left, first_row=first, **told):
-            done += len(table)
-            yield replace(table, position=table.position + position)
+        try:
+            for table in iter_table(file, columns, rows=rows, limit=left, first_row=first, **told):
+                done += len(table)
+                yield replace(table, position=table.position + position)
+        except NoRowsError:
+            if number == len(files) and not done:
+                raise
         position += file.stat().st_size
 
 
@@ -85,14 +93,6 @@ def files_size(path: Path) -> int:
     return sum(file.stat().st_size for file in table_files(path))
 
 
-def _with_rows(files: list[Path]) -> list[Path]:
-    """Return the files without those Parquet files that hold no row, which many a writer leaves among others."""
-    kept = [
-        file for file in files if file.suffix.lower() not in (".parquet", ".pq") or parquet_rows(file) != 0
-    ]
-    return kept or files
-
-
-def _matches(pattern: Path) -> Iterator[Path]:
-    fixed = Path(*takewhile(lambda part: not _WILD & set(part), pattern.parts))
-    yield from fixed.glob(str(pattern.relative_to(fixed)))
+def _is_hidden(path: Path) -> bool:
+    """Say whether a file or a folder that it is in is none of the data, such as `_SUCCESS` or unfinished parts."""
+    return any(part.startswith((".", "_")) for part in path.parts)

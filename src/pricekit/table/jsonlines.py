@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pricekit.errors import DataError
+from pricekit.errors import DataError, NoRowsError
 from pricekit.table.columns import text_array
 from pricekit.table.encoding import Charset, bytes_read, open_text
 from pricekit.table.model import RawChunk, Tally
@@ -52,7 +52,7 @@ def read_json_lines(path: Path, rows: int, charset: Charset, tally: Tally) -> It
         if chunk:
             yield _chunk(names, chunk, bytes_read(stream))
     if not names:
-        raise DataError(f"{path} has no rows: at least one JSON object with a key is expected.")
+        raise NoRowsError(f"{path} has no rows: at least one JSON object with a key is expected.")
 
 
 def _known(row: dict[str, str], names: dict[str, None], tally: Tally) -> dict[str, str]:

@@ -30,14 +30,6 @@ def read_parquet(path: Path, rows: int) -> Iterator[RawChunk]:
         ) from None
 
 
-def parquet_rows(path: Path) -> int | None:
-    """Return the number of rows, None where the file cannot be read as Parquet."""
-    try:
-        return int(pq.read_metadata(path).num_rows)
-    except (pa.ArrowException, OSError):
-        return None
-
-
 def _batches(path: Path, rows: int) -> Iterator[RawChunk]:
     size = path.stat().st_size
     with pq.ParquetFile(path) as file:

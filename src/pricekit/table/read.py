@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pricekit.errors import DataError
+from pricekit.errors import DataError, NoRowsError
 from pricekit.table.columns import as_frame, as_text, clean, flat, is_text, join_text, keeps_type
 from pricekit.table.describe import describe_prices
 from pricekit.table.dialect import looks_like_data
@@ -171,8 +171,8 @@ def _assembled(
         start += len(raw.columns)
 
 
-def _no_rows(path: Path) -> DataError:
-    return DataError(f"{path} has no rows: at least one is expected below the header.")
+def _no_rows(path: Path) -> NoRowsError:
+    return NoRowsError(f"{path} has no rows: at least one is expected below the header.")
 
 
 def _first(raw: RawChunk, rows: int) -> RawChunk:
