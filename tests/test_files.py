@@ -13,6 +13,14 @@ def test_a_folder_appears_whole_and_is_replaced_whole(tmp_path):
     assert [p.name for p in out.parent.iterdir()] == ["bundle"]
 
 
+def test_what_a_link_points_to_is_replaced(tmp_path):
+    publish_folder(tmp_path / "real", {"a": b"1"})
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    publish_folder(tmp_path / "link", {"a": b"2"})
+    assert (tmp_path / "real" / "a").read_bytes() == b"2"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+
+
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_a_failure_between_the_renames_leaves_the_old_folder(tmp_path, monkeypatch, error):
     out = tmp_path / "bundle"

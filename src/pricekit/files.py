@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+_TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}\.tmp")
 
 
 @contextmanager
@@ -35,9 +38,9 @@ def write_text(path: Path, text: str) -> None:
 def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """Write files into a temporary folder, sync it, and rename it to `path`.
 
-    A folder that is there already is replaced only when the new one is complete.
+    A folder that is there already, or that a link at `path` points to, is replaced only when the new one is complete.
     """
-    path = path.absolute()
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     temporary.mkdir()
@@ -56,8 +59,13 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def is_free(path: Path) -> bool:
-    """Say whether a folder can be made at `path`: nothing is there, or an empty folder."""
-    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    """Say whether a folder can be made at `path`: nothing is there, or a folder of nothing but `leftovers`."""
+    return not path.exists() or (path.is_dir() and set(path.iterdir()) == set(leftovers(path)))
+
+
+def leftovers(path: Path) -> list[Path]:
+    """Return the files in a folder that `write_atomically` had not finished when the process was killed."""
+    return [file for file in path.iterdir() if _TEMPORARY.fullmatch(file.name) and file.is_file()]
 
 
 def replace_folder(new: Path, path: Path) -> None:

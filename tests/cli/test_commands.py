@@ -154,6 +154,26 @@ def test_help_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
+def test_what_was_not_begun_is_not_to_be_gone_on_with(pricekit, catalog, run, tmp_path, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    old = shutil.copytree(run, tmp_path / "old")
+    monkeypatch.setattr("pricekit.training.train.load_split", interrupted)
+    for line in (["--out", tmp_path / "new"], ["--out", old, "--overwrite"]):
+        code, _, err = pricekit("train", catalog, *line)
+        assert (code, "go on with" in err) == (130, False)
+    code, _, err = pricekit("train", catalog, "--out", old, "--resume", "--time-budget", "2h")
+    assert code == 130
+    assert "--resume --time-budget 2h" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("flags", [["--overwrite"], ["--unpriced", "x.csv"], ["--teacher", "x"]])
+def test_what_would_change_a_run_is_refused_where_it_is_resumed(pricekit, catalog, run, flags):
+    code, _, err = pricekit("train", catalog, "--out", run, "--resume", *flags)
+    assert (code, "leave out the others" in " ".join(err.split())) == (1, True)
+
+
 def test_the_demo_shows_prices(pricekit, tmp_path, monkeypatch):
     monkeypatch.setattr("pricekit.cli.demo.TRAINING", TINY)
     code, _, err = pricekit("demo", "--out", tmp_path / "demo", "--rows", "1000")
@@ -165,9 +185,10 @@ def test_the_demo_shows_prices(pricekit, tmp_path, monkeypatch):
     )  # again, over its own folder
     assert code == 0, err
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "x.txt").write_text("x")
+    (tmp_path / "mine" / "products.csv").write_text("x")  # called as the demo's own
     code, _, err = pricekit("demo", "--out", tmp_path / "mine")
     assert (code, "holds something else" in err) == (1, True)
+    assert (tmp_path / "mine" / "products.csv").read_text() == "x"
 
 
 def test_an_unexpected_error_is_one_paragraph(pricekit, catalog, tmp_path, monkeypatch):

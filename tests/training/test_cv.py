@@ -1,5 +1,7 @@
 import json
+import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -166,6 +168,23 @@ def test_a_taken_folder_is_left_alone_and_overwritten_on_demand(done, table, tmp
     cross_validate(Source(table), config({"training": {"epochs": 1}}), out, 2, overwrite=True)
     assert len(json.loads((out / "cv.json").read_text("utf-8"))["folds"]) == 2
     assert sorted(path.name for path in (out / "fold-2").iterdir()) == ["notes.txt"]
+
+
+@pytest.mark.parametrize("name", [cv.PLAN, cv.FOLDS, cv.CONFIG])
+def test_one_that_was_cut_off_while_it_was_begun_starts_anew(table, tmp_path, monkeypatch, name):
+    out = tmp_path / "cv"
+
+    def replace_file(source, target, call=os.replace):
+        if Path(target).name == name:
+            raise OSError(28, "No space left on device")
+        return call(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replace_file)
+        with pytest.raises(OSError, match="No space"):
+            cross_validate(Source(table), config(), out, 2)
+    cross_validate(Source(table), config(), out, 2)
+    assert len(read_held_out(out)) == 75
 
 
 def test_with_keep_best_a_part_of_the_other_rows_chooses_the_epoch(table, tmp_path):

@@ -22,9 +22,10 @@ from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import smape
+from pricekit.table import Reading
 from pricekit.training import loop
 from pricekit.training.cache import cached_inputs
-from pricekit.training.run import open_run
+from pricekit.training.run import open_run, read_sample
 from pricekit.training.source import Source, load_split
 from pricekit.training.step import Objective, Stepper, clip_gradients
 from pricekit.training.train import train
@@ -92,6 +93,77 @@ def test_a_run_killed_while_it_validates_goes_on_there(catalog, tmp_path, monkey
     assert [json.loads(line)["epoch"] for line in lines] == [*range(1, epochs + 1)]
     whole = _weights(tmp_path / "whole")
     assert all(torch.equal(t, whole[n]) for n, t in _weights(tmp_path / "run").items())
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_signal_while_it_validates_stops_it_after_a_checkpoint(catalog, tmp_path, monkeypatch, epoch):
+    config = tiny_config({"training": {"epochs": 2, "save_epochs": 9}})
+
+    def validate(session, valid, call=loop.validate):
+        if session.at.epoch == epoch:
+            signal.raise_signal(signal.SIGINT)
+        return call(session, valid)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "validate", validate)
+        with pytest.raises(KeyboardInterrupt):
+            train(Source(catalog), config, tmp_path / "run")
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == [*range(1, epoch + 2)]
+    train(Source(catalog), config, tmp_path / "run", resume=True)
+    train(Source(catalog), config, tmp_path / "whole")
+    whole = _weights(tmp_path / "whole")
+    assert all(torch.equal(t, whole[n]) for n, t in _weights(tmp_path / "run").items())
+
+
+@pytest.mark.parametrize("name", ["source.json", "config.toml", "split.parquet", "backbone.json"])
+def test_a_run_cut_off_between_its_first_files_starts_anew(run, catalog, tmp_path, monkeypatch, name):
+    """A disk that is full, or a kill that leaves a half-written file."""
+    full = OSError(28, "No space left on device")
+
+    def replace_file(source, target, call=os.replace):
+        if Path(target).name == name:
+            Path(source).rename(Path(source).with_name(f".{name}.0123abcd.tmp"))
+            raise full
+        return call(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replace_file)
+        with pytest.raises(OSError, match="No space"):
+            train(Source(catalog), tiny_config(), tmp_path / "run")
+    assert (tmp_path / "run" / f".{name}.0123abcd.tmp").exists()
+    train(Source(catalog), tiny_config(), tmp_path / "run")
+    assert all(torch.equal(t, _weights(tmp_path / "run")[n]) for n, t in _weights(run).items())
+    assert not [path for path in (tmp_path / "run").iterdir() if path.name.startswith(".")]
+
+
+def test_a_run_that_was_half_deleted_is_still_one(run, catalog, tmp_path, monkeypatch):
+    out = shutil.copytree(run, tmp_path / "run")
+
+    def unlink(self, missing_ok=False, call=Path.unlink):
+        if self.name == "run.json":
+            raise KeyboardInterrupt
+        return call(self, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", unlink)
+        with pytest.raises(KeyboardInterrupt):
+            train(Source(catalog), tiny_config(), out, overwrite=True)
+    train(Source(catalog), tiny_config(), out, overwrite=True)
+    assert open_run(out).facts["rows"]["train"] == 340
+
+
+def test_the_sample_has_the_prices_that_were_trained_on(catalog, tmp_path):
+    """Read with --decimal , the text says another price than it would by itself."""
+    frame = pd.read_csv(catalog)
+    frame["price"] = [f"{price:.3f}".replace(".", ",") for price in frame["price"]]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    source = Source(tmp_path / "t.csv", reading=Reading(decimal=","))
+    train(source, tiny_config({"training": {"epochs": 1}}), tmp_path / "run")
+    opened, held_out = open_run(tmp_path / "run"), read_held_out(tmp_path / "run")
+    sample = read_sample(opened)
+    assert len(sample) == 60
+    assert np.sort(sample.known_price) == pytest.approx(np.sort(held_out.price))
 
 
 def test_skipped_steps_count_nowhere_and_add_no_epoch(catalog, tmp_path, monkeypatch):
@@ -229,8 +301,30 @@ def test_clipping_bounds_dense_and_sparse_gradients_together():
     assert dense.grad.tolist() == pytest.approx([0.6], abs=1e-5)
 
 
-def test_clipping_trains(catalog, tmp_path):
-    train(Source(catalog), tiny_config({"training": {"epochs": 1, "max_grad_norm": 1.0}}), tmp_path / "run")
+def test_gradients_are_clipped_where_that_is_asked_for(catalog, tmp_path, monkeypatch):
+    norms = []
+
+    def step(self, *given, call=torch.amp.GradScaler.step):
+        grads = [
+            p.grad.to_dense()
+            for group in given[0].param_groups
+            for p in group["params"]
+            if p.grad is not None
+        ]
+        norms.append(float(torch.cat([grad.flatten() for grad in grads]).norm()))
+        return call(self, *given)
+
+    monkeypatch.setattr(torch.amp.GradScaler, "step", step)
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), tmp_path / "free")
+    limit = min(norms) / 2
+    norms.clear()
+    train(
+        Source(catalog),
+        tiny_config({"training": {"epochs": 1, "max_grad_norm": limit}}),
+        tmp_path / "clipped",
+    )
+    assert norms
+    assert max(norms) == pytest.approx(limit, rel=1e-3)
 
 
 def test_divergence_is_told_and_keeps_earlier_checkpoints(catalog, tmp_path):

@@ -10,7 +10,7 @@ import click
 
 from pricekit.cli.options import FOLDER, TABLE, config_of, epochs_option, model_options, table_options
 from pricekit.cli.plugin_options import again
-from pricekit.cli.train import allow_leak_option, resume_line, resumed_config, teacher_options
+from pricekit.cli.train import allow_leak_option, resume_line, resumed_config, stamp, teacher_options
 
 if TYPE_CHECKING:
     from pricekit.config import RunConfig
@@ -60,17 +60,20 @@ def cv(
     """
     from pricekit.evaluation.shown import show_scores
     from pricekit.screen import say
-    from pricekit.training.cv import cross_validate
+    from pricekit.training.cv import CONFIG, cross_validate
     from pricekit.training.processes import Processes
     from pricekit.training.source import Source
 
     source = Source(table, reading=reading, unpriced=unpriced, teachers=teachers)
+    flags |= {"overwrite": overwrite, "unpriced": unpriced, "teachers": teachers} if resume else {}
     config = _saved_config(out, folds, flags) if resume else config_of(flags, {"training": {"keep": "last"}})
     given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
+    before = stamp(out / CONFIG)
     try:
         scores = cross_validate(source, config, out, FOLDS if folds is None else folds, **given)
     except KeyboardInterrupt:
-        say("go on with: " + resume_line("cv", source, out, allow_leak=allow_leak))
+        if resume or stamp(out / CONFIG) != before:  # which is written when all else is there
+            say("go on with: " + resume_line("cv", source, out, flags, allow_leak=allow_leak, resume=resume))
         raise
     show_scores(scores)
     Processes().end()

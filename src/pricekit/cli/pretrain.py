@@ -92,6 +92,7 @@ def pretrain(
     pretrain.json what was done.
     """
     from pricekit.screen import say
+    from pricekit.training.pretraining.pretrain import is_unfinished
     from pricekit.training.pretraining.pretrain import pretrain as run
 
     settings = _settings(flags)
@@ -99,7 +100,8 @@ def pretrain(
         run(tables, settings, out, reading=reading, resume=resume, overwrite=overwrite, shown=not quiet)
     except KeyboardInterrupt:
         given = [word for word in sys.argv[1:] if word != "--overwrite"]
-        say("go on with: " + shlex.join(["pricekit", *given, *(() if resume else ("--resume",))]))
+        if is_unfinished(out):
+            say("go on with: " + shlex.join(["pricekit", *given, *(() if resume else ("--resume",))]))
         raise
     say(
         f"the weights are in {out}; next: pricekit train TABLE --backbone {settings.backbone} "

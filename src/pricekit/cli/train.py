@@ -95,11 +95,14 @@ def train(
     from pricekit.screen import say
     from pricekit.training.distill import with_teachers
     from pricekit.training.processes import Processes
+    from pricekit.training.run import BACKBONE
     from pricekit.training.source import Source, load_split
     from pricekit.training.train import train
 
     source = Source(table, valid, reading, unpriced, teachers)
+    flags |= {"overwrite": overwrite, "unpriced": unpriced, "teachers": teachers} if resume else {}
     config = _saved_config(out, flags) if resume else config_of(flags)
+    before = stamp(out / BACKBONE)
     if dry_run:
         split = load_split(source, config, allow_leak=allow_leak, looked=resume)
         split = with_teachers(source, split, config, out if resume else None)
@@ -111,7 +114,11 @@ def train(
     try:
         facts = train(source, config, out, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
     except KeyboardInterrupt:
-        say("go on with: " + resume_line("train", source, out, allow_leak=allow_leak))
+        if resume or stamp(out / BACKBONE) != before:  # which is written when all else is there
+            say(
+                "go on with: "
+                + resume_line("train", source, out, flags, allow_leak=allow_leak, resume=resume)
+            )
         raise
     Processes().end()
     metrics = facts["metrics"]
@@ -122,11 +129,20 @@ def train(
     say(f"the run is in {out}; next: pricekit export {shlex.quote(str(out))} --out BUNDLE{again()}")
 
 
-def resume_line(command: str, source: Source, out: Path, *, allow_leak: bool) -> str:
-    """Return the command that goes on with what was interrupted."""
+def stamp(file: Path) -> tuple[int, int] | None:
+    """Return what tells a file from one that takes its place, None where there is none."""
+    return (file.stat().st_ino, file.stat().st_mtime_ns) if file.is_file() else None
+
+
+def resume_line(
+    command: str, source: Source, out: Path, flags: dict[str, Any], *, allow_leak: bool, resume: bool
+) -> str:
+    """Return the command that goes on with what was interrupted, which had been resumed itself or not."""
     given = [str(source.table), "--out", str(out), "--resume"]
     if source.valid:
         given += ["--valid", str(source.valid)]
+    if resume and flags["time_budget"]:  # the first one's is in the configuration
+        given += ["--time-budget", flags["time_budget"]]
     given += reading_flags(source.reading) + ["--allow-leak"] * allow_leak
     return shlex.join(["pricekit", command, *given]) + again()
 
@@ -151,11 +167,8 @@ def resumed_config(file: Path, flags: dict[str, Any]) -> RunConfig:
     from pricekit.errors import ConfigError
 
     now = {key: flags[key] for key in ("time_budget", "quiet")}  # what may differ from one start to the next
-    if (
-        flag_layer(flags | {"time_budget": None, "quiet": False})
-        or flags["overrides"]
-        or flags["config_file"]
-    ):
+    others = ("overrides", "config_file", "overwrite", "unpriced", "teachers")
+    if flag_layer(flags | {"time_budget": None, "quiet": False}) or any(flags[name] for name in others):
         raise ConfigError(
             f"--resume goes on with the settings in {file}; leave out the others, but for --time-budget and --quiet"
         )

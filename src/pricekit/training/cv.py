@@ -25,7 +25,7 @@ from pricekit.evaluation.folds import check_folds, folds_of
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
-from pricekit.files import is_free, write_atomically, write_text
+from pricekit.files import is_free, leftovers, write_atomically, write_text
 from pricekit.metrics import smape
 from pricekit.screen import mute, say
 from pricekit.table import Table
@@ -133,6 +133,14 @@ def is_cv(path: Path) -> bool:
     return (path / CONFIG).is_file() and (path / FOLDS).is_file()
 
 
+def _is_cut_off(path: Path) -> bool:
+    """Say whether a cross-validation was cut off while it was begun, or while it was deleted."""
+    try:
+        return not is_cv(path) and "digest" in json.loads((path / PLAN).read_text("utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
+
+
 def _new_plan(table: Table, rejected: pd.DataFrame, config: RunConfig, folds: int, allow_leak: bool) -> Plan:
     price = table.known_price
     check_folds(folds, len(price))
@@ -217,7 +225,7 @@ def _start(out: Path, source: Source, config: RunConfig, plan: Plan) -> None:
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
-    if is_free(out):
+    if is_free(out) or _is_cut_off(out):
         return
     if not is_cv(out):
         raise TrainingError(
@@ -236,8 +244,9 @@ def _clear(out: Path) -> None:
             clear_run(folder)
             if not any(folder.iterdir()):
                 folder.rmdir()
-    for name in (FACTS, HELD_OUT, CONFIG, FOLDS, PLAN):
-        (out / name).unlink(missing_ok=True)
+    files = [out / name for name in (FACTS, HELD_OUT, CONFIG, FOLDS, PLAN)]
+    for file in [*(leftovers(out) if out.is_dir() else ()), *files]:
+        file.unlink(missing_ok=True)
 
 
 def _run_fold(

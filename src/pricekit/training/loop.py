@@ -80,6 +80,9 @@ def fit(
             record = validate(session, valid)
             record["rows_per_second"] = (record.pop("rows") - rows_before) / (trained - began)
             finish_epoch(session, record, folder, out_of_time=out_of_time)
+            if interrupted.is_set():  # while it was validated
+                session.save(LAST)
+                raise KeyboardInterrupt
             if out_of_time:
                 say(f"the time budget is used up; the {config.training.keep} weights so far are kept.")
                 break

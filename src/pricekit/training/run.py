@@ -1,5 +1,6 @@
 """The run: a folder with all that training leaves behind.
 
+source.json           the tables that it was started with, and the plugins
 config.toml           the whole configuration
 split.parquet         the ids of the training and validation rows
 rejected.parquet      the rows that could not be used, with the reason
@@ -31,6 +32,7 @@ from pricekit.core.registry import Entry
 from pricekit.engines.opened import Opened
 from pricekit.errors import TrainingError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
+from pricekit.files import is_free, leftovers
 from pricekit.intervals import Intervals, read_intervals
 from pricekit.predict import Member, Predictor
 from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
@@ -40,25 +42,23 @@ from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
 from pricekit.training.engine import torch_engine
 from pricekit.training.model import PriceModel
 
+SOURCE = "source.json"
 BACKBONE = "backbone.json"
 INTERVALS = "intervals.json"
 OUT_OF_FOLD = "out_of_fold.parquet"
 TAUGHT = "taught.parquet"
 
 FILES = (
-    *("config.toml", "source.json", "split.parquet", "rejected.parquet", "sample.parquet", "tokenizer.json"),
     *(
+        "config.toml",
+        "split.parquet",
+        "rejected.parquet",
+        "sample.parquet",
+        "tokenizer.json",
         "preprocess.json",
-        OUT_OF_FOLD,
-        TAUGHT,
-        BACKBONE,
-        "metrics.jsonl",
-        LAST,
-        BEST,
-        INTERVALS,
-        HELD_OUT,
-        "run.json",
     ),
+    *(OUT_OF_FOLD, TAUGHT, BACKBONE, "metrics.jsonl", LAST, BEST, INTERVALS, HELD_OUT, "run.json"),
+    SOURCE,  # by which a run is known: written first, deleted last
 )
 
 
@@ -85,16 +85,21 @@ class Run:
 
 
 def is_run(path: Path) -> bool:
-    """Say whether a folder looks like a run."""
-    return (path / "config.toml").is_file() and (path / "source.json").is_file()
+    """Say whether a folder looks like a run, be it one that was cut off while it was begun."""
+    try:
+        return "digest" in json.loads((path / SOURCE).read_text("utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def clear_run(path: Path) -> None:
     """Delete the files of a run and nothing else; raises TrainingError where the folder is no run."""
-    if path.exists() and any(path.iterdir()) and not is_run(path):
+    if not path.exists():
+        return
+    if not is_free(path) and not is_run(path):
         raise TrainingError(f"{path} is not a run, so it is not overwritten; name another folder")
-    for name in FILES:
-        (path / name).unlink(missing_ok=True)
+    for file in [*leftovers(path), *(path / name for name in FILES)]:
+        file.unlink(missing_ok=True)
 
 
 def open_run(path: Path) -> Run:
@@ -103,7 +108,7 @@ def open_run(path: Path) -> Run:
         raise TrainingError(
             f"{path} is not a finished run: it has no run.json; finish it with pricekit train --resume"
             if is_run(path)
-            else f"{path} is not a run: it has no config.toml and source.json; make one with pricekit train"
+            else f"{path} is not a run: it has no {SOURCE} of one; make one with pricekit train"
         )
     require_plugins(path)
     config = build_config([read_toml(path / "config.toml")])
@@ -117,7 +122,7 @@ def open_run(path: Path) -> Run:
 
 def require_plugins(path: Path) -> None:
     """Raise PluginError where a plugin that a run was started with is not loaded."""
-    source = json.loads((path / "source.json").read_text("utf-8"))
+    source = json.loads((path / SOURCE).read_text("utf-8"))
     for plugin in source.get("plugins", []):  # older runs do not say
         registry().require(plugin["kind"], plugin["name"], plugin["package"], plugin["version"])
 

@@ -35,6 +35,7 @@ from pricekit.training.preflight import check_plugins
 from pricekit.training.run import (
     BACKBONE,
     OUT_OF_FOLD,
+    SOURCE,
     build_model,
     clear_run,
     is_run,
@@ -81,26 +82,28 @@ def start_new(
     check_plugins(start.model, policy, config, start.train)
     clear_run(out)
     out.mkdir(parents=True, exist_ok=True)
+    write_text(out / SOURCE, json.dumps(_source_facts(source, config, split), indent=2) + "\n")
     write_text(out / "config.toml", config.to_toml())
-    tables: dict[str, Any] = {
-        "table": source.table.name,
-        "valid": source.valid.name if source.valid else None,
-    }
     if split.taught is not None:
         write_taught(out, split.taught)
-        tables |= {
-            "unpriced": [path.name for path in source.unpriced],
-            "teachers": list(map(str, source.teachers)),
-        }
-    source_facts = {**tables, "digest": split.digest(), "plugins": [p.facts() for p in plugins_of(config)]}
-    write_text(out / "source.json", json.dumps(source_facts, indent=2) + "\n")
-    _write_split(out, split, config.seed)
+    _write_split(out, split, config.seed, preprocessor.columns.price)
     for name, text in preprocessor.files().items():
         write_text(out / name, text)
     if out_of_fold:
         _write_parquet(out / OUT_OF_FOLD, pd.DataFrame(out_of_fold))
     write_text(out / BACKBONE, json.dumps(architecture, indent=1) + "\n")
     return start
+
+
+def _source_facts(source: Source, config: RunConfig, split: Split) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "table": source.table.name,
+        "valid": source.valid.name if source.valid else None,
+    }
+    if split.taught is not None:
+        facts["unpriced"] = [path.name for path in source.unpriced]
+        facts["teachers"] = list(map(str, source.teachers))
+    return {**facts, "digest": split.digest(), "plugins": [p.facts() for p in plugins_of(config)]}
 
 
 def is_started(out: Path) -> bool:
@@ -120,7 +123,7 @@ def start_again(out: Path, config: RunConfig, split: Split) -> Start:
 
 def check_same_rows(out: Path, split: Split) -> None:
     """Raise TrainingError where the rows are not those that a run was started with."""
-    if json.loads((out / "source.json").read_text("utf-8"))["digest"] != split.digest():
+    if json.loads((out / SOURCE).read_text("utf-8"))["digest"] != split.digest():
         raise TrainingError(
             f"the rows are not those that {out} was started with; give the same TABLE and --valid, and the same flags "
             "for how they are read (--encoding, --decimal and the like), or train into a new folder"
@@ -199,16 +202,16 @@ def _read_out_of_fold(out: Path) -> dict[str, np.ndarray]:
     return {str(name): column.to_numpy(np.float32) for name, column in frame.items()}
 
 
-def _write_split(out: Path, split: Split, seed: int) -> None:
+def _write_split(out: Path, split: Split, seed: int, price: str | None) -> None:
     parts = [
         pd.DataFrame({"id": part.ids.astype(str), "part": name})
         for name, part in (("train", split.train), ("valid", split.valid))
     ]
     chosen = np.random.default_rng(seed).permutation(len(split.valid))[:SAMPLE_ROWS]
-    sample = split.valid.frame.iloc[np.sort(chosen)]
+    sample = split.valid.take(np.sort(chosen))
     write_rejected(out / "rejected.parquet", split.rejected)
     _write_parquet(out / "split.parquet", pd.concat(parts))
-    _write_parquet(out / "sample.parquet", sample)
+    _write_parquet(out / "sample.parquet", sample.frame.assign(**{str(price): sample.known_price}))
 
 
 def _write_parquet(path: Path, frame: pd.DataFrame) -> None:

@@ -63,7 +63,7 @@ def pretrain(
         KeyboardInterrupt: after a checkpoint.
     """
     began = time.perf_counter()
-    work = out.absolute().with_name(f".{out.absolute().name}.pretrain")
+    work = _work_of(out)
     _check_free(out, work, resume=resume, overwrite=overwrite)
     processes = Processes()
     if processes.count > 1:
@@ -79,6 +79,15 @@ def pretrain(
     publish_folder(out, _files(start, work, facts))
     shutil.rmtree(work, ignore_errors=True)
     return facts
+
+
+def is_unfinished(out: Path) -> bool:
+    """Say whether there is a checkpoint of a pretraining of `out` to go on from."""
+    return last_checkpoint(_work_of(out)) is not None
+
+
+def _work_of(out: Path) -> Path:
+    return out.absolute().with_name(f".{out.absolute().name}.pretrain")
 
 
 def _check_free(out: Path, work: Path, *, resume: bool, overwrite: bool) -> None:
