@@ -20,7 +20,7 @@ from pricekit.errors import ConfigError, DataError
 from pricekit.intervals import Intervals, read_intervals
 from pricekit.parts import Parts
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
-from pricekit.screen import notice, progress
+from pricekit.screen import counted, notice, progress
 from pricekit.table import (
     AS_FOUND,
     Columns,
@@ -285,7 +285,7 @@ def _known_by(files: list[Path]) -> list[list[object]]:
 def _begin(parts: Parts, resume: bool, notices: Callable[[str], None]) -> None:
     """Go on with the parts that an interrupted prediction left, or without any."""
     if resume and parts.resume():
-        notices(f"going on after {parts.count:,} windows of {WINDOW:,} rows that are priced already.")
+        notices(f"going on after {counted(parts.count, 'window')} of {WINDOW:,} rows, priced already.")
         return
     if resume:
         notices("there is nothing to resume of this prediction; starting from the first row.")

@@ -48,6 +48,11 @@ def say(text: str) -> None:
     Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def counted(number: int, thing: str) -> str:
+    """Return a number of things in words: 1 row, 2 rows, 1,000 rows."""
+    return f"{number:,} {thing}{'s' * (number != 1)}"
+
+
 @contextmanager
 def progress(title: str, total: float, done: float = 0, *, shown: bool = True) -> Iterator[Advance]:
     """Show a bar with the remaining time while the block runs; on a terminal only, and gone when it ends."""

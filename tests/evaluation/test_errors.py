@@ -60,7 +60,7 @@ def test_what_rows_are_grouped_by(rows):
     ]  # brands are too small
     (kind,) = groupings_of_errors(some, quantities, "kind")
     assert kind.labels == ["ink", "tea"]
-    with pytest.raises(DataError, match=r"no column 'colour' to group by: there are kind, brand\."):
+    with pytest.raises(DataError, match=r"no column 'colour' to group by, but kind, brand\."):
         groupings_of_errors(some, quantities, "colour")
 
 
@@ -115,7 +115,7 @@ def test_one_row(pricekit, tmp_path, rows):
     write_held_out(tmp_path, rows(1))
     code, _, err = pricekit("errors", tmp_path)
     assert code == 0, err
-    assert "1 rows" in err
+    assert "1 row, SMAPE 6.28, 100.0% of all error in the worst 1 row" in err
 
 
 def test_wrong_input_is_told_before_the_work(pricekit, folder, tmp_path):

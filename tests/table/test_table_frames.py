@@ -62,7 +62,7 @@ def test_floats_are_shortest_decimals_and_parquet_keeps_types(tmp_path: Path) ->
 def test_outputs_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for path, saying in (
-        ("f.xlsx", "supported"),
+        ("f.xlsx", "Name it .csv"),
         (".", "is a folder"),
         ("no/f.csv", "there is no folder no"),
     ):
@@ -84,7 +84,7 @@ def test_features_in_every_format(catalog: Path, tmp_path: Path, suffix: str) ->
     assert load(out).columns[0] == "sample_id"
 
 
-@pytest.mark.parametrize(("out", "saying"), [("f.xlsx", "supported"), (".", "is a folder")])
+@pytest.mark.parametrize(("out", "saying"), [("f.xlsx", "Name it .csv"), (".", "is a folder")])
 def test_features_refuses_an_output_before_the_work(tmp_path: Path, out: str, saying: str) -> None:
     with pytest.raises(DataError, match=saying):  # and not that the table is missing
         CliRunner().invoke(

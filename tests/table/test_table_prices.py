@@ -285,6 +285,17 @@ def test_a_mark_that_may_be_either_is_said() -> None:
     assert describe_prices(read("1.125", "3", "12000", "1.250", "1.375")[2]) == ""
 
 
+def test_only_other_currencies_are_counted_as_set_aside() -> None:
+    form = read(*["10 $"] * 199, "5 €", currency="CAD")[2]
+    assert "Set aside for another currency: 1 (EUR: 1)." in describe_prices(form)
+
+
+def test_a_guess_without_an_example_names_none() -> None:
+    said = describe_prices(read("565.000", "565.916", "700.917", "800.918")[2])
+    assert said == "" or "prices read: decimal mark" in said
+    assert "read: ;" not in said
+
+
 @pytest.mark.parametrize(
     ("cell", "value"),
     [

@@ -234,7 +234,7 @@ def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "b.csv").mkdir()
     with pytest.raises(DataError, match="is a folder"), PredictionWriter(tmp_path / "b.csv"):
         pass
-    with pytest.raises(DataError, match="supported"):
+    with pytest.raises(DataError, match=r"Name it \.csv"):
         PredictionWriter(tmp_path / "c.xlsx")
     with pytest.raises(DataError, match="'price'"), PredictionWriter(tmp_path / "c.csv") as writer:
         writer.write(pd.Series(["a"], name="price"), np.ones(1))

@@ -70,6 +70,8 @@ def measure(
         ExportError: no precision can be exported.
     """
     run = open_run(path)
+    if "pipeline" in peers:
+        _check_pipeline(run)
     run.model.to(CPU)
     table = read_table(source, replace(run.preprocessor.columns, price=None), limit=rows, notices=notice)
     prepare = run.preprocessor
@@ -179,16 +181,19 @@ def _plain_loop(run: TrainedRun, table: Table, source: Path, out: Path) -> Run:
     return price
 
 
+def _check_pipeline(run: TrainedRun) -> None:
+    if not hasattr(getattr(run.model.encoder, "model", None), "config"):
+        raise ConfigError(
+            f"transformers.pipeline cannot run the backbone '{run.config.backbone.name}'; leave --peer pipeline out"
+        )
+
+
 def _pipeline(run: TrainedRun, table: Table, source: Path, out: Path) -> Run:
     """The encoder's architecture with one output under `transformers.pipeline`: texts alone, no features."""
     import transformers
 
     library: Any = transformers
-    inner = getattr(run.model.encoder, "model", None)
-    if inner is None or not hasattr(inner, "config"):
-        raise ConfigError(
-            f"transformers.pipeline cannot run the backbone '{run.config.backbone.name}'; leave --peer pipeline out"
-        )
+    inner = run.model.encoder.model
     config = type(inner.config).from_dict({**inner.config.to_dict(), "num_labels": 1})
     prepared = run.preprocessor
     pad_token = prepared.tokenizer.id_to_token(prepared.pad_id)

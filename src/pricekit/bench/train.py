@@ -12,7 +12,7 @@ from pricekit.bench.timing import Run, Timed, interleaved, peak_memory, ratio
 from pricekit.bench.workload import Workload, matmul_peak, own_epoch, padding, training_flops
 from pricekit.config import build_config
 from pricekit.errors import PricekitError
-from pricekit.screen import progress
+from pricekit.screen import counted, progress
 from pricekit.training.machine import choose_precision
 from pricekit.training.processes import Processes
 
@@ -119,7 +119,7 @@ def machine(device: torch.device) -> str:
     """Name what is measured: numbers are committed with it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{torch.get_num_threads()} CPU threads"
+    return counted(torch.get_num_threads(), "CPU thread")
 
 
 def _facts(

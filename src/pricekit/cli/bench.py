@@ -84,7 +84,8 @@ def train(
     "peers",
     multiple=True,
     type=click.Choice(["loop", "pipeline"]),
-    help="Time this, too: loop (ONNX Runtime in the order of the file), pipeline (transformers').",
+    help="Time this, too: loop (ONNX Runtime in the order of the file), pipeline (transformers', of pretrained "
+    "backbones).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def predict(
@@ -99,7 +100,7 @@ def predict(
     """Export RUN, and time what prices the first rows of TABLE in each engine and precision.
 
     \b
-    pricekit bench predict run products.csv --peer loop --peer pipeline
+    pricekit bench predict run products.csv --peer loop
 
     Contenders take turns in one run; a number is the median of the rounds, a ratio the median of the
     rounds' ratios. Timed are the model alone over prepared batches, and whole files without the start.

@@ -50,6 +50,8 @@ def ensemble(runs: tuple[Path, ...], out: Path, overwrite: bool) -> None:
         [*rows, ["ensemble", "", f"{score:.2f}"]],
     )
     best = min(member["smape"] for member in found["candidates"])
-    verdict = "better" if score < best else "worse"
-    say(f"SMAPE {score:.2f}, {abs(best - score):.2f} points {verdict} than the best member")
+    verdict = f"{abs(best - score):.2f} points {'better' if score < best else 'worse'} than"
+    if f"{score:.2f}" == f"{best:.2f}":
+        verdict = "as good as"
+    say(f"SMAPE {score:.2f}, {verdict} the best member")
     say(f"the ensemble is in {out}; next: pricekit export {quote(str(out))} --out BUNDLE{again()}")

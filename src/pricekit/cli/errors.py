@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 @click.argument("table", type=TABLE, required=False)
 @table_options(price=True)
 @click.option("--worst", type=click.IntRange(min=0), default=20, show_default=True, help="Rows to list.")
-@click.option("--by", metavar="COL", help="Group by this column of the table alone, all its values.")
+@click.option(
+    "--by",
+    metavar="COL",
+    help="Group by this column of the table alone, up to 50 values; those under ten rows are joined.",
+)
 @click.option(
     "--out", type=TABLE, help="Also write all rows, the worst first: CSV, TSV, Parquet, JSON lines."
 )
@@ -40,7 +44,7 @@ def errors(
     from pricekit.evaluation.errors import error_table, groupings_of_errors, share_of_worst
     from pricekit.evaluation.groups import group_scores, quantities_of
     from pricekit.evaluation.shown import show_groups
-    from pricekit.screen import say
+    from pricekit.screen import counted, say
     from pricekit.table import check_output, write_frame
 
     if out is not None:
@@ -51,8 +55,8 @@ def errors(
     listed = error_table(rows, quantities)
     if worst:
         _show_worst(listed.head(worst))
-    share = f", the {min(worst, len(rows)):,} worst make up {share_of_worst(listed, worst):.1f}% of all error"
-    say(f"{len(rows):,} rows, SMAPE {listed['error'].mean():.2f}{share if worst else ''}")
+    share = f", {share_of_worst(listed, worst):.1f}% of all error in the worst {counted(min(worst, len(rows)), 'row')}"
+    say(f"{counted(len(rows), 'row')}, SMAPE {listed['error'].mean():.2f}{share if worst else ''}")
     show_groups(group_scores(groupings, rows.predicted, rows.price), errors=True)
     if out is not None:
         write_frame(out, listed)

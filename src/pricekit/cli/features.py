@@ -38,7 +38,7 @@ def features(
     import pandas as pd
 
     from pricekit.features.fitted import fit_features
-    from pricekit.screen import notice, say
+    from pricekit.screen import counted, notice, say
     from pricekit.table import Columns, check_output, read_table, write_frame
 
     check_output(out, [table])
@@ -47,4 +47,4 @@ def features(
     fitted, _ = fit_features(split_names(names), {}, rows)
     computed = pd.DataFrame(fitted.transform(rows), columns=fitted.names)
     write_frame(out, pd.concat([rows.ids, computed], axis=1))
-    say(f"{len(rows):,} rows, {len(fitted.names)} features: {out}")
+    say(f"{counted(len(rows), 'row')}, {counted(len(fitted.names), 'feature')}: {out}")

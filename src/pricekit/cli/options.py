@@ -84,7 +84,7 @@ def _reading_options(*, price: bool) -> list[Callable[..., Any]]:
     if price:
         options += [
             click.option(
-                "--decimal", metavar="MARK", help="Decimal mark of prices, . or ,  [default: found]"
+                "--decimal", metavar="MARK", help="Decimal mark of prices: '.' or ','.  [default: found]"
             ),
             click.option("--currency", metavar="C", help="Use only prices in this one, such as EUR or €."),
         ]

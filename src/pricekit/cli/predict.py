@@ -58,7 +58,7 @@ def predict(
     from dataclasses import replace
 
     from pricekit.cli.models import open_predictor
-    from pricekit.screen import say
+    from pricekit.screen import counted, say
     from pricekit.table import check_columns
 
     def look(columns: Columns) -> None:
@@ -71,6 +71,5 @@ def predict(
         table, out, columns=columns, reading=reading, limit=limit, interval=interval, resume=resume
     )
     seconds = time.perf_counter() - started
-    say(
-        f"{rows:,} rows priced in {seconds:.1f} s ({rows / seconds:,.0f} rows/s, engine {predictor.engine}): {out}"
-    )
+    speed = "" if resume else f"{rows / seconds:,.0f} rows/s, "  # of what was priced before nobody knows it
+    say(f"{counted(rows, 'row')} priced in {seconds:.1f} s ({speed}engine {predictor.engine}): {out}")

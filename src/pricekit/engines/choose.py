@@ -69,7 +69,7 @@ def open_engine(name: str, graph: Graph, vocab_size: int, like: Opened | None = 
         opened = _load(name, graph)
         if name in record.batch_tokens:
             return record.fed(opened)
-        notice(_MEASURING)
+        notice(f"trying how the engine {name} prices this bundle fastest; that is kept for the next time.")
         _check_prices(opened, graph, vocab_size)
         opened = _sized(opened, graph, vocab_size)
         record.write(record.fastest, {**record.batch_tokens, name: opened.batch_tokens})
@@ -79,7 +79,7 @@ def open_engine(name: str, graph: Graph, vocab_size: int, like: Opened | None = 
             return record.fed(_load(record.fastest, graph))
         except (PluginError, BundleError):  # it was there then
             pass
-    notice(_MEASURING)
+    notice("trying what prices this bundle fastest on this machine; that is kept for the next time.")
     found, failed = _loadable(graph)
     if len(found) > 1:
         found = _agreeing(found, _made_up_batch(graph, vocab_size, CHECKED))
@@ -90,9 +90,6 @@ def open_engine(name: str, graph: Graph, vocab_size: int, like: Opened | None = 
     record.write(fastest.name, {engine.name: engine.batch_tokens for engine in found})
     _say_what_a_gpu_misses(fastest.name, failed)
     return fastest
-
-
-_MEASURING = "trying what prices this bundle fastest on this machine; that is kept for the next time."
 
 
 class _Record:

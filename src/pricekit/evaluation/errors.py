@@ -60,9 +60,9 @@ def groupings_of_errors(held_out: HeldOut, quantities: Quantities, by: str | Non
     """
     if by is not None:
         if by not in held_out.groups:
-            there = ", ".join(held_out.groups.columns) or "none"
+            there = ", ".join(held_out.groups.columns) or "none at all"
             raise DataError(
-                f"the held-out rows have no column {by!r} to group by: there are {there}. A column of the table is "
+                f"the held-out rows have no column {by!r} to group by, but {there}. A column of the table is "
                 f"kept where it is text with 2 to {MOST_VALUES} different values."
             )
         return [by_category(held_out.groups[by], MOST_VALUES)]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pricekit.errors import DataError, NoRowsError
 from pricekit.evaluation.duplicates import noise_floor
 from pricekit.evaluation.leaks import IN_TEXT, as_strings, find_leaks, price_in_text, some_rows
+from pricekit.screen import counted
 from pricekit.table import Columns, Reading, Table, split_usable
 from pricekit.table.describe import count_currencies
 from pricekit.table.dialect import looks_like_data
@@ -197,7 +198,9 @@ def _about_rows(usable: Table) -> list[str]:
         return ["No row can be trained on."]
     notes = []
     if len(usable) < MIN_ROWS:
-        notes.append(f"{len(usable)} rows can be trained on, and training needs at least {MIN_ROWS}.")
+        notes.append(
+            f"{counted(len(usable), 'row')} can be trained on, and training needs at least {MIN_ROWS}."
+        )
     elif len(usable) < _FEW:
         notes.append(f"{len(usable):,} rows can be trained on, which is few: do not expect much of a model.")
     price = usable.known_price

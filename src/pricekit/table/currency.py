@@ -228,10 +228,10 @@ def may_mean(shown: str, wanted: str) -> bool:
 
 
 def require_like(trained: str | None, others: str | None, whose: str = "to judge by") -> None:
-    """Raise DataError where prices, to judge by or `whose`, show another currency than those that are trained on."""
+    """Raise DataError where prices, to judge by or `whose`, show another currency than those of the training."""
     if trained and others and not (may_mean(others, trained) or may_mean(trained, others)):
         raise DataError(
-            f"the prices to train on are in {label(trained)}, those {whose} in {label(others)}: together they mean "
+            f"the prices of the training are in {label(trained)}, those {whose} in {label(others)}: together they mean "
             "nothing. Convert one of them, or give others in the same currency"
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pricekit.table.currency import label
+from pricekit.table.currency import label, may_mean
 from pricekit.table.price_format import PriceFormat
 from pricekit.table.prices import read_as
 
@@ -15,14 +15,16 @@ def describe_prices(form: PriceFormat) -> str:
     """Return what the user should know of a price column's reading, "" where all cells are plain numbers and clear."""
     if not form.written and not form.others and not form.guessed:
         return ""
-    parts = [f"prices read: {examples(form)}", f"decimal mark '{form.decimal}'"]
+    parts = [f"decimal mark '{form.decimal}'"]
     if form.currency:
-        parts.insert(1, f"currency {label(form.currency)}")
-    said = ["; ".join(parts) + ". Overrule it with --decimal and --currency."]
+        parts.insert(0, f"currency {label(form.currency)}")
+    if form.examples:
+        parts.insert(0, examples(form))
+    said = [f"prices read: {'; '.join(parts)}. Overrule it with --decimal and --currency."]
     if form.guessed:
         thousands = "." if form.decimal == "," else ","
         said.append(
-            f"{form.open:,} have a '.' or ',' before three digits, and hardly another says what it is: "
+            f"{form.open:,} cells have a '.' or ',' before three digits, and hardly any other cell tells what it is: "
             f"'{form.decimal}' is taken for the decimal mark, '{thousands}' to part thousands. If it is the other way "
             f"round, --decimal {thousands} says so."
         )
@@ -34,7 +36,9 @@ def describe_prices(form: PriceFormat) -> str:
             f"{form.several:,}."
         )
     if form.others:
-        said.append(f"Set aside for another currency: {form.others:,} ({count_currencies(form)}).")
+        said.append(
+            f"Set aside for another currency: {form.others:,} ({count_currencies(form, others=True)})."
+        )
     return " ".join(said)
 
 
@@ -43,9 +47,11 @@ def examples(form: PriceFormat) -> str:
     return ", ".join(f"'{_short(text)}' as {_number(read_as(text, form))}" for text in form.examples)
 
 
-def count_currencies(form: PriceFormat) -> str:
-    """Return how many cells show each currency, most frequent first."""
-    return ", ".join(f"{label(name)}: {count:,}" for name, count in form.currencies.items())
+def count_currencies(form: PriceFormat, *, others: bool = False) -> str:
+    """Return how many cells show each currency, most frequent first, or each other one than the column's."""
+    main = form.currency if others else None
+    shown = {name: count for name, count in form.currencies.items() if not main or not may_mean(name, main)}
+    return ", ".join(f"{label(name)}: {count:,}" for name, count in shown.items())
 
 
 def _short(text: str) -> str:

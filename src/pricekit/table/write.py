@@ -35,7 +35,13 @@ def check_output(path: Path, read: Sequence[Path] = ()) -> None:
         folder, parent = path.is_dir(), path.parent.is_dir()
     if folder:
         raise DataError(f"{path} is a folder. Give the path of the file to write.")
-    format_of(path)
+    try:
+        format_of(path)
+    except DataError:
+        raise DataError(
+            f"{path}: the format of the output is told from its suffix, and {path.suffix or 'none'!r} cannot be "
+            "written. Name it .csv, .tsv, .parquet or .jsonl."
+        ) from None
     if not parent:
         raise DataError(f"{path} cannot be written: there is no folder {path.parent}. Create it.")
     if path.exists() and any(table.exists() and path.samefile(table) for table in read):

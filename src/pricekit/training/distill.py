@@ -21,7 +21,7 @@ from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.files import write_atomically
 from pricekit.predict import Predictor
-from pricekit.screen import notice, say
+from pricekit.screen import counted, notice, say
 from pricekit.table import NO_PRICE, Columns, Reading, Table, concat_tables, read_table, row_reasons
 from pricekit.table.currency import require_like
 from pricekit.training.ensemble import is_ensemble, open_ensemble
@@ -96,9 +96,7 @@ def teach(train: Table, unpriced: Table, teachers: Sequence[Predictor], columns:
     if not len(rows):
         raise DataError("every unpriced row has the text of a training row; leave --unpriced out")
     logs = [np.log(teacher.predict(rows).astype(np.float64)) for teacher in teachers]
-    say(
-        f"{len(rows):,} rows without a price are priced by {len(teachers)} teacher{'s' * (len(teachers) > 1)}"
-    )
+    say(f"{counted(len(rows), 'row')} without a price priced by {counted(len(teachers), 'teacher')}")
     frame = rows.frame.copy()
     price = np.exp(np.mean(logs, axis=0))
     if columns.price is not None:

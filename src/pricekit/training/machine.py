@@ -9,6 +9,7 @@ import torch
 
 from pricekit.config import SpeedConfig
 from pricekit.errors import ConfigError
+from pricekit.screen import counted
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -38,7 +39,7 @@ def describe(device: torch.device, precision: str, speed: SpeedConfig, processes
     if device.type == "cuda":
         where = torch.cuda.get_device_name(device)
     else:
-        where = f"{device.type}, {torch.get_num_threads()} threads"
+        where = f"{device.type}, {counted(torch.get_num_threads(), 'thread')}"
     why = ""
     if speed.precision == "auto" and device.type == "cpu":
         why = " (the CPU multiplies bfloat16)" if precision == "bf16" else " (the CPU has no bfloat16)"

@@ -12,7 +12,7 @@ import pandas as pd
 from pricekit.config import RunConfig
 from pricekit.errors import DataError
 from pricekit.evaluation.duplicates import kept_together
-from pricekit.screen import notice
+from pricekit.screen import counted, notice
 from pricekit.table import AS_FOUND, Columns, Reading, Table, count_reasons, read_usable
 from pricekit.table.currency import require_like
 from pricekit.table.usable import MIN_ROWS
@@ -117,7 +117,7 @@ def load_rows(source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
     table, rejected = _read(source.table, source, config)
     if len(table) < MIN_ROWS:
         raise DataError(
-            f"{source.table} has {len(table)} usable row{'s' * (len(table) != 1)}, training needs at least {MIN_ROWS}; "
+            f"{source.table} has {counted(len(table), 'usable row')}, training needs at least {MIN_ROWS}; "
             f"{count_reasons(rejected) or 'no row was set aside'}"
         )
     return table, rejected

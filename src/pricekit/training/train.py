@@ -19,7 +19,7 @@ from pricekit.errors import ConfigError, PluginError
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.files import write_text
 from pricekit.metrics import best_constant, price_metrics, smape
-from pricekit.screen import mute, say
+from pricekit.screen import counted, mute, say
 from pricekit.training.distill import with_teachers
 from pricekit.training.engine import predict
 from pricekit.training.intervals import fit_intervals
@@ -81,7 +81,7 @@ def train(
         processes.wait()
     if resume and not start.resumed:
         say(f"{out} has no checkpoint yet: its first epoch begins again, with the same rows and settings")
-    say(f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on")
+    say(f"{counted(len(split.train), 'row')} to train on, {len(split.valid):,} to validate on")
     model, valid = start.model, start.valid
     rows = {"train": len(split.train), "valid": len(split.valid)}
     plain = config.model_dump(mode="json", exclude_none=True)
