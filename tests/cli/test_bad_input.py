@@ -42,6 +42,10 @@ BAD = {
     ),
     "no price at all": (HEADER + "".join(f"{i},tea,\n" for i in range(20)), "no price: 20"),
     "a missing column": ("id,words\n1,tea\n", "id, words"),
+    "a title": (
+        "Prices\n" + HEADER + "".join(f"{i},tea {i},{i + 1}\n" for i in range(20)),
+        "above the header",
+    ),
     "binary data": (bytes(range(256)) * 40, "binary"),
 }
 

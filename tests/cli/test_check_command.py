@@ -204,6 +204,7 @@ def test_a_table_without_prices_or_usable_rows(page, pricekit, tmp_path):
     [
         (b"", "no rows"),
         (b"name,price\n", "no rows"),
+        (b"Prices\n" + b"".join(b"%d,tea,3\n" % i for i in range(20)), "above the header"),
         (bytes(range(256)) * 40, "binary"),
         (b"a,b\n1,2\n", "no column of text"),
         (b"PK\x03\x04", "zip"),

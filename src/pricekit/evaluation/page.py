@@ -28,7 +28,7 @@ from pricekit.table.profile import (
     text_lengths,
     without_header,
 )
-from pricekit.table.read import Facts, read_with_facts
+from pricekit.table.read import MAY_BE_TITLE, Facts, read_with_facts
 from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
 
 _FEW = 1000
@@ -126,6 +126,7 @@ def _columns(
         names = ", ".join(f"{p.name[:_SHOWN_CHARS]} ({p.kind})" for p in profiles)
         raise DataError(
             f"{table} has no column of text; it has {names}. Name what describes a product with --text."
+            + (MAY_BE_TITLE if len(profiles) == 1 else "")
         )
     name = given["id"] or guess_id(others, text)
     return Columns(text, price, name, given["id"] is not None), profiles, reading, headless

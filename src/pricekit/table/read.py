@@ -35,6 +35,7 @@ _log = logging.getLogger("pricekit")
 _CHUNK = 8192
 _SHOWN_COLUMNS = 30
 _SHOWN_CHARS = 40
+MAY_BE_TITLE = " If the first line is a title above the header, delete it."
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,8 @@ def _require(file: OpenedFile, names: list[str], name: str, flag: str) -> None:
 
 def _no_header(file: OpenedFile, names: list[str]) -> str:
     """What to do where the first line of a file is no header."""
+    if file.layout is not None and len(names) == 1:
+        return MAY_BE_TITLE
     value = looks_like_data(names) if file.layout is not None and not file.layout.names else None
     if value is None:
         return ""
