@@ -62,7 +62,10 @@ def test_the_price_lies_inside_and_a_higher_level_is_wider(rows, seed, level):
 @pytest.mark.parametrize("cheapest", [0, 5])
 def test_equal_predictions_are_in_one_bin_however_they_are_rounded(cheapest):
     predicted = np.repeat(np.float32([6.19, 6.1905, 9.5, 20.0]), [cheapest, 600 - cheapest, 250, 150])
-    actual = predicted * np.exp(np.random.default_rng(0).normal(0, 0.3, 1000))
+    noise = np.repeat(
+        [0.1, 0.1, 0.3, 0.9], [cheapest, 600 - cheapest, 250, 150]
+    )  # no two bins may be taken for one
+    actual = predicted * np.exp(np.random.default_rng(0).normal(0, noise))
     intervals = fit_intervals(predicted, actual)
     for rounding in (0.999, 1.001):
         low, high = intervals.bounds(predicted * np.float32(rounding), 0.9)

@@ -153,6 +153,25 @@ def test_what_is_priced_is_kept_where_the_output_cannot_be_written(
     assert (engine.rows, again.rows) == (400 - 192, 0)
 
 
+def test_parts_outlive_a_folder_that_cannot_be_read_for_a_while(predictor, catalog, interrupted, monkeypatch):
+    def fail(*_):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", fail)
+        with pytest.raises(DataError, match="Input/output error"):
+            predictor.predict_file(catalog, interrupted, resume=True)
+    engine = Failing(predictor)
+    _with(predictor, engine).predict_file(catalog, interrupted, resume=True)
+    assert engine.rows == 400 - 192
+
+
+def test_where_nothing_can_be_locked_a_prediction_goes_on(predictor, catalog, tmp_path, monkeypatch):
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert predictor.predict_file(catalog, tmp_path / "prices.csv", limit=9) == 9
+
+
 def test_two_predictions_do_not_write_one_output(predictor, catalog, tmp_path, monkeypatch):
     monkeypatch.setattr(predict_module, "WINDOW", 64)
     out, price_batch = tmp_path / "prices.csv", predictor.members[0].engine.price_batch
@@ -173,10 +192,14 @@ def test_a_linked_folder_of_parts_is_left_alone(predictor, catalog, tmp_path):
     other = tmp_path / "spark"
     other.mkdir()
     (other / "part-00000-abc.parquet").touch()
-    (tmp_path / ".prices.csv.parts").symlink_to(other)
+    parts = tmp_path / ".prices.csv.parts"
+    parts.symlink_to(other)
     with pytest.raises(DataError, match="is a link"):
         predictor.predict_file(catalog, tmp_path / "prices.csv")
-    assert (other / "part-00000-abc.parquet").exists()
+    parts.unlink()
+    other.rename(parts)  # a folder with other files
+    predictor.predict_file(catalog, tmp_path / "prices.csv")
+    assert (parts / "part-00000-abc.parquet").exists()
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
@@ -221,14 +244,21 @@ def test_parts_and_hidden_folders_are_no_data(predictor, catalog, tmp_path):
     assert predictor.predict_file(tmp_path, tmp_path / "out.parquet", limit=100) == 6
     (tmp_path / "out.parquet").unlink()
     assert predictor.predict_file(tmp_path / "*/*.parquet", tmp_path / "out.csv") == 6
+    assert predictor.predict_file(tmp_path / "_*/*.parquet", tmp_path / "out.csv") == 6
+    assert predictor.predict_file(tmp_path / "d*/../day=1/*.parquet", tmp_path / "out.csv") == 6
 
 
 @pytest.mark.parametrize("empty", ["a", "b", "c"])
 def test_of_several_files_those_without_rows_are_left_out(predictor, catalog, tmp_path, empty):
     frame = pd.read_csv(catalog).head(12)
+    said = []
     for name in "abc":
         frame.head(0 if name == empty else 6).to_csv(tmp_path / f"{name}.csv", index=False)
-    assert predictor.predict_file(tmp_path / "[abc].csv", tmp_path / "out.csv") == 12
+    (tmp_path / "d.csv").touch()
+    (tmp_path / "e.jsonl").touch()
+    count = predictor.predict_file(tmp_path / "[abcde].*", tmp_path / "out.csv", notices=said.append)
+    assert count == 12
+    assert [Path(line.split(" ")[0]).name for line in said] == [f"{empty}.csv", "d.csv", "e.jsonl"]
     for name in "abc":
         frame.head(0).to_csv(tmp_path / f"{name}.csv", index=False)
     with pytest.raises(DataError, match="has no rows"):

@@ -1,3 +1,5 @@
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -100,6 +102,26 @@ def test_what_is_known_is_looked_up_and_bounded(monkeypatch):
     monkeypatch.setattr(tokens_module, "_MAX_KNOWN", 1)
     assert encode(made, ["tea"], 9, 0, known).ids.tolist() == [4, 2, 5]
     assert list(known) == ["tea"]
+
+
+def test_several_threads_do_not_change_the_tokenizer_under_each_other(tokenizer, monkeypatch):
+    inside, most, by_texts = [], [], tokens_module._by_texts
+
+    def watched(*given):
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.005)
+        inside.pop()
+        return by_texts(*given)
+
+    monkeypatch.setattr(tokens_module, "_by_texts", watched)
+    monkeypatch.setattr(tokens_module, "splits_at_spaces", lambda _: False)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(
+            pool.map(lambda n: encode(tokenizer, ["red green " * 9], n, 0).ids.tolist(), range(2, 12))
+        )
+    assert [len(ids) for ids in found] == [*range(2, 12)]
+    assert max(most) == 1
 
 
 @given(st.lists(st.text(alphabet="red tgn", max_size=40), min_size=1, max_size=8))

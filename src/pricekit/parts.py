@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
+from platformdirs import user_cache_path
 
 from pricekit.errors import DataError
 from pricekit.files import write_text
@@ -24,8 +26,8 @@ _PART = "part-" + 6 * "[0-9]" + ".parquet"
 class Parts:
     """Windows of ids and prices, a Parquet file each, in a hidden folder beside the output.
 
-    Used as a context manager, which keeps other predictions out of the folder. It is gone afterwards unless parts
-    are left in it.
+    Used as a context manager, which keeps other predictions on this machine out of the folder. It is gone afterwards
+    unless parts are left in it.
 
     Args:
         out: the output that they will become.
@@ -41,38 +43,41 @@ class Parts:
         self.folder = out.with_name(f".{out.name}.parts")
         self.key = json.dumps(made_from, sort_keys=True)
         self.count = 0
-        self._lock = FileLock(self.folder / "lock", timeout=0)
+        self._lock = FileLock(_lock_of(out), timeout=0, fallback_to_soft=False)
 
     def __enter__(self) -> Self:
         if self.folder.is_symlink():
             raise DataError(f"{self.folder} is a link, where unfinished predictions are kept; delete it.")
         try:
-            self.folder.mkdir(exist_ok=True)
+            Path(self._lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
         except Timeout:
             raise DataError(
                 f"another prediction is writing {self.out} now; wait for it, or name another file with --out."
             ) from None
-        except OSError as error:
-            raise self._unwritable(error) from None
+        except (OSError, NotImplementedError):
+            pass  # no cache, or a disk without locks: then nobody can tell
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self.count:
-            self._clear()
-        with suppress(OSError):
-            (self.folder / "lock").unlink()
-        self._lock.release()
-        with suppress(OSError):  # parts are left in it
-            self.folder.rmdir()
+        try:
+            if self.folder.is_dir() and not any(self.folder.glob(_PART)):
+                self._clear()
+                with suppress(OSError):
+                    self.folder.rmdir()
+        finally:
+            self._lock.release()
 
     def resume(self) -> bool:
         """Go on with what is there, and say whether it is of this prediction; if not, nothing is done yet."""
         key = self.folder / "key.json"
-        if not key.is_file() or key.read_text("utf-8") != self.key:
-            return False
+        try:
+            if not key.is_file() or key.read_text("utf-8") != self.key:
+                return False
+        except OSError as error:
+            raise DataError(f"{key} cannot be read: {error.strerror or error}.") from None
         while self._part(self.count).is_file():
             self.count += 1
         return True
@@ -82,9 +87,10 @@ class Parts:
         self._clear()
         self.count = 0
         try:
+            self.folder.mkdir(exist_ok=True)
             write_text(self.folder / "key.json", self.key)
         except OSError as error:
-            raise self._unwritable(error) from None
+            raise DataError(f"{self.folder} cannot be written: {error.strerror or error}.") from None
 
     def add(self, ids: pd.Series, price: np.ndarray) -> None:
         """Keep a window: ids (N,) and prices, float (N,)."""
@@ -112,5 +118,8 @@ class Parts:
     def _part(self, number: int) -> Path:
         return self.folder / f"part-{number:06d}.parquet"
 
-    def _unwritable(self, error: OSError) -> DataError:
-        return DataError(f"{self.folder} cannot be written: {error.strerror or error}.")
+
+def _lock_of(out: Path) -> Path:
+    """Return the file that stands for an output while it is written: not beside it, where it would be left."""
+    name = hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:16]
+    return user_cache_path("pricekit") / "locks" / f"{name}.lock"

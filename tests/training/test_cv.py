@@ -187,6 +187,15 @@ def test_one_that_was_cut_off_while_it_was_begun_starts_anew(table, tmp_path, mo
     assert len(read_held_out(out)) == 75
 
 
+@pytest.mark.parametrize("name", [cv.FOLDS, cv.CONFIG])
+def test_a_finished_one_that_lacks_a_file_is_left_alone(done, table, tmp_path, name):
+    out = shutil.copytree(done[0], tmp_path / "cv")
+    (out / name).unlink()
+    with pytest.raises(TrainingError, match="exists already"):
+        cross_validate(Source(table), config(), out, 3)
+    assert (out / "fold-0" / "run.json").exists()
+
+
 def test_with_keep_best_a_part_of_the_other_rows_chooses_the_epoch(table, tmp_path):
     out = tmp_path / "cv"
     cross_validate(Source(table), config({"training": {"epochs": 1}}, keep="best"), out, 2)

@@ -110,6 +110,8 @@ def test_a_signal_while_it_validates_stops_it_after_a_checkpoint(catalog, tmp_pa
             train(Source(catalog), config, tmp_path / "run")
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["epoch"] for line in lines] == [*range(1, epoch + 2)]
+    with safe_open(tmp_path / "run" / "last.safetensors", "pt") as file:
+        assert f'"epoch": {epoch + 1}' in json.dumps(file.metadata()).replace("\\", "")
     train(Source(catalog), config, tmp_path / "run", resume=True)
     train(Source(catalog), config, tmp_path / "whole")
     whole = _weights(tmp_path / "whole")

@@ -72,7 +72,7 @@ def cv(
     try:
         scores = cross_validate(source, config, out, FOLDS if folds is None else folds, **given)
     except KeyboardInterrupt:
-        if resume or stamp(out / CONFIG) != before:  # which is written when all else is there
+        if resume or stamp(out / CONFIG) not in (None, before):  # which is written when all else is there
             say("go on with: " + resume_line("cv", source, out, flags, allow_leak=allow_leak, resume=resume))
         raise
     show_scores(scores)

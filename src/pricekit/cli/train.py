@@ -114,7 +114,7 @@ def train(
     try:
         facts = train(source, config, out, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
     except KeyboardInterrupt:
-        if resume or stamp(out / BACKBONE) != before:  # which is written when all else is there
+        if resume or stamp(out / BACKBONE) not in (None, before):  # which is written when all else is there
             say(
                 "go on with: "
                 + resume_line("train", source, out, flags, allow_leak=allow_leak, resume=resume)

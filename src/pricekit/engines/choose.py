@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -227,6 +228,9 @@ def _made_up_batch(graph: Graph, vocab_size: int, tokens: int) -> Batch:
     }
 
 
+_ENGINE_EXTRA = re.compile("extra == .(?:cpu|gpu)")
+
+
 def _machine() -> str:
     """Return a hash of the processor, how much of it is ours, and the versions of engines and of what they need."""
     model = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else platform.processor()
@@ -239,11 +243,14 @@ def _machine() -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+@cache
 def _versions_below(package: str) -> dict[str, str]:
-    """Return the versions of what a package requires, as far as it is installed."""
+    """Return the versions of what an engine's package requires, of pricekit itself what `cpu` and `gpu` install."""
     found = {}
-    with contextlib.suppress(metadata.PackageNotFoundError):  # a file given with --plugin
+    with contextlib.suppress(metadata.PackageNotFoundError, ValueError):  # a file given with --plugin
         for requirement in metadata.requires(package) or []:
+            if package == "pricekit" and not _ENGINE_EXTRA.search(requirement):
+                continue
             name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
             with contextlib.suppress(metadata.PackageNotFoundError):
                 found[name] = metadata.version(name)

@@ -59,9 +59,14 @@ class Opened:
         each(fill, longest_first, self.streams)
         wrong = int((~(np.isfinite(prices[rows]) & (prices[rows] > 0))).sum())
         if wrong:
+            cure = (
+                "train it again, with a lower training.learning_rate"
+                if self.name == "torch"
+                else "float16 may overflow; export the run with --precision fp32, or try another --engine"
+            )
             raise BundleError(
                 f"the engine {self.name} gives {wrong:,} of {len(rows):,} rows a price that is not finite or not above "
-                "0, as float16 may where it overflows; export the run with --precision fp32, or try another --engine"
+                f"0: {cure}"
             )
         return prices
 

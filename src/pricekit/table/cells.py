@@ -103,9 +103,10 @@ class Cell:
 @lru_cache(maxsize=1 << 16)
 def read_cell(text: str) -> Cell | str:
     """Return the price that a cell holds, or the reason why it holds none."""
-    if len(text) > MAX_CHARS or "\0" in text or _FRACTION.search(text):
+    shown = html.unescape(text)  # &#8377; 1,299
+    if len(shown) > MAX_CHARS or "\0" in shown or _FRACTION.search(shown):
         return NOT_A_NUMBER
-    plain = plain_of(html.unescape(text))  # &#8377; 1,299
+    plain = plain_of(shown)
     if _FREE.fullmatch(plain.strip()):
         return Cell("0", None, "", 1.0, None, False)
     if _MISSING.fullmatch(plain.strip()):

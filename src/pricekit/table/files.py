@@ -23,22 +23,25 @@ def table_files(path: Path) -> list[Path]:
 
     A file is itself; a folder is its .parquet and .pq files, those of folders inside it included; a path
     with `*`, `?` or `[` that is no file itself is a pattern, `**` any number of folders. Names that begin with "." or
-    "_", of files and of folders below it, are left out.
+    "_", of files and of folders below it, are left out unless the pattern has such a name itself.
 
     Raises:
         DataError: there is no such file.
     """
     if path.is_dir():
-        fixed = path
+        fixed, hidden = path, False
         found = [file for file in path.rglob("*") if file.suffix.lower() in (".parquet", ".pq")]
         expected = "a folder is read as the .parquet files in it, and there is none"
     elif _WILD & set(str(path)) and not path.exists():
         fixed = Path(*takewhile(lambda part: not _WILD & set(part), path.parts))
+        hidden = _is_hidden(path.relative_to(fixed))  # then they are asked for
         found = list(fixed.glob(str(path.relative_to(fixed))))
         expected = "no file matches the pattern"
     else:
         return [path]
-    files = sorted(file for file in found if file.is_file() and not _is_hidden(file.relative_to(fixed)))
+    files = sorted(
+        file for file in found if file.is_file() and (hidden or not _is_hidden(file.relative_to(fixed)))
+    )
     if not files:
         raise DataError(f"{path}: {expected}. Check the path.")
     return files
@@ -56,7 +59,7 @@ def iter_files(
     """Yield the tables of all files that `path` stands for, one after the other, as `iter_table` does.
 
     Where there is no id column, row numbers go on from file to file. Of several files those without a row are left
-    out, as many a writer makes them.
+    out; as many a writer makes empty Parquet files, only others are named.
     """
     done = position = 0
     files = table_files(path)
@@ -72,6 +75,8 @@ def iter_files(
         except NoRowsError:
             if number == len(files) and not done:
                 raise
+            if format_of(file) != "parquet":
+                notices(f"{file} has no rows; it is left out.")
         position += file.stat().st_size
 
 
@@ -95,4 +100,4 @@ def files_size(path: Path) -> int:
 
 def _is_hidden(path: Path) -> bool:
     """Say whether a file or a folder that it is in is none of the data, such as `_SUCCESS` or unfinished parts."""
-    return any(part.startswith((".", "_")) for part in path.parts)
+    return any(part.startswith((".", "_")) and part != ".." for part in path.parts)

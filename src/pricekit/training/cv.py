@@ -136,9 +136,11 @@ def is_cv(path: Path) -> bool:
 def _is_cut_off(path: Path) -> bool:
     """Say whether a cross-validation was cut off while it was begun, or while it was deleted."""
     try:
-        return not is_cv(path) and "digest" in json.loads((path / PLAN).read_text("utf-8"))
-    except (OSError, ValueError, TypeError):
+        kept = json.loads((path / PLAN).read_text("utf-8"))
+    except (OSError, ValueError):
         return False
+    trained = any(is_run(folder) for folder in path.glob("fold-*"))  # which are deleted first
+    return isinstance(kept, dict) and "digest" in kept and not is_cv(path) and not trained
 
 
 def _new_plan(table: Table, rejected: pd.DataFrame, config: RunConfig, folds: int, allow_leak: bool) -> Plan:

@@ -229,7 +229,8 @@ def _copy_run(run: Path, folder: Path) -> None:
 
 def _write(out: Path, record: dict[str, Any], facts: dict[str, Any], together: HeldOut) -> None:
     """Write the folder under another name, and rename it when it is complete."""
-    temporary = out.absolute().with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
+    out = out.resolve()
+    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.mkdir(parents=True)
         for number, member in enumerate(record["members"]):
@@ -240,6 +241,6 @@ def _write(out: Path, record: dict[str, Any], facts: dict[str, Any], together: H
         write_text(temporary / "run.json", json.dumps(facts, indent=2) + "\n")
         write_text(temporary / FILE, json.dumps(record, indent=2) + "\n")
         sync(temporary)
-        replace_folder(temporary, out.absolute())
+        replace_folder(temporary, out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

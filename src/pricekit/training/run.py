@@ -48,17 +48,11 @@ INTERVALS = "intervals.json"
 OUT_OF_FOLD = "out_of_fold.parquet"
 TAUGHT = "taught.parquet"
 
+# In the order of their deletion: a run is finished by the first, started by the second, known by the last.
 FILES = (
-    *(
-        "config.toml",
-        "split.parquet",
-        "rejected.parquet",
-        "sample.parquet",
-        "tokenizer.json",
-        "preprocess.json",
-    ),
-    *(OUT_OF_FOLD, TAUGHT, BACKBONE, "metrics.jsonl", LAST, BEST, INTERVALS, HELD_OUT, "run.json"),
-    SOURCE,  # by which a run is known: written first, deleted last
+    *("run.json", BACKBONE, "config.toml", "split.parquet", "rejected.parquet", "sample.parquet"),
+    *("tokenizer.json", "preprocess.json", OUT_OF_FOLD, TAUGHT, "metrics.jsonl", LAST, BEST),
+    *(INTERVALS, HELD_OUT, SOURCE),
 )
 
 
@@ -87,9 +81,10 @@ class Run:
 def is_run(path: Path) -> bool:
     """Say whether a folder looks like a run, be it one that was cut off while it was begun."""
     try:
-        return "digest" in json.loads((path / SOURCE).read_text("utf-8"))
-    except (OSError, ValueError, TypeError):
+        facts = json.loads((path / SOURCE).read_text("utf-8"))
+    except (OSError, ValueError):
         return False
+    return isinstance(facts, dict) and "digest" in facts
 
 
 def clear_run(path: Path) -> None:
