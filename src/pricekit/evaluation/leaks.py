@@ -91,15 +91,15 @@ def leaking_columns(
 
 def explained(column: pd.Series, log_price: np.ndarray, *, as_category: bool = True) -> float:
     """Return the share of the log price's variance, out of fold, that a column explains; 0 where it tells nothing."""
-    numbers = _numbers(column)
     cells = as_strings(column).str.strip()
     there = (cells != "").to_numpy(bool)
     shares = [0.0]
     if as_category:
         shares.append(_share(pd.factorize(cells)[0][there], log_price[there], _by_category))
-    known = np.isfinite(numbers)
-    if known.sum() >= _NUMBERS * there.sum():
-        shares.append(_share(numbers[known], log_price[known], _by_number))
+    for numbers in _readings(column):
+        known = np.isfinite(numbers)
+        if known.sum() >= _NUMBERS * there.sum():
+            shares.append(_share(numbers[known], log_price[known], _by_number))
     return max(shares)
 
 
@@ -138,13 +138,18 @@ def as_strings(column: pd.Series) -> pd.Series:
     return texts.astype("str").fillna("")
 
 
-def _numbers(column: pd.Series) -> np.ndarray:
-    """Read one number a cell, NaN where there is none; that some are misread only hides a leak, and makes none."""
+def _readings(column: pd.Series) -> list[np.ndarray]:
+    """Read one number a cell, NaN where there is none: as programs write it, and as people do, 15.675 for 15,675.
+
+    What is misread in one way only hides a leak there, and makes none.
+    """
     if pd.api.types.is_numeric_dtype(column.dtype):
-        return column.to_numpy(np.float64, na_value=np.nan)
+        return [column.to_numpy(np.float64, na_value=np.nan)]
+    plain = pd.to_numeric(as_strings(column), errors="coerce").to_numpy(np.float64, na_value=np.nan)
     cells = as_strings(column).str.extract(r"^\D{0,6}(\d[\d.,' ]*)\D{0,12}$")[0]
     cells = cells.str.replace(r"[' ]|[.,](?=\d{3}(?:\D|$))", "", regex=True).str.replace(",", ".")
-    return pd.to_numeric(cells, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    grouped = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return [grouped] if np.array_equal(plain, grouped, equal_nan=True) else [plain, grouped]
 
 
 def _share(values: np.ndarray, log_price: np.ndarray, guess: Guess) -> float:
