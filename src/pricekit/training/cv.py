@@ -32,7 +32,7 @@ from pricekit.table import Table
 from pricekit.training.distill import with_teachers
 from pricekit.training.guards import look_at
 from pricekit.training.processes import Processes
-from pricekit.training.run import clear_run, is_run, open_run
+from pricekit.training.run import clear_run, is_run, names_rows, open_run
 from pricekit.training.source import Source, Split, digest_of, load_rows, split_table
 from pricekit.training.start import check_same_rows
 from pricekit.training.train import train
@@ -135,12 +135,8 @@ def is_cv(path: Path) -> bool:
 
 def _is_cut_off(path: Path) -> bool:
     """Say whether a cross-validation was cut off while it was begun, or while it was deleted."""
-    try:
-        kept = json.loads((path / PLAN).read_text("utf-8"))
-    except (OSError, ValueError):
-        return False
     trained = any(is_run(folder) for folder in path.glob("fold-*"))  # which are deleted first
-    return isinstance(kept, dict) and "digest" in kept and not is_cv(path) and not trained
+    return names_rows(path / PLAN) and not is_cv(path) and not trained
 
 
 def _new_plan(table: Table, rejected: pd.DataFrame, config: RunConfig, folds: int, allow_leak: bool) -> Plan:

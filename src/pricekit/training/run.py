@@ -80,8 +80,13 @@ class Run:
 
 def is_run(path: Path) -> bool:
     """Say whether a folder looks like a run, be it one that was cut off while it was begun."""
+    return names_rows(path / SOURCE)
+
+
+def names_rows(file: Path) -> bool:
+    """Say whether a JSON file holds the digest of rows, as what training was started with does, and others do not."""
     try:
-        facts = json.loads((path / SOURCE).read_text("utf-8"))
+        facts = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return False
     return isinstance(facts, dict) and "digest" in facts
