@@ -3,6 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ import pricekit.tokens as tokens_module
 from pricekit.preprocess import Inputs
 from pricekit.tokens import (
     CHARS_PER_TOKEN,
+    KnownWords,
     Tokens,
     batches_by_length,
     encode,
@@ -63,13 +65,12 @@ ODD = st.text(alphabet="re d[PA]\t\n\x1c\x85\xa0\u2003\u200bΣİ.,", max_size=30
 @given(st.lists(st.text(max_size=30) | ODD), st.integers(1, 9))
 @example(["red\x1c.\x1c.red tea"], 9)
 def test_word_by_word_gives_the_ids_of_the_whole_text(texts, max_length):
-    known = {}
     for made in map(words_of, SPLITTERS):
         assert splits_at_spaces(made)
         made.enable_truncation(max_length)
         expected = [made.encode(text[: CHARS_PER_TOKEN * max_length]).ids or [0] for text in texts]
         made.no_truncation()
-        known.clear()
+        known = KnownWords()
         for _ in range(2):  # the second time all are known
             tokens = encode(made, texts, max_length, 0, known)
             assert [tokens.ids[a:b].tolist() for a, b in pairwise(tokens.offsets)] == expected
@@ -96,12 +97,14 @@ def test_a_tokenizer_that_looks_beyond_a_word_gets_whole_texts():
 
 
 def test_what_is_known_is_looked_up_and_bounded(monkeypatch):
-    made, known = words_of(pre_tokenizers.Whitespace()), {"tea": [3, 3, 3]}
+    made, known = words_of(pre_tokenizers.Whitespace()), KnownWords()
+    known.words, known.tokens = pa.array(["tea"]), pa.array([[3, 3, 3]], pa.list_(pa.int32()))
     assert encode(made, ["red tea"], 9, 0, known).ids.tolist() == [12, 3, 3, 3]
-    assert known["red"] == [12]
+    assert known.words.to_pylist() == ["tea", "red"]
+    assert known.tokens.to_pylist() == [[3, 3, 3], [12]]
     monkeypatch.setattr(tokens_module, "_MAX_KNOWN", 1)
     assert encode(made, ["tea"], 9, 0, known).ids.tolist() == [4, 2, 5]
-    assert list(known) == ["tea"]
+    assert known.words.to_pylist() == ["tea"]
 
 
 def test_several_threads_do_not_change_the_tokenizer_under_each_other(tokenizer, monkeypatch):

@@ -15,7 +15,7 @@ from pricekit.core.contracts import Batch
 from pricekit.errors import BundleError
 from pricekit.features.fitted import FittedFeatures
 from pricekit.table import Columns, Table
-from pricekit.tokens import Tokens, encode, pad
+from pricekit.tokens import KnownWords, Tokens, encode, pad
 
 FACT_CHARACTERS = 40
 """Longer lines are prose, not facts."""
@@ -56,8 +56,8 @@ class Inputs:
 class Preprocessor:
     """Everything between a table and the model: columns, tokenizer, fitted features.
 
-    With `facts_first` the tokens are those of texts that `bring_facts_first` has rearranged. `known` are the
-    tokens of words that were met: see `encode`.
+    With `facts_first` the tokens are those of texts that `bring_facts_first` has rearranged. `known` are words
+    that were met: see `encode`.
     """
 
     columns: Columns
@@ -66,7 +66,7 @@ class Preprocessor:
     pad_id: int
     features: FittedFeatures
     facts_first: bool = False
-    known: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    known: KnownWords = field(default_factory=KnownWords, repr=False, compare=False)
 
     def __call__(self, table: Table) -> Inputs:
         """Return the inputs of all rows; features are computed while the texts are tokenised."""

@@ -40,6 +40,8 @@ class Tokens:
 
     def cut(self, max_length: int) -> Tokens:
         """Return the tokens with each row cut to `max_length`."""
+        if self.lengths.max(initial=0) <= max_length:
+            return self
         return self._pieces(self.offsets[:-1], np.minimum(self.lengths, max_length))
 
     def _pieces(self, starts: np.ndarray, lengths: np.ndarray) -> Tokens:
@@ -63,7 +65,7 @@ def encode(
     texts: Sequence[str],
     max_length: int,
     pad_id: int,
-    known: dict[str, list[int]] | None = None,
+    known: KnownWords | None = None,
 ) -> Tokens:
     """Tokenise texts, each cut to `max_length` tokens; a text without tokens becomes one `pad_id`.
 
@@ -72,15 +74,15 @@ def encode(
         texts: N of them; equal ones are tokenised once.
         max_length: tokens at most.
         pad_id: what pads.
-        known: the tokens of words of earlier calls with this tokenizer, looked up and added to, where each word
-            can be tokenised by itself.
+        known: words of earlier calls with this tokenizer, looked up and added to, where each word can be tokenised by
+            itself.
     """
     places: dict[str, int] = {}
     of = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64, len(texts))
     cut = [text[: CHARS_PER_TOKEN * max_length] for text in places]
     with _ONE_AT_A_TIME:
         if splits_at_spaces(tokenizer) and not any(mark in text for text in cut for mark in _MARKS):
-            found = _by_words(tokenizer, cut, max_length, {} if known is None else known)
+            found = _by_words(tokenizer, cut, max_length, known or KnownWords())
         else:
             found = _by_texts(tokenizer, cut, max_length)
     found = _with_one_at_least(found, pad_id)
@@ -110,28 +112,63 @@ _MAX_KNOWN = 1 << 17
 _WORDS_AT_ONCE = 1024
 
 
-def _by_words(tokenizer: Tokenizer, texts: list[str], max_length: int, known: dict[str, list[int]]) -> Tokens:
+def _by_words(tokenizer: Tokenizer, texts: list[str], max_length: int, known: KnownWords) -> Tokens:
     """Tokenise each word once and look it up afterwards: the same ids in a fraction of the time."""
     split = pc.utf8_split_whitespace(pa.array(texts, pa.string()))
     coded = split.flatten().dictionary_encode()
-    words, word = coded.dictionary.to_pylist(), coded.indices.to_numpy()
-    if len(known) > _MAX_KNOWN:
-        known.clear()
-    new = [word for word in words if word not in known]
-    known.update(zip(new, _of_words(tokenizer, new), strict=True))
-    of_words = _together([known[word] for word in words])
-    every = of_words.take(word)  # the tokens of all texts, one word after the other
-    return Tokens(every.ids, every.offsets[split.offsets.to_numpy()]).cut(max_length)
+    place = known.places(tokenizer, coded.dictionary)
+    every = known.tokens.take(pa.array(place[coded.indices.to_numpy()]))  # of all texts, word after word
+    return Tokens(every.values.to_numpy(), every.offsets.to_numpy()[split.offsets.to_numpy()]).cut(max_length)
 
 
-def _of_words(tokenizer: Tokenizer, words: list[str]) -> list[list[int]]:
+class KnownWords:
+    """The tokens of words that were met before.
+
+    Attributes:
+        words: those words, (W,).
+        tokens: of each word, a list array of int32 (W,).
+    """
+
+    words: pa.StringArray
+    tokens: pa.ListArray
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def places(self, tokenizer: Tokenizer, words: pa.StringArray) -> np.ndarray:
+        """Return where in `tokens` each word is, int64 (N,); new ones are tokenised and added.
+
+        Args:
+            tokenizer: the same in every call.
+            words: different ones, (N,).
+        """
+        if len(self.words) > _MAX_KNOWN:
+            self._clear()
+        found = pc.index_in(words, self.words)
+        places: np.ndarray = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+        new = words.filter(found.is_null())
+        if len(new):
+            places[places < 0] = len(self.words) + np.arange(len(new))
+            self.words = pa.concat_arrays([self.words, new])
+            self.tokens = pa.concat_arrays([self.tokens, _of_words(tokenizer, new.to_pylist())])
+        return places
+
+    def _clear(self) -> None:
+        self.words = pa.array([], pa.string())
+        self.tokens = pa.array([], pa.list_(pa.int32()))
+
+
+def _of_words(tokenizer: Tokenizer, words: list[str]) -> pa.ListArray:
     """Return the tokens of each word, many words in one call."""
-    found: list[list[int]] = [[] for _ in words]
     groups = [words[i : i + _WORDS_AT_ONCE] for i in range(0, len(words), _WORDS_AT_ONCE)]
-    for number, encoding in enumerate(tokenizer.encode_batch(groups, is_pretokenized=True)):
-        for place, token in zip(encoding.word_ids, encoding.ids, strict=True):
-            found[number * _WORDS_AT_ONCE + int(place or 0)].append(token)
-    return found
+    encodings = tokenizer.encode_batch(groups, is_pretokenized=True)
+    ids = [np.array(encoding.ids, np.int32) for encoding in encodings]
+    words_of = [
+        np.array(encoding.word_ids, np.int64) + i * _WORDS_AT_ONCE for i, encoding in enumerate(encodings)
+    ]
+    offsets = np.zeros(len(words) + 1, np.int32)
+    np.cumsum(np.bincount(np.concatenate(words_of), minlength=len(words)), out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(ids)))
 
 
 def _by_texts(tokenizer: Tokenizer, texts: list[str], max_length: int) -> Tokens:

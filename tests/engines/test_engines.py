@@ -7,6 +7,7 @@ import time
 import types
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.engines import choose
 from pricekit.engines.choose import open_engine
-from pricekit.engines.opened import each
+from pricekit.engines.opened import Opened, each
 from pricekit.engines.ort import load_cpu, tensorrt_options, usable_cpus
 from pricekit.errors import BundleError, DataError, PluginError
 from pricekit.predict import Predictor
@@ -104,7 +105,7 @@ def lasting(seconds):
 
 @pytest.mark.parametrize(
     ("seconds", "best"),
-    [(lambda tokens: 0.2, choose.BATCH_TOKENS[-1]), (lambda tokens: (tokens / 2048) ** 2, 512)],
+    [(lambda tokens: 0.1, choose.BATCH_TOKENS[-1]), (lambda tokens: (tokens / 2048) ** 2, 512)],
 )
 def test_the_size_of_a_batch_is_what_the_engine_is_fastest_with(graph, engines, monkeypatch, seconds, best):
     monkeypatch.setattr(choose, "LENGTH", 64)
@@ -112,6 +113,19 @@ def test_the_size_of_a_batch_is_what_the_engine_is_fastest_with(graph, engines, 
     monkeypatch.setattr(choose, "REPEATS", 1)
     engines(lasting=lasting(seconds))
     assert open_engine("lasting", graph, VOCABULARY).batch_tokens == best
+
+
+def test_a_quick_engine_is_timed_over_many_batches():
+    calls = []
+
+    def price_batch(batch):
+        calls.append(1)
+        time.sleep(0.001)  # less than it takes to start the threads
+        return np.ones(len(batch["input_ids"]), np.float32)
+
+    graph = Graph(b"", 64, 1, Path("unused"))
+    assert choose._speeds([Opened("quick", price_batch, streams=2)], graph, 10).shape == (1, choose.REPEATS)
+    assert len(calls) > 10 * choose.REPEATS
 
 
 def test_an_engine_is_given_as_many_batches_at_a_time_as_it_says():

@@ -40,8 +40,11 @@ LENGTH, REPEATS, ENOUGH_S = 128, 5, 4.0
 CHECKED = 2048
 """Tokens whose prices are held against the reference's."""
 
-BATCH_TOKENS = (512, 2048, 8192, 32768)
+BATCH_TOKENS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 """Sizes of a batch that are timed, from the smallest up: a CPU's caches like it small, a GPU large."""
+
+LEAST_S = 0.05
+"""Seconds that are timed at least: shorter, and starting the threads would be a part of it."""
 
 BETTER = 1.1
 """How many times as fast a larger size has to be: machines are noisy, and a size that is too large costs more."""
@@ -133,14 +136,19 @@ def _sized(opened: Opened, graph: Graph, vocab_size: int) -> Opened:
 def _speeds(engines: list[Opened], graph: Graph, vocab_size: int) -> np.ndarray:
     """Return tokens a second, (engines, rounds), each engine given its batches and taking turns with the others."""
     batches = [_made_up_batch(graph, vocab_size, engine.batch_tokens) for engine in engines]
+    repeats = [1] * len(engines)
     rounds: list[list[float]] = []
     began = time.perf_counter()
     for number in range(1 + REPEATS):
         speeds = []
-        for engine, batch in zip(engines, batches, strict=True):
+        for place, (engine, batch) in enumerate(zip(engines, batches, strict=True)):
+            some = [batch] * (engine.streams * repeats[place])
             started = time.perf_counter()
-            each(engine.price_batch, [batch] * engine.streams, engine.streams)
-            speeds.append(batch["input_ids"].size * engine.streams / (time.perf_counter() - started))
+            each(engine.price_batch, some, engine.streams)
+            took = time.perf_counter() - started
+            speeds.append(len(some) * batch["input_ids"].size / took)
+            if not number:
+                repeats[place] = 1 + int(LEAST_S / took)
         if number:  # the first round is slower
             rounds.append(speeds)
         if rounds and time.perf_counter() - began > ENOUGH_S:

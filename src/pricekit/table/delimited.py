@@ -80,7 +80,7 @@ def _records(path: Path, stream: TextIOWrapper, delimiter: str, tally: Tally) ->
     """Rows that are not blank."""
     # The limit belongs to the whole process; it is raised, never lowered under somebody else's feet.
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL_CHARS))
-    reader = csv.reader(_with_end(stream), delimiter=delimiter)
+    reader = csv.reader(chain(stream, [_END]), delimiter=delimiter)
     first_line = 1
     width = 0
     try:
@@ -112,15 +112,9 @@ def _swallowed(fields: list[str], width: int, delimiter: str) -> int:
             inner = cell.splitlines()[1:-1]
             if len(inner) < 2:  # as in an address
                 continue
-            rows = list(csv.reader(inner, delimiter=delimiter, quoting=csv.QUOTE_NONE))
-            if all(len(row) == width for row in rows):
-                return len(rows) + 1
+            if all(line.count(delimiter) == width - 1 for line in inner):
+                return len(inner) + 1
     return 0
-
-
-def _with_end(stream: TextIOWrapper) -> Iterator[str]:
-    yield from stream
-    yield _END
 
 
 def _end_in_quotes(
