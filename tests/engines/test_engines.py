@@ -246,7 +246,7 @@ def test_a_provider_that_falls_back_is_an_error(graph, monkeypatch):
         ort, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"]
     )
     monkeypatch.setattr(
-        ort, "InferenceSession", lambda m, o, providers: whole(m, o, providers=["CPUExecutionProvider"])
+        ort, "InferenceSession", lambda m, o, providers, **_: whole(m, o, providers=["CPUExecutionProvider"])
     )
     with pytest.raises(PluginError, match="could not load its CUDAExecutionProvider"):
         open_engine("ort-cuda", graph, VOCABULARY)

@@ -36,6 +36,21 @@ def test_a_graph_that_differs_is_caught(run, bundle):
         verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64)
 
 
+def test_a_graph_that_fails_at_a_shape_is_named_with_its_node(run, bundle):
+    opened = open_run(run)
+    model = onnx.load(bundle / "model.onnx")
+    model.graph.node[-1].output[0] = "of_any_batch"
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([2]), "two"))
+    model.graph.node.append(
+        onnx.helper.make_node("Reshape", ["of_any_batch", "two"], ["price"], "of_two_rows")
+    )
+    inputs = opened.preprocessor(read_sample(opened))
+    with pytest.raises(
+        ExportError, match=r"graph cannot price 1 row of 1 token: .*of_two_rows.*Nothing was published"
+    ):
+        verify_graph(opened.model, model.SerializeToString(), inputs, 64)
+
+
 class BranchesOnData(nn.Module):
     """An encoder that no exporter can trace."""
 

@@ -14,6 +14,7 @@ from pricekit.errors import ExportError
 from pricekit.export.tensors import first_difference
 from pricekit.metrics import smape
 from pricekit.preprocess import Inputs
+from pricekit.screen import counted
 from pricekit.training.engine import torch_engine
 from pricekit.training.model import PriceModel
 
@@ -93,10 +94,10 @@ def verify_graph(
         float32: the graph before it was converted, to find the node at fault.
 
     Raises:
-        ExportError: over a limit, or a price is not finite or not positive.
+        ExportError: over a limit, a price is not finite or not positive, or the graph fails at a shape.
     """
     limits, reference, engine = LIMITS[precision], torch_engine(model), load_cpu(graph)
-    found = [(_check(reference, engine, batch), batch) for batch in shapes(inputs, max_length)]
+    found = [(_check(reference, engine, batch, precision), batch) for batch in shapes(inputs, max_length)]
     worst, batch = max(found, key=lambda pair: pair[0].difference)
     if not worst.difference <= limits.difference:
         failed = [check for check, _ in found if not check.difference <= limits.difference]
@@ -141,11 +142,19 @@ def shapes(inputs: Inputs, max_length: int) -> Iterator[Batch]:
         yield batch
 
 
-def _check(reference: PriceBatch, engine: PriceBatch, batch: Batch) -> Check:
-    expected, found = reference(batch).astype(np.float64), engine(batch).astype(np.float64)
+def _check(reference: PriceBatch, engine: PriceBatch, batch: Batch, precision: str) -> Check:
+    rows, length = batch["input_ids"].shape
+    expected = reference(batch).astype(np.float64)
+    try:
+        found = engine(batch).astype(np.float64)
+    except Exception as error:  # onnxruntime's own, which name the node
+        said = " ".join(str(error).split())[:300]
+        raise ExportError(
+            f"the {precision} graph cannot price {counted(rows, 'row')} of {counted(length, 'token')}: {said}. "
+            f"Nothing was published; {_advice(precision)}"
+        ) from error
     usable = found.shape == expected.shape and np.isfinite(found).all() and (found > 0).all()
     difference = float(np.max(np.abs(found - expected) / expected)) if usable else float("inf")
-    rows, length = batch["input_ids"].shape
     return Check(rows, length, difference)
 
 
