@@ -91,9 +91,10 @@ def test_only_a_graph_of_float16_weights_may_be_computed_in_less_than_float32(en
     half = replace(graph, model=to_half(onnx.load_from_string(graph.model), []).SerializeToString())
     recorder, prices = Recorder(), []
     monkeypatch.setattr("pricekit_openvino.engine._core", lambda: recorder)
-    for given, hint in ((graph, "f32"), (half, None)):
+    for given, hint, multiple in ((graph, "f32", 1), (half, None, 16)):
         prices.append(engine.load(given)(batch(5, 17)))
         assert recorder.settings.get("INFERENCE_PRECISION_HINT") == hint
+        assert engine.length_multiple == multiple
     assert prices[1] == pytest.approx(prices[0], rel=0.05)
 
 

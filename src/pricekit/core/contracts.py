@@ -197,7 +197,7 @@ class Engine(Protocol):
     """What executes a bundle's graph; imports no torch."""
 
     length_multiple: int
-    """What L is rounded up to, for engines that are slow or hungry at each new shape; usually 1."""
+    """What L is rounded up to, for engines slow at others or at each new shape; usually 1. Read after `load`."""
 
     streams: int
     """Optional. How many batches it prices at a time, called from as many threads; 1 where it is absent."""

@@ -11,6 +11,9 @@ from pricekit.core.contracts import Batch, Graph, PriceBatch
 from pricekit.engines.ort import INPUTS, usable_cpus
 from pricekit.errors import BundleError, PluginError
 
+HALF_MULTIPLE = 16
+"""What lengths are rounded up to in bfloat16: 127 tokens take 1.4 times as long as 128, and 115 as long."""
+
 
 class OpenVino:
     """The CPUs that this process may use, all at one batch.
@@ -37,7 +40,9 @@ class OpenVino:
                 "PERFORMANCE_HINT": "LATENCY",
                 "INFERENCE_NUM_THREADS": usable_cpus(),
             }
-            if not _has_float16(model):
+            if _has_float16(model):
+                self.length_multiple = HALF_MULTIPLE
+            else:
                 settings["INFERENCE_PRECISION_HINT"] = "f32"
             request = core.compile_model(model, "CPU", settings).create_infer_request()
         except Exception as error:
