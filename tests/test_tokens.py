@@ -107,6 +107,16 @@ def test_what_is_known_is_looked_up_and_bounded(monkeypatch):
     assert known.words.to_pylist() == ["tea"]
 
 
+def test_few_words_are_not_looked_for_among_very_many():
+    made, known = words_of(pre_tokenizers.Whitespace()), KnownWords()
+    known.words, known.tokens = pa.array(["tea"] * 9), pa.array([[3, 3, 3]] * 9, pa.list_(pa.int32()))
+    assert encode(made, ["tea"], 9, 0, known).ids.tolist() == [4, 2, 5]
+    assert len(known.words) == 9
+    assert encode(made, [""], 9, 0, known).ids.tolist() == [0]
+    assert len(encode(made, [], 9, 0, known)) == 0
+    assert encode(made, ["tea red"], 9, 0, known).ids.tolist() == [3, 3, 3, 12]
+
+
 def test_several_threads_do_not_change_the_tokenizer_under_each_other(tokenizer, monkeypatch):
     inside, most, by_texts = [], [], tokens_module._by_texts
 

@@ -109,6 +109,9 @@ _MARKS = "\x1c\x1d\x1e\x1f"
 """What pyarrow takes for spaces and the tokenizer does not."""
 
 _MAX_KNOWN = 1 << 17
+_LOOKED_THROUGH = 8
+"""Known words that are looked through in the time that one takes to tokenise: all are, at each call."""
+
 _WORDS_AT_ONCE = 1024
 
 
@@ -116,8 +119,7 @@ def _by_words(tokenizer: Tokenizer, texts: list[str], max_length: int, known: Kn
     """Tokenise each word once and look it up afterwards: the same ids in a fraction of the time."""
     split = pc.utf8_split_whitespace(pa.array(texts, pa.string()))
     coded = split.flatten().dictionary_encode()
-    place = known.places(tokenizer, coded.dictionary)
-    every = known.tokens.take(pa.array(place[coded.indices.to_numpy()]))  # of all texts, word after word
+    every = known.tokens_of(tokenizer, coded.dictionary).take(coded.indices)  # of all texts, word after word
     return Tokens(every.values.to_numpy(), every.offsets.to_numpy()[split.offsets.to_numpy()]).cut(max_length)
 
 
@@ -135,23 +137,25 @@ class KnownWords:
     def __init__(self) -> None:
         self._clear()
 
-    def places(self, tokenizer: Tokenizer, words: pa.StringArray) -> np.ndarray:
-        """Return where in `tokens` each word is, int64 (N,); new ones are tokenised and added.
+    def tokens_of(self, tokenizer: Tokenizer, words: pa.StringArray) -> pa.ListArray:
+        """Return the tokens of each word, int32 (N,) lists; new words are tokenised and added.
 
         Args:
             tokenizer: the same in every call.
             words: different ones, (N,).
         """
+        if len(words) * _LOOKED_THROUGH < len(self.words):
+            return _of_words(tokenizer, words.to_pylist())
         if len(self.words) > _MAX_KNOWN:
             self._clear()
         found = pc.index_in(words, self.words)
-        places: np.ndarray = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+        places = pc.fill_null(found, -1).to_numpy().astype(np.int64)
         new = words.filter(found.is_null())
         if len(new):
             places[places < 0] = len(self.words) + np.arange(len(new))
             self.words = pa.concat_arrays([self.words, new])
             self.tokens = pa.concat_arrays([self.tokens, _of_words(tokenizer, new.to_pylist())])
-        return places
+        return self.tokens.take(pa.array(places))
 
     def _clear(self) -> None:
         self.words = pa.array([], pa.string())
@@ -161,13 +165,12 @@ class KnownWords:
 def _of_words(tokenizer: Tokenizer, words: list[str]) -> pa.ListArray:
     """Return the tokens of each word, many words in one call."""
     groups = [words[i : i + _WORDS_AT_ONCE] for i in range(0, len(words), _WORDS_AT_ONCE)]
-    encodings = tokenizer.encode_batch(groups, is_pretokenized=True)
-    ids = [np.array(encoding.ids, np.int32) for encoding in encodings]
-    words_of = [
-        np.array(encoding.word_ids, np.int64) + i * _WORDS_AT_ONCE for i, encoding in enumerate(encodings)
-    ]
+    ids, of = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    for number, encoding in enumerate(tokenizer.encode_batch(groups, is_pretokenized=True)):
+        ids.append(np.array(encoding.ids, np.int32))
+        of.append(np.array(encoding.word_ids, np.int64) + number * _WORDS_AT_ONCE)
     offsets = np.zeros(len(words) + 1, np.int32)
-    np.cumsum(np.bincount(np.concatenate(words_of), minlength=len(words)), out=offsets[1:])
+    np.cumsum(np.bincount(np.concatenate(of), minlength=len(words)), out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(ids)))
 
 
