@@ -110,9 +110,8 @@ def _swallowed(fields: list[str], width: int, delimiter: str) -> int:
         end = cell.find("\n", start + 1)
         if width > 2 and 0 <= start < end and cell.count(delimiter, start, end) >= width - 1:
             inner = cell.splitlines()[1:-1]
-            if len(inner) < 2:  # as in an address
-                continue
-            if all(line.count(delimiter) == width - 1 for line in inner):
+            # One line may be that of an address.
+            if len(inner) > 1 and all(line.count(delimiter) == width - 1 for line in inner):
                 return len(inner) + 1
     return 0
 
