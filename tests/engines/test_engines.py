@@ -17,6 +17,7 @@ from pricekit.core.contracts import Graph
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.engines import choose
+from pricekit.engines import ort as ort_module
 from pricekit.engines.choose import open_engine
 from pricekit.engines.opened import Opened, each
 from pricekit.engines.ort import load_cpu, tensorrt_options, usable_cpus
@@ -235,6 +236,60 @@ def test_an_engine_that_was_asked_for_and_cannot_load_is_an_error(graph, engines
 def test_a_provider_that_is_not_there_is_an_error_not_the_cpu(graph, name):
     with pytest.raises(PluginError, match=r"has no .*ExecutionProvider.*pricekit\[gpu\]"):
         open_engine(name, graph, VOCABULARY)
+
+
+def test_a_sum_and_its_norm_stay_two_operations(tmp_path, monkeypatch):
+    """Fused they are slower on a CPU; where nothing is switched off, ONNX Runtime does fuse them."""
+    import onnx
+    import onnxruntime as ort
+
+    whole, kept = ort.InferenceSession, tmp_path / "optimized.onnx"
+
+    def keeping(model, options, **given):
+        options.optimized_model_filepath = str(kept)
+        return whole(model, options, **given)
+
+    monkeypatch.setattr(ort, "InferenceSession", keeping)
+    for slower, fused in ((ort_module._SLOWER, False), ({}, True)):
+        monkeypatch.setattr(ort_module, "_SLOWER", slower)
+        load_cpu(sum_and_norm())
+        kinds = {node.op_type for node in onnx.load(kept).graph.node}
+        assert ("SkipLayerNormalization" in kinds, "LayerNormalization" in kinds) == (fused, not fused)
+
+
+def sum_and_norm():
+    """Return a graph whose price is a LayerNormalization of a sum."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    floats, ids = TensorProto.FLOAT, TensorProto.INT64
+    weights = {"table": np.ones((9, 4)), "scale": np.ones(4), "bias": np.zeros(4)}
+    nodes = [
+        ("Gather", ["table", "input_ids"], "tokens"),
+        ("Gather", ["table", "attention_mask"], "more"),
+        ("Add", ["tokens", "more"], "sum"),
+        ("LayerNormalization", ["sum", "scale", "bias"], "normed"),
+        ("ReduceMean", ["normed", "axes"], "mean"),
+        ("ReduceMean", ["features", "axis"], "of_features"),
+        ("Add", ["mean", "of_features"], "price"),
+    ]
+    graph = helper.make_graph(
+        [helper.make_node(kind, inputs, [output]) for kind, inputs, output in nodes],
+        "sum_and_norm",
+        [
+            helper.make_tensor_value_info("input_ids", ids, ["B", "L"]),
+            helper.make_tensor_value_info("attention_mask", ids, ["B", "L"]),
+            helper.make_tensor_value_info("features", floats, ["B", 1]),
+        ],
+        [helper.make_tensor_value_info("price", floats, None)],
+        [
+            *(numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()),
+            numpy_helper.from_array(np.array([1, 2]), "axes"),
+            numpy_helper.from_array(np.array([1]), "axis"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    model.ir_version = 9
+    return model.SerializeToString()
 
 
 def test_a_provider_that_falls_back_is_an_error(graph, monkeypatch):
