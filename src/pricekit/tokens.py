@@ -206,12 +206,13 @@ def pad(
     L is the length of the longest of them, rounded up to `multiple_of`, but not above `max_length`, which no
     row is longer than.
     """
-    lengths = tokens.offsets[rows + 1] - tokens.offsets[rows]
+    starts = tokens.offsets[rows]
+    lengths = tokens.offsets[rows + 1] - starts
     rounded = -(-lengths.max() // multiple_of) * multiple_of
     position = np.arange(rounded if max_length is None else min(rounded, max_length))
     mask = position < lengths[:, None]
-    input_ids = np.full(mask.shape, pad_id, np.int64)
-    input_ids[mask] = tokens.ids[(tokens.offsets[rows][:, None] + position)[mask]]
+    input_ids = tokens.ids.take(starts[:, None] + position, mode="clip").astype(np.int64)
+    input_ids[~mask] = pad_id
     return input_ids, mask.astype(np.int64)
 
 
