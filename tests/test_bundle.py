@@ -82,6 +82,9 @@ def test_a_damaged_manifest_is_refused(copy, text, message):
         open_bundle(copy)
 
 
+MEMBER = {"weight": 1.0, "model": "model.onnx", "tokenizer": "t", "preprocess": "p"}
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -90,6 +93,7 @@ def test_a_damaged_manifest_is_refused(copy, text, message):
         ({"files": {"model.onnx": {"sha256": 1}}}, r"files\.model\.onnx"),
         ({"metrics": {"smape": "low"}}, r"metrics\.smape"),
         ({"verified": {"shapes": [[1, 2, 3]], "max_relative_difference": 0}}, "verified"),
+        ({"members": [MEMBER, MEMBER]}, "members: .*do not sum to 1"),
     ],
 )
 def test_a_manifest_of_other_types_is_refused_and_the_value_named(copy, changes, named):
@@ -132,8 +136,10 @@ def test_inspect_shows_what_is_there_and_checks_it(pricekit, copy):
     assert "intervals.json" in out
     code, out, _ = pricekit("inspect", copy, "--json")
     assert json.loads(out) == json.loads((copy / MANIFEST).read_text())
-    (copy / "README.md").write_text("mine")
-    code, out, err = pricekit("inspect", copy)
+    odd = copy.rename(copy.with_name("b [v2]["))
+    assert "b [v2][: all files are" in " ".join(pricekit("inspect", odd)[1].split())
+    (odd / "README.md").write_text("mine")
+    code, out, err = pricekit("inspect", odd)
     assert (code, out) == (1, "")
     assert "README.md was altered" in err
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 SCHEMA_VERSION = 2
 """The highest that is known: 2 has several members, or texts that are rearranged; any other is still written as 1."""
+
+TOLERANCE = 1e-6
+"""Of the sum of the members' weights."""
 
 
 class FileFacts(BaseModel):
@@ -80,6 +83,13 @@ class Manifest(BaseModel, extra="allow"):
     constant_smape: float | None = Field(None, description="of the best constant price, on the same rows")
     plugins: list[PluginFacts] | None = None
     verified: Verified | None = None
+
+    @field_validator("members")
+    @classmethod
+    def _weights_sum_to_one(cls, members: list[MemberFacts] | None) -> list[MemberFacts] | None:
+        if members and abs(sum(member.weight for member in members) - 1) > TOLERANCE:
+            raise ValueError("the weights of the members do not sum to 1")
+        return members
 
 
 def json_schema() -> str:

@@ -16,6 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table as RichTable
+from rich.text import Text
 
 
 class Advance(Protocol):
@@ -81,7 +82,7 @@ def show_table(
     title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], *, stderr: bool = True
 ) -> None:
     """Print a table; columns whose cells are all numbers are set to the right."""
-    table = RichTable(title=title or None, title_justify="left")
+    table = RichTable(title=Text(title) if title else None, title_justify="left")
     for position, header in enumerate(headers):
         numeric = bool(rows) and all(_is_number(row[position]) for row in rows)
         table.add_column(header, justify="right" if numeric else "left", overflow="fold")

@@ -8,6 +8,7 @@ from torch import nn
 
 from pricekit.errors import ExportError, TrainingError
 from pricekit.export import export as export_module
+from pricekit.export import verify
 from pricekit.export.export import export_run
 from pricekit.export.verify import verify_graph
 from pricekit.training.run import open_run, read_sample
@@ -49,6 +50,21 @@ def test_a_graph_that_fails_at_a_shape_is_named_with_its_node(run, bundle):
         ExportError, match=r"graph cannot price 1 row of 1 token: .*of_two_rows.*Nothing was published"
     ):
         verify_graph(opened.model, model.SerializeToString(), inputs, 64)
+
+
+def test_a_model_whose_own_price_is_none_fails(run, bundle, monkeypatch):
+    """At one shape only, and not the first: no comparison with NaN is true."""
+    opened = open_run(run)
+    inputs = opened.preprocessor(read_sample(opened))
+    true = verify.torch_engine(opened.model)
+
+    def price(batch):
+        found = true(batch)
+        return found * np.nan if batch["input_ids"].shape == (7, 17) else found
+
+    monkeypatch.setattr(verify, "torch_engine", lambda _: price)
+    with pytest.raises(ExportError, match=r"at 1 of \d+ shapes, most at \(7, 17\)"):
+        verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64)
 
 
 class BranchesOnData(nn.Module):

@@ -3,6 +3,7 @@
 import re
 
 import onnx
+import pytest
 
 
 def test_a_repository_holds_the_graph_and_its_inputs(pricekit, run, tmp_path):
@@ -36,3 +37,14 @@ def test_a_model_that_is_there_is_replaced_only_when_asked(pricekit, run, tmp_pa
     assert pricekit(*arguments)[0] == 1
     assert pricekit(*arguments, "--overwrite")[0] == 0
     assert (repository / "b" / "config.pbtxt").read_text()
+
+
+@pytest.mark.parametrize(("out", "repository"), [("r/b", "r"), ("b", "b"), ("r/b/c", ".")])
+def test_the_bundle_and_its_model_never_share_a_folder(pricekit, run, tmp_path, out, repository):
+    (tmp_path / "r").mkdir()
+    if repository == ".":  # the model's folder would be the bundle's by another way
+        (tmp_path / "c").symlink_to(tmp_path / "r" / "b")
+    code, _, err = pricekit("export", run, "--out", tmp_path / out, "--triton", tmp_path / repository)
+    assert code == 1
+    assert "name another folder with --triton" in err
+    assert not (tmp_path / out).exists()

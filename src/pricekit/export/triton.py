@@ -33,7 +33,7 @@ def model_folder(repository: Path, run: Path, bundle: Path, *, overwrite: bool) 
     """Return where a repository has the model named as the bundle.
 
     Raises:
-        ExportError: it is taken, or `run` is an ensemble.
+        ExportError: it is taken or the bundle's own, or `run` is an ensemble.
     """
     if is_ensemble(run):
         raise ExportError(
@@ -41,6 +41,12 @@ def model_folder(repository: Path, run: Path, bundle: Path, *, overwrite: bool) 
             "the runs that it was made of one by one"
         )
     folder = repository / re.sub(r"[^A-Za-z0-9_-]", "_", bundle.resolve().name)
+    where, out = folder.resolve(), bundle.resolve()
+    if where == out or where in out.parents or out in where.parents:
+        raise ExportError(
+            f"Triton's model would be written to {folder}, which the bundle in {bundle} would lie in or around; name "
+            "another folder with --triton"
+        )
     if folder.exists() and not (overwrite and (folder / "config.pbtxt").is_file()):
         raise ExportError(f"{folder} exists already; name another folder with --triton, or delete that one")
     return folder

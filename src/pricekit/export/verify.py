@@ -153,7 +153,9 @@ def _check(reference: PriceBatch, engine: PriceBatch, batch: Batch, precision: s
             f"the {precision} graph cannot price {counted(rows, 'row')} of {counted(length, 'token')}: {said}. "
             f"Nothing was published; {_advice(precision)}"
         ) from error
-    usable = found.shape == expected.shape and np.isfinite(found).all() and (found > 0).all()
+    usable = found.shape == expected.shape and all(
+        np.isfinite(p).all() and (p > 0).all() for p in (found, expected)
+    )
     difference = float(np.max(np.abs(found - expected) / expected)) if usable else float("inf")
     return Check(rows, length, difference)
 
