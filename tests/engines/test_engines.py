@@ -209,6 +209,41 @@ def test_the_prices_of_an_engine_are_checked_once(graph, engines, monkeypatch):
     assert json.loads((graph.cache / "engine.json").read_text())["fastest"]
 
 
+def unmasked(graph):
+    price = load_cpu(graph.model)
+    return lambda batch: price({**batch, "attention_mask": np.ones_like(batch["attention_mask"])})
+
+
+def test_an_engine_that_takes_no_notice_of_the_mask_is_not_used(graph, engines):
+    engines(unmasked=unmasked)
+    with pytest.raises(PluginError, match="prices this bundle otherwise"):
+        open_engine("unmasked", graph, VOCABULARY)
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+
+
+def test_an_alike_graph_is_held_against_the_reference_too(graph, engines, monkeypatch, tmp_path):
+    checked, difference = [], choose._difference
+    monkeypatch.setattr(choose, "_difference", lambda *prices: checked.append(1) or difference(*prices))
+    wrong = [1.0]
+
+    def scaled(graph):
+        price, factor = load_cpu(graph.model), wrong[0]
+        return lambda batch: price(batch) * factor
+
+    engines(scaled=scaled)
+    first = replace(open_engine("scaled", graph, VOCABULARY), batch_tokens=8192)
+    other = replace(graph, cache=tmp_path / "second")
+    for _ in range(2):
+        again = open_engine("scaled", other, VOCABULARY, first)
+        assert (again.name, again.batch_tokens) == ("scaled", 8192)
+    assert len(checked) == 2  # each graph once
+    wrong[0] = 10.0
+    third = replace(graph, cache=tmp_path / "third")
+    with pytest.raises(PluginError, match="prices this bundle otherwise"):
+        open_engine("scaled", third, VOCABULARY, first)
+    assert open_engine("auto", third, VOCABULARY, first).name == "ort-cpu"
+
+
 def test_what_was_fastest_and_is_gone_is_not_used(graph, engines, small_batches):
     engines(slow=slowed)
     open_engine("auto", graph, VOCABULARY)

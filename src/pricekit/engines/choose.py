@@ -59,16 +59,20 @@ def open_engine(name: str, graph: Graph, vocab_size: int, like: Opened | None = 
         name: of an engine, or `auto`.
         graph: what to load.
         vocab_size: tokens that a made-up batch may hold.
-        like: where an alike graph runs, so that nothing is measured again.
+        like: where an alike graph runs, so that no speed is measured again.
 
     Raises:
         PluginError: the engine is unknown, a library or device that it needs is missing, or its prices differ
             from the reference's.
         BundleError: the graph cannot be loaded.
     """
-    if like is not None:
-        return replace(_load(like.name, graph), batch_tokens=like.batch_tokens)
     record = _Record(graph.cache / "engine.json", _machine())
+    if like is not None:
+        try:
+            return _opened_like(like, graph, vocab_size, record)
+        except (PluginError, BundleError):
+            if name != AUTO:
+                raise
     if name != AUTO:
         opened = _load(name, graph)
         if name in record.batch_tokens:
@@ -86,7 +90,7 @@ def open_engine(name: str, graph: Graph, vocab_size: int, like: Opened | None = 
     notice("trying what prices this bundle fastest on this machine; that is kept for the next time.")
     found, failed = _loadable(graph)
     if len(found) > 1:
-        found = _agreeing(found, _made_up_batch(graph, vocab_size, CHECKED))
+        found = _agreeing(found, _ragged(_made_up_batch(graph, vocab_size, CHECKED)))
     found = [_sized(opened, graph, vocab_size) for opened in found]
     fastest = found[0]
     if len(found) > 1:
@@ -94,6 +98,15 @@ def open_engine(name: str, graph: Graph, vocab_size: int, like: Opened | None = 
     record.write(fastest.name, {engine.name: engine.batch_tokens for engine in found})
     _say_what_a_gpu_misses(fastest.name, failed)
     return fastest
+
+
+def _opened_like(like: Opened, graph: Graph, vocab_size: int, record: _Record) -> Opened:
+    """Load a graph where an alike one runs; raises PluginError, BundleError where that cannot price this one."""
+    opened = replace(_load(like.name, graph), batch_tokens=like.batch_tokens)
+    if like.name not in record.batch_tokens:
+        _check_prices(opened, graph, vocab_size)
+        record.write(record.fastest, {**record.batch_tokens, like.name: like.batch_tokens})
+    return opened
 
 
 class _Record:
@@ -164,7 +177,7 @@ def _check_prices(opened: Opened, graph: Graph, vocab_size: int) -> None:
         reference = _load(REFERENCE, graph)
     except PluginError:
         return
-    batch = _made_up_batch(graph, vocab_size, CHECKED)
+    batch = _ragged(_made_up_batch(graph, vocab_size, CHECKED))
     difference = _difference(opened.price_batch(batch), reference.price_batch(batch))
     if not difference <= MAX_DIFFERENCE:
         raise PluginError(
@@ -234,6 +247,13 @@ def _made_up_batch(graph: Graph, vocab_size: int, tokens: int) -> Batch:
         "attention_mask": np.ones((rows, length), np.int64),
         "features": rng.normal(size=(rows, graph.features)).astype(np.float32),
     }
+
+
+def _ragged(batch: Batch) -> Batch:
+    """Return a batch whose rows end earlier and earlier; what the mask hides is as unlike padding as can be."""
+    rows, length = batch["input_ids"].shape
+    ends = length - np.arange(rows) * length // (2 * rows)
+    return {**batch, "attention_mask": (np.arange(length) < ends[:, None]).astype(np.int64)}
 
 
 _ENGINE_EXTRA = re.compile("extra == .(?:cpu|gpu)")
