@@ -107,6 +107,28 @@ def test_what_is_known_is_looked_up_and_bounded(monkeypatch):
     assert known.words.to_pylist() == ["tea"]
 
 
+def test_words_as_long_as_texts_are_not_kept():
+    made, known = words_of(pre_tokenizers.Whitespace()), KnownWords()
+    for _ in range(2):
+        assert encode(made, ["tea" * 99 + " red"], 999, 0, known).ids.tolist() == [4, 2, 5] * 99 + [12]
+        assert known.words.to_pylist() == ["red"]
+        assert known.tokens.to_pylist() == [[12]]
+
+
+@given(st.lists(st.text(alphabet="tea ", max_size=9)), st.integers(1, 12))
+def test_texts_are_tokenised_in_parts(texts, size):
+    made = words_of(pre_tokenizers.Whitespace())
+    whole = encode(made, texts, 9, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens_module, "_CHARS_AT_ONCE", size)
+        parts = list(tokens_module._slices(texts))
+        assert [text for part in parts for text in part] == texts
+        assert all(sum(map(len, part[:-1])) < size for part in parts)
+        again = encode(made, texts, 9, 0)
+    assert again.ids.tolist() == whole.ids.tolist()
+    assert again.offsets.tolist() == whole.offsets.tolist()
+
+
 def test_few_words_are_not_looked_for_among_very_many():
     made, known = words_of(pre_tokenizers.Whitespace()), KnownWords()
     known.words, known.tokens = pa.array(["tea"] * 9), pa.array([[3, 3, 3]] * 9, pa.list_(pa.int32()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -80,13 +80,33 @@ def encode(
     places: dict[str, int] = {}
     of = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64, len(texts))
     cut = [text[: CHARS_PER_TOKEN * max_length] for text in places]
-    with _ONE_AT_A_TIME:
-        if splits_at_spaces(tokenizer) and not any(mark in text for text in cut for mark in _MARKS):
-            found = _by_words(tokenizer, cut, max_length, known or KnownWords())
-        else:
-            found = _by_texts(tokenizer, cut, max_length)
-    found = _with_one_at_least(found, pad_id)
+    known = known or KnownWords()
+    some = _joined([_some(tokenizer, texts, max_length, known) for texts in _slices(cut)])
+    found = _with_one_at_least(some, pad_id)
     return found if len(places) == len(texts) else found.take(of)
+
+
+def _slices(texts: list[str]) -> Iterator[list[str]]:
+    """Yield texts of about `_CHARS_AT_ONCE` characters together, a longer one by itself."""
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+    cuts = np.flatnonzero(np.diff(ends[:-1] // _CHARS_AT_ONCE, prepend=0)) + 1
+    for start, end in pairwise([0, *cuts.tolist(), len(texts)]):
+        yield texts[start:end]
+
+
+def _joined(parts: list[Tokens]) -> Tokens:
+    """Return the tokens of all parts, at least one, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    lengths = np.concatenate([part.lengths for part in parts])
+    return Tokens(np.concatenate([part.ids for part in parts]), np.concatenate([[0], np.cumsum(lengths)]))
+
+
+def _some(tokenizer: Tokenizer, texts: list[str], max_length: int, known: KnownWords) -> Tokens:
+    with _ONE_AT_A_TIME:
+        if splits_at_spaces(tokenizer) and not any(mark in text for text in texts for mark in _MARKS):
+            return _by_words(tokenizer, texts, max_length, known)
+        return _by_texts(tokenizer, texts, max_length)
 
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:
@@ -108,7 +128,13 @@ def splits_at_spaces(tokenizer: Tokenizer) -> bool:
 _MARKS = "\x1c\x1d\x1e\x1f"
 """What pyarrow takes for spaces and the tokenizer does not."""
 
+_CHARS_AT_ONCE = 1 << 26
+"""Of texts tokenised together; pyarrow's strings are 2 GB at most."""
+
 _MAX_KNOWN = 1 << 17
+_LONGEST_KNOWN = 64
+"""Bytes of a word that is kept; where nothing stands between words a text is one, which is not met again."""
+
 _LOOKED_THROUGH = 8
 """Known words that are looked through in the time that one takes to tokenise: all are, at each call."""
 
@@ -151,11 +177,13 @@ class KnownWords:
         found = pc.index_in(words, self.words)
         places = pc.fill_null(found, -1).to_numpy().astype(np.int64)
         new = words.filter(found.is_null())
-        if len(new):
-            places[places < 0] = len(self.words) + np.arange(len(new))
-            self.words = pa.concat_arrays([self.words, new])
-            self.tokens = pa.concat_arrays([self.tokens, _of_words(tokenizer, new.to_pylist())])
-        return self.tokens.take(pa.array(places))
+        tokens = _of_words(tokenizer, new.to_pylist())
+        places[places < 0] = len(self.words) + np.arange(len(new))
+        result = pa.concat_arrays([self.tokens, tokens]).take(pa.array(places))
+        short = pc.less_equal(pc.binary_length(new), _LONGEST_KNOWN)
+        self.words = pa.concat_arrays([self.words, new.filter(short)])
+        self.tokens = pa.concat_arrays([self.tokens, tokens.filter(short)])
+        return result
 
     def _clear(self) -> None:
         self.words = pa.array([], pa.string())
