@@ -296,6 +296,16 @@ def test_row_numbers_go_on_from_file_to_file(predictor, catalog, tmp_path):
     assert pd.read_csv(tmp_path / "prices.csv")["row"].tolist() == [*range(12)]
 
 
+@pytest.mark.parametrize("without", [0, 1])
+def test_row_numbers_never_stand_among_ids(predictor, catalog, tmp_path, without):
+    frame = pd.read_csv(catalog).head(5)
+    for number in range(2):
+        columns = ["catalog_content"] if number == without else ["sample_id", "catalog_content"]
+        frame[columns].to_csv(tmp_path / f"t{number}.csv", index=False)
+    with pytest.raises(DataError, match=r"t0\.csv and .*t1\.csv only one has the id column 'sample_id'"):
+        predictor.predict_file(tmp_path / "t*.csv", tmp_path / "prices.csv", notices=lambda _: None)
+
+
 @pytest.mark.parametrize("path", ["empty", "no*.csv"])
 def test_a_folder_or_pattern_without_files_is_told(predictor, tmp_path, path):
     (tmp_path / "empty").mkdir()

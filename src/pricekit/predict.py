@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 import numpy as np
 from platformdirs import user_cache_path
 
+from pricekit import __version__
 from pricekit.bundle import Bundle, open_bundle
 from pricekit.core.contracts import Graph
 from pricekit.engines.choose import AUTO, open_engine
@@ -180,7 +181,8 @@ class Predictor:
             )
         made_from = [self.model, str(columns), str(reading), limit]
         tables = iter_files(source, columns, rows=WINDOW, limit=limit, reading=reading, notices=notices)
-        with Parts(out, {"made_from": made_from, "files": _known_by(files), "window": WINDOW}) as parts:
+        known_by = {"made_from": made_from, "files": _known_by(files), "windows": [WINDOW, __version__]}
+        with Parts(out, known_by) as parts:
             _begin(parts, resume, notices)
             try:
                 rows, empty = self._price_windows(tables, parts, files_size(source))

@@ -191,6 +191,13 @@ OBJECTS = {
     "list": (pa.array([[1], [2, 3], None]), ["[1]", "[2, 3]", ""]),
     "bool": (pa.array([True, False, None]), ["true", "false", ""]),
     "null": (pa.nulls(3), ["", "", ""]),
+    "fixed bytes": (pa.array([b"a\xe9", b"bb", None], pa.binary(2)), ["a\ufffd", "bb", ""]),
+    "view of bytes": (pa.array([b"\xe9", b"b", None], pa.binary_view()), ["\ufffd", "b", ""]),
+    "uuid": (
+        pa.array([b"\xe9" * 16, bytes(16), None], pa.uuid()),
+        ["e9e9e9e9-e9e9-e9e9-e9e9-e9e9e9e9e9e9", "00000000-0000-0000-0000-000000000000", ""],
+    ),
+    "json": (pa.array(["1", "[2]", None], pa.json_()), ["1", "[2]", ""]),
 }
 
 
@@ -203,6 +210,27 @@ def test_parquet_ids_that_pandas_has_no_type_for_are_text(tmp_path: Path, kind: 
         assert chunk.ids.dtype == "str"
         assert chunk.ids.name == "id"
         assert chunk.ids.tolist() == [expected[row] for row in np.asarray(chunk.rows)]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), None])
+def test_parquet_text_that_is_not_utf_8_is_mended_and_said(tmp_path: Path, kind: pa.DataType | None) -> None:
+    raw = pa.array([b"tea"] * 300 + [b"caf\xe9", None], pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+    kept = texts.dictionary_encode() if kind is None else texts.cast(kind)
+    pq.write_table(pa.table({"t": kept}), tmp_path / "t.parquet")
+    told: list[str] = []
+    table = read_table(tmp_path / "t.parquet", Columns(("t",), None, None), notices=told.append)
+    assert table.text.tolist() == ["tea"] * 300 + ["caf\ufffd", ""]
+    assert ["not UTF-8: 1;" in sentence for sentence in told] == [True]
+
+
+def test_a_text_that_a_parquet_file_holds_once_for_many_rows_is_counted_in_each(tmp_path: Path) -> None:
+    texts = pa.array(["a" * 100_000, "b" * 100_000]).take(pa.array([0, 1] * 2000))
+    pq.write_table(pa.table({"t": texts}), tmp_path / "t.parquet")
+    assert (tmp_path / "t.parquet").stat().st_size < 1_000_000
+    lengths = [len(chunk) for chunk in iter_table(tmp_path / "t.parquet", Columns(("t",), None, None))]
+    assert sum(lengths) == 4000
+    assert max(lengths) * 100_000 < 100 << 20
 
 
 def test_ids_are_named_as_their_column(tmp_path: Path) -> None:

@@ -32,6 +32,13 @@ def is_text(kind: pa.DataType) -> bool:
     return any(check(kind) for check in checks)
 
 
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether a column of this Arrow type holds bytes."""
+    types = pa.types
+    checks = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    return any(check(kind) for check in checks)
+
+
 def keeps_type(kind: pa.DataType) -> bool:
     """Whether a column of this Arrow type has one pandas type too, whichever values it holds."""
     types = pa.types
@@ -40,9 +47,7 @@ def keeps_type(kind: pa.DataType) -> bool:
 
 
 def flat(column: pa.ChunkedArray) -> pa.Array:
-    """One array, dictionary-encoded values written out, text as `large_string` with "" for null."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    """One array, text as `large_string` with "" for null."""
     if is_text(column.type):
         column = pc.fill_null(column.cast(pa.large_string()), "")
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
@@ -56,11 +61,15 @@ def as_text(column: pa.Array) -> pa.Array:
     kind = column.type
     if is_text(kind):
         return column
+    if isinstance(kind, pa.UuidType):
+        return text_array([str(value or "") for value in column.to_pylist()])
+    if isinstance(kind, pa.BaseExtensionType):
+        return pc.fill_null(as_text(column.storage), "")
     if pa.types.is_floating(kind):
         written = pa.array(column.to_numpy(zero_copy_only=False).astype(str), pa.large_string())
         whole = pc.replace_substring_regex(written, r"\.0$", "")
         return pc.if_else(column.is_null(), "", whole)
-    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if pa.types.is_nested(kind) or is_bytes(kind):
         return text_array([_written(value) for value in column.to_pylist()])
     return pc.fill_null(column.cast(pa.large_string()), "")
 

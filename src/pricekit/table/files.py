@@ -60,8 +60,12 @@ def iter_files(
 
     Where there is no id column, row numbers go on from file to file. Of several files those without a row are left
     out; as many a writer makes empty Parquet files, only others are named.
+
+    Raises:
+        DataError: as of `iter_table`, or some files have the id column and others have not.
     """
     done = position = 0
+    ids = None
     files = table_files(path)
     for number, file in enumerate(files, start=1):
         left, first = None if limit is None else limit - done, done
@@ -70,6 +74,9 @@ def iter_files(
         told: dict[str, Any] = {"reading": reading, "notices": notices}
         try:
             for table in iter_table(file, columns, rows=rows, limit=left, first_row=first, **told):
+                ids = ids or table.ids.name
+                if table.ids.name != ids:
+                    _refuse_other_ids(files[0], file, columns)
                 done += len(table)
                 yield replace(table, position=table.position + position)
         except NoRowsError:
@@ -78,6 +85,13 @@ def iter_files(
             if format_of(file) != "parquet":
                 notices(f"{file} has no rows; it is left out.")
         position += file.stat().st_size
+
+
+def _refuse_other_ids(first: Path, other: Path, columns: Columns) -> None:
+    raise DataError(
+        f"of {first} and {other} only one has the id column {columns.id!r}, so that row numbers would stand among ids. "
+        "Give all files that column, name one that all have with --id, or price them one by one."
+    )
 
 
 def check_columns(path: Path, columns: Columns, reading: Reading = AS_FOUND) -> None:

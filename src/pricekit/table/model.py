@@ -151,6 +151,7 @@ class Tally:
     wide: int = 0
     nul_cells: int = 0
     cut_cells: int = 0
+    not_utf8: int = 0
     late_rows: int = 0
     late_key: str = ""
     doubled: tuple[str, ...] = ()
@@ -184,6 +185,10 @@ class Tally:
             found.append(f"{path}: cells from which NUL bytes were removed: {self.nul_cells:,}.")
         if self.cut_cells:
             found.append(f"{path}: cells cut to {MAX_TEXT_CHARS:,} characters: {self.cut_cells:,}.")
+        if self.not_utf8:
+            found.append(
+                f"{path}: cells with bytes that are not UTF-8: {self.not_utf8:,}; '\ufffd' stands in their place."
+            )
         if self.late_rows:
             found.append(
                 f"{path}: rows with keys that the first rows lack, which are left out: {self.late_rows:,}, "

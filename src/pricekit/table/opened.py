@@ -43,7 +43,7 @@ class OpenedFile:
             return read_delimited(self.path, self.layout, rows, tally)
         if self.charset is not None:
             return read_json_lines(self.path, rows, self.charset, tally)
-        return read_parquet(self.path, rows)
+        return read_parquet(self.path, rows, tally)
 
 
 def open_file(path: Path, reading: Reading, notices: Notices) -> OpenedFile:

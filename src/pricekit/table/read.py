@@ -120,7 +120,7 @@ def iter_table(
     if first is None:
         raise _no_rows(path)
     _check_width(path, first, tally)
-    meant = _resolve(file, first.columns.column_names, columns, notices)
+    meant = _resolve(file, first.columns.column_names, columns, notices, first_row)
     prices = _prices(path, _limited(file, rows, limit, Tally()), meant, reading, notices)
     yield from _assembled(chain([first], raws), meant, prices, first_row, tally)
     for sentence in tally.sentences(path):
@@ -181,7 +181,9 @@ def _first(raw: RawChunk, rows: int) -> RawChunk:
     return replace(raw, columns=raw.columns.slice(0, rows), ragged=ragged)
 
 
-def _resolve(file: OpenedFile, names: list[str], columns: Columns, notices: Notices) -> Columns:
+def _resolve(
+    file: OpenedFile, names: list[str], columns: Columns, notices: Notices, first_row: int = 0
+) -> Columns:
     """Check that the columns are there; an id column that nobody asked for may be missing."""
     for name in columns.text:
         _require(file, names, name, "--text")
@@ -192,7 +194,8 @@ def _resolve(file: OpenedFile, names: list[str], columns: Columns, notices: Noti
     if columns.id_required:
         _require(file, names, columns.id, "--id")
     notices(
-        f"{file.path} has no id column {columns.id!r}: row numbers from 0 are used instead (--id names another)."
+        f"{file.path} has no id column {columns.id!r}: row numbers from {first_row:,} are used instead (--id names "
+        "another)."
     )
     return replace(columns, id=None)
 
