@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -344,6 +345,18 @@ def test_prediction_imports_no_torch(bundle, catalog, tmp_path):
     )
     subprocess.run([sys.executable, "-c", code, bundle, catalog, tmp_path / "p.csv"], check=True)
     assert len(pd.read_csv(tmp_path / "p.csv")) == 400
+
+
+def test_nothing_is_left_at_home_but_what_was_measured(bundle, catalog, tmp_path):
+    """ONNX Runtime's telemetry keeps the number of a device there before it sends anything."""
+    home = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
+    home.pop("ORT_DISABLE_TELEMETRY", None)
+    home.pop("CI", None)  # where there is none either
+    code = (
+        "import sys; from pricekit import Predictor; Predictor.load(sys.argv[1], 'ort-cpu').predict(['tea'])"
+    )
+    subprocess.run([sys.executable, "-c", code, bundle], check=True, env=home)
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"engine.json"}
 
 
 def test_the_table_itself_is_never_overwritten(predictor, catalog, tmp_path):

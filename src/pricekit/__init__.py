@@ -3,10 +3,14 @@
 The public names are lazy: importing pricekit imports neither torch nor transformers nor onnxruntime.
 """
 
+import os
 from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
+
+# Since 1.29 ONNX Runtime tells a server what runs in it, unless this is set before it is imported.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _PUBLIC = {
     "Columns": "pricekit.table",

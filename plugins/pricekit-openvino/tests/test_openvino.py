@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -155,3 +156,15 @@ def test_a_signal_is_survived_after_another_thread_dropped_the_engine(graph, tmp
     (tmp_path / "m.onnx").write_bytes(graph.model)
     done = subprocess.run([sys.executable, "-c", DROPPED_ELSEWHERE, str(tmp_path / "m.onnx")], check=False)
     assert done.returncode == 0
+
+
+def test_openvino_is_imported_without_its_telemetry(tmp_path):
+    """It keeps the number of a user at home before it sends anything."""
+    home = {**os.environ, "HOME": str(tmp_path)}
+    home.pop("CI", None)  # where there is none either
+    code = (
+        "import sys; from pricekit_openvino.engine import _core; _core();"
+        "assert not [name for name in sys.modules if name.startswith('openvino_telemetry')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=home)
+    assert list(tmp_path.iterdir()) == []

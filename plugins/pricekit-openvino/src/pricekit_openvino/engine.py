@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import Any
 
@@ -72,6 +73,17 @@ def _core() -> Any:
     Its CPU device gives the thread that compiles first an alternate stack for signals, and unmaps it in
     whichever thread drops the core last; after that the first thread died of its next signal, as Ctrl-C is one.
     """
-    import openvino
+    return _without_telemetry().Core()
 
-    return openvino.Core()
+
+def _without_telemetry() -> Any:
+    """Import OpenVINO, which would tell a server of each import; it does without the package that tells it."""
+    told = "openvino_telemetry" in sys.modules  # somebody else's decision
+    if not told:
+        sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+    try:
+        import openvino
+    finally:
+        if not told:
+            del sys.modules["openvino_telemetry"]
+    return openvino
