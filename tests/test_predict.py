@@ -1,5 +1,6 @@
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from filelock import FileLock
 
 import pricekit.predict as predict_module
 from pricekit.errors import DataError
@@ -137,6 +139,91 @@ def test_parts_that_a_kill_left_half_written_are_no_hindrance(predictor, catalog
     assert not parts.exists()
 
 
+def test_a_damaged_part_and_those_after_it_are_priced_again(predictor, catalog, interrupted):
+    part = interrupted.with_name(".prices.csv.parts") / "part-000001.parquet"
+    part.write_bytes(part.read_bytes()[:-9])
+    engine = Failing(predictor)
+    _with(predictor, engine).predict_file(catalog, interrupted, resume=True)
+    assert engine.rows == 400 - 64
+    alone = interrupted.with_name("alone.csv")
+    predictor.predict_file(catalog, alone)
+    assert interrupted.read_text() == alone.read_text()
+
+
+@pytest.mark.parametrize("change", ["grown", "gone"])
+def test_a_table_that_changes_while_it_is_priced_is_refused(predictor, catalog, tmp_path, change):
+    table = Path(shutil.copy(catalog, tmp_path / "t.csv"))
+    price_batch = predictor.members[0].engine.price_batch
+
+    def meddling(batch):
+        if change == "grown":
+            table.write_bytes(catalog.read_bytes() + b"x,late,1\n")
+        else:
+            table.unlink(missing_ok=True)
+        return price_batch(batch)
+
+    with pytest.raises(DataError, match=r"t\.csv was changed while it was priced"):
+        _with(predictor, meddling).predict_file(table, tmp_path / "prices.csv")
+    assert {path.name for path in tmp_path.iterdir()} <= {"t.csv"}
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_file_that_an_output_links_to_is_written(predictor, catalog, tmp_path, there):
+    (tmp_path / "there").mkdir()
+    if there:
+        (tmp_path / "there" / "real.csv").write_text("old")
+    out = tmp_path / "prices.csv"
+    out.symlink_to(tmp_path / "there" / "real.csv")
+    predictor.predict_file(catalog, out)
+    assert out.is_symlink()
+    assert len(pd.read_csv(tmp_path / "there" / "real.csv")) == 400
+    assert len(list(tmp_path.rglob("*"))) == 3
+
+
+def test_an_output_is_a_file_in_a_folder_that_is_there(predictor, catalog, tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere" / "real.csv")
+    with pytest.raises(DataError, match="is a pipe or a device"):
+        predictor.predict_file(catalog, tmp_path / "pipe.csv")
+    with pytest.raises(DataError, match=r"there is no folder .*nowhere"):
+        predictor.predict_file(catalog, tmp_path / "link.csv")
+
+
+def test_an_output_s_name_is_text(predictor, catalog, tmp_path):
+    with pytest.raises(DataError, match=r"o\\xff\.csv' is no name in UTF-8"):
+        predictor.predict_file(catalog, tmp_path / os.fsdecode(b"o\xff.csv"))
+
+
+def test_a_predictor_stays_in_its_process(predictor):
+    with pytest.raises(TypeError, match=r"load it there, with Predictor\.load"):
+        pickle.dumps(predictor)
+
+
+def test_many_small_files_are_one_window(predictor, catalog, tmp_path, monkeypatch):
+    frame = pd.read_csv(catalog).head(150)
+    for number in range(30):
+        part = frame.iloc[5 * number : 5 * number + 5]
+        if number >= 20:  # of another type, which must not become one with the others'
+            part = part.assign(sample_id=[f"0{row}" for row in part.index])
+        part.to_parquet(tmp_path / f"{number:02d}.parquet")
+    sizes, inputs = [], Predictor._inputs
+    monkeypatch.setattr(
+        Predictor, "_inputs", lambda self, table: sizes.append(len(table)) or inputs(self, table)
+    )
+    monkeypatch.setattr(predict_module, "WINDOW", 64)
+    predictor.predict_file(tmp_path, tmp_path / "prices.csv")
+    assert sizes == [60, 40, 50]
+    found = pd.read_csv(tmp_path / "prices.csv", dtype=str)
+    assert found["sample_id"].tolist() == [
+        *map(str, frame["sample_id"].head(100)),
+        *(f"0{row}" for row in range(100, 150)),
+    ]
+    monkeypatch.setattr(predict_module, "WINDOW_BYTES", 1)
+    sizes.clear()
+    predictor.predict_file(tmp_path, tmp_path / "prices.csv")
+    assert sizes == [5] * 30
+
+
 def test_what_is_priced_is_kept_where_the_output_cannot_be_written(
     predictor, catalog, interrupted, monkeypatch
 ):
@@ -168,8 +255,10 @@ def test_parts_outlive_a_folder_that_cannot_be_read_for_a_while(predictor, catal
 
 
 def test_where_nothing_can_be_locked_a_prediction_goes_on(predictor, catalog, tmp_path, monkeypatch):
-    (tmp_path / "cache").write_text("a file")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    def refuse(*_, **__):
+        raise NotImplementedError
+
+    monkeypatch.setattr(FileLock, "acquire", refuse)
     assert predictor.predict_file(catalog, tmp_path / "prices.csv", limit=9) == 9
 
 

@@ -15,7 +15,11 @@ _TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}\.tmp")
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; on success it is synced and renamed, on failure removed."""
+    """Give a temporary path beside `path`; on success it is synced and renamed, on failure removed.
+
+    Of a link the file that it points to is written.
+    """
+    path = path.resolve() if path.is_symlink() else path
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.touch()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,9 +11,9 @@ from typing import Self
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
-from platformdirs import user_cache_path
 
 from pricekit.errors import DataError
 from pricekit.files import write_text
@@ -26,7 +25,7 @@ _PART = "part-" + 6 * "[0-9]" + ".parquet"
 class Parts:
     """Windows of ids and prices, a Parquet file each, in a hidden folder beside the output.
 
-    Used as a context manager, which keeps other predictions on this machine out of the folder. It is gone afterwards
+    Used as a context manager, which keeps other predictions out of the folder by a lock in it. It is gone afterwards
     unless parts are left in it.
 
     Args:
@@ -40,23 +39,27 @@ class Parts:
 
     def __init__(self, out: Path, made_from: dict[str, object]) -> None:
         self.out = out
-        self.folder = out.with_name(f".{out.name}.parts")
+        whole = out.resolve() if out.is_symlink() else out
+        self.folder = whole.with_name(f".{whole.name}.parts")
         self.key = json.dumps(made_from, sort_keys=True)
         self.count = 0
-        self._lock = FileLock(_lock_of(out), timeout=0, fallback_to_soft=False)
+        self._lock = FileLock(self.folder / "lock", timeout=0, fallback_to_soft=False)
 
     def __enter__(self) -> Self:
         if self.folder.is_symlink():
             raise DataError(f"{self.folder} is a link, where unfinished predictions are kept; delete it.")
         try:
-            Path(self._lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise DataError(f"{self.out} cannot be written: {error.strerror or error}.") from None
+        try:
             self._lock.acquire()
         except Timeout:
             raise DataError(
                 f"another prediction is writing {self.out} now; wait for it, or name another file with --out."
             ) from None
         except (OSError, NotImplementedError):
-            pass  # no cache, or a disk without locks: then nobody can tell
+            pass  # a disk without locks: then nobody can tell
         return self
 
     def __exit__(
@@ -65,7 +68,8 @@ class Parts:
         try:
             if self.folder.is_dir() and not any(self.folder.glob(_PART)):
                 self._clear()
-                with suppress(OSError):
+                with suppress(OSError):  # while it is held: whoever waits for this file sees that it is gone
+                    Path(self._lock.lock_file).unlink(missing_ok=True)
                     self.folder.rmdir()
         finally:
             self._lock.release()
@@ -78,7 +82,7 @@ class Parts:
                 return False
         except OSError as error:
             raise DataError(f"{key} cannot be read: {error.strerror or error}.") from None
-        while self._part(self.count).is_file():
+        while _is_whole(self._part(self.count)):
             self.count += 1
         return True
 
@@ -87,10 +91,9 @@ class Parts:
         self._clear()
         self.count = 0
         try:
-            self.folder.mkdir(exist_ok=True)
             write_text(self.folder / "key.json", self.key)
         except OSError as error:
-            raise DataError(f"{self.folder} cannot be written: {error.strerror or error}.") from None
+            raise DataError(f"{self.out} cannot be written: {error.strerror or error}.") from None
 
     def add(self, ids: pd.Series, price: np.ndarray) -> None:
         """Keep a window: ids (N,) and prices, float (N,)."""
@@ -119,7 +122,9 @@ class Parts:
         return self.folder / f"part-{number:06d}.parquet"
 
 
-def _lock_of(out: Path) -> Path:
-    """Return the file that stands for an output while it is written: not beside it, where it would be left."""
-    name = hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:16]
-    return user_cache_path("pricekit") / "locks" / f"{name}.lock"
+def _is_whole(part: Path) -> bool:
+    """Say whether a part is there, as it was written: a damaged one and those after it are priced again."""
+    try:
+        return bool(pq.read_metadata(part).num_rows)
+    except (OSError, pa.ArrowException):
+        return False

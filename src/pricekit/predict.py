@@ -29,6 +29,7 @@ from pricekit.table import (
     Reading,
     Table,
     check_output,
+    concat_tables,
     files_size,
     iter_files,
     table_files,
@@ -42,8 +43,8 @@ KIN = 0.9
 
 BOUNDS = "price_low", "price_high"
 
-WINDOW = 8192
-"""Rows held in memory at once, sorted by length inside."""
+WINDOW, WINDOW_BYTES = 8192, 64 << 20
+"""Rows held in memory at once, sorted by length inside, and bytes of text of several files among them."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,12 @@ class Predictor:
         kept = bundle.files.get("intervals.json")
         intervals = None if kept is None else read_intervals(kept, bundle.path)
         return cls(members, bundle.digest, intervals, bundle.manifest.get("currency"))
+
+    def __reduce__(self) -> str:
+        """Raise TypeError: an engine belongs to its process."""
+        raise TypeError(
+            "a Predictor cannot be sent to another process; load it there, with Predictor.load(path)"
+        )
 
     @property
     def columns(self) -> Columns:
@@ -180,16 +187,27 @@ class Predictor:
                 f"the id column cannot be '{columns.id}', the name of what is predicted; name another with --id"
             )
         made_from = [self.model, str(columns), str(reading), limit]
-        tables = iter_files(source, columns, rows=WINDOW, limit=limit, reading=reading, notices=notices)
-        known_by = {"made_from": made_from, "files": _known_by(files), "windows": [WINDOW, __version__]}
-        with Parts(out, known_by) as parts:
+        tables = _joined(
+            iter_files(source, columns, rows=WINDOW, limit=limit, reading=reading, notices=notices)
+        )
+        known_by = _known_by(files)
+        key = {"made_from": made_from, "files": known_by, "windows": [WINDOW, __version__]}
+        with Parts(out, key) as parts:
             _begin(parts, resume, notices)
             try:
                 rows, empty = self._price_windows(tables, parts, files_size(source))
+                if _known_by(files) != known_by:
+                    parts.end()
+                    raise DataError(
+                        f"{source} was changed while it was priced; price it again when it is complete."
+                    )
                 self._write(out, parts, interval)
             except BaseException:
                 if parts.count:
-                    notices("what is priced so far is kept; the same again with --resume goes on with it.")
+                    notices(
+                        "what is priced so far is kept; the same again with --resume goes on with it, unless a file "
+                        "changes."
+                    )
                 raise
             parts.end()
         if empty:
@@ -263,6 +281,28 @@ def _alike(one: Graph, other: Graph) -> bool:
     sizes = len(one.model), len(other.model)
     same = (one.max_length, one.features) == (other.max_length, other.features)
     return same and min(sizes) > KIN * max(sizes)
+
+
+def _joined(tables: Iterable[Table]) -> Iterator[Table]:
+    """Yield the tables, small ones of the same columns as one: of many small files each would be a window."""
+    found: list[Table] = []
+    rows = size = 0
+    for table in tables:
+        rows, size = rows + len(table), size + _bytes(table)
+        if found and (rows > WINDOW or size > WINDOW_BYTES or not _alike_tables(found[-1], table)):
+            yield concat_tables(found)
+            found, rows, size = [], len(table), _bytes(table)
+        found.append(table)
+    if found:
+        yield concat_tables(found)
+
+
+def _alike_tables(one: Table, other: Table) -> bool:
+    return one.ids.dtype == other.ids.dtype and one.frame.dtypes.equals(other.frame.dtypes)
+
+
+def _bytes(table: Table) -> int:
+    return int(table.text.memory_usage(index=False, deep=True))
 
 
 def _made_ahead(items: Iterable[Item]) -> Iterator[Item]:

@@ -244,6 +244,13 @@ def test_an_alike_graph_is_held_against_the_reference_too(graph, engines, monkey
     assert open_engine("auto", third, VOCABULARY, first).name == "ort-cpu"
 
 
+def test_where_nothing_can_be_kept_it_is_said(graph, capsys):
+    graph.cache.parent.mkdir(exist_ok=True)
+    graph.cache.write_text("a file")
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+    assert "cannot be kept" in capsys.readouterr().err
+
+
 def test_what_was_fastest_and_is_gone_is_not_used(graph, engines, small_batches):
     engines(slow=slowed)
     open_engine("auto", graph, VOCABULARY)

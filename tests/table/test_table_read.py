@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -231,6 +232,44 @@ def test_a_text_that_a_parquet_file_holds_once_for_many_rows_is_counted_in_each(
     lengths = [len(chunk) for chunk in iter_table(tmp_path / "t.parquet", Columns(("t",), None, None))]
     assert sum(lengths) == 4000
     assert max(lengths) * 100_000 < 100 << 20
+
+
+def test_equal_numbers_are_equal_texts_whatever_their_type(tmp_path: Path) -> None:
+    cells = pa.array(["87.00", "0.50", "100", "-1.05", "0.00", None])
+    for kind in (pa.decimal128(9, 2), pa.decimal256(9, 2), pa.float64()):
+        pq.write_table(pa.table({"t": cells.cast(kind)}), tmp_path / "t.parquet")
+        table = read_table(tmp_path / "t.parquet", Columns(("t",), None, None))
+        assert table.text.tolist() == ["87", "0.5", "100", "-1.05", "0", ""]
+
+
+def test_every_parquet_file_is_looked_at_before_the_work(tmp_path: Path) -> None:
+    def write(name: str, *columns: str) -> None:
+        pq.write_table(pa.table({column: ["a", "b"] for column in columns}), tmp_path / name)
+
+    columns = Columns(("t",), None, "sku")
+    write("1.parquet", "sku", "t")
+    write("2.parquet", "t", "sku", "more")
+    pq.write_table(pa.table({"x": pa.array([], pa.string())}), tmp_path / "empty.parquet")
+    check_columns(tmp_path, columns)
+    write("3.parquet", "sku", "T")
+    with pytest.raises(DataError, match=r"3\.parquet has no column 't'.*Did you mean 'T'"):
+        check_columns(tmp_path, columns)
+    write("3.parquet", "t")
+    with pytest.raises(DataError, match=r"of .*1\.parquet and .*3\.parquet only one has the id column 'sku'"):
+        check_columns(tmp_path, columns)
+    (tmp_path / "3.parquet").write_bytes((tmp_path / "1.parquet").read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"3\.parquet cannot be read as Parquet"):
+        check_columns(tmp_path, columns)
+    (tmp_path / "3.parquet").unlink()
+    (tmp_path / "3.parquet").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"3\.parquet cannot be read: No such file"):
+        check_columns(tmp_path, columns)
+
+
+def test_a_pipe_is_no_table(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.csv")
+    with pytest.raises(DataError, match="is a pipe or a device"):
+        read_table(tmp_path / "t.csv", Columns())
 
 
 def test_ids_are_named_as_their_column(tmp_path: Path) -> None:

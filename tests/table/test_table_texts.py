@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from pricekit.errors import DataError
@@ -43,7 +44,7 @@ def test_any_sequence_of_texts_will_do() -> None:
     assert table_of_texts([]).text.dtype == "str"
 
 
-@pytest.mark.parametrize("one", ["tea", b"tea", pd.DataFrame({"a": ["x"]}), {"a": "x"}])
+@pytest.mark.parametrize("one", ["tea", b"tea", {"a": "x"}, {"x"}, 5, None])
 def test_a_single_text_is_no_list(one: object) -> None:
     with pytest.raises(DataError, match=r"list of texts is expected.*\[text\]"):
         table_of_texts(one)  # type: ignore[arg-type]
@@ -53,3 +54,14 @@ def test_a_single_text_is_no_list(one: object) -> None:
 def test_a_value_that_is_no_text(value: object) -> None:
     with pytest.raises(DataError, match="value 1 of the texts is of type"):
         table_of_texts(["a", value])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("whole", [pd.DataFrame({"a": ["x"]}), pa.table({"a": ["x"]})])
+def test_a_whole_table_is_no_list_of_texts(whole: object) -> None:
+    with pytest.raises(DataError, match="Give its column of texts as a list"):
+        table_of_texts(whole)  # type: ignore[arg-type]
+
+
+def test_a_column_of_arrow_is_a_list_of_texts() -> None:
+    for texts in (pa.array(["x", "y"]), pa.chunked_array([["x"], ["y"]])):
+        assert table_of_texts(texts).text.tolist() == ["x", "y"]

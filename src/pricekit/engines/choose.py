@@ -126,9 +126,11 @@ class _Record:
     def write(self, fastest: str, batch_tokens: Mapping[str, int]) -> None:
         """Keep it, where that is possible; else it is measured again the next time."""
         found = {"machine": self.machine, "fastest": fastest, "batch_tokens": batch_tokens}
-        with contextlib.suppress(OSError):
+        try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_text(self.path, json.dumps(found) + "\n")
+        except OSError as error:
+            notice(f"what was found cannot be kept in {self.path.parent}: {error.strerror or error}.")
 
     def fed(self, opened: Opened) -> Opened:
         """Return the engine with batches of the size that it likes."""

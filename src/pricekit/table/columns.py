@@ -74,6 +74,14 @@ def as_text(column: pa.Array) -> pa.Array:
     return pc.fill_null(column.cast(pa.large_string()), "")
 
 
+def as_model_text(column: pa.Array) -> pa.Array:
+    """Any column as text for a model: that of `as_text`, but 87 for the decimal 87.00, as of other numbers."""
+    written = as_text(column)
+    if not pa.types.is_decimal(column.type):
+        return written
+    return pc.replace_substring_regex(written, r"(\.[0-9]*[1-9])0+$|\.0+$", r"\1")
+
+
 def _written(value: object) -> str:
     if value is None:
         return ""

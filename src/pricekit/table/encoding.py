@@ -135,6 +135,10 @@ def bytes_read(stream: TextIOWrapper) -> int:
 def check_readable(path: Path) -> None:
     """Raise a DataError where there is no readable file at `path`."""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise DataError(
+                f"{path} is a pipe or a device, which cannot be read twice. Save what comes out of it as a file first."
+            )
         with open(path, "rb"):
             pass
     except OSError as error:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.errors import DataError, NoRowsError
+from pricekit.table.encoding import check_readable
 from pricekit.table.model import Columns, Notices, Table, format_of
-from pricekit.table.read import iter_table
+from pricekit.table.read import iter_table, parquet_columns
 from pricekit.table.reading import AS_FOUND, Reading
 
 _log = logging.getLogger("pricekit")
@@ -40,7 +41,10 @@ def table_files(path: Path) -> list[Path]:
     else:
         return [path]
     files = sorted(
-        file for file in found if file.is_file() and (hidden or not _is_hidden(file.relative_to(fixed)))
+        file
+        for file in found
+        if (file.is_file() or not file.exists())  # a link to nowhere is a file that is missing
+        and (hidden or not _is_hidden(file.relative_to(fixed)))
     )
     if not files:
         raise DataError(f"{path}: {expected}. Check the path.")
@@ -97,10 +101,19 @@ def _refuse_other_ids(first: Path, other: Path, columns: Columns) -> None:
 def check_columns(path: Path, columns: Columns, reading: Reading = AS_FOUND) -> None:
     """Read what tells the columns of what `path` stands for; raises DataError where that or a column is missing.
 
-    One row does, but of JSON lines, whose first object may lack a key.
+    One row does, but of JSON lines, whose first object may lack a key; of several files the first one's, and what
+    the others say of themselves where they are Parquet.
     """
-    limit = None if format_of(table_files(path)[0]) == "jsonl" else 1
+    files = table_files(path)
+    limit = None if format_of(files[0]) == "jsonl" else 1
     next(iter_files(path, columns, rows=limit or 8192, limit=limit, reading=reading, notices=_unsaid), None)
+    kinds: dict[bool, Path] = {}
+    for file in files:
+        check_readable(file)
+        if format_of(file) == "parquet" and (found := parquet_columns(file, columns)):
+            kinds.setdefault(found.id is None, file)
+    if len(kinds) == 2:
+        _refuse_other_ids(kinds[False], kinds[True], columns)
 
 
 def _unsaid(_: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,11 +28,24 @@ def read_parquet(path: Path, rows: int, tally: Tally) -> Iterator[RawChunk]:
         DataError: no Parquet, a damaged file, or a column name twice.
     """
     check_readable(path)
-    try:
+    with _explained(path):
         yield from _chunks(path, rows, tally)
+
+
+def names_of_parquet(path: Path) -> list[str]:
+    """Return the names of a file's columns, none where it has no rows; raises DataError where it is damaged."""
+    with _explained(path), pq.ParquetFile(path) as file:
+        return list(file.schema_arrow.names) if file.metadata.num_rows else []
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowException, OSError) as error:
         raise DataError(
-            f"{path} cannot be read as Parquet: {error}. It may be cut off, damaged, or of another format."
+            f"{path} cannot be read as Parquet: {str(error).rstrip('.')}. It may be cut off, damaged, or of another "
+            "format."
         ) from None
 
 

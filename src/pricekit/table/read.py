@@ -14,7 +14,16 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.errors import DataError, NoRowsError
-from pricekit.table.columns import as_frame, as_text, clean, flat, is_text, join_text, keeps_type
+from pricekit.table.columns import (
+    as_frame,
+    as_model_text,
+    as_text,
+    clean,
+    flat,
+    is_text,
+    join_text,
+    keeps_type,
+)
 from pricekit.table.describe import describe_prices
 from pricekit.table.dialect import looks_like_data
 from pricekit.table.model import (
@@ -27,6 +36,7 @@ from pricekit.table.model import (
     concat_tables,
 )
 from pricekit.table.opened import OpenedFile, open_file
+from pricekit.table.parquet import names_of_parquet
 from pricekit.table.price_format import PriceFormat, price_format
 from pricekit.table.prices import parse_price
 from pricekit.table.reading import AS_FOUND, Reading
@@ -125,6 +135,16 @@ def iter_table(
     yield from _assembled(chain([first], raws), meant, prices, first_row, tally)
     for sentence in tally.sentences(path):
         notices(sentence)
+
+
+def parquet_columns(path: Path, columns: Columns) -> Columns | None:
+    """Return the columns that `iter_table` would read, by what a Parquet file says of itself; None without rows.
+
+    Raises:
+        DataError: the file is damaged or lacks a column.
+    """
+    names = names_of_parquet(path)
+    return _resolve(OpenedFile(path, "parquet"), names, columns, _log.debug) if names else None
 
 
 def _check_width(path: Path, first: RawChunk, tally: Tally) -> None:
@@ -241,7 +261,7 @@ def _assemble(raw: RawChunk, columns: Columns, prices: PriceFormat | None, start
         flaws = np.full(len(raw.columns), "", dtype=object) if flaws is None else flaws
         flaws[raw.ragged] = RAGGED
     arrays = {name: clean(cells, tally) if is_text(cells.type) else cells for name, cells in arrays.items()}
-    text = join_text(columns.text, [as_text(arrays[name]) for name in columns.text], tally)
+    text = join_text(columns.text, [as_model_text(arrays[name]) for name in columns.text], tally)
     frame = as_frame(arrays)
     rows = np.arange(start, start + len(frame), dtype=np.int64)
     return Table(

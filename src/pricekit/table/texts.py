@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import numpy as np
 import pandas as pd
@@ -25,11 +25,15 @@ def table_of_texts(texts: Sequence[str], name: str = "text") -> Table:
     Raises:
         DataError: a single text instead of a list of them, or a value that is no string.
     """
-    if isinstance(texts, str | bytes | Mapping | pd.DataFrame):
+    if isinstance(texts, pd.DataFrame | pa.Table | pa.RecordBatch):
+        raise DataError(
+            f"a list of texts is expected, not a whole {type(texts).__name__}. Give its column of texts as a list."
+        )
+    if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
         raise DataError(
             f"a list of texts is expected, not one {type(texts).__name__}. Put a text into a list: [text]."
         )
-    cells = list(texts)
+    cells = texts.to_pylist() if isinstance(texts, pa.Array | pa.ChunkedArray) else list(texts)
     wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str)), None)
     if wrong is not None:
         raise DataError(

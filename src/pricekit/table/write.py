@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -29,12 +30,22 @@ def check_output(path: Path, read: Sequence[Path] = ()) -> None:
         read: the tables that it is computed from.
 
     Raises:
-        DataError: a folder, an unknown suffix, a path in a folder that is not there, or one of the tables.
+        DataError: no file, an unknown suffix, a path in a folder that is not there, or one of the tables.
     """
+    if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # bytes that are not UTF-8
+        raise DataError(f"{os.fsencode(path)!r} is no name in UTF-8. Name another file to write.")
     with _explained(path):
-        folder, parent = path.is_dir(), path.parent.is_dir()
-    if folder:
-        raise DataError(f"{path} is a folder. Give the path of the file to write.")
+        kind = (
+            "a folder"
+            if path.is_dir()
+            else "a pipe or a device"
+            if path.exists() and not path.is_file()
+            else ""
+        )
+        parent = (path.resolve() if path.is_symlink() else path).parent
+        there = parent.is_dir()
+    if kind:
+        raise DataError(f"{path} is {kind}. Give the path of the file to write.")
     try:
         format_of(path)
     except DataError:
@@ -42,8 +53,8 @@ def check_output(path: Path, read: Sequence[Path] = ()) -> None:
             f"{path}: the format of the output is told from its suffix, and {path.suffix or 'none'!r} cannot be "
             "written. Name it .csv, .tsv, .parquet or .jsonl."
         ) from None
-    if not parent:
-        raise DataError(f"{path} cannot be written: there is no folder {path.parent}. Create it.")
+    if not there:
+        raise DataError(f"{path} cannot be written: there is no folder {parent}. Create it.")
     if path.exists() and any(table.exists() and path.samefile(table) for table in read):
         raise DataError(f"{path} is the table itself; name another file with --out")
 
