@@ -16,7 +16,7 @@ from pricekit.bundle import open_bundle
 from pricekit.core.contracts import Graph
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
-from pricekit.engines import choose
+from pricekit.engines import choose, opened
 from pricekit.engines import ort as ort_module
 from pricekit.engines.choose import open_engine
 from pricekit.engines.opened import Opened, each
@@ -106,11 +106,16 @@ def lasting(seconds):
 
 @pytest.mark.parametrize(
     ("seconds", "best"),
-    [(lambda tokens: 0.1, choose.BATCH_TOKENS[-1]), (lambda tokens: (tokens / 2048) ** 2, 512)],
+    [
+        (lambda tokens: 0.1, choose.BATCH_TOKENS[-1]),
+        (lambda tokens: (tokens / 2048) ** 2, 512),
+        (lambda tokens: 0.02 * tokens / 512 if tokens <= 1024 else 0.06, choose.BATCH_TOKENS[-1]),
+    ],
 )
 def test_the_size_of_a_batch_is_what_the_engine_is_fastest_with(graph, engines, monkeypatch, seconds, best):
     monkeypatch.setattr(choose, "LENGTH", 64)
-    monkeypatch.setattr(choose, "BATCH_SIZE", 512)
+    for module in (choose, opened):
+        monkeypatch.setattr(module, "BATCH_SIZE", 512)
     monkeypatch.setattr(choose, "REPEATS", 1)
     engines(lasting=lasting(seconds))
     assert open_engine("lasting", graph, VOCABULARY).batch_tokens == best

@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
+from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,9 @@ from pricekit.engines.opened import BATCH_SIZE, Opened, each
 from pricekit.engines.ort import usable_cpus
 from pricekit.errors import BundleError, PluginError, PricekitError
 from pricekit.files import write_text
+from pricekit.preprocess import Inputs
 from pricekit.screen import notice
+from pricekit.tokens import Tokens
 
 AUTO = "auto"
 REFERENCE = "ort-cpu"
@@ -90,7 +93,7 @@ def open_engine(name: str, graph: Graph, vocab_size: int, like: Opened | None = 
     notice("trying what prices this bundle fastest on this machine; that is kept for the next time.")
     found, failed = _loadable(graph)
     if len(found) > 1:
-        found = _agreeing(found, _ragged(_made_up_batch(graph, vocab_size, CHECKED)))
+        found = _agreeing(found, _made_up_batch(graph, vocab_size))
     found = [_sized(opened, graph, vocab_size) for opened in found]
     fastest = found[0]
     if len(found) > 1:
@@ -138,30 +141,39 @@ class _Record:
 
 
 def _sized(opened: Opened, graph: Graph, vocab_size: int) -> Opened:
-    """Return the engine with batches of the largest size that is clearly faster than the one below."""
+    """Return the engine with batches of the largest size that is clearly faster than smaller ones.
+
+    Two sizes that are not end the search; one may be a little faster only, and its double more so.
+    """
     best, *larger = (replace(opened, batch_tokens=tokens) for tokens in BATCH_TOKENS)
+    failed = 0
     for engine in larger:
         small, large = _speeds([best, engine], graph, vocab_size)
-        if np.median(large / small) < BETTER:
+        if np.median(large / small) >= BETTER:
+            best, failed = engine, 0
+        elif (failed := failed + 1) == 2:
             break
-        best = engine
     return best
 
 
 def _speeds(engines: list[Opened], graph: Graph, vocab_size: int) -> np.ndarray:
-    """Return tokens a second, (engines, rounds), each engine given its batches and taking turns with the others."""
-    batches = [_made_up_batch(graph, vocab_size, engine.batch_tokens) for engine in engines]
+    """Return tokens a second, (engines, rounds), each engine given its batches and taking turns with the others.
+
+    A batch is padded each time, as those of a table are.
+    """
+    inputs = _made_up(graph, vocab_size)
+    batches = [engine.batches(inputs) for engine in engines]
     repeats = [1] * len(engines)
     rounds: list[list[float]] = []
     began = time.perf_counter()
     for number in range(1 + REPEATS):
         speeds = []
-        for place, (engine, batch) in enumerate(zip(engines, batches, strict=True)):
-            some = [batch] * (engine.streams * repeats[place])
+        for place, engine in enumerate(engines):
+            some = list(islice(cycle(batches[place]), engine.streams * repeats[place]))
             started = time.perf_counter()
-            each(engine.price_batch, some, engine.streams)
+            each(partial(_price, engine, inputs), some, engine.streams)
             took = time.perf_counter() - started
-            speeds.append(len(some) * batch["input_ids"].size / took)
+            speeds.append(int(inputs.tokens.lengths[np.concatenate(some)].sum()) / took)
             if not number:
                 repeats[place] = 1 + int(LEAST_S / took)
         if number:  # the first round is slower
@@ -169,6 +181,10 @@ def _speeds(engines: list[Opened], graph: Graph, vocab_size: int) -> np.ndarray:
         if rounds and time.perf_counter() - began > ENOUGH_S:
             break
     return np.array(rounds).T
+
+
+def _price(engine: Opened, inputs: Inputs, rows: np.ndarray) -> None:
+    engine.price_batch(engine.batch(inputs, rows))
 
 
 def _check_prices(opened: Opened, graph: Graph, vocab_size: int) -> None:
@@ -179,7 +195,7 @@ def _check_prices(opened: Opened, graph: Graph, vocab_size: int) -> None:
         reference = _load(REFERENCE, graph)
     except PluginError:
         return
-    batch = _ragged(_made_up_batch(graph, vocab_size, CHECKED))
+    batch = _made_up_batch(graph, vocab_size)
     difference = _difference(opened.price_batch(batch), reference.price_batch(batch))
     if not difference <= MAX_DIFFERENCE:
         raise PluginError(
@@ -239,16 +255,19 @@ def _agrees(engine: Opened, batch: Batch, expected: np.ndarray) -> bool:
         return False
 
 
-def _made_up_batch(graph: Graph, vocab_size: int, tokens: int) -> Batch:
-    """Return rows of equal length, about so many tokens together."""
+def _made_up(graph: Graph, vocab_size: int) -> Inputs:
+    """Return rows of equal length, as many as the largest batch may have."""
     rng = np.random.default_rng(0)
     length = min(LENGTH, graph.max_length)
-    rows = min(BATCH_SIZE, max(1, tokens // length))
-    return {
-        "input_ids": rng.integers(0, vocab_size, (rows, length)),
-        "attention_mask": np.ones((rows, length), np.int64),
-        "features": rng.normal(size=(rows, graph.features)).astype(np.float32),
-    }
+    ids = rng.integers(0, vocab_size, BATCH_SIZE * length).astype(np.int32)
+    tokens = Tokens(ids, np.arange(BATCH_SIZE + 1) * length)
+    return Inputs(tokens, rng.normal(size=(BATCH_SIZE, graph.features)).astype(np.float32), 0)
+
+
+def _made_up_batch(graph: Graph, vocab_size: int) -> Batch:
+    """Return about `CHECKED` tokens, the rows of unlike length."""
+    inputs = _made_up(graph, vocab_size)
+    return _ragged(inputs.batch(np.arange(max(1, CHECKED // int(inputs.tokens.lengths[0])))))
 
 
 def _ragged(batch: Batch) -> Batch:
