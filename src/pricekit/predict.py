@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import NoReturn, TypeVar, cast
 
 import numpy as np
 from platformdirs import user_cache_path
@@ -109,7 +109,7 @@ class Predictor:
         intervals = None if kept is None else read_intervals(kept, bundle.path)
         return cls(members, bundle.digest, intervals, bundle.manifest.get("currency"))
 
-    def __reduce__(self) -> str:
+    def __reduce__(self) -> NoReturn:
         """Raise TypeError: an engine belongs to its process."""
         raise TypeError(
             "a Predictor cannot be sent to another process; load it there, with Predictor.load(path)"
