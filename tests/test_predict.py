@@ -183,6 +183,8 @@ def test_the_file_that_an_output_links_to_is_written(predictor, catalog, tmp_pat
 def test_an_output_is_a_file_in_a_folder_that_is_there(predictor, catalog, tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere" / "real.csv")
+    (tmp_path / "round.csv").symlink_to(tmp_path / "round.csv")
+    predictor.predict_file(catalog, tmp_path / "round.csv")  # what leads nowhere is replaced
     with pytest.raises(DataError, match="is a pipe or a device"):
         predictor.predict_file(catalog, tmp_path / "pipe.csv")
     with pytest.raises(DataError, match=r"there is no folder .*nowhere"):

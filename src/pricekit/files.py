@@ -19,7 +19,7 @@ def write_atomically(path: Path) -> Iterator[Path]:
 
     Of a link the file that it points to is written.
     """
-    path = path.resolve() if path.is_symlink() else path
+    path = behind_link(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.touch()
@@ -31,6 +31,13 @@ def write_atomically(path: Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def behind_link(path: Path) -> Path:
+    """Return what a link points to, there or not, and any other path as it is."""
+    return (
+        Path(os.path.realpath(path)) if path.is_symlink() else path
+    )  # resolve() raises where links go round
 
 
 def write_text(path: Path, text: str) -> None:

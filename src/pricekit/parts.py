@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from pricekit.errors import DataError
-from pricekit.files import write_text
+from pricekit.files import behind_link, write_text
 from pricekit.table import PredictionWriter, read_predictions
 
 _PART = "part-" + 6 * "[0-9]" + ".parquet"
@@ -39,7 +39,7 @@ class Parts:
 
     def __init__(self, out: Path, made_from: dict[str, object]) -> None:
         self.out = out
-        whole = out.resolve() if out.is_symlink() else out
+        whole = behind_link(out)
         self.folder = whole.with_name(f".{whole.name}.parts")
         self.key = json.dumps(made_from, sort_keys=True)
         self.count = 0

@@ -265,13 +265,9 @@ def _made_up(graph: Graph, vocab_size: int) -> Inputs:
 
 
 def _made_up_batch(graph: Graph, vocab_size: int) -> Batch:
-    """Return about `CHECKED` tokens, the rows of unlike length."""
+    """Return about `CHECKED` tokens, rows that end earlier and earlier; the mask hides what is unlike padding."""
     inputs = _made_up(graph, vocab_size)
-    return _ragged(inputs.batch(np.arange(max(1, CHECKED // int(inputs.tokens.lengths[0])))))
-
-
-def _ragged(batch: Batch) -> Batch:
-    """Return a batch whose rows end earlier and earlier; what the mask hides is as unlike padding as can be."""
+    batch = inputs.batch(np.arange(max(1, CHECKED // int(inputs.tokens.lengths[0]))))
     rows, length = batch["input_ids"].shape
     ends = length - np.arange(rows) * length // (2 * rows)
     return {**batch, "attention_mask": (np.arange(length) < ends[:, None]).astype(np.int64)}

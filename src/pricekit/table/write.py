@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
-from pricekit.files import write_atomically
+from pricekit.files import behind_link, write_atomically
 from pricekit.table.columns import as_frame, as_text, flat
 from pricekit.table.model import format_of
 from pricekit.table.sinks import open_sink
@@ -35,16 +35,11 @@ def check_output(path: Path, read: Sequence[Path] = ()) -> None:
     if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # bytes that are not UTF-8
         raise DataError(f"{os.fsencode(path)!r} is no name in UTF-8. Name another file to write.")
     with _explained(path):
-        kind = (
-            "a folder"
-            if path.is_dir()
-            else "a pipe or a device"
-            if path.exists() and not path.is_file()
-            else ""
-        )
-        parent = (path.resolve() if path.is_symlink() else path).parent
+        is_file = path.is_file() or not path.exists()
+        kind = "a folder" if path.is_dir() else "a pipe or a device"
+        parent = behind_link(path).parent
         there = parent.is_dir()
-    if kind:
+    if not is_file:
         raise DataError(f"{path} is {kind}. Give the path of the file to write.")
     try:
         format_of(path)
