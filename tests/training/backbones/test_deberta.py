@@ -1,4 +1,4 @@
-"""Slicing DeBERTa's relative table changes nothing but the time."""
+"""Slicing DeBERTa's relative table, and looking it up by distance, changes nothing but the time."""
 
 import copy
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pricekit.training.backbones import architectures
-from pricekit.training.backbones.deberta import slice_positions
+from pricekit.training.backbones.deberta import export_by_distance, slice_positions
 from pricekit.training.backbones.transformer import FAMILIES
 
 
@@ -21,6 +21,25 @@ def models():
     sliced = copy.deepcopy(whole)
     slice_positions(sliced)
     return whole, sliced
+
+
+@pytest.fixture(params=[16, 256])
+def by_distance(models, request, monkeypatch):
+    """A model with so many buckets, and its twin as it computes while it is exported."""
+    whole = copy.deepcopy(models[0])
+    if request.param != 256:
+        numbers = {**whole.config.to_dict(), "position_buckets": request.param}
+        whole = FAMILIES["deberta-v2"].model(type(whole.config).from_dict(numbers)).eval()
+    twin = copy.deepcopy(whole)
+    slice_positions(twin)
+    export_by_distance(twin)
+
+    def exported(input_ids, attention_mask):
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.compiler, "is_exporting", lambda: True)
+            return twin(input_ids, attention_mask[:, None, None].bool()).last_hidden_state
+
+    return whole, twin, exported
 
 
 def inputs(length):
@@ -68,3 +87,18 @@ def test_a_deep_copy_reads_its_own_table(models):
     assert torch.equal(twin(**inputs(8)).last_hidden_state, expected)
     with torch.no_grad():
         sliced.encoder.rel_embeddings.weight.sub_(1.0)
+
+
+@pytest.mark.parametrize("length", [1, 2, 40, 257, 512])
+def test_by_distance_the_real_tokens_are_the_same(by_distance, length):
+    whole, twin, exported = by_distance
+    batch = inputs(length)
+    live = batch["attention_mask"].bool()
+    expected = whole(**batch).last_hidden_state
+    assert torch.allclose(exported(**batch)[live], expected[live], atol=2e-5, rtol=0)
+    assert torch.allclose(twin(**batch).last_hidden_state, expected, atol=1e-6)  # as it trains
+
+
+def test_what_is_looked_up_by_distance_is_not_kept(by_distance):
+    whole, twin, _ = by_distance
+    assert twin.state_dict().keys() == whole.state_dict().keys()

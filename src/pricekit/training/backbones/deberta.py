@@ -1,12 +1,15 @@
-"""DeBERTa's relative positions, cut to those that a batch can reach."""
+"""DeBERTa's relative positions, cut to those that a batch can reach, and looked up by distance."""
 
 from __future__ import annotations
 
+import math
 from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 
 def slice_positions(model: Any) -> None:
@@ -36,3 +39,75 @@ def _set_reach(encoder: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
 def _reachable(encoder: Any) -> Tensor:
     rows: Tensor = type(encoder).get_rel_embedding(encoder)
     return rows[encoder.whole - encoder.reach : encoder.whole + encoder.reach]
+
+
+def export_by_distance(model: Any) -> None:
+    """Make a DebertaV2Model look its positions up by distance while a graph is exported. The same numbers.
+
+    Scores of content and position (He et al. 2021, arXiv:2006.03654, equation 4) are looked up element by element,
+    for which each layer makes three large tables: of scores, (B · heads, L, 2S), of the positions' projections, once
+    for each text, and of integers, (B · heads, L, L). Here the rows of the position table are put in the order of
+    the 2·L distances first, so that the scores wanted are a slanted band of one product, and that is two slices.
+    """
+    encoder, longest, span = (
+        model.encoder,
+        model.config.max_position_embeddings,
+        model.encoder.position_buckets,
+    )
+    attentions = [layer.attention.self for layer in encoder.layer]
+    if span < 1 or not all(a.share_att_key and {"c2p", "p2c"} <= set(a.pos_att_type) for a in attentions):
+        return  # another DeBERTa than version 3
+    distances = torch.arange(-longest, longest)
+    buckets = make_log_bucket_position(distances, span, encoder.max_relative_positions).long()
+    for attention in attentions:
+        for name, some in (("rows_of_query", buckets), ("rows_of_key", -buckets)):
+            attention.register_buffer(name, (some + span).clamp(0, 2 * span - 1), persistent=False)
+        attention.forward = MethodType(_attend, attention)
+
+
+def _attend(
+    attention: Any, hidden_states: Tensor, attention_mask: Tensor, *others: Any, **named: Any
+) -> tuple[Tensor, Tensor | None]:
+    """Return what a DisentangledSelfAttention does, (B, L, H), and None.
+
+    Args:
+        attention: the module.
+        hidden_states: (B, L, H).
+        attention_mask: bool (B, 1, 1, L).
+        others: what is not needed while exporting.
+        named: `rel_embeddings`, (2S, H), and what is not needed.
+    """
+    if not torch.compiler.is_exporting():
+        found: tuple[Tensor, Tensor | None] = type(attention).forward(
+            attention, hidden_states, attention_mask, *others, **named
+        )
+        return found
+    heads, length = attention.num_attention_heads, hidden_states.shape[1]
+    middle = len(attention.rows_of_key) // 2
+    of_batch = slice(middle - length, middle + length)
+    projections = attention.query_proj, attention.key_proj, attention.value_proj
+    query, key, value = (p(hidden_states).unflatten(-1, (heads, -1)).transpose(1, 2) for p in projections)
+    scale = 1 / math.sqrt(3 * query.shape[-1])
+
+    def scores(content: Tensor, projection: Any, rows: Tensor) -> Tensor:
+        table = projection(named["rel_embeddings"]).unflatten(-1, (heads, -1))[rows[of_batch]]
+        # Between transposition and product, where nothing is to be fused: ONNX Runtime 1.31 crashes of that in float16.
+        return _band(content @ (table.permute(1, 2, 0) * scale))
+
+    to_position = scores(query, attention.key_proj, attention.rows_of_key)
+    to_content = scores(key, attention.query_proj, attention.rows_of_query).transpose(-1, -2)
+    masked = torch.where(attention_mask, 0.0, torch.finfo(query.dtype).min)
+    context = functional.scaled_dot_product_attention(
+        query, key, value, to_position + to_content + masked, scale=scale
+    )
+    return context.transpose(1, 2).flatten(2), None
+
+
+def _band(scores: Tensor) -> Tensor:
+    """Return L of the 2·L scores of each row, one further left in each: (…, L, 2·L) to (…, L, L).
+
+    Those of row l begin at L - l. Without its first L elements the whole is cut into rows of 2·L - 1 instead.
+    """
+    length = scores.shape[-2]
+    flat = scores.flatten(-2)[..., length:]
+    return flat.reshape(*flat.shape[:-1], length, 2 * length - 1)[..., :length]

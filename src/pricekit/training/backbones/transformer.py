@@ -21,7 +21,7 @@ from pricekit.tokens import Tokens
 from pricekit.training.backbones import architectures
 from pricekit.training.backbones.architectures import Architecture
 from pricekit.training.backbones.bpe import train_bpe
-from pricekit.training.backbones.deberta import slice_positions
+from pricekit.training.backbones.deberta import export_by_distance, slice_positions
 from pricekit.training.backbones.families import FAMILIES
 from pricekit.training.backbones.load import load_model, load_tokenizer
 from pricekit.training.backbones.unpadded import pack, use_unpadded
@@ -104,6 +104,8 @@ class Pretrained:
             model = load_model(family.model, config, self._folder(), self.published.name, family.arguments)
         if getattr(self.options, "slice_positions", False):
             slice_positions(model)
+        if model.config.model_type == "deberta-v2":
+            export_by_distance(model)
         return TransformerEncoder(model, self.options.pooling, getattr(self.options, "unpadded", False))
 
     @property
@@ -208,13 +210,13 @@ class TransformerEncoder(nn.Module):
         """Return the pooled hidden states, float32 (B, H)."""
         if self.unpadded and self.training:
             return self._packed(input_ids, attention_mask)
-        hidden: Tensor = self.model(
-            input_ids=input_ids, attention_mask=attention_mask
-        ).last_hidden_state.float()
+        exporting = torch.compiler.is_exporting()
+        live = attention_mask[:, None, None, :].bool() if exporting else attention_mask
+        hidden: Tensor = self.model(input_ids=input_ids, attention_mask=live).last_hidden_state.float()
         if self.pooling == "cls":
             return hidden[:, 0]
         mask = attention_mask.to(hidden.dtype)
-        position = torch.cumsum(torch.ones_like(input_ids), 1) - 1
+        position = torch.cumsum(attention_mask, 1) - 1
         means = [
             (hidden * weights[:, :, None]).sum(1) / weights.sum(1, keepdim=True).clamp(min=1)
             for weights in (mask * factor for factor in self._factors(position))
