@@ -15,7 +15,7 @@ from pricekit.core.contracts import Batch
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
 from pricekit.export.half import rounded, to_half
-from pricekit.export.tensors import MASKING, first_difference, peaks
+from pricekit.export.tensors import MASKING, first_difference, peaks, worst_piece
 
 LARGEST = 65504.0 / 2
 """A tensor that comes this near to the largest float16 stays in float32: other rows may go further."""
@@ -98,7 +98,7 @@ def _first_wrong(model: bytes, converted: bytes, batches: Sequence[Batch]) -> on
     for batch in batches:
         a, b = expected(batch), found(batch)
         if not np.abs(b - a).max() <= TOLERANCE * np.abs(a).min():
-            return first_difference(model, converted, batch, TOLERANCE)
+            return first_difference(model, converted, worst_piece(batch, a, b), TOLERANCE)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import onnx
@@ -13,6 +13,9 @@ from pricekit.core.contracts import Batch
 MASKING = 1e30
 """Magnitudes from here on mask something; another precision may mask with another."""
 
+PIECE = 1024
+"""Tokens whose inner tensors are all held at once: 64 texts of 256 are 24 GB of a small DeBERTa."""
+
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
 
@@ -20,17 +23,36 @@ def peaks(model: bytes, batches: Iterable[Batch]) -> dict[str, float]:
     """Return the largest magnitude of each float tensor of a graph over some batches, infinite where it is none."""
     run = _open(model, kinds := float_tensors(model))
     found = dict.fromkeys([*kinds, "features"], 0.0)
-    for batch in batches:
-        for name, value in {**run(batch), "features": batch["features"]}.items():
+    for piece in (piece for batch in batches for piece in _pieces(batch)):
+        for name, value in {**run(piece), "features": piece["features"]}.items():
             largest = float(np.abs(value).max(initial=0.0))
             found[name] = max(found[name], largest if np.isfinite(largest) else np.inf)
     return found
+
+
+def _pieces(batch: Batch) -> Iterator[Batch]:
+    """Yield the rows of a batch, a few at a time."""
+    rows, length = batch["input_ids"].shape
+    size = max(1, PIECE // length)
+    for start in range(0, rows, size):
+        yield {name: array[start : start + size] for name, array in batch.items()}
+
+
+def worst_piece(batch: Batch, expected: np.ndarray, found: np.ndarray) -> Batch:
+    """Return the few rows of a batch among which prices, (N,), differ most, or one of them is none."""
+    if found.shape != expected.shape:
+        return next(_pieces(batch))
+    apart = np.abs(found - expected) / expected
+    row = int(np.where(np.isnan(apart), np.inf, apart).argmax())
+    pieces = list(_pieces(batch))
+    return pieces[row // len(pieces[0]["features"])]
 
 
 def first_difference(reference: bytes, model: bytes, batch: Batch, tolerance: float) -> onnx.NodeProto | None:
     """Return the first node whose output differs by more than `tolerance` of its largest value, None where none does.
 
     Nodes are told by the tensors that they compute, which both graphs call alike; the node is the reference's.
+    The batch is a `worst_piece`: all inner tensors of both graphs are held at once.
     """
     kinds = float_tensors(reference)
     others = {name: kind for name, kind in float_tensors(model).items() if name in kinds}

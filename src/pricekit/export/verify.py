@@ -11,7 +11,7 @@ from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.engines.opened import batches_of
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
-from pricekit.export.tensors import first_difference
+from pricekit.export.tensors import first_difference, worst_piece
 from pricekit.metrics import smape
 from pricekit.preprocess import Inputs
 from pricekit.screen import counted
@@ -101,7 +101,8 @@ def verify_graph(
     worst, batch = max(found, key=lambda pair: pair[0].difference)
     if not worst.difference <= limits.difference:
         failed = [check for check, _ in found if not check.difference <= limits.difference]
-        node = first_difference(float32, graph, batch, limits.difference) if float32 else None
+        few = worst_piece(batch, reference(batch), engine(batch))
+        node = first_difference(float32, graph, few, limits.difference) if float32 else None
         where = f"; it begins at the node {node.name} ({node.op_type})" if node else ""
         raise ExportError(
             f"the exported {precision} graph differs from the model at {len(failed)} of {len(found)} shapes, most at "
