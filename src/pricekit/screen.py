@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -17,6 +17,8 @@ from rich.progress import (
 )
 from rich.table import Table as RichTable
 from rich.text import Text
+
+Item = TypeVar("Item")
 
 
 class Advance(Protocol):
@@ -76,6 +78,14 @@ def progress(title: str, total: float, done: float = 0, *, shown: bool = True) -
                 bar.update(task, note=note)
 
         yield advance
+
+
+def tracked(title: str, items: Sequence[Item], size: Callable[[Item], float]) -> Iterator[Item]:
+    """Yield the items under a progress bar, which each moves on by its size when the next one is asked for."""
+    with progress(title, sum(map(size, items))) as advance:
+        for item in items:
+            yield item
+            advance(size(item))
 
 
 def show_table(

@@ -109,7 +109,8 @@ def _exported(run: Run, precision: str) -> Exported:
         example = inputs.batch(np.arange(2) % len(inputs))
         # At least two tokens: a length of 1 would be taken for a constant.
         longest = max(2, example["input_ids"].shape[1])
-        export_graph(run.model, fit_length(example, longest, inputs.pad_id), file)
+        with progress("writing the graph", 1):
+            export_graph(run.model, fit_length(example, longest, inputs.pad_id), file)
         float32 = file.read_bytes()
     batches = [batch for _, batch in batches_of(inputs)]
     converted = convert(float32, precision, [*shapes(inputs, run.config.max_length), *batches])

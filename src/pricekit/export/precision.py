@@ -15,7 +15,8 @@ from pricekit.core.contracts import Batch
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
 from pricekit.export.half import rounded, to_half
-from pricekit.export.tensors import MASKING, first_difference, peaks, worst_piece
+from pricekit.export.tensors import MASKING, first_difference, peaks, tokens_of, worst_piece
+from pricekit.screen import tracked
 
 LARGEST = 65504.0 / 2
 """A tensor that comes this near to the largest float16 stays in float32: other rows may go further."""
@@ -95,7 +96,7 @@ def _to_blame(graph: onnx.ModelProto, wrong: onnx.NodeProto, kept: set[str]) -> 
 def _first_wrong(model: bytes, converted: bytes, batches: Sequence[Batch]) -> onnx.NodeProto | None:
     """Return where a converted graph first differs, on the first batch that it prices differently."""
     expected, found = load_cpu(model), load_cpu(converted)
-    for batch in batches:
+    for batch in tracked("comparing float16 with float32", batches, tokens_of):
         a, b = expected(batch), found(batch)
         if not np.abs(b - a).max() <= TOLERANCE * np.abs(a).min():
             return first_difference(model, converted, worst_piece(batch, a, b), TOLERANCE)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 
 from pricekit.core.contracts import Batch
+from pricekit.screen import tracked
 
 MASKING = 1e30
 """Magnitudes from here on mask something; another precision may mask with another."""
@@ -19,15 +20,21 @@ PIECE = 1024
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
 
-def peaks(model: bytes, batches: Iterable[Batch]) -> dict[str, float]:
+def peaks(model: bytes, batches: Sequence[Batch]) -> dict[str, float]:
     """Return the largest magnitude of each float tensor of a graph over some batches, infinite where it is none."""
     run = _open(model, kinds := float_tensors(model))
     found = dict.fromkeys([*kinds, "features"], 0.0)
-    for piece in (piece for batch in batches for piece in _pieces(batch)):
+    pieces = [piece for batch in batches for piece in _pieces(batch)]
+    for piece in tracked("looking for what float16 cannot hold", pieces, tokens_of):
         for name, value in {**run(piece), "features": piece["features"]}.items():
             largest = float(np.abs(value).max(initial=0.0))
             found[name] = max(found[name], largest if np.isfinite(largest) else np.inf)
     return found
+
+
+def tokens_of(batch: Batch) -> int:
+    """Return how many tokens a batch has, padding included."""
+    return batch["input_ids"].size
 
 
 def _pieces(batch: Batch) -> Iterator[Batch]:

@@ -11,10 +11,10 @@ from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.engines.opened import batches_of
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
-from pricekit.export.tensors import first_difference, worst_piece
+from pricekit.export.tensors import first_difference, tokens_of, worst_piece
 from pricekit.metrics import smape
 from pricekit.preprocess import Inputs
-from pricekit.screen import counted
+from pricekit.screen import counted, tracked
 from pricekit.training.engine import torch_engine
 from pricekit.training.model import PriceModel
 
@@ -97,7 +97,8 @@ def verify_graph(
         ExportError: over a limit, a price is not finite or not positive, or the graph fails at a shape.
     """
     limits, reference, engine = LIMITS[precision], torch_engine(model), load_cpu(graph)
-    found = [(_check(reference, engine, batch, precision), batch) for batch in shapes(inputs, max_length)]
+    batches = tracked(f"checking the {precision} graph", list(shapes(inputs, max_length)), tokens_of)
+    found = [(_check(reference, engine, batch, precision), batch) for batch in batches]
     worst, batch = max(found, key=lambda pair: pair[0].difference)
     if not worst.difference <= limits.difference:
         failed = [check for check, _ in found if not check.difference <= limits.difference]
