@@ -1,20 +1,34 @@
-"""DeBERTa's relative positions, sliced to those in reach and whole: forward passes in turn.
+"""DeBERTa's relative positions: sliced to those in reach as it trains, looked up by distance as it is exported.
 
     python benchmarks/deberta.py [--repeats 9] [--batch 8]
+    python benchmarks/deberta.py --graph [--precision fp16] [--engine openvino]
 
-Random weights of deberta-v3-small in float32. The last column is the largest difference of the outputs.
+Forward passes in turn with the library's own way. Random weights of deberta-v3-small in float32, --graph: the
+exported graph, in an engine. The last column is the largest difference of the outputs, of prices the relative one.
 """
 
 import argparse
 import copy
+import tempfile
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
-from pricekit.bench.timing import interleaved, ratio
+from pricekit.bench.timing import Run, interleaved, ratio
+from pricekit.config import HeadConfig
+from pricekit.core.contracts import Graph, PriceBatch
+from pricekit.core.loader import registry
+from pricekit.export.graph import export_graph
+from pricekit.export.precision import convert
 from pricekit.screen import show_table
 from pricekit.training.backbones.architectures import DEBERTA_V3_SMALL
-from pricekit.training.backbones.deberta import slice_positions
-from pricekit.training.backbones.transformer import FAMILIES
+from pricekit.training.backbones.deberta import export_by_distance, slice_positions
+from pricekit.training.backbones.families import FAMILIES
+from pricekit.training.backbones.transformer import TransformerEncoder
+from pricekit.training.losses import Smape
+from pricekit.training.model import PriceModel
 
 LENGTHS = (32, 64, 128, 256)
 
@@ -26,29 +40,71 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--graph", action="store_true", help="the exported graph, not torch")
+    parser.add_argument("--precision", choices=["fp32", "fp16", "int8"], default="fp32")
+    parser.add_argument("--engine", default="ort-cpu")
     options = parser.parse_args()
     torch.manual_seed(0)
     family = FAMILIES["deberta-v2"]
     whole = family.model(family.config.from_dict(dict(DEBERTA_V3_SMALL.numbers))).eval()
-    sliced = copy.deepcopy(whole)
-    slice_positions(sliced)
-    rows = [_row(whole, sliced, length, options) for length in LENGTHS]
-    headers = ["tokens", "whole, s", "sliced, s", "times", "largest difference"]
-    show_table("deberta-v3-small, forward", headers, rows, stderr=False)
+    twin = copy.deepcopy(whole)
+    if options.graph:
+        export_by_distance(twin)
+        title, ways = f"{options.precision}, {options.engine}", ("by element", "by distance")
+        priced = [_priced(model, options) for model in (whole, twin)]
+        rows = [_graphs(priced, length, options) for length in LENGTHS]
+    else:
+        slice_positions(twin)
+        title, ways = "forward", ("whole", "sliced")
+        rows = [_forward(whole, twin, length, options) for length in LENGTHS]
+    headers = ["tokens", *(f"{way}, s" for way in ways), "times", "largest difference"]
+    show_table(f"deberta-v3-small, {title}", headers, rows, stderr=False)
 
 
-def _row(
+def _forward(
     whole: torch.nn.Module, sliced: torch.nn.Module, length: int, options: argparse.Namespace
 ) -> list[str]:
     ids = torch.randint(3, 1000, (options.batch, length))
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     with torch.inference_mode():
-        runs = {"whole": lambda: whole(**inputs), "sliced": lambda: sliced(**inputs)}
-        times = interleaved(runs, options.repeats)
         difference = (whole(**inputs).last_hidden_state - sliced(**inputs).last_hidden_state).abs().max()
-    factor = ratio(times["whole"], times["sliced"])
-    seconds = [f"{times[name].median:.3f}" for name in runs]
-    return [str(length), *seconds, f"{factor:.2f}", f"{float(difference):g}"]
+        return _row(length, lambda: whole(**inputs), lambda: sliced(**inputs), float(difference), options)
+
+
+def _priced(model: Any, options: argparse.Namespace) -> PriceBatch:
+    """Export a model and load the graph."""
+    torch.manual_seed(0)  # the same heads
+    priced = PriceModel(TransformerEncoder(model, "mean"), HeadConfig(), Smape(), 1)
+    example = _batch(2, 16)
+    with tempfile.TemporaryDirectory() as folder:
+        export_graph(priced, example, Path(folder) / "m.onnx")
+        graph = (Path(folder) / "m.onnx").read_bytes()
+        converted = convert(graph, options.precision, [example])
+        loaded = Graph(converted.model, 512, 1, Path(folder))
+        price: PriceBatch = registry().create("engine", options.engine).load(loaded)
+    return price
+
+
+def _graphs(priced: list[PriceBatch], length: int, options: argparse.Namespace) -> list[str]:
+    batch = _batch(options.batch, length)
+    one, two = (price(batch) for price in priced)
+    difference = float(np.max(np.abs(one - two) / one))
+    return _row(length, lambda: priced[0](batch), lambda: priced[1](batch), difference, options)
+
+
+def _batch(rows: int, length: int) -> dict[str, np.ndarray]:
+    ids = np.random.default_rng(length).integers(3, 1000, (rows, length))
+    return {
+        "input_ids": ids,
+        "attention_mask": np.ones_like(ids),
+        "features": np.zeros((rows, 1), np.float32),
+    }
+
+
+def _row(length: int, one: Run, two: Run, difference: float, options: argparse.Namespace) -> list[str]:
+    times = interleaved({"one": one, "two": two}, options.repeats)
+    seconds = [f"{times[name].median:.3f}" for name in ("one", "two")]
+    return [str(length), *seconds, f"{ratio(times['one'], times['two']):.2f}", f"{difference:.1g}"]
 
 
 if __name__ == "__main__":
