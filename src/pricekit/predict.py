@@ -273,7 +273,8 @@ def _graph(bundle: Bundle, model: bytes, preprocessor: Preprocessor, number: int
     cache = user_cache_path("pricekit") / "bundles" / bundle.digest
     if number:
         cache /= str(number)
-    return Graph(model, preprocessor.max_length, len(preprocessor.features.names), cache)
+    precision = bundle.manifest.get("precision") or "fp32"
+    return Graph(model, preprocessor.max_length, len(preprocessor.features.names), cache, precision)
 
 
 def _alike(one: Graph, other: Graph) -> bool:

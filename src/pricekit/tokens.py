@@ -226,18 +226,22 @@ def _with_one_at_least(tokens: Tokens, pad_id: int) -> Tokens:
     return Tokens(ids, tokens.offsets + np.searchsorted(empty, np.arange(len(tokens.offsets))))
 
 
+def rounded_up(lengths: np.ndarray, multiple_of: int, max_length: int | None) -> np.ndarray:
+    """Return lengths, int (N,), rounded up to `multiple_of`, but not above `max_length`."""
+    rounded = -(-lengths // multiple_of) * multiple_of
+    return rounded if max_length is None else np.minimum(rounded, max_length)
+
+
 def pad(
     tokens: Tokens, rows: np.ndarray, pad_id: int, multiple_of: int = 1, max_length: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return `input_ids` and `attention_mask` of some rows, both int64 (B, L).
 
-    L is the length of the longest of them, rounded up to `multiple_of`, but not above `max_length`, which no
-    row is longer than.
+    L is the length of the longest of them, `rounded_up`; no row is longer than `max_length`.
     """
     starts = tokens.offsets[rows]
     lengths = tokens.offsets[rows + 1] - starts
-    rounded = -(-lengths.max() // multiple_of) * multiple_of
-    position = np.arange(rounded if max_length is None else min(rounded, max_length))
+    position = np.arange(rounded_up(lengths, multiple_of, max_length).max())
     mask = position < lengths[:, None]
     input_ids = tokens.ids.take(starts[:, None] + position, mode="clip").astype(np.int64)
     input_ids[~mask] = pad_id

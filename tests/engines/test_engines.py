@@ -365,6 +365,34 @@ def test_tensorrt_is_given_shapes_from_one_to_the_longest(graph):
     assert options["trt_profile_max_shapes"] == "input_ids:256x64,attention_mask:256x64,features:256x30"
 
 
+@pytest.mark.parametrize(("precision", "half"), [("fp32", "False"), ("fp16", "True")])
+def test_tensorrt_computes_in_the_precision_of_the_bundle(graph, precision, half):
+    assert tensorrt_options(replace(graph, precision=precision))["trt_fp16_enable"] == half
+
+
+@pytest.mark.parametrize("name", ["ort-cuda", "ort-tensorrt"])
+def test_a_gpu_that_does_not_answer_is_an_error_with_its_reason(graph, monkeypatch, capsys, name):
+    """What ONNX Runtime does where there is no driver; by itself it prints that, and takes the CPU."""
+    import onnxruntime as ort
+
+    asked = []
+    provider = {"ort-cuda": "CUDAExecutionProvider", "ort-tensorrt": "TensorrtExecutionProvider"}[name]
+
+    def no_driver(self, providers, options, disabled=None):
+        self._fallback_providers = ["CPUExecutionProvider"]
+        asked.append(dict(providers[:1])[provider])
+        raise RuntimeError("CUDA failure 35: CUDA driver version is insufficient")
+
+    monkeypatch.setattr(ort, "get_available_providers", lambda: [provider, "CPUExecutionProvider"])
+    monkeypatch.setattr(ort.InferenceSession, "_create_inference_session", no_driver)
+    with pytest.raises(PluginError, match=f"could not open the graph with its {provider}: CUDA failure 35"):
+        open_engine(name, graph, VOCABULARY)
+    assert not capsys.readouterr().out
+    if name == "ort-cuda":
+        assert [settings["enable_cuda_graph"] for settings in asked] == ["1", "0"]
+        assert all(settings["use_tf32"] == "0" for settings in asked)
+
+
 def watching(seen):
     """An engine that tells what `seen` makes of each batch."""
 
@@ -378,6 +406,18 @@ def watching(seen):
         return run
 
     return load
+
+
+@pytest.mark.parametrize(("multiple", "most"), [(1, 7), (16, 6)])
+def test_the_tokens_of_a_batch_are_counted_with_their_padding(multiple, most):
+    lengths = np.full(40, 14)
+    inputs = Inputs(
+        Tokens(np.ones(lengths.sum(), np.int32), np.arange(41) * 14), np.zeros((40, 1), np.float32), 0
+    )
+    engine = Opened("toy", lambda batch: batch["features"], multiple, batch_tokens=100, max_length=64)
+    batches = engine.batches(inputs)
+    assert max(map(len, batches)) == most
+    assert all(engine.batch(inputs, rows)["input_ids"].size <= 100 for rows in batches)
 
 
 def test_lengths_are_rounded_up_for_an_engine_that_wants_it(bundle, engines):

@@ -185,12 +185,14 @@ class Graph:
         max_length: the longest L that it is called with.
         features: K.
         cache: a folder of this bundle, for what an engine compiles; made by who writes into it.
+        precision: of its weights: fp32, fp16 or int8.
     """
 
     model: bytes
     max_length: int
     features: int
     cache: Path
+    precision: str = "fp32"
 
 
 class Engine(Protocol):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pricekit.core.contracts import Batch, Graph, PriceBatch
+from pricekit.engines.bound import BoundSession
 from pricekit.engines.opened import BATCH_SIZE
 from pricekit.errors import BundleError, PluginError
 from pricekit.screen import notice
@@ -47,13 +48,19 @@ class OrtCpu:
 
 
 class OrtCuda:
-    """One NVIDIA GPU."""
+    """One NVIDIA GPU; what recurs is recorded as CUDA graphs where that is faster."""
 
     length_multiple = 32
 
     def load(self, graph: Graph) -> PriceBatch:
         """Open the graph; raises PluginError, BundleError."""
-        return _open(graph.model, "CUDAExecutionProvider", {})
+
+        def session(recording: bool) -> Any:
+            # TF32 would round the products of float32 to 10 bits.
+            settings = {"use_tf32": "0", "enable_cuda_graph": str(int(recording))}
+            return _session(graph.model, "CUDAExecutionProvider", settings)
+
+        return BoundSession(session, "cuda")
 
 
 class OrtTensorRT:
@@ -70,7 +77,7 @@ class OrtTensorRT:
             notice(
                 "TensorRT compiles the graph for this GPU, which takes minutes; the next time it is there."
             )
-        return _open(graph.model, provider, tensorrt_options(graph))
+        return _prices(_session(graph.model, provider, tensorrt_options(graph)))
 
 
 def tensorrt_options(graph: Graph) -> dict[str, str]:
@@ -86,6 +93,7 @@ def tensorrt_options(graph: Graph) -> dict[str, str]:
     }
     return {
         **profiles,
+        "trt_fp16_enable": str(graph.precision == "fp16"),
         "trt_engine_cache_enable": "True",
         "trt_engine_cache_path": str(graph.cache),
         "trt_timing_cache_enable": "True",
@@ -95,10 +103,17 @@ def tensorrt_options(graph: Graph) -> dict[str, str]:
 
 def load_cpu(model: bytes, threads: int | None = None) -> PriceBatch:
     """Open a graph on so many threads, those of all CPUs by default; raises PluginError, BundleError."""
-    return _open(model, "CPUExecutionProvider", {}, threads)
+    return _prices(_session(model, "CPUExecutionProvider", {}, threads))
 
 
-def _open(model: bytes, provider: str, settings: Mapping[str, str], threads: int | None = None) -> PriceBatch:
+def _prices(session: Any) -> PriceBatch:
+    def run(batch: Batch) -> np.ndarray:
+        return np.asarray(session.run(["price"], dict(batch))[0])
+
+    return run
+
+
+def _session(model: bytes, provider: str, settings: Mapping[str, str], threads: int | None = None) -> Any:
     """Open a graph on one provider.
 
     It is given as bytes, so that it cannot name weights in other files.
@@ -119,8 +134,14 @@ def _open(model: bytes, provider: str, settings: Mapping[str, str], threads: int
             options,
             providers=[(provider, dict(settings)), *_BEHIND[provider]],
             disabled_optimizers=_SLOWER.get(provider),
+            enable_fallback=0,
         )
     except Exception as error:
+        if provider != "CPUExecutionProvider":
+            raise PluginError(
+                f"ONNX Runtime could not open the graph with its {provider}: {' '.join(str(error).split())}; see that "
+                "the GPU and its driver are there, or use --engine ort-cpu"
+            ) from error
         raise BundleError(f"the graph cannot be loaded by ONNX Runtime: {error}; export it again") from error
     if session.get_providers()[0] != provider:
         raise PluginError(
@@ -132,11 +153,7 @@ def _open(model: bytes, provider: str, settings: Mapping[str, str], threads: int
         raise BundleError(
             f"the graph has inputs and outputs {found}, expected {INPUTS} and price; export it again"
         )
-
-    def run(batch: Batch) -> np.ndarray:
-        return np.asarray(session.run(["price"], dict(batch))[0])
-
-    return run
+    return session
 
 
 def _check_provider(provider: str) -> Any:

@@ -1,0 +1,152 @@
+"""A session that prices each shape at places of its own, and records what pays; on a CPU, which records nothing."""
+
+import time
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from pricekit.engines import bound
+from pricekit.engines.bound import GRAPH_ID, NO_GRAPH, ROUNDS, BoundSession
+from pricekit.engines.ort import _session
+from pricekit.errors import BundleError, PluginError
+
+
+class Watched:
+    """A session that tells by which graph it prices, and may price recorded ones otherwise."""
+
+    def __init__(self, model, ids, recorded=lambda: None):
+        self.session = _session(model, "CPUExecutionProvider", {})
+        self.ids, self.recorded = ids, recorded
+
+    def io_binding(self):
+        return self.session.io_binding()
+
+    def run(self, names, feeds, options):
+        self.ids.append(options.get_run_config_entry(GRAPH_ID))
+        return self.session.run(names, feeds, options)
+
+    def run_with_iobinding(self, binding, options):
+        self.ids.append(options.get_run_config_entry(GRAPH_ID))
+        self.session.run_with_iobinding(binding, options)
+        if self.ids[-1] != NO_GRAPH:
+            self.recorded()
+
+
+@pytest.fixture
+def model(bundle):
+    return (bundle / "model.onnx").read_bytes()
+
+
+def batch(rows, length, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "input_ids": rng.integers(0, 400, (rows, length)),
+        "attention_mask": np.ones((rows, length), np.int64),
+        "features": rng.normal(size=(rows, 30)).astype(np.float32),
+    }
+
+
+def test_each_batch_has_its_own_prices(model):
+    plain = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+    price = BoundSession(lambda recording: Watched(model, []), "cpu")
+    shapes = [(3, 8), (1, 1), (2, 20), (3, 8)] * (2 * ROUNDS)
+    kept = []
+    for seed, (rows, length) in enumerate(shapes):
+        given = batch(rows, length, seed)
+        before = {name: array.copy() for name, array in given.items()}
+        kept.append((price(given), plain.run(["price"], given)[0]))
+        assert all(np.array_equal(given[name], before[name]) for name in given)
+    for found, expected in kept:  # after the last: no prices are written over
+        assert found == pytest.approx(expected, rel=1e-6)
+    assert price.records
+
+
+@pytest.mark.parametrize(("slower", "stays"), [(False, "1"), (True, NO_GRAPH)])
+def test_a_shape_stays_with_the_faster_way(model, slower, stays):
+    ids = []
+
+    def recorded():
+        time.sleep(0.1 if slower else 0)
+
+    session = Watched(model, ids, recorded)
+    run = session.run_with_iobinding
+
+    def slow_where_nothing_is_recorded(binding, options):
+        run(binding, options)
+        if not slower and ids[-1] == NO_GRAPH:
+            time.sleep(0.1)
+
+    session.run_with_iobinding = slow_where_nothing_is_recorded
+    price = BoundSession(lambda recording: session, "cpu")
+    for seed in range(2 * ROUNDS + 4):
+        price(batch(2, 8, seed))
+    assert ids[:ROUNDS] == [NO_GRAPH] * ROUNDS
+    assert ids[-3:] == [stays] * 3
+    assert ids.count("1") >= ROUNDS
+
+
+def test_each_shape_has_a_graph_of_its_own(model):
+    ids = []
+    price = BoundSession(lambda recording: Watched(model, ids), "cpu")
+    for _ in range(2 * ROUNDS):
+        for length in (8, 16):
+            price(batch(2, length))
+    assert {"1", "2"} < set(ids)
+
+
+def fails():
+    raise RuntimeError("operation not permitted when stream is capturing")
+
+
+@pytest.mark.parametrize("fault", ["fails", "other prices"])
+def test_what_cannot_be_recorded_right_is_not(model, monkeypatch, fault):
+    opened, ids = [], []
+
+    def open_session(recording):
+        opened.append(recording)
+        return Watched(model, ids, fails if fault == "fails" else lambda: None)
+
+    price = BoundSession(open_session, "cpu")
+    if fault == "other prices":
+        true = bound._Places.price
+
+        def wrong(places, given, *, recorded):
+            return true(places, given, recorded=recorded) * (1.01 if recorded else 1)
+
+        monkeypatch.setattr(bound._Places, "price", wrong)
+    expected = _session(model, "CPUExecutionProvider", {}).run(["price"], batch(2, 8))[0]
+    for _ in range(3 * ROUNDS):
+        assert price(batch(2, 8)) == pytest.approx(expected, rel=1e-6)
+    assert opened == [True, False]
+    assert not price.records
+    assert ids[-ROUNDS:] == [NO_GRAPH] * ROUNDS
+
+
+def test_a_session_that_cannot_record_is_opened_without(model):
+    def open_session(recording):
+        if recording:
+            raise PluginError("all compute graph nodes have not been partitioned to the CUDA EP")
+        return Watched(model, ids)
+
+    ids = []
+    price = BoundSession(open_session, "cpu")
+    for _ in range(3 * ROUNDS):
+        price(batch(2, 8))
+    assert set(ids) == {NO_GRAPH}
+
+
+def test_what_cannot_be_opened_at_all_is_an_error():
+    with pytest.raises(BundleError, match="cannot be loaded"):
+        BoundSession(lambda recording: _session(b"no graph", "CPUExecutionProvider", {}), "cpu")
+
+
+def test_places_are_bounded(model, monkeypatch):
+    monkeypatch.setattr(bound, "SHAPES", 2)
+    ids = []
+    price = BoundSession(lambda recording: Watched(model, ids), "cpu")
+    for length in (4, 5, 6, 7):
+        expected = _session(model, "CPUExecutionProvider", {}).run(["price"], batch(2, length))[0]
+        assert price(batch(2, length)) == pytest.approx(expected, rel=1e-6)
+    assert len(price._places) == 2
+    assert ids == [NO_GRAPH] * 4
