@@ -1,0 +1,91 @@
+"""Prediction on this machine's GPU: bundles of fp16, the graph alone and file to file.
+
+    python benchmarks/gpu_prediction.py TABLE [--rows 74923] [--repeats 5] [--backbone distilroberta ...]
+
+For each backbone, of random weights and the true architecture, a run is trained for one epoch on few rows and exported.
+The table has prices; its rows are repeated up to --rows. `--tiny` proves on a CPU that the script works; its numbers
+mean nothing.
+"""
+
+import argparse
+import itertools
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from pricekit.bench.timing import interleaved
+from pricekit.engines.opened import each
+from pricekit.errors import PluginError
+from pricekit.predict import Predictor
+from pricekit.screen import show_table
+from pricekit.table import read_table
+
+BACKBONES = ("transformer", "distilroberta", "roberta-base", "deberta-v3-small", "deberta-v3-base")
+ENGINES = ("ort-cuda", "ort-tensorrt")
+TINY = ("--set", "backbone.layers=1", "--set", "backbone.width=16", "--set", "backbone.heads=2")
+
+
+def main() -> None:
+    """Parse the command line and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("table", type=Path, help="CSV with prices")
+    parser.add_argument("--rows", type=int, default=74_923)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--backbone", nargs="+", default=BACKBONES)
+    parser.add_argument("--tiny", action="store_true", help="one tiny backbone and ort-cpu")
+    options = parser.parse_args()
+    if options.tiny:
+        options.rows, options.repeats, options.backbone = 64, 1, ("transformer",)
+    lines = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        known = pd.read_csv(options.table)
+        rows = itertools.islice(itertools.cycle(range(len(known))), options.rows)
+        known.iloc[list(rows)].to_csv(folder / "table.csv", index=False)
+        for backbone in options.backbone:
+            _export(backbone, options, folder)
+            for engine in ("ort-cpu",) if options.tiny else ENGINES:
+                lines.append(_line(backbone, engine, options, folder))
+    headers = ["backbone", "engine", "graph, rows/s", "file to file, rows/s", "s", "tokens a batch"]
+    show_table(f"fp16, {options.rows:,} rows", headers, lines, stderr=False)
+
+
+def _export(backbone: str, options: argparse.Namespace, folder: Path) -> None:
+    """Make a run and its bundle."""
+    weights = TINY if options.tiny else () if backbone == "transformer" else ("--random-weights",)
+    run, bundle = str(folder / backbone), str(folder / f"{backbone}-bundle")
+    train = ["train", str(options.table), "--limit", "200", "--epochs", "1", "--backbone", backbone, *weights]
+    for command in (
+        [*train, "--out", run, "--quiet"],
+        ["export", run, "--precision", "fp16", "--out", bundle],
+    ):
+        subprocess.run([sys.executable, "-m", "pricekit", *command], check=True)
+
+
+def _line(backbone: str, engine: str, options: argparse.Namespace, folder: Path) -> list[str]:
+    try:
+        predictor = Predictor.load(folder / f"{backbone}-bundle", engine)
+    except PluginError as error:
+        return [backbone, engine, str(error).split(";", maxsplit=1)[0], "", "", ""]
+    opened = predictor.members[0].engine
+    source, out = folder / "table.csv", folder / "prices.csv"
+    inputs = predictor.members[0].preprocessor(read_table(source, replace(predictor.columns, price=None)))
+    batches = [opened.batch(inputs, rows) for rows in opened.batches(inputs)][::-1]
+    runs = {
+        "graph": lambda: each(opened.price_batch, batches, opened.streams),
+        "files": lambda: predictor.predict_file(source, out) and None,
+    }
+    times = interleaved(runs, options.repeats)
+    graph, files = times["graph"].median, times["files"].median
+    speeds = [f"{len(inputs) / graph:,.0f}", f"{options.rows / files:,.0f}", f"{files:.2f}"]
+    return [backbone, engine, *speeds, f"{opened.batch_tokens:,}"]
+
+
+if __name__ == "__main__":
+    main()
