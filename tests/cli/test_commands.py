@@ -1,5 +1,6 @@
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 
 from pricekit.cli.main import COMMANDS
+from pricekit.parts import Parts
 
 TINY = (
     *("--set", "backbone.vocab_size=500", "--set", "backbone.buckets=64", "--set", "backbone.width=4"),
@@ -144,6 +146,24 @@ def test_an_interrupt_exits_with_130(pricekit, catalog, run, tmp_path, monkeypat
     code, _, err = pricekit("train", catalog, "--out", tmp_path / "run", *TINY)
     assert code == 130
     assert "--resume" in err
+
+
+def test_a_prediction_that_is_terminated_keeps_what_is_priced(
+    pricekit, catalog, run, bundle, tmp_path, monkeypatch
+):
+    def terminated(parts, ids, prices, add=Parts.add):
+        add(parts, ids, prices)
+        signal.raise_signal(signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    given = ("predict", bundle, catalog, "--out", tmp_path / "prices.csv", "--engine", "ort-cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "add", terminated)
+        code, _, err = pricekit(*given)
+    assert (code, "with --resume goes on" in " ".join(err.split())) == (130, True)
+    assert signal.getsignal(signal.SIGTERM) is before
+    code, _, err = pricekit(*given, "--resume")
+    assert (code, "going on after 1 window" in err) == (0, True)
 
 
 def test_help_imports_nothing_heavy():

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 import click
@@ -74,10 +78,24 @@ def run_command(*arguments: str) -> None:
     cli.main(list(arguments), standalone_mode=False)
 
 
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Make SIGTERM, as `kill`, schedulers and containers send it, end a command as Ctrl-C does: nothing is lost."""
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def main() -> None:
     """Run the command line."""
     try:
-        cli(standalone_mode=False)
+        with _terminated_as_interrupted():
+            cli(standalone_mode=False)
     except click.exceptions.Abort:
         _fail("interrupted; what was finished is kept", 130)
     except KeyboardInterrupt:
