@@ -1,15 +1,51 @@
 """A session that prices each shape at places of its own, and records what pays; on a CPU, which records nothing."""
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnxruntime as ort
 import pytest
 
 from pricekit.engines import bound
-from pricekit.engines.bound import GRAPH_ID, NO_GRAPH, ROUNDS, BoundSession
+from pricekit.engines.bound import NO_GRAPH, ROUNDS, BoundSession
 from pricekit.engines.ort import _session
 from pricekit.errors import BundleError, PluginError
+
+GRAPH_ID = "gpu_graph_id"
+
+
+class Recording:
+    """A session as CUDA graphs make it: what an id was first priced with is what it prices, whatever it is given.
+
+    An id of -1 records nothing, no id is 0. Each thread records for itself.
+    """
+
+    def __init__(self, model, replays=lambda session, binding: session.run_with_iobinding(binding)):
+        self.session = _session(model, "CPUExecutionProvider", {})
+        self.recorded, self.replays = {}, replays
+
+    def io_binding(self):
+        return self.session.io_binding()
+
+    def run(self, names, feeds, options):
+        assert options.get_run_config_entry(GRAPH_ID) == NO_GRAPH
+        return self.session.run(names, feeds, options)
+
+    def run_with_iobinding(self, binding, options):
+        try:
+            number = options.get_run_config_entry(GRAPH_ID)
+        except RuntimeError:
+            number = "0"
+        key = number, threading.get_ident()
+        if number == NO_GRAPH:
+            self.session.run_with_iobinding(binding)
+        elif key in self.recorded:
+            self.replays(self.session, self.recorded[key])
+        else:
+            self.recorded[key] = binding
+            self.session.run_with_iobinding(binding)
 
 
 class Watched:
@@ -49,8 +85,9 @@ def batch(rows, length, seed=0):
 
 def test_each_batch_has_its_own_prices(model):
     plain = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
-    price = BoundSession(lambda recording: Watched(model, []), "cpu")
-    shapes = [(3, 8), (1, 1), (2, 20), (3, 8)] * (2 * ROUNDS)
+    session = Recording(model)
+    price = BoundSession(lambda recording: session, "cpu")
+    shapes = [(3, 8), (1, 1), (2, 20), (3, 8)] * (4 * ROUNDS)
     kept = []
     for seed, (rows, length) in enumerate(shapes):
         given = batch(rows, length, seed)
@@ -60,6 +97,46 @@ def test_each_batch_has_its_own_prices(model):
     for found, expected in kept:  # after the last: no prices are written over
         assert found == pytest.approx(expected, rel=1e-6)
     assert price.records
+    assert {number for number, _ in session.recorded} == {"1", "2", "3"}
+
+
+def test_the_id_is_the_one_that_onnxruntime_knows():
+    from onnxruntime.capi import onnxruntime_inference_collection as python
+
+    assert bound.GRAPH_ID == GRAPH_ID == python._GPU_GRAPH_ID_RUN_CONFIG_KEY
+
+
+def test_threads_share_what_is_recorded(model):
+    session = Recording(model)
+    price = BoundSession(lambda recording: session, "cpu")
+    expected = _session(model, "CPUExecutionProvider", {}).run(["price"], batch(2, 8))[0]
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(price, [batch(2, 8)] * (8 * ROUNDS)):
+            assert found == pytest.approx(expected, rel=1e-6)
+    assert len(session.recorded) == 1
+
+
+def replays_nothing(session, binding):
+    """Leave in the places what was there."""
+
+
+def replays_the_first(prices):
+    def replay(session, binding):
+        session.run_with_iobinding(binding)
+        if prices:
+            binding.get_outputs()[0].update_inplace(prices[0])
+        prices.append(binding.copy_outputs_to_cpu()[0].copy())
+
+    return replay
+
+
+@pytest.mark.parametrize("fault", [replays_nothing, replays_the_first([])])
+def test_a_replay_that_prices_something_else_is_found(model, fault):
+    price = BoundSession(lambda recording: Recording(model, fault), "cpu")
+    plain = _session(model, "CPUExecutionProvider", {})
+    for seed in range(4 * ROUNDS):
+        assert price(batch(2, 8, seed)) == pytest.approx(plain.run(["price"], batch(2, 8, seed))[0], rel=1e-6)
+    assert not price.records
 
 
 @pytest.mark.parametrize(("slower", "stays"), [(False, "1"), (True, NO_GRAPH)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ ROUNDS = 3
 SAME = 1e-3
 """Relative difference of recorded prices from others, at most."""
 
-GRAPH_ID = "gpu_graph_annotation_id"
+GRAPH_ID = "gpu_graph_id"
 NO_GRAPH = "-1"
 
 
@@ -33,7 +34,8 @@ class BoundSession:
     """Prices of batches, of a session that may record.
 
     Where nothing can be recorded, since the graph has operations that the GPU leaves to the CPU, or where what was
-    recorded gives other prices, a session that does not record takes its place.
+    recorded gives other prices, a session that does not record takes its place. ONNX Runtime keeps what is recorded by
+    thread, so that one thread does it all.
     """
 
     def __init__(self, open_session: Callable[[bool], Any], device: str) -> None:
@@ -45,6 +47,7 @@ class BoundSession:
         """
         self._open, self._device = open_session, device
         self._places: dict[tuple[int, ...], _Places] = {}
+        self._thread = ThreadPoolExecutor(1)
         try:
             self._session, self.records = open_session(True), True
         except (PluginError, BundleError):
@@ -52,27 +55,23 @@ class BoundSession:
 
     def __call__(self, batch: Batch) -> np.ndarray:
         """Return the prices of a batch, float32 (B,)."""
+        return self._thread.submit(self._price, batch).result()
+
+    def _price(self, batch: Batch) -> np.ndarray:
         shape = batch["input_ids"].shape
         if shape not in self._places and len(self._places) == SHAPES:
             return np.asarray(self._session.run(["price"], dict(batch), _options(NO_GRAPH))[0])
         if shape not in self._places:
             self._places[shape] = _Places(self._session, batch, self._device, str(len(self._places) + 1))
         places = self._places[shape]
-        if not self.records or not places.records:
-            return places.price(batch, recorded=False)
-        if not places.replays:
-            return self._recorded(places, batch)
-        return places.price(batch, recorded=True)
-
-    def _recorded(self, places: _Places, batch: Batch) -> np.ndarray:
-        """Record a shape, and see whether that gives the prices that it should."""
-        expected = places.price(batch, recorded=False)
-        try:
-            agrees = np.allclose(places.price(batch, recorded=True), expected, rtol=SAME, atol=0)
-        except Exception:  # ONNX Runtime's own: something in it cannot be recorded
-            agrees = False
-        if not agrees:
+        recorded = self.records and places.records
+        if not recorded or places.checked:
+            return places.price(batch, recorded=recorded)
+        expected, right = places.check(batch)
+        if not right:
+            del places
             self._places.clear()
+            self._session = None  # a GPU need not hold the weights twice
             self._session, self.records = self._open(False), False
         return expected
 
@@ -104,9 +103,18 @@ class _Places:
         return min(recorded[1:]) < min(plain[1:])
 
     @property
-    def replays(self) -> bool:
-        """Whether something is recorded."""
-        return bool(self._seconds[True])
+    def checked(self) -> bool:
+        """Whether what is recorded has given right prices of several batches."""
+        return len(self._seconds[True]) >= ROUNDS
+
+    def check(self, batch: Batch) -> tuple[np.ndarray, bool]:
+        """Return the prices of a batch, and whether what is recorded gives them, too."""
+        expected = self.price(batch, recorded=False)
+        self._price.update_inplace(np.full_like(expected, np.nan))  # so that they are not read again
+        try:
+            return expected, np.allclose(self.price(batch, recorded=True), expected, rtol=SAME, atol=0)
+        except Exception:  # ONNX Runtime's own: something in it cannot be recorded
+            return expected, False
 
     def price(self, batch: Batch, *, recorded: bool) -> np.ndarray:
         """Return the prices of a batch of this shape."""
