@@ -49,7 +49,7 @@ def main() -> None:
     whole = family.model(family.config.from_dict(dict(DEBERTA_V3_SMALL.numbers))).eval()
     twin = copy.deepcopy(whole)
     if options.graph:
-        export_by_distance(twin)
+        export_by_distance(twin, max(LENGTHS))
         title, ways = f"{options.precision}, {options.engine}", ("by element", "by distance")
         priced = [_priced(model, options) for model in (whole, twin)]
         rows = [_graphs(priced, length, options) for length in LENGTHS]

@@ -32,7 +32,7 @@ def by_distance(models, request, monkeypatch):
         whole = FAMILIES["deberta-v2"].model(type(whole.config).from_dict(numbers)).eval()
     twin = copy.deepcopy(whole)
     slice_positions(twin)
-    export_by_distance(twin)
+    export_by_distance(twin, 512)
 
     def exported(input_ids, attention_mask):
         with monkeypatch.context() as patch:

@@ -41,22 +41,22 @@ def _reachable(encoder: Any) -> Tensor:
     return rows[encoder.whole - encoder.reach : encoder.whole + encoder.reach]
 
 
-def export_by_distance(model: Any) -> None:
+def export_by_distance(model: Any, longest: int) -> None:
     """Make a DebertaV2Model look its positions up by distance while a graph is exported. The same numbers.
 
     Scores of content and position (He et al. 2021, arXiv:2006.03654, equation 4) are looked up element by element,
     for which each layer makes three large tables: of scores, (B · heads, L, 2S), of the positions' projections, once
     for each text, and of integers, (B · heads, L, L). Here the rows of the position table are put in the order of
     the 2·L distances first, so that the scores wanted are a slanted band of one product, and that is two slices.
+
+    Args:
+        model: a DebertaV2Model; one that is unlike version 3 stays as it is.
+        longest: the largest L.
     """
-    encoder, longest, span = (
-        model.encoder,
-        model.config.max_position_embeddings,
-        model.encoder.position_buckets,
-    )
+    encoder, span = model.encoder, getattr(model.encoder, "position_buckets", -1)
     attentions = [layer.attention.self for layer in encoder.layer]
     if span < 1 or not all(a.share_att_key and {"c2p", "p2c"} <= set(a.pos_att_type) for a in attentions):
-        return  # another DeBERTa than version 3
+        return
     distances = torch.arange(-longest, longest)
     buckets = make_log_bucket_position(distances, span, encoder.max_relative_positions).long()
     for attention in attentions:
@@ -73,7 +73,7 @@ def _attend(
     Args:
         attention: the module.
         hidden_states: (B, L, H).
-        attention_mask: bool (B, 1, 1, L).
+        attention_mask: (B, 1, 1, L) or (B, 1, L, L), not 0 where a key is live.
         others: what is not needed while exporting.
         named: `rel_embeddings`, (2S, H), and what is not needed.
     """
@@ -96,7 +96,7 @@ def _attend(
 
     to_position = scores(query, attention.key_proj, attention.rows_of_key)
     to_content = scores(key, attention.query_proj, attention.rows_of_query).transpose(-1, -2)
-    masked = torch.where(attention_mask, 0.0, torch.finfo(query.dtype).min)
+    masked = torch.where(attention_mask.bool(), 0.0, torch.finfo(query.dtype).min)
     context = functional.scaled_dot_product_attention(
         query, key, value, to_position + to_content + masked, scale=scale
     )

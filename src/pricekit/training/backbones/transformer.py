@@ -105,7 +105,7 @@ class Pretrained:
         if getattr(self.options, "slice_positions", False):
             slice_positions(model)
         if model.config.model_type == "deberta-v2":
-            export_by_distance(model)
+            export_by_distance(model, self.published.max_length)
         return TransformerEncoder(model, self.options.pooling, getattr(self.options, "unpadded", False))
 
     @property
@@ -210,8 +210,9 @@ class TransformerEncoder(nn.Module):
         """Return the pooled hidden states, float32 (B, H)."""
         if self.unpadded and self.training:
             return self._packed(input_ids, attention_mask)
-        exporting = torch.compiler.is_exporting()
-        live = attention_mask[:, None, None, :].bool() if exporting else attention_mask
+        live = attention_mask
+        if torch.compiler.is_exporting() and not getattr(self.model.config, "conv_kernel_size", 0):
+            live = attention_mask[:, None, None, :].bool()  # a DeBERTa's convolution would read it otherwise
         hidden: Tensor = self.model(input_ids=input_ids, attention_mask=live).last_hidden_state.float()
         if self.pooling == "cls":
             return hidden[:, 0]
