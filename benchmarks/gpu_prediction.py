@@ -3,12 +3,11 @@
     python benchmarks/gpu_prediction.py TABLE [--rows 74923] [--repeats 5] [--backbone distilroberta ...]
 
 For each backbone, of random weights and the true architecture, a run is trained for one epoch on few rows and exported.
-The table has prices; its rows are repeated up to --rows. `--tiny` proves on a CPU that the script works; its numbers
-mean nothing.
+The table has prices; its rows are repeated up to --rows, each copy with its number, as equal rows are
+priced once. `--tiny` proves on a CPU that the script works; its numbers mean nothing.
 """
 
 import argparse
-import itertools
 import subprocess
 import sys
 import tempfile
@@ -45,9 +44,11 @@ def main() -> None:
     lines = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        known = pd.read_csv(options.table)
-        rows = itertools.islice(itertools.cycle(range(len(known))), options.rows)
-        known.iloc[list(rows)].to_csv(folder / "table.csv", index=False)
+        known = pd.read_csv(options.table, nrows=options.rows)
+        texts = known["catalog_content"].astype(str)
+        copies = range(-(-options.rows // len(known)))
+        copied = pd.concat([known.assign(catalog_content=texts + f"\n{number}") for number in copies])
+        copied.head(options.rows).to_csv(folder / "table.csv", index=False)
         for backbone in options.backbone:
             _export(backbone, options, folder)
             for engine in ("ort-cpu",) if options.tiny else ENGINES:
@@ -70,9 +71,13 @@ def _export(backbone: str, options: argparse.Namespace, folder: Path) -> None:
 
 def _line(backbone: str, engine: str, options: argparse.Namespace, folder: Path) -> list[str]:
     try:
-        predictor = Predictor.load(folder / f"{backbone}-bundle", engine)
+        return [backbone, engine, *_measured(folder / f"{backbone}-bundle", engine, options, folder)]
     except PluginError as error:
         return [backbone, engine, str(error).split(";", maxsplit=1)[0], "", "", ""]
+
+
+def _measured(bundle: Path, engine: str, options: argparse.Namespace, folder: Path) -> list[str]:
+    predictor = Predictor.load(bundle, engine)
     opened = predictor.members[0].engine
     source, out = folder / "table.csv", folder / "prices.csv"
     inputs = predictor.members[0].preprocessor(read_table(source, replace(predictor.columns, price=None)))
@@ -84,7 +89,7 @@ def _line(backbone: str, engine: str, options: argparse.Namespace, folder: Path)
     times = interleaved(runs, options.repeats)
     graph, files = times["graph"].median, times["files"].median
     speeds = [f"{len(inputs) / graph:,.0f}", f"{options.rows / files:,.0f}", f"{files:.2f}"]
-    return [backbone, engine, *speeds, f"{opened.batch_tokens:,}"]
+    return [*speeds, f"{opened.batch_tokens:,}"]
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from contextlib import contextmanager
 
+import pytest
+
 from pricekit import screen
 
 
@@ -15,6 +17,24 @@ def test_what_is_tracked_moves_the_bar_when_it_is_done(monkeypatch):
         seen.append("gone")
 
     monkeypatch.setattr(screen, "progress", bar)
-    for word in screen.tracked("reading", ["a", "bcd"], len):
-        seen.append(word)
+    with screen.tracked("reading", ["a", "bcd"], len) as words:
+        for word in words:
+            seen.append(word)
     assert seen == [("reading", 4), "a", 1, "bcd", 3, "gone"]
+
+
+def test_the_bar_is_gone_when_something_fails(monkeypatch):
+    seen = []
+
+    @contextmanager
+    def bar(title, total):
+        try:
+            yield lambda units: None
+        finally:
+            seen.append("gone")
+
+    monkeypatch.setattr(screen, "progress", bar)
+    with pytest.raises(ZeroDivisionError) as raised, screen.tracked("reading", [1, 0], float) as numbers:
+        [1 / number for number in numbers]
+    assert seen == ["gone"]
+    assert raised.value.__traceback__  # which would hold a generator and its bar

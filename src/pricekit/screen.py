@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Protocol, TypeVar
 
 from rich.console import Console
@@ -56,6 +57,12 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
+@cache
+def _console_of_bars() -> Console:
+    """Return one for all: a bar inside another one's block is drawn below it."""
+    return Console(stderr=True)
+
+
 @contextmanager
 def progress(title: str, total: float, done: float = 0, *, shown: bool = True) -> Iterator[Advance]:
     """Show a bar with the remaining time while the block runs; on a terminal only, and gone when it ends."""
@@ -67,7 +74,7 @@ def progress(title: str, total: float, done: float = 0, *, shown: bool = True) -
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}", markup=False),
     )
-    console = Console(stderr=True)
+    console = _console_of_bars()
     shows = shown and console.is_terminal and not _muted
     with Progress(*columns, console=console, transient=True, disable=not shows) as bar:
         task = bar.add_task(title, total=max(total, 1e-9), completed=int(done), note="")
@@ -80,12 +87,17 @@ def progress(title: str, total: float, done: float = 0, *, shown: bool = True) -
         yield advance
 
 
-def tracked(title: str, items: Sequence[Item], size: Callable[[Item], float]) -> Iterator[Item]:
-    """Yield the items under a progress bar, which each moves on by its size when the next one is asked for."""
+@contextmanager
+def tracked(title: str, items: Sequence[Item], size: Callable[[Item], float]) -> Iterator[Iterator[Item]]:
+    """Give the items under a progress bar, which each moves on by its size when the next one is asked for."""
     with progress(title, sum(map(size, items))) as advance:
-        for item in items:
-            yield item
-            advance(size(item))
+
+        def each() -> Iterator[Item]:
+            for item in items:
+                yield item
+                advance(size(item))
+
+        yield each()
 
 
 def show_table(

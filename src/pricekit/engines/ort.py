@@ -139,8 +139,8 @@ def _session(model: bytes, provider: str, settings: Mapping[str, str], threads: 
     except Exception as error:
         if provider != "CPUExecutionProvider":
             raise PluginError(
-                f"ONNX Runtime could not open the graph with its {provider}: {' '.join(str(error).split())}; see that "
-                "the GPU and its driver are there, or use --engine ort-cpu"
+                f"ONNX Runtime could not open the graph with its {provider}: {' '.join(str(error).split())}; see to "
+                "the GPU, its driver and its memory, or use --engine ort-cpu"
             ) from error
         raise BundleError(f"the graph cannot be loaded by ONNX Runtime: {error}; export it again") from error
     if session.get_providers()[0] != provider:

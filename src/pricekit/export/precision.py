@@ -96,10 +96,11 @@ def _to_blame(graph: onnx.ModelProto, wrong: onnx.NodeProto, kept: set[str]) -> 
 def _first_wrong(model: bytes, converted: bytes, batches: Sequence[Batch]) -> onnx.NodeProto | None:
     """Return where a converted graph first differs, on the first batch that it prices differently."""
     expected, found = load_cpu(model), load_cpu(converted)
-    for batch in tracked("comparing float16 with float32", batches, tokens_of):
-        a, b = expected(batch), found(batch)
-        if not np.abs(b - a).max() <= TOLERANCE * np.abs(a).min():
-            return first_difference(model, converted, worst_piece(batch, a, b), TOLERANCE)
+    with tracked("comparing float16 with float32", batches, tokens_of) as batches_left:
+        for batch in batches_left:
+            a, b = expected(batch), found(batch)
+            if not np.abs(b - a).max() <= TOLERANCE * np.abs(a).min():
+                return first_difference(model, converted, worst_piece(batch, a, b), TOLERANCE)
     return None
 
 

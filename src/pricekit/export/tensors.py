@@ -25,10 +25,11 @@ def peaks(model: bytes, batches: Sequence[Batch]) -> dict[str, float]:
     run = _open(model, kinds := float_tensors(model))
     found = dict.fromkeys([*kinds, "features"], 0.0)
     pieces = [piece for batch in batches for piece in _pieces(batch)]
-    for piece in tracked("looking for what float16 cannot hold", pieces, tokens_of):
-        for name, value in {**run(piece), "features": piece["features"]}.items():
-            largest = float(np.abs(value).max(initial=0.0))
-            found[name] = max(found[name], largest if np.isfinite(largest) else np.inf)
+    with tracked("looking for what float16 cannot hold", pieces, tokens_of) as pieces_left:
+        for piece in pieces_left:
+            for name, value in {**run(piece), "features": piece["features"]}.items():
+                largest = float(np.abs(value).max(initial=0.0))
+                found[name] = max(found[name], largest if np.isfinite(largest) else np.inf)
     return found
 
 

@@ -97,8 +97,8 @@ def verify_graph(
         ExportError: over a limit, a price is not finite or not positive, or the graph fails at a shape.
     """
     limits, reference, engine = LIMITS[precision], torch_engine(model), load_cpu(graph)
-    batches = tracked(f"checking the {precision} graph", list(shapes(inputs, max_length)), tokens_of)
-    found = [(_check(reference, engine, batch, precision), batch) for batch in batches]
+    with tracked(f"checking the {precision} graph", list(shapes(inputs, max_length)), tokens_of) as batches:
+        found = [(_check(reference, engine, batch, precision), batch) for batch in batches]
     worst, batch = max(found, key=lambda pair: pair[0].difference)
     if not worst.difference <= limits.difference:
         failed = [check for check, _ in found if not check.difference <= limits.difference]
