@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pricekit.datasets import make_catalog
-from pricekit.errors import DataError
+from pricekit.errors import DataError, NoRowsError
 from pricekit.table import (
     Columns,
     Reading,
@@ -264,6 +264,28 @@ def test_every_parquet_file_is_looked_at_before_the_work(tmp_path: Path) -> None
     (tmp_path / "3.parquet").symlink_to(tmp_path / "nowhere")
     with pytest.raises(DataError, match=r"3\.parquet cannot be read: No such file"):
         check_columns(tmp_path, columns)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
+def test_every_file_of_a_pattern_is_looked_at_before_the_work(tmp_path: Path, suffix: str) -> None:
+    def write(name: str, *columns: str) -> None:
+        save(tmp_path / f"{name}.{suffix}", {column: ["a", "b"] for column in columns})
+
+    columns, pattern = Columns(("t",), None, "sku"), tmp_path / f"*.{suffix}"
+    (tmp_path / f"0.{suffix}").write_text("")
+    with pytest.raises(NoRowsError, match=rf"0\.{suffix}"):
+        check_columns(pattern, columns)
+    write("1", "sku", "t")
+    write("2", "t", "sku", "more")
+    check_columns(pattern, columns)
+    write("3", "sku", "T")
+    with pytest.raises(DataError, match=rf"3\.{suffix} has no column 't'.*Did you mean 'T'"):
+        check_columns(pattern, columns)
+    write("3", "t")
+    with pytest.raises(
+        DataError, match=rf"of .*1\.{suffix} and .*3\.{suffix} only one has the id column 'sku'"
+    ):
+        check_columns(pattern, columns)
 
 
 def test_a_pipe_is_no_table(tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.errors import DataError, NoRowsError
-from pricekit.table.encoding import check_readable
 from pricekit.table.model import Columns, Notices, Table, format_of
-from pricekit.table.read import iter_table, parquet_columns
+from pricekit.table.read import columns_found, iter_table
 from pricekit.table.reading import AS_FOUND, Reading
 
 _log = logging.getLogger("pricekit")
@@ -101,23 +100,19 @@ def _refuse_other_ids(first: Path, other: Path, columns: Columns) -> None:
 def check_columns(path: Path, columns: Columns, reading: Reading = AS_FOUND) -> None:
     """Read what tells the columns of what `path` stands for; raises DataError where that or a column is missing.
 
-    One row does, but of JSON lines, whose first object may lack a key; of several files the first one's, and what
-    the others say of themselves where they are Parquet.
+    Some rows of each file do, and of Parquet what the file says of itself.
     """
-    files = table_files(path)
-    limit = None if format_of(files[0]) == "jsonl" else 1
-    next(iter_files(path, columns, rows=limit or 8192, limit=limit, reading=reading, notices=_unsaid), None)
     kinds: dict[bool, Path] = {}
-    for file in files:
-        check_readable(file)
-        if format_of(file) == "parquet" and (found := parquet_columns(file, columns)):
-            kinds.setdefault(found.id is None, file)
+    empty: NoRowsError | None = None
+    for file in table_files(path):
+        try:
+            kinds.setdefault(columns_found(file, columns, reading).id is None, file)
+        except NoRowsError as error:
+            empty = error
+    if empty and not kinds:
+        raise empty
     if len(kinds) == 2:
         _refuse_other_ids(kinds[False], kinds[True], columns)
-
-
-def _unsaid(_: str) -> None:
-    """Take no notice."""
 
 
 def files_size(path: Path) -> int:

@@ -43,6 +43,7 @@ from pricekit.table.reading import AS_FOUND, Reading
 
 _log = logging.getLogger("pricekit")
 _CHUNK = 8192
+_SOME_ROWS = 64
 _SHOWN_COLUMNS = 30
 _SHOWN_CHARS = 40
 MAY_BE_TITLE = " If the first line is a title above the header, delete it."
@@ -137,14 +138,26 @@ def iter_table(
         notices(sentence)
 
 
-def parquet_columns(path: Path, columns: Columns) -> Columns | None:
-    """Return the columns that `iter_table` would read, by what a Parquet file says of itself; None without rows.
+def columns_found(path: Path, columns: Columns, reading: Reading = AS_FOUND) -> Columns:
+    """Return the columns that `iter_table` would read, by a file's beginning.
 
     Raises:
+        NoRowsError: the file has no rows.
         DataError: the file is damaged or lacks a column.
     """
-    names = names_of_parquet(path)
-    return _resolve(OpenedFile(path, "parquet"), names, columns, _log.debug) if names else None
+    file = open_file(path, reading, _log.debug)
+    if file.kind == "parquet":
+        names = names_of_parquet(path)
+    else:  # the first object of JSON lines may lack a key
+        rows, tally = _CHUNK if file.kind == "jsonl" else _SOME_ROWS, Tally()
+        first = next(_limited(file, rows, rows, tally), None)
+        if first is None:
+            raise _no_rows(path)
+        _check_width(path, first, tally)
+        names = first.columns.column_names
+    if not names:
+        raise _no_rows(path)
+    return _resolve(file, names, columns, _log.debug)
 
 
 def _check_width(path: Path, first: RawChunk, tally: Tally) -> None:
