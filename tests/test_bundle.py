@@ -74,7 +74,14 @@ def test_an_altered_bundle_is_refused_and_names_the_file(copy, name, harm):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "damaged"), ("{", "damaged"), ("[]", "damaged"), ("{}", "damaged"), ("[" * 100_000, "damaged")],
+    [
+        ("", "damaged"),
+        ("{", "damaged"),
+        ("[]", "damaged"),
+        ("{}", "damaged"),
+        ("[" * 100_000, "damaged"),
+        ('{"schema_version": 1e999}', "damaged"),
+    ],
 )
 def test_a_damaged_manifest_is_refused(copy, text, message):
     (copy / MANIFEST).write_text(text)
@@ -92,6 +99,8 @@ MEMBER = {"weight": 1.0, "model": "model.onnx", "tokenizer": "t", "preprocess": 
         ({"files": []}, "files"),
         ({"files": {"model.onnx": {"sha256": 1}}}, r"files\.model\.onnx"),
         ({"metrics": {"smape": "low"}}, r"metrics\.smape"),
+        ({"metrics": {"smape": "50.1"}}, r"metrics\.smape"),
+        ({"rows": {"train": "5"}}, r"rows\.train"),
         ({"verified": {"shapes": [[1, 2, 3]], "max_relative_difference": 0}}, "verified"),
         ({"members": [MEMBER, MEMBER]}, "members: .*do not sum to 1"),
     ],
@@ -150,12 +159,35 @@ def test_a_newer_schema_is_refused_politely(copy):
         open_bundle(copy)
 
 
-@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", "a\\b"])
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", "a\\b", "x" * 300])
 def test_no_path_leads_outside(copy, name):
     files = json.loads((copy / MANIFEST).read_text())["files"]
     _edit(copy, files={**files, name: {"sha256": "0", "bytes": 1}})
     with pytest.raises(BundleError, match="outside its own folder"):
         open_bundle(copy)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"columns": {"text": [], "price": None, "id": None}},
+        {"columns": {"text": "abc", "price": None, "id": None}},
+        {"columns": {"text": [5], "price": None, "id": None}},
+        {"features": None},
+        {"features": ["x"]},
+        {"features": [{"name": "optimized22", "package": "pricekit", "version": "1"}]},
+        {"max_length": -5},
+        {"max_length": 0},
+        {"pad_id": -1},
+    ],
+)
+def test_a_preprocessor_of_other_values_is_refused(bundle, change):
+    files = open_bundle(bundle).files
+    record = json.loads(files["preprocess.json"])
+    changed = {**files, "preprocess.json": json.dumps({**record, **change}).encode()}
+    with pytest.raises(BundleError, match=rf"preprocess\.json is damaged.*{next(iter(change))}") as found:
+        load_preprocessor(changed, bundle)
+    assert len(str(found.value)) < 500
 
 
 def test_a_file_that_is_not_listed_is_refused(copy):

@@ -23,10 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from pricekit.errors import BundleError
-from pricekit.files import publish_folder
+from pricekit.errors import BundleError, first_wrong
+from pricekit.files import leftovers, publish_folder
 from pricekit.manifest import SCHEMA_VERSION, Manifest
 
 MANIFEST = "manifest.json"
@@ -34,6 +32,7 @@ PARTS = {"model": "model.onnx", "tokenizer": "tokenizer.json", "preprocess": "pr
 """What every member has, and the file that holds it in a bundle of one."""
 MAX_MANIFEST_BYTES = 1 << 20
 _LONGEST_VARINT = 10
+_LONGEST_NAME = 80
 _EXTERNAL = re.compile(rb"(?:\x08|\x88\x80*\x00)\Z")
 """The length that stands before the key `location`, however written; only tensors in other files have that key."""
 
@@ -85,6 +84,12 @@ def is_bundle(path: Path) -> bool:
     return (path / MANIFEST).is_file()
 
 
+def strangers(path: Path) -> list[str]:
+    """Return the names of what lies in a bundle's folder and is none of its files; raises BundleError."""
+    known = {MANIFEST, *_read_manifest(path)[0]["files"], *(file.name for file in leftovers(path))}
+    return sorted({file.name for file in path.iterdir()} - known)
+
+
 def open_bundle(path: Path) -> Bundle:
     """Read a bundle and check every file's size and hash; raises BundleError."""
     manifest, digest = _read_manifest(path)
@@ -127,10 +132,10 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
         manifest = json.loads(content.decode("utf-8"))
         version = int(manifest["schema_version"])
         if version <= SCHEMA_VERSION:
-            Manifest.model_validate(manifest)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+            Manifest.model_validate_json(content, strict=True)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise BundleError(
-            f"{source} is damaged: it is not a bundle's manifest{_where(error)}; export it again"
+            f"{source} is damaged: it is not a bundle's manifest{first_wrong(error)}; export it again"
         ) from None
     if version > SCHEMA_VERSION:
         raise BundleError(
@@ -140,19 +145,12 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     return dict(manifest), _sha256(content)
 
 
-def _where(error: Exception) -> str:
-    """Return which value is wrong and why, "" where the text is no JSON object at all."""
-    if not isinstance(error, ValidationError):
-        return ""
-    first = error.errors()[0]
-    return f" ({'.'.join(map(str, first['loc']))}: {first['msg']})"
-
-
 def _read_file(path: Path, name: str, expected: Any) -> bytes:
     file = path / name
-    if Path(name).name != name or "\\" in name or name in ("", ".", ".."):
+    if Path(name).name != name or "\\" in name or name in ("", ".", "..") or len(name) > _LONGEST_NAME:
         raise BundleError(
-            f"the bundle {path} names the file '{name}', outside its own folder; do not trust it"
+            f"the bundle {path} names the file '{name[:_LONGEST_NAME]}', outside its own folder or longer than "
+            "a bundle's names are; do not trust it"
         )
     if file.is_symlink() or not file.is_file():
         raise BundleError(f"the bundle {path} lacks {name}, or it is a link; copy the bundle again, whole")

@@ -22,6 +22,7 @@ __all__ = [
     "PluginError",
     "PricekitError",
     "TrainingError",
+    "first_wrong",
 ]
 
 
@@ -55,3 +56,13 @@ class ExportError(PricekitError):
 
 class BundleError(PricekitError):
     """A bundle is incomplete, was altered, or has an unknown schema version."""
+
+
+def first_wrong(error: Exception) -> str:
+    """Return which value a validation found wrong and why, in brackets; "" of other errors."""
+    from pydantic import ValidationError  # slow to import
+
+    if not isinstance(error, ValidationError):
+        return ""
+    first = error.errors()[0]
+    return f" ({'.'.join(map(str, first['loc']))}: {first['msg']})"

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, Field
 from tokenizers import Tokenizer
 
 from pricekit.core.contracts import Batch
-from pricekit.errors import BundleError
+from pricekit.errors import BundleError, first_wrong
 from pricekit.features.fitted import FittedFeatures
 from pricekit.table import Columns, Table
 from pricekit.tokens import KnownWords, Tokens, encode, pad
@@ -114,6 +116,31 @@ def without_price(table: Table, columns: Columns) -> Table:
 FILES = ("tokenizer.json", "preprocess.json")
 
 
+class _Named(BaseModel):
+    text: tuple[str, ...] = Field(min_length=1)
+    price: str | None
+    id: str | None
+
+
+class _Feature(BaseModel):
+    name: str
+    package: str
+    version: str
+    columns: list[str] | None = Field(None, description="older models do not say")
+    options: dict[str, Any]
+    state: Any
+
+
+class _Record(BaseModel):
+    """What preprocess.json holds."""
+
+    columns: _Named
+    max_length: int = Field(ge=1)
+    pad_id: int = Field(ge=0)
+    facts_first: bool = False
+    features: list[_Feature]
+
+
 def load_preprocessor(files: Mapping[str, bytes], where: Path) -> Preprocessor:
     """Open a preprocessor from its two files, which a run's and a bundle's folder hold.
 
@@ -126,16 +153,13 @@ def load_preprocessor(files: Mapping[str, bytes], where: Path) -> Preprocessor:
         PluginError: a feature plugin is not installed.
     """
     try:
-        record = json.loads(files["preprocess.json"])
+        record = _Record.model_validate(json.loads(files["preprocess.json"]))
         tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
-        columns = record["columns"]
-        columns = Columns(tuple(columns["text"]), columns["price"], columns["id"])
-        features, max_length, pad_id = record["features"], int(record["max_length"]), int(record["pad_id"])
-        facts_first = bool(record.get("facts_first", False))
     except Exception as error:  # the tokenizers library raises bare Exceptions
         raise BundleError(
-            f"{where}: tokenizer.json or preprocess.json is damaged ({type(error).__name__}: {error}); "
-            "train or export it again"
+            f"{where}: tokenizer.json or preprocess.json is damaged"
+            f"{first_wrong(error) or f' ({type(error).__name__}: {error})'}; train or export it again"
         ) from None
-    fitted = FittedFeatures.from_json(features)
-    return Preprocessor(columns, tokenizer, max_length, pad_id, fitted, facts_first)
+    columns = Columns(record.columns.text, record.columns.price, record.columns.id)
+    features = FittedFeatures.from_json([dict(part) for part in record.features])
+    return Preprocessor(columns, tokenizer, record.max_length, record.pad_id, features, record.facts_first)

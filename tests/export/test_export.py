@@ -105,10 +105,24 @@ def test_a_bundle_is_replaced_only_when_asked(run, bundle, tmp_path):
     with pytest.raises(ExportError, match="--overwrite"):
         export_run(run, out)
     export_run(run, out, overwrite=True)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "mine.txt").write_text("x")
+
+
+@pytest.mark.parametrize("manifest", [None, '{"name": "my extension"}'])
+def test_a_folder_that_is_no_bundle_is_never_replaced(run, tmp_path, manifest):
+    (tmp_path / "mine.txt").write_text("x")
+    if manifest:
+        (tmp_path / "manifest.json").write_text(manifest)
     with pytest.raises(ExportError, match="is not a bundle"):
-        export_run(run, tmp_path / "other", overwrite=True)
+        export_run(run, tmp_path, overwrite=True)
+    assert (tmp_path / "mine.txt").read_text() == "x"
+
+
+def test_a_file_that_somebody_put_into_a_bundle_is_not_lost(run, bundle, tmp_path):
+    out = shutil.copytree(bundle, tmp_path / "bundle")
+    (out / "prices.csv").write_text("x")
+    with pytest.raises(ExportError, match=r"holds prices\.csv, which is not of the bundle"):
+        export_run(run, out, overwrite=True)
+    assert (out / "prices.csv").read_text() == "x"
 
 
 def test_what_is_no_run_is_refused(tmp_path):

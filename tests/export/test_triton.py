@@ -33,10 +33,20 @@ def test_a_model_that_is_there_is_replaced_only_when_asked(pricekit, run, tmp_pa
         assert "exists already" in err
         assert not (tmp_path / "b").exists()  # said before the work, not after it
     (repository / "b" / "config.pbtxt").write_text("")
+    assert pricekit("export", run, "--out", tmp_path / "b", "--triton", repository, "--overwrite")[0] == 1
+    (repository / "b" / "mine.txt").unlink()
     arguments = ("export", run, "--out", tmp_path / "b", "--triton", repository)
     assert pricekit(*arguments)[0] == 1
     assert pricekit(*arguments, "--overwrite")[0] == 0
     assert (repository / "b" / "config.pbtxt").read_text()
+
+
+def test_a_file_is_no_repository(pricekit, run, tmp_path):
+    (tmp_path / "models").write_text("x")
+    code, _, err = pricekit("export", run, "--out", tmp_path / "b", "--triton", tmp_path / "models")
+    assert code == 1
+    assert "models is a file; name a folder with --triton" in err
+    assert not (tmp_path / "b").exists()
 
 
 @pytest.mark.parametrize(("out", "repository"), [("r/b", "r"), ("b", "b"), ("r/b/c", ".")])

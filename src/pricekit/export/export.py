@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from pricekit import __version__
-from pricekit.bundle import PARTS, is_bundle, write_bundle
+from pricekit.bundle import PARTS, strangers, write_bundle
 from pricekit.core.events import tell
 from pricekit.engines.opened import batches_of
-from pricekit.errors import ExportError
+from pricekit.errors import BundleError, ExportError
 from pricekit.export.card import ensemble_card, model_card
 from pricekit.export.graph import OPSET, export_graph
 from pricekit.export.precision import convert
@@ -138,8 +138,17 @@ def _beside(card: str, intervals: Intervals | None) -> dict[str, bytes]:
 def _check_free(out: Path, overwrite: bool) -> None:
     if is_free(out):
         return
-    if not is_bundle(out):
-        raise ExportError(f"{out} exists and is not a bundle, so it is not overwritten; name another folder")
+    try:
+        others = strangers(out)
+    except (BundleError, OSError):
+        raise ExportError(
+            f"{out} exists and is not a bundle, so it is not overwritten; name another folder"
+        ) from None
+    if others:
+        raise ExportError(
+            f"{out} holds {others[0]}, which is not of the bundle there and would be lost; move it away, or name "
+            "another folder"
+        )
     if not overwrite:
         raise ExportError(
             f"the bundle {out} exists already; replace it with --overwrite, or name another folder"

@@ -12,6 +12,7 @@ from pricekit.preprocess import load_preprocessor
 from pricekit.training.ensemble import is_ensemble
 
 MAX_BATCH_SIZE = 256
+GRAPH = "1/model.onnx"
 
 _CONFIG = """# Prices from token ids and features; pricekit's Preprocessor makes them from a table.
 name: "{name}"
@@ -47,9 +48,23 @@ def model_folder(repository: Path, run: Path, bundle: Path, *, overwrite: bool) 
             f"Triton's model would be written to {folder}, which the bundle in {bundle} would lie in or around; name "
             "another folder with --triton"
         )
-    if folder.exists() and not (overwrite and (folder / "config.pbtxt").is_file()):
-        raise ExportError(f"{folder} exists already; name another folder with --triton, or delete that one")
+    if repository.exists() and not repository.is_dir():
+        raise ExportError(f"{repository} is a file; name a folder with --triton")
+    if folder.exists() and not _is_ours(folder):
+        raise ExportError(
+            f"{folder} exists already and is not only what pricekit writes there; name another folder with --triton"
+        )
+    if folder.exists() and not overwrite:
+        raise ExportError(
+            f"{folder} exists already; replace it with --overwrite, or name another folder with --triton"
+        )
     return folder
+
+
+def _is_ours(folder: Path) -> bool:
+    """Say whether a folder holds what `write_triton` writes and nothing else."""
+    names = {file.relative_to(folder).as_posix() for file in folder.rglob("*")}
+    return "config.pbtxt" in names <= {"config.pbtxt", "1", GRAPH}
 
 
 def write_triton(bundle: Bundle, folder: Path) -> None:
@@ -64,4 +79,4 @@ def write_triton(bundle: Bundle, folder: Path) -> None:
     """
     features = len(load_preprocessor(bundle.files, bundle.path).features.names)
     config = _CONFIG.format(name=folder.name, rows=MAX_BATCH_SIZE, features=features)
-    publish_folder(folder, {"config.pbtxt": config.encode(), "1/model.onnx": bundle.files["model.onnx"]})
+    publish_folder(folder, {"config.pbtxt": config.encode(), GRAPH: bundle.files["model.onnx"]})

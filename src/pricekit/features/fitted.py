@@ -179,7 +179,7 @@ def _restore(record: Mapping[str, Any]) -> FittedFeature:
         if here == made_with:
             raise
         raise PluginError(f"{error} (the model was made with {made_with}, and here is {here})") from error
-    columns = record.get("columns", list(part.plugin.names))  # older models do not say
+    columns = record.get("columns") or list(part.plugin.names)  # older models do not say
     if list(part.plugin.names) != columns:
         raise PluginError(
             f"the feature '{name}' of {here} gives the columns {', '.join(part.plugin.names)}; the model was made with "
