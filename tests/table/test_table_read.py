@@ -242,6 +242,43 @@ def test_equal_numbers_are_equal_texts_whatever_their_type(tmp_path: Path) -> No
         assert table.text.tolist() == ["87", "0.5", "100", "-1.05", "0", ""]
 
 
+_FAR = 2**30  # days; the year 2,941,775
+ODD_COLUMNS = {
+    "a date of no calendar": pa.array([_FAR, 1, None], pa.int32()).cast(pa.date32()),
+    "nanoseconds of a day": pa.array([1, None, 3], pa.time64("ns")),
+}
+UNREADABLE_COLUMNS = {
+    "no time zone": pa.array([1, 2, 3], pa.timestamp("us", "Foo/Bar")),
+    "lists of such dates": pa.array([[_FAR], [], None], pa.list_(pa.int32())).cast(pa.list_(pa.date32())),
+    "a struct of such a time": pa.array([{"a": 2**62}, None, None], pa.struct([("a", pa.timestamp("us"))])),
+}
+
+
+@pytest.mark.parametrize("odd", ODD_COLUMNS.values(), ids=ODD_COLUMNS)
+def test_a_column_that_pandas_cannot_hold_is_text(tmp_path: Path, odd: pa.Array) -> None:
+    pq.write_table(pa.table({"sku": [7, 8, 9], "t": ["a", "b", "c"], "odd": odd}), tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet", Columns(("t",), None, "sku"))
+    assert table.ids.tolist() == [7, 8, 9]
+    written = [cell or "" for cell in odd.cast(pa.string()).to_pylist()]
+    assert table.frame["odd"].fillna("").tolist() == written
+    for named in (Columns(("odd",), None, "sku"), Columns(("t",), None, "odd")):
+        table = read_table(tmp_path / "t.parquet", named)
+        assert written in (table.text.tolist(), table.ids.tolist())
+
+
+@pytest.mark.parametrize("odd", UNREADABLE_COLUMNS.values(), ids=UNREADABLE_COLUMNS)
+def test_a_column_that_nobody_can_read_is_named(tmp_path: Path, odd: pa.Array) -> None:
+    pq.write_table(pa.table({"sku": [7, 8, 9], "t": ["a", "b", "c"], "odd": odd}), tmp_path / "t.parquet")
+    for named in (Columns(("t",), None, "sku"), Columns(("odd",), None, "sku"), Columns(("t",), None, "odd")):
+        with pytest.raises(DataError, match=r"t\.parquet: column 'odd' holds values that cannot be read"):
+            read_table(tmp_path / "t.parquet", named)
+
+
+def test_no_number_is_no_text(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"t": pa.array([1.5, None, float("nan")])}), tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet", Columns(("t",), None, None)).text.tolist() == ["1.5", "", ""]
+
+
 def test_every_parquet_file_is_looked_at_before_the_work(tmp_path: Path) -> None:
     def write(name: str, *columns: str) -> None:
         pq.write_table(pa.table({column: ["a", "b"] for column in columns}), tmp_path / name)

@@ -16,6 +16,8 @@ _NULLABLE = {
     for kind in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
 }
 
+_NOT_FOR_PANDAS = (pa.ArrowException, ValueError, OverflowError)
+
 
 def text_array(cells: Sequence[str]) -> pa.Array:
     """Python strings as an Arrow column; halves of surrogate pairs, which UTF-8 lacks, become U+FFFD."""
@@ -68,7 +70,7 @@ def as_text(column: pa.Array) -> pa.Array:
     if pa.types.is_floating(kind):
         written = pa.array(column.to_numpy(zero_copy_only=False).astype(str), pa.large_string())
         whole = pc.replace_substring_regex(written, r"\.0$", "")
-        return pc.if_else(column.is_null(), "", whole)
+        return pc.if_else(column.is_null(nan_is_null=True), "", whole)
     if pa.types.is_nested(kind) or is_bytes(kind):
         return text_array([_written(value) for value in column.to_pylist()])
     return pc.fill_null(column.cast(pa.large_string()), "")
@@ -91,12 +93,34 @@ def _written(value: object) -> str:
 
 
 def as_frame(arrays: Mapping[str, pa.Array]) -> pd.DataFrame:
-    """Columns as a pandas frame. Whole numbers with gaps stay whole numbers: an id 7 must not come back as 7.0."""
-    frame: pd.DataFrame = pa.table(dict(arrays)).to_pandas()
+    """Columns as a pandas frame. Whole numbers with gaps stay whole numbers: an id 7 must not come back as 7.0.
+
+    What Python cannot hold, such as a date after the year 9999, is text.
+
+    Raises:
+        pa.ArrowException, ValueError, OverflowError: the columns of `unreadable` are none of pandas', and no text.
+    """
+    try:
+        frame: pd.DataFrame = pa.table(dict(arrays)).to_pandas()
+    except _NOT_FOR_PANDAS:
+        odd = unreadable(arrays)
+        text = pa.large_string()
+        frame = pa.table({n: c.cast(text) if n in odd else c for n, c in arrays.items()}).to_pandas()
     for name, cells in arrays.items():
         if cells.null_count and cells.type in _NULLABLE:
             frame[name] = pa.table({name: cells}).to_pandas(types_mapper=_NULLABLE.get)[name]
     return frame
+
+
+def unreadable(arrays: Mapping[str, pa.Array]) -> list[str]:
+    """Names of the columns that pandas cannot hold."""
+    odd = []
+    for name, cells in arrays.items():
+        try:
+            pa.table({name: cells}).to_pandas()
+        except _NOT_FOR_PANDAS:
+            odd.append(name)
+    return odd
 
 
 def clean(cells: pa.Array, tally: Tally) -> pa.Array:

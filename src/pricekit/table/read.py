@@ -23,6 +23,7 @@ from pricekit.table.columns import (
     is_text,
     join_text,
     keeps_type,
+    unreadable,
 )
 from pricekit.table.describe import describe_prices
 from pricekit.table.dialect import looks_like_data
@@ -86,7 +87,7 @@ def read_with_facts(
         raise _no_rows(path)
     meant = _resolve(file, raws[0].columns.column_names, columns, notices)
     prices = _prices(path, raws, meant, reading, notices)
-    tables = list(_assembled(raws, meant, prices, 0, tally))
+    tables = list(_assembled(path, raws, meant, prices, 0, tally))
     for sentence in tally.sentences(path):
         notices(sentence)
     currency = None if prices is None else prices.currency
@@ -133,7 +134,7 @@ def iter_table(
     _check_width(path, first, tally)
     meant = _resolve(file, first.columns.column_names, columns, notices, first_row)
     prices = _prices(path, _limited(file, rows, limit, Tally()), meant, reading, notices)
-    yield from _assembled(chain([first], raws), meant, prices, first_row, tally)
+    yield from _assembled(path, chain([first], raws), meant, prices, first_row, tally)
     for sentence in tally.sentences(path):
         notices(sentence)
 
@@ -198,11 +199,26 @@ def _prices(
 
 
 def _assembled(
-    raws: Iterable[RawChunk], columns: Columns, prices: PriceFormat | None, start: int, tally: Tally
+    path: Path,
+    raws: Iterable[RawChunk],
+    columns: Columns,
+    prices: PriceFormat | None,
+    start: int,
+    tally: Tally,
 ) -> Iterator[Table]:
     for raw in raws:
-        yield _assemble(raw, columns, prices, start, tally)
-        start += len(raw.columns)
+        try:
+            table = _assemble(raw, columns, prices, start, tally)
+        except (pa.ArrowException, ValueError, OverflowError) as error:
+            odd = unreadable({name: flat(raw.columns.column(name)) for name in raw.columns.column_names})
+            if not odd:
+                raise
+            raise DataError(
+                f"{path}: column {odd[0]!r} holds values that cannot be read ({error}). Write the file without it, or "
+                "with it as text."
+            ) from None
+        yield table
+        start += len(table)
 
 
 def _no_rows(path: Path) -> NoRowsError:
