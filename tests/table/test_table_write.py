@@ -82,6 +82,19 @@ def test_csv_is_plain(tmp_path: Path) -> None:
     assert (tmp_path / "out.csv").read_bytes() == b"sample_id,price\n33127,12.34\n5,0.1\n"
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_gap_among_float_ids_changes_none_of_them(tmp_path: Path, suffix: str) -> None:
+    ids = pd.Series(np.array([1.1, np.nan, 3.0], np.float32), name="sku")
+    with PredictionWriter(tmp_path / f"out.{suffix}") as writer:
+        writer.write(ids, np.ones(3, np.float32))
+        writer.write(ids[:1], np.ones(1, np.float32))
+    expected = {
+        "csv": "sku,price\n1.1,1.0\n,1.0\n3.0,1.0\n1.1,1.0\n",
+        "jsonl": "".join(f'{{"sku": {i}, "price": 1.0}}\n' for i in ("1.1", "null", "3.0", "1.1")),
+    }
+    assert (tmp_path / f"out.{suffix}").read_text() == expected[suffix]
+
+
 def test_json_lines_are_plain(tmp_path: Path) -> None:
     with PredictionWriter(tmp_path / "out.jsonl") as writer:
         writer.write(

@@ -46,7 +46,7 @@ class _DelimitedSink:
             names = [str(name) for name in frame.columns]
             self._rows([names], quote_all="\r" in "".join(names))
             self._headed = True
-        columns = [_decimals(frame[name]) or _plain(frame[name], missing="") for name in frame.columns]
+        columns = [_decimals(frame[name], "") or _plain(frame[name], missing="") for name in frame.columns]
         # Python below 3.13 leaves a lone carriage return unquoted, and a reader would end the row there.
         quote_all = any(isinstance(cell, str) and "\r" in cell for cells in columns for cell in cells)
         self._rows(zip(*columns, strict=True), quote_all)
@@ -113,15 +113,17 @@ class _ParquetSink:
         self._file.write_table(table)
 
 
-def _decimals(column: pd.Series) -> list[str]:
+def _decimals(column: pd.Series, missing: str | None) -> list[Any]:
     """Floats as their shortest decimals: 12.34 for a float32 too, and not 12.34000015258789; [] otherwise."""
-    if not isinstance(column.dtype, np.dtype) or column.dtype.kind != "f" or column.isna().any():
+    if not isinstance(column.dtype, np.dtype) or column.dtype.kind != "f":
         return []
-    return column.to_numpy().astype(str).tolist()
+    written = column.to_numpy().astype(str).astype(object)
+    written[column.isna()] = missing
+    return written.tolist()
 
 
-def _floats(column: pd.Series) -> list[float]:
-    return [float(cell) for cell in _decimals(column)]
+def _floats(column: pd.Series) -> list[float | None]:
+    return [None if cell is None else float(cell) for cell in _decimals(column, None)]
 
 
 def _plain(column: pd.Series, missing: str | None) -> list[Any]:
