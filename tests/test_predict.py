@@ -167,6 +167,27 @@ def test_a_table_that_changes_while_it_is_priced_is_refused(predictor, catalog, 
     assert {path.name for path in tmp_path.iterdir()} <= {"t.csv"}
 
 
+def test_files_that_come_while_others_are_priced_are_said(predictor, catalog, tmp_path):
+    shutil.copy(catalog, tmp_path / "1.csv")
+    price_batch = predictor.members[0].engine.price_batch
+
+    def meddling(batch):
+        shutil.copy(catalog, tmp_path / "2.csv")
+        return price_batch(batch)
+
+    told = []
+    pattern, out = tmp_path / "*.csv", tmp_path / "prices.csv"
+    assert _with(predictor, meddling).predict_file(pattern, out, notices=told.append) == 400
+    assert len(told) == 1
+    assert "1 file of" in told[0]
+    assert "2.csv: not in the output" in told[0]
+
+
+def test_a_missing_table_is_an_error_of_pricekit(predictor, tmp_path):
+    with pytest.raises(DataError, match=r"nowhere\.csv"):
+        predictor.predict_file(tmp_path / "nowhere.csv", tmp_path / "prices.csv")
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_the_file_that_an_output_links_to_is_written(predictor, catalog, tmp_path, there):
     (tmp_path / "there").mkdir()
@@ -194,6 +215,13 @@ def test_an_output_is_a_file_in_a_folder_that_is_there(predictor, catalog, tmp_p
 def test_an_output_s_name_is_text(predictor, catalog, tmp_path):
     with pytest.raises(DataError, match=r"o\\xff\.csv' is no name in UTF-8"):
         predictor.predict_file(catalog, tmp_path / os.fsdecode(b"o\xff.csv"))
+
+
+def test_an_output_s_name_leaves_room_for_a_temporary_one(predictor, catalog, tmp_path):
+    assert predictor.predict_file(catalog, tmp_path / f"{'y' * 236}.csv") == 400
+    for letter in ("y", "ä"):
+        with pytest.raises(DataError, match="name is too long"):
+            predictor.predict_file(catalog, tmp_path / f"{letter * (237 if letter == 'y' else 121)}.csv")
 
 
 def test_a_predictor_stays_in_its_process(predictor):

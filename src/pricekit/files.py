@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+LONGEST_NAME = 240
+"""Bytes of a file's name that leave room for what `write_atomically` adds; most systems hold 255."""
 _TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}\.tmp")
 
 

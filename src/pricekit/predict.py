@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn, TypeVar, cast
@@ -188,14 +189,14 @@ class Predictor:
             )
         made_from = [self.model, str(columns), str(reading), limit]
         tables = _joined(
-            iter_files(source, columns, rows=WINDOW, limit=limit, reading=reading, notices=notices)
+            iter_files(files, columns, rows=WINDOW, limit=limit, reading=reading, notices=notices)
         )
         known_by = _known_by(files)
         key = {"made_from": made_from, "files": known_by, "windows": [WINDOW, __version__]}
         with Parts(out, key) as parts:
             _begin(parts, resume, notices)
             try:
-                rows, empty = self._price_windows(tables, parts, files_size(source))
+                rows, empty = self._price_windows(tables, parts, files_size(files))
                 if _known_by(files) != known_by:
                     parts.end()
                     raise DataError(
@@ -212,6 +213,7 @@ class Predictor:
             parts.end()
         if empty:
             notices(f"{empty:,} of {rows:,} rows have no text; they were priced all the same.")
+        _say_what_came_later(source, [*files, out], notices)
         return rows
 
     def _write(self, out: Path, parts: Parts, interval: float | None) -> None:
@@ -314,6 +316,16 @@ def _made_ahead(items: Iterable[Item]) -> Iterator[Item]:
         while (item := following.result()) is not None:
             following = pool.submit(next, iterator, None)
             yield item
+
+
+def _say_what_came_later(source: Path, known: Iterable[Path], notices: Callable[[str], None]) -> None:
+    """Name a file that a folder or a pattern had not when its prediction began."""
+    with suppress(DataError):  # all are gone
+        if later := {file.absolute() for file in table_files(source)} - {file.absolute() for file in known}:
+            notices(
+                f"{counted(len(later), 'file')} of {source} came while it was priced, such as {min(later)}: not in the "
+                "output."
+            )
 
 
 def _known_by(files: list[Path]) -> list[list[object]]:

@@ -8,7 +8,7 @@ import pytest
 
 from pricekit.bench import predict as bench
 from pricekit.bench.predict import measure
-from pricekit.errors import ConfigError, ExportError
+from pricekit.errors import BundleError, ConfigError, ExportError
 
 
 def test_every_engine_and_peer_prices_all_rows(run, catalog, monkeypatch):
@@ -83,3 +83,16 @@ def test_a_precision_that_fails_is_left_out_and_said(run, catalog, monkeypatch, 
     with pytest.raises(ExportError, match="no engine prices any"):
         measure(run, catalog, 20, ["fp16"], [], 1)
     assert "fp16 is left out: it overflows" in capsys.readouterr().err
+
+
+def test_an_engine_that_cannot_load_the_graph_is_left_out_and_said(run, catalog, monkeypatch, capsys):
+    load = bench.Predictor.load
+
+    def careful(path, engine):
+        if engine == "ort-cpu":
+            raise BundleError("the graph has an operation that is unknown here")
+        return load(path, engine)
+
+    monkeypatch.setattr(bench.Predictor, "load", careful)
+    assert measure(run, catalog, 1, ["fp32"], ["loop"], 1).files  # one row is enough
+    assert "ort-cpu, fp32, is left out: the graph has an operation that is unknown" in capsys.readouterr().err

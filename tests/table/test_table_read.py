@@ -361,6 +361,12 @@ def test_json_values_are_text_as_written(tmp_path: Path) -> None:
     assert table.frame["late"].tolist() == ["", "\ufffd", ""]
 
 
+def test_half_a_surrogate_pair_in_a_json_key_is_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"id": 1, "t": "tea", "a\\ud800": 1, "a\\ufffd": 2}\n')
+    assert read_table(path, Columns(("t",), None, "id")).frame.columns.tolist() == ["id", "t", "a\ufffd"]
+
+
 def test_the_first_json_object_may_lack_a_key(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text('{"title": "tea"}\n' + '{"title": "tea", "brand": "x"}\n' * 3)

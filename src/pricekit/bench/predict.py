@@ -20,7 +20,7 @@ from pricekit.config import SpeedConfig
 from pricekit.core.loader import registry
 from pricekit.engines.choose import AUTO
 from pricekit.engines.opened import Opened, each
-from pricekit.errors import ConfigError, ExportError, PluginError
+from pricekit.errors import BundleError, ConfigError, ExportError, PluginError
 from pricekit.export.export import export_run
 from pricekit.export.graph import export_graph
 from pricekit.predict import Predictor
@@ -122,7 +122,7 @@ def _predictors(bundles: dict[str, Path]) -> dict[str, Predictor]:
         for engine in [AUTO, *(entry.name for entry in registry().of_kind("engine"))]:
             try:
                 opened = Predictor.load(bundle, engine)
-            except PluginError as error:
+            except (PluginError, BundleError) as error:
                 if str(error) not in said:
                     notice(f"{engine}, {precision}, is left out: {error}")
                 said.add(str(error))
@@ -167,7 +167,8 @@ def _file_runs(
 def _plain_loop(run: TrainedRun, table: Table, source: Path, out: Path) -> Run:
     """The graph as torch exports it; the whole table in memory, batches in its order, one after the other."""
     prepare, graph = run.preprocessor, out.with_name("plain.onnx")
-    export_graph(run.model, prepare(table.take(np.arange(2))).batch(np.arange(2)), graph, translations={})
+    example = prepare(table.take(np.arange(2) % len(table)))
+    export_graph(run.model, example.batch(np.arange(2)), graph, translations={})
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
 
     def price() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -51,7 +51,7 @@ def table_files(path: Path) -> list[Path]:
 
 
 def iter_files(
-    path: Path,
+    files: Sequence[Path],
     columns: Columns,
     *,
     rows: int = 8192,
@@ -59,7 +59,7 @@ def iter_files(
     reading: Reading = AS_FOUND,
     notices: Notices = _log.warning,
 ) -> Iterator[Table]:
-    """Yield the tables of all files that `path` stands for, one after the other, as `iter_table` does.
+    """Yield the tables of files, such as those of `table_files`, one after the other, as `iter_table` does.
 
     Where there is no id column, row numbers go on from file to file. Of several files those without a row are left
     out; as many a writer makes empty Parquet files, only others are named.
@@ -69,7 +69,6 @@ def iter_files(
     """
     done = position = 0
     ids = None
-    files = table_files(path)
     for number, file in enumerate(files, start=1):
         left, first = None if limit is None else limit - done, done
         if left == 0:
@@ -115,9 +114,9 @@ def check_columns(path: Path, columns: Columns, reading: Reading = AS_FOUND) -> 
         _refuse_other_ids(kinds[False], kinds[True], columns)
 
 
-def files_size(path: Path) -> int:
-    """What `Table.position` counts up to, in bytes, for the tables of `iter_files`."""
-    return sum(file.stat().st_size for file in table_files(path))
+def files_size(files: Sequence[Path]) -> int:
+    """What `Table.position` counts up to, in bytes, for the tables of `iter_files`; a missing file has none."""
+    return sum(file.stat().st_size for file in files if file.exists())
 
 
 def _is_hidden(path: Path) -> bool:

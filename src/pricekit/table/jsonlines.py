@@ -94,5 +94,7 @@ def _text(value: Any) -> str:
 
 
 def _chunk(names: dict[str, None], rows: list[dict[str, str]], position: int) -> RawChunk:
-    columns = pa.table({name: text_array([row.get(name, "") for row in rows]) for name in names})
+    written = text_array(list(names)).to_pylist()
+    arrays = [text_array([row.get(name, "") for row in rows]) for name in names]
+    columns = pa.table(dict(zip(written, arrays, strict=True)))
     return RawChunk(columns, None, position)

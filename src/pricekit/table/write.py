@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
-from pricekit.files import behind_link, write_atomically
+from pricekit.files import LONGEST_NAME, behind_link, write_atomically
 from pricekit.table.columns import as_frame, as_text, flat
 from pricekit.table.model import format_of
 from pricekit.table.sinks import open_sink
@@ -30,15 +30,16 @@ def check_output(path: Path, read: Sequence[Path] = ()) -> None:
         read: the tables that it is computed from.
 
     Raises:
-        DataError: no file, an unknown suffix, a path in a folder that is not there, or one of the tables.
+        DataError: no file, an unknown suffix, a path in a folder that is not there, too long a name, or one of
+            the tables.
     """
     if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # bytes that are not UTF-8
         raise DataError(f"{os.fsencode(path)!r} is no name in UTF-8. Name another file to write.")
     with _explained(path):
         is_file = path.is_file() or not path.exists()
         kind = "a folder" if path.is_dir() else "a pipe or a device"
-        parent = behind_link(path).parent
-        there = parent.is_dir()
+        whole = behind_link(path)
+        there = whole.parent.is_dir()
     if not is_file:
         raise DataError(f"{path} is {kind}. Give the path of the file to write.")
     try:
@@ -49,7 +50,11 @@ def check_output(path: Path, read: Sequence[Path] = ()) -> None:
             "written. Name it .csv, .tsv, .parquet or .jsonl."
         ) from None
     if not there:
-        raise DataError(f"{path} cannot be written: there is no folder {parent}. Create it.")
+        raise DataError(f"{path} cannot be written: there is no folder {whole.parent}. Create it.")
+    if len(os.fsencode(whole.name)) > LONGEST_NAME:
+        raise DataError(
+            f"{path} cannot be written: its name is too long. At most {LONGEST_NAME} bytes are expected."
+        )
     if path.exists() and any(table.exists() and path.samefile(table) for table in read):
         raise DataError(f"{path} is the table itself; name another file with --out")
 
