@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pricekit.training.numeric import BOUND, NumericEncoding
@@ -63,6 +63,7 @@ def test_weights_of_before_are_read_as_they_were_trained():
     st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20),
     st.integers(0, 5),
 )
+@example([-3e38, 3e38], 1)
 def test_any_features_give_bounded_numbers(values, bins):
     encoding = NumericEncoding(1, bins)
     features = torch.tensor(values)[:, None]

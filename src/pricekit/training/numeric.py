@@ -54,7 +54,7 @@ class NumericEncoding(nn.Module):
         if bins:
             edges = torch.quantile(features.double(), torch.linspace(0, 1, bins + 1).double(), dim=0).T
             self.start.copy_(edges[:, :-1])
-            self.width.copy_(edges.diff(dim=1).clamp(min=_NONE))
+            self.width.copy_(edges.diff(dim=1).clamp(min=_NONE, max=torch.finfo(torch.float32).max))
 
     def forward(self, features: Tensor) -> Tensor:
         """Return the encoding, float32 (B, K·(1 + bins))."""
