@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from filelock import FileLock
 
@@ -117,14 +118,17 @@ def test_an_interrupted_prediction_is_resumed(predictor, catalog, interrupted):
 def test_parts_of_another_prediction_are_not_used(predictor, catalog, interrupted, change):
     engine, options = Failing(predictor), {"resume": change != "not asked for"}
     other = _with(predictor, engine)
+    told = []
     if change == "another model":
         other = replace(other, model="x")
     if change == "another table":
         catalog = shutil.copy(catalog, interrupted.with_name("copy.csv"))
     if change == "another limit":
         options["limit"] = 300
-    rows = other.predict_file(Path(catalog), interrupted, **options)
+    rows = other.predict_file(Path(catalog), interrupted, notices=told.append, **options)
     assert engine.rows == rows
+    why = {"not asked for": "--resume would have gone on with them"}.get(change, f"they are of {change}")
+    assert f"3 windows that an interrupted prediction kept are deleted: {why}" in told[0]
     assert not interrupted.with_name(".prices.csv.parts").exists()
 
 
@@ -181,6 +185,36 @@ def test_files_that_come_while_others_are_priced_are_said(predictor, catalog, tm
     assert len(told) == 1
     assert "1 file of" in told[0]
     assert "2.csv: not in the output" in told[0]
+
+
+def test_frames_are_priced_as_files_of_them(predictor, catalog, tmp_path):
+    frame = pd.read_csv(catalog).head(50).astype({"catalog_content": "category"})
+    frame.index = frame.index[::-1]
+    frame.drop(columns="price").to_parquet(tmp_path / "t.parquet", index=False)
+    predictor.predict_file(tmp_path / "t.parquet", tmp_path / "prices.parquet")
+    expected = pd.read_parquet(tmp_path / "prices.parquet")["price"].to_numpy()
+    for rows in (frame, pa.Table.from_pandas(frame), frame["catalog_content"].astype(str).tolist()):
+        assert predictor.predict(rows) == pytest.approx(expected, rel=1e-6)
+    assert predictor.predict(frame.head(0)).tolist() == []
+    with pytest.raises(DataError, match="the DataFrame has no column 'catalog_content'"):
+        predictor.predict(frame.drop(columns="catalog_content"))
+    with pytest.raises(DataError, match="the DataFrame has values that cannot be read"):
+        predictor.predict(frame.assign(odd=[object()] * 50))
+
+
+def test_texts_for_a_model_of_several_columns_name_them(predictor):
+    preprocessor = predictor.members[0].preprocessor
+    columns = replace(preprocessor.columns, text=("title", "brand"))
+    several = replace(
+        predictor,
+        members=(replace(predictor.members[0], preprocessor=replace(preprocessor, columns=columns)),),
+    )
+    frame = pd.DataFrame({"title": ["tea", "jam"], "brand": ["x", ""]})
+    texts = ["title: tea\nbrand: x", "title: jam"]
+    assert several.predict(texts).tolist() == several.predict(frame).tolist()
+    assert len(several.predict(["", ""])) == 2
+    with pytest.raises(DataError, match=r"reads the columns title, brand\. Give a DataFrame"):
+        several.predict(["tea", "jam"])
 
 
 def test_a_missing_table_is_an_error_of_pricekit(predictor, tmp_path):

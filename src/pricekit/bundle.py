@@ -123,6 +123,8 @@ def _members(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     source = path / MANIFEST
+    if not path.exists():
+        raise BundleError(f"the bundle {path} is not there; check the path")
     if not source.is_file():
         raise BundleError(f"{path} is not a bundle: it has no {MANIFEST}; make one with pricekit export")
     if source.is_symlink() or source.stat().st_size > MAX_MANIFEST_BYTES:

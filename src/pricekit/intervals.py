@@ -41,7 +41,7 @@ class Intervals:
         if not 0 < level < 1 or not len(known):
             raise ConfigError(
                 f"an interval of {level:g} was asked for; this model's validation rows allow levels above 0 and up to "
-                f"{self.levels[-1]:g}, such as 0.8; for a higher one train with more validation rows"
+                f"{self.levels[-1]:g}; for a higher one train with more validation rows"
             )
         factor = np.exp(self.widths[known[0]])[np.searchsorted(self.edges, price, side="right")]
         return (price / factor).astype(np.float32), (price * factor).astype(np.float32)

@@ -30,8 +30,8 @@ class Parts:
 
     Args:
         out: the output that they will become.
-        made_from: what they depend on, such as model, table and columns, as JSON values. Parts of another
-            prediction are not gone on with.
+        made_from: what they depend on, such as model, table and columns, as JSON values by name. Parts of
+            another prediction are not gone on with.
 
     Raises:
         DataError: the folder cannot be written, or another prediction has it.
@@ -41,7 +41,7 @@ class Parts:
         self.out = out
         whole = behind_link(out)
         self.folder = whole.with_name(f".{whole.name}.parts")
-        self.key = json.dumps(made_from, sort_keys=True)
+        self.made_from: dict[str, object] = json.loads(json.dumps(made_from))
         self.count = 0
         self._lock = FileLock(self.folder / "lock", timeout=0, fallback_to_soft=False)
 
@@ -74,24 +74,33 @@ class Parts:
         finally:
             self._lock.release()
 
-    def resume(self) -> bool:
-        """Go on with what is there, and say whether it is of this prediction; if not, nothing is done yet."""
+    def kept(self) -> tuple[int, list[str]]:
+        """Return how many windows an earlier prediction left, and by what it was another one than this."""
+        whole = 0
+        while _is_whole(self._part(whole)):
+            whole += 1
         key = self.folder / "key.json"
         try:
-            if not key.is_file() or key.read_text("utf-8") != self.key:
-                return False
+            found = json.loads(key.read_text("utf-8")) if key.is_file() else {}
         except OSError as error:
             raise DataError(f"{key} cannot be read: {error.strerror or error}.") from None
-        while _is_whole(self._part(self.count)):
-            self.count += 1
-        return True
+        except ValueError:
+            found = {}
+        known = found if isinstance(found, dict) else {}
+        return whole, [
+            name for name, value in self.made_from.items() if name not in known or known[name] != value
+        ]
+
+    def resume(self, windows: int) -> None:
+        """Go on after so many windows of those that are there."""
+        self.count = windows
 
     def start(self) -> None:
         """Delete what an earlier prediction left, and begin."""
         self._clear()
         self.count = 0
         try:
-            write_text(self.folder / "key.json", self.key)
+            write_text(self.folder / "key.json", json.dumps(self.made_from))
         except OSError as error:
             raise DataError(f"{self.out} cannot be written: {error.strerror or error}.") from None
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NoReturn, TypeVar, cast
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 from platformdirs import user_cache_path
 
 from pricekit import __version__
@@ -29,10 +31,12 @@ from pricekit.table import (
     PredictionWriter,
     Reading,
     Table,
+    check_labelled,
     check_output,
     concat_tables,
     files_size,
     iter_files,
+    read_frame,
     table_files,
     table_of_texts,
 )
@@ -126,13 +130,24 @@ class Predictor:
         """The name of the engine that prices, of several members' each once."""
         return ", ".join(dict.fromkeys(member.engine.name for member in self.members))
 
-    def predict(self, rows: Table | Sequence[str]) -> np.ndarray:
+    def predict(self, rows: Table | pd.DataFrame | pa.Table | Sequence[str]) -> np.ndarray:
         """Return one price a row, float32 (N,), in the order given.
 
         Args:
-            rows: a table, or texts as the model was trained on.
+            rows: a table; or a pandas or Arrow frame with the columns of `columns`, read as a Parquet file of it
+                would be; or texts. Where the model reads several columns a text is a line "column: cell" for each.
+
+        Raises:
+            DataError: a column is missing, or the texts are none that the model knows.
         """
-        table = rows if isinstance(rows, Table) else table_of_texts(rows, self.columns.text[0])
+        columns = replace(self.columns, price=None)
+        if isinstance(rows, pd.DataFrame | pa.Table):
+            rows = read_frame(rows, columns)
+        if isinstance(rows, Table):
+            table = rows
+        else:
+            table = table_of_texts(rows, columns.text[0])
+            check_labelled(table.text.tolist(), columns)
         return self._prices(self._inputs(table)) if len(table) else np.empty(0, np.float32)
 
     def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
@@ -187,13 +202,19 @@ class Predictor:
             raise DataError(
                 f"the id column cannot be '{columns.id}', the name of what is predicted; name another with --id"
             )
-        made_from = [self.model, str(columns), str(reading), limit]
         tables = _joined(
             iter_files(files, columns, rows=WINDOW, limit=limit, reading=reading, notices=notices)
         )
         known_by = _known_by(files)
-        key = {"made_from": made_from, "files": known_by, "windows": [WINDOW, __version__]}
-        with Parts(out, key) as parts:
+        made_from: dict[str, object] = {
+            "model": self.model,
+            "columns": str(columns),
+            "way of reading": str(reading),
+            "limit": limit,
+            "table, or it was changed since": known_by,
+            "version of pricekit": [WINDOW, __version__],
+        }
+        with Parts(out, made_from) as parts:
             _begin(parts, resume, notices)
             try:
                 rows, empty = self._price_windows(tables, parts, files_size(files))
@@ -339,9 +360,18 @@ def _known_by(files: list[Path]) -> list[list[object]]:
 
 def _begin(parts: Parts, resume: bool, notices: Callable[[str], None]) -> None:
     """Go on with the parts that an interrupted prediction left, or without any."""
-    if resume and parts.resume():
-        notices(f"going on after {counted(parts.count, 'window')} of {WINDOW:,} rows, priced already.")
+    windows, other = parts.kept()
+    if resume and windows and not other:
+        notices(f"going on after {counted(windows, 'window')} of {WINDOW:,} rows, priced already.")
+        parts.resume(windows)
         return
-    if resume:
+    if windows:
+        why = (
+            f"they are of another {'; another '.join(other)}"
+            if other
+            else "--resume would have gone on with them"
+        )
+        notices(f"{counted(windows, 'window')} that an interrupted prediction kept are deleted: {why}.")
+    elif resume:
         notices("there is nothing to resume of this prediction; starting from the first row.")
     parts.start()

@@ -122,7 +122,7 @@ def show_prediction(found: Any) -> None:
         [line.name, f"{line.rows_per_second:,.1f}", f"{line.share:.2f}", f"{line.times:.2f}"]
         for line in found.model
     ]
-    headers = ["rows/s", "share of the peak", "the first is faster by"]
+    headers = ["rows/s", "share of the peak", "pricekit's fastest is faster by"]
     show_table("model alone", ["engine, precision", *headers], models, stderr=False)
     files = [[line.name, f"{line.rows_per_second:,.1f}", f"{line.times:.2f}"] for line in found.files]
     show_table("file to file", ["way", headers[0], headers[2]], files, stderr=False)

@@ -22,7 +22,7 @@ COMPANY = 0.02
     type=click.Choice(["fp32", "fp16", "int8"]),
     default="fp32",
     show_default=True,
-    help="Of the graph: fp16 for GPUs, int8 for small files.",
+    help="Of the graph: fp16 for GPUs, int8 for CPUs and, but of bag, small files.",
 )
 @click.option("--triton", type=FOLDER, help="Also write the graph into this model repository of Triton.")
 @click.option("--overwrite", is_flag=True, help="Replace the bundle in --out when the new one is complete.")

@@ -96,10 +96,8 @@ def main() -> None:
     try:
         with _terminated_as_interrupted():
             cli(standalone_mode=False)
-    except click.exceptions.Abort:
-        _fail("interrupted; what was finished is kept", 130)
-    except KeyboardInterrupt:
-        _fail("interrupted; what was finished is kept", 130)
+    except (click.exceptions.Abort, KeyboardInterrupt):  # what is kept was said where it is known
+        _fail("interrupted", 130)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 @click.argument("model", type=FOLDER)
 @click.argument("table", type=TABLE)
 @click.option(
-    "--out", type=TABLE, required=True, help="CSV, TSV, Parquet or JSON lines file of ids and prices."
+    "--out",
+    type=TABLE,
+    required=True,
+    help="CSV, TSV, Parquet or JSON lines file of ids and prices; one that is there is replaced.",
 )
 @click.option(
     "--engine", help="What runs a bundle: auto (the fastest here, the default) or one of plugins list."

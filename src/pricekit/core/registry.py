@@ -26,6 +26,8 @@ KINDS = {
 }
 """Each kind of plugin and the hook that registers it."""
 
+PACKAGES = frozenset({"lightgbm", "lion", "minilm", "openvino"})
+"""Plugins in packages of pricekit's own, which are called pricekit-NAME."""
 FILE = "file "
 """What the version of a plugin from a single file begins with; a hash of its content follows."""
 
@@ -115,7 +117,7 @@ class Registry:
         names = [e.name for e in self.of_kind(kind)]
         raise PluginError(
             f"there is no {kind} '{name}'; available: {', '.join(names) or 'none'}."
-            f"{nearest(name, names)}{self._broken_note()}"
+            f"{nearest(name, names)}{_package_of(name)}{self._broken_note()}"
         )
 
     def require(self, kind: str, name: str, package: str, version: str) -> None:
@@ -190,6 +192,11 @@ class Registry:
                 f"the options of the {kind} '{name}' cannot be made: {type(error).__name__}: {error}; report it to "
                 "the plugin's author"
             ) from error
+
+
+def _package_of(name: str) -> str:
+    """Say which of pricekit's own packages has a plugin that is not installed."""
+    return f" '{name}' is in the package pricekit-{name}; install that." if name in PACKAGES else ""
 
 
 def options_model(plugin: Any) -> type[BaseModel] | None:

@@ -24,6 +24,7 @@ new rows to score a little worse):
 - backbone `{backbone}`, features {features}, loss `{loss}`, policy `{policy}`
 - best epoch {best_epoch}, seed {seed}
 
+{precision}
 {use}
 The graph `model.onnx` takes `input_ids` and `attention_mask`, int64 (batch, length), and `features`,
 float32 (batch, {columns}); it gives `price`, float32 (batch,), in the currency of the training table.
@@ -49,6 +50,7 @@ Rows of `{table}`; text from {text}; price from `{price}`.
 |---|---|---|
 {members}
 
+{precision}
 {use}
 {limits}"""
 
@@ -59,6 +61,13 @@ _METRICS = """| metric | value |
 | median absolute percentage error | {mdape:.1f} |
 | mean absolute error, in the table's currency | {mae:.2f} |
 """
+
+_PRECISION = {
+    "fp32": "The graph computes in float32.",
+    "fp16": "The graph has weights of float16, for GPUs; prices differ a little from those of float32.",
+    "int8": "The graph multiplies in 8 bits: prices differ from those of float32, and a row's depends a little on the "
+    "rows that are priced with it.",
+}
 
 _USE = """## How to use it
 
@@ -92,6 +101,7 @@ def ensemble_card(ensemble: Ensemble, facts: Mapping[str, Any]) -> str:
         text=", ".join(f"`{name}`" for name in columns.text),
         price=columns.price,
         members="\n".join(members),
+        precision=_PRECISION[facts["precision"]] + "\n",
         use=_USE,
         limits=_LIMITS,
     )
@@ -115,6 +125,7 @@ def model_card(run: Run, facts: Mapping[str, Any]) -> str:
         best_epoch=facts["best_epoch"],
         seed=config.seed,
         columns=len(run.preprocessor.features.names),
+        precision=_PRECISION[facts["precision"]] + "\n",
         use=_USE,
         limits=_LIMITS,
     )

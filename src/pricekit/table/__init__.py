@@ -23,7 +23,7 @@ read.py          chunks to Table: the one way in, for training and prediction al
 validate.py      usable rows here, the others there, each with its reason
 usable.py        a file to its usable rows, the others counted aloud
 profile.py       what a table holds, for `pricekit check`
-texts.py         texts in memory to a table
+texts.py         texts in memory to a table; a frame: read.py
 sinks.py         a frame at a time to CSV, TSV, JSON lines or Parquet
 write.py         predictions and frames out, whole or not at all
 rejected.py      rows that were set aside, of any files, into one file
@@ -31,10 +31,10 @@ rejected.py      rows that were set aside, of any files, into one file
 
 from pricekit.table.files import check_columns, files_size, iter_files, table_files
 from pricekit.table.model import MAX_TEXT_CHARS, NO_PRICE, REASONS, Columns, Notices, Table, concat_tables
-from pricekit.table.read import iter_table, read_table
+from pricekit.table.read import iter_table, read_frame, read_table
 from pricekit.table.reading import AS_FOUND, Reading
 from pricekit.table.rejected import write_rejected
-from pricekit.table.texts import table_of_texts
+from pricekit.table.texts import check_labelled, table_of_texts
 from pricekit.table.usable import count_reasons, read_usable
 from pricekit.table.validate import row_reasons, split_usable
 from pricekit.table.write import PredictionWriter, check_output, read_predictions, write_frame
@@ -50,12 +50,14 @@ __all__ = [
     "Reading",
     "Table",
     "check_columns",
+    "check_labelled",
     "check_output",
     "concat_tables",
     "count_reasons",
     "files_size",
     "iter_files",
     "iter_table",
+    "read_frame",
     "read_predictions",
     "read_table",
     "read_usable",

@@ -31,7 +31,7 @@ def table_files(path: Path) -> list[Path]:
     if path.is_dir():
         fixed, hidden = path, False
         found = [file for file in path.rglob("*") if file.suffix.lower() in (".parquet", ".pq")]
-        expected = "a folder is read as the .parquet files in it, and there is none"
+        expected = 'a folder is read as the .parquet files in it, and there is none; of others give a pattern, "*.csv"'
     elif _WILD & set(str(path)) and not path.exists():
         fixed = Path(*takewhile(lambda part: not _WILD & set(part), path.parts))
         hidden = _is_hidden(path.relative_to(fixed))  # then they are asked for

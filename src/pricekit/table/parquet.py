@@ -52,12 +52,12 @@ def _explained(path: Path) -> Iterator[None]:
 def _chunks(path: Path, rows: int, tally: Tally) -> Iterator[RawChunk]:
     size = path.stat().st_size
     with pq.ParquetFile(path) as file:
-        _check_names(path, file.schema_arrow.names)
+        check_names(path, file.schema_arrow.names)
         total = file.metadata.num_rows
         done = 0
         found: list[pa.Table] = []
         for batch in file.iter_batches(batch_size=_batch_size(file.metadata, rows)):
-            part = _plain(batch, tally)
+            part = plain_columns(batch, tally)
             if found and sum(map(len, found)) + len(part) > rows:
                 yield RawChunk(pa.concat_tables(found), None, size * done // total)
                 found = []
@@ -70,7 +70,7 @@ def _chunks(path: Path, rows: int, tally: Tally) -> Iterator[RawChunk]:
             yield RawChunk(pa.concat_tables(found), None, size)
 
 
-def _plain(batch: pa.RecordBatch, tally: Tally) -> pa.Table:
+def plain_columns(batch: pa.RecordBatch, tally: Tally) -> pa.Table:
     """Return the columns with dictionary-encoded values written out, and text that is UTF-8."""
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -97,7 +97,8 @@ def _batch_size(metadata: pq.FileMetaData, rows: int) -> int:
     return max(1, min(rows, _ROWS_AT_ONCE, MAX_CHUNK_BYTES // max(average, 1)))
 
 
-def _check_names(path: Path, names: list[str]) -> None:
+def check_names(path: Path, names: list[str]) -> None:
+    """Refuse names that are there twice; raises DataError."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"{path}: the column {twice[0]!r} is there more than once. Rename one of them.")

@@ -37,7 +37,7 @@ from pricekit.table.model import (
     concat_tables,
 )
 from pricekit.table.opened import OpenedFile, open_file
-from pricekit.table.parquet import names_of_parquet
+from pricekit.table.parquet import check_names, names_of_parquet, plain_columns
 from pricekit.table.price_format import PriceFormat, price_format
 from pricekit.table.prices import parse_price
 from pricekit.table.reading import AS_FOUND, Reading
@@ -137,6 +137,28 @@ def iter_table(
     yield from _assembled(path, chain([first], raws), meant, prices, first_row, tally)
     for sentence in tally.sentences(path):
         notices(sentence)
+
+
+def read_frame(frame: pd.DataFrame | pa.Table, columns: Columns) -> Table:
+    """The rows of a frame in memory, read as a Parquet file of it would be; its index is left out.
+
+    Raises:
+        DataError: a column is missing, there twice, or of values that Arrow cannot hold.
+    """
+    where, tally = Path(f"the {type(frame).__name__}"), Tally()
+    try:
+        arrow = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        said = ", ".join(str(part) for part in error.args)
+        raise DataError(f"{where} has values that cannot be read: {said}. Leave that column out.") from None
+    check_names(where, arrow.column_names)
+    meant = _resolve(OpenedFile(where, "parquet"), arrow.column_names, columns, _log.debug)
+    batches = arrow.to_batches(_CHUNK) or [pa.RecordBatch.from_pylist([], arrow.schema)]
+    raws = [RawChunk(plain_columns(batch, tally), None, 0) for batch in batches]
+    table = concat_tables(list(_assembled(where, raws, meant, None, 0, tally)))
+    for sentence in tally.sentences(where):
+        _log.warning(sentence)
+    return table
 
 
 def columns_found(path: Path, columns: Columns, reading: Reading = AS_FOUND) -> Columns:

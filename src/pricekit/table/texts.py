@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pricekit.errors import DataError
 from pricekit.table.columns import clean, text_array
-from pricekit.table.model import Table, Tally
+from pricekit.table.model import Columns, Table, Tally
 
 _log = logging.getLogger("pricekit")
 
@@ -46,3 +46,15 @@ def table_of_texts(texts: Sequence[str], name: str = "text") -> Table:
         _log.warning(sentence)
     rows = np.arange(len(frame), dtype=np.int64)
     return Table(pd.Series(rows, name="row"), frame[name].rename("text"), None, frame, rows=rows)
+
+
+def check_labelled(texts: Iterable[str], columns: Columns) -> None:
+    """Refuse texts for a model of several columns that name none of them, as `join_text` does: DataError."""
+    labels = tuple(f"{name}: " for name in columns.text)
+    if len(labels) == 1 or not any(texts):
+        return
+    if not any(line.startswith(labels) for text in texts for line in text.split("\n")):
+        raise DataError(
+            f"no text has a line such as '{labels[0]}…': this model reads the columns {', '.join(columns.text)}. Give "
+            "a DataFrame with these columns, or texts of a line 'column: cell' for each."
+        )
