@@ -18,6 +18,7 @@ from pricekit.export.precision import Converted, convert
 from pricekit.export.tensors import first_difference, peaks, worst_piece
 from pricekit.export.verify import verify_graph
 from pricekit.predict import Predictor
+from pricekit.table import table_of_texts
 from pricekit.training.run import open_run, read_sample
 
 
@@ -40,6 +41,16 @@ def chain(*steps, **weights):
     return make_model(graph, opset_imports=[make_opsetid("", 18)], ir_version=10).SerializeToString()
 
 
+def mixed(model):
+    """The graph with features multiplied with the mask first: nodes of features alone stay in float32."""
+    graph = onnx.load_from_string(model)
+    for node in graph.graph.node:
+        node.input[:] = ["mixed" if name == "features" else name for name in node.input]
+    graph.graph.node.insert(0, make_node("Cast", ["attention_mask"], ["seen"], "cast", to=TensorProto.FLOAT))
+    graph.graph.node.insert(1, make_node("Mul", ["features", "seen"], ["mixed"], "mix"))
+    return graph.SerializeToString()
+
+
 def rows(*values):
     features = np.array(values, np.float32)
     tokens = np.ones((len(features), 1), np.int64)
@@ -47,7 +58,7 @@ def rows(*values):
 
 
 def test_only_what_overflows_stays_in_float32():
-    graph = chain(("Abs", None), ("Mul", "big"), ("Div", "big"), ("Sqrt", None), big=1e4)
+    graph = mixed(chain(("Abs", None), ("Mul", "big"), ("Div", "big"), ("Sqrt", None), big=1e4))
     batch = rows([9.0, 4.0], [1.0, 16.0])
     found = convert(graph, "fp16", [batch])
     assert found.kept == ["Mul_1", "Div_2"]
@@ -55,7 +66,7 @@ def test_only_what_overflows_stays_in_float32():
 
 
 def test_what_vanishes_is_found_by_running():
-    graph = chain(("Mul", "small"), ("Div", "small"), ("Exp", None), small=1e-9)
+    graph = mixed(chain(("Mul", "small"), ("Div", "small"), ("Exp", None), small=1e-9))
     batch = rows([2.0, 3.0])
     found = convert(graph, "fp16", [batch])
     assert set(found.kept) == {"Mul_0", "Div_1"}
@@ -64,7 +75,9 @@ def test_what_vanishes_is_found_by_running():
 
 def test_what_a_difference_has_lost_is_looked_for_where_it_came_from():
     """1000.1 less 1000 is 0 in float16, and the node after it is the first where that is large."""
-    graph = chain(("Add", "base"), ("Sub", "base"), ("Mul", "ten"), ("Exp", None), base=1000.0, ten=10.0)
+    graph = mixed(
+        chain(("Add", "base"), ("Sub", "base"), ("Mul", "ten"), ("Exp", None), base=1000.0, ten=10.0)
+    )
     batch = rows([0.1, 0.0])
     found = convert(graph, "fp16", [batch])
     assert {"Add_0", "Sub_1"} <= set(found.kept)
@@ -80,7 +93,7 @@ def test_the_graph_that_is_checked_rounds_as_float16_does():
 
 
 def test_a_mask_becomes_the_largest_float16():
-    graph = chain(("Add", "mask"), ("Softmax", None), mask=[0.0, np.finfo(np.float32).min])
+    graph = mixed(chain(("Add", "mask"), ("Softmax", None), mask=[0.0, np.finfo(np.float32).min]))
     found = convert(graph, "fp16", [rows([3.0, 5.0])])
     assert found.kept == []
     assert load_cpu(found.model)(rows([3.0, 5.0])) == pytest.approx([1.0])
@@ -88,7 +101,7 @@ def test_a_mask_becomes_the_largest_float16():
 
 def test_inputs_and_outputs_keep_their_types():
     model = onnx.load_from_string(
-        convert(chain(("Mul", "a"), a=[2.0, 3.0]), "fp16", [rows([1.0, 2.0])]).model
+        convert(mixed(chain(("Mul", "a"), a=[2.0, 3.0])), "fp16", [rows([1.0, 2.0])]).model
     )
     types = {v.name: v.type.tensor_type.elem_type for v in (*model.graph.input, *model.graph.output)}
     assert types["features"] == types["price"] == TensorProto.FLOAT
@@ -192,6 +205,7 @@ def test_a_price_that_depends_on_the_rows_beside_it_is_refused(run, bundle, monk
     honest = load_cpu(graph)
     # Few rows are compared with torch: let those pass and alter the large batches alone.
     monkeypatch.setattr(verify, "BATCH_SIZES", (1, 2))
+    monkeypatch.setitem(verify.LIMITS, "fp32", verify.Limits(1e-2, 1e-4, 1e-5))
     monkeypatch.setattr(
         verify,
         "load_cpu",
@@ -199,6 +213,45 @@ def test_a_price_that_depends_on_the_rows_beside_it_is_refused(run, bundle, monk
     )
     with pytest.raises(ExportError, match=r"depends on the rows beside it: relative difference 0\.001"):
         verify_graph(opened.model, graph, inputs, 64)
+
+
+def test_every_sample_row_has_the_price_of_the_model(run, bundle, monkeypatch):
+    opened = open_run(run)
+    sample = read_sample(opened)
+    inputs = opened.preprocessor(sample)
+    honest = load_cpu((bundle / "model.onnx").read_bytes())
+    last = inputs.features[-1]
+
+    def careless(batch):
+        """Another price for the one row that is in no shape."""
+        return honest(batch) * np.where((batch["features"] == last).all(1), 1.03, 1)
+
+    monkeypatch.setattr(verify, "BATCH_SIZES", (1, 7))
+    monkeypatch.setattr(verify, "ALONE", 7)
+    monkeypatch.setattr(verify, "load_cpu", lambda graph: careless)
+    with pytest.raises(ExportError, match=r"prices 1 of 60 sample rows otherwise .* up to 0\.03"):
+        verify_graph(opened.model, b"", inputs, 64, sample.price, precision="fp16")
+
+
+def test_what_other_rows_overflow_stays_in_float32(run, bundle, tmp_path):
+    """A feature of any size is squashed in float32, and a price above 65,504 is a price."""
+    graph = chain(
+        ("Abs", None), ("Add", "one"), ("Log", None), ("Clip", "low"), ("Exp", None), one=1.0, low=-99.0
+    )
+    found = convert(graph, "fp16", [rows([1.0, 2.0])])
+    few = rows([1e5, 1.0], [-3e38, 5.0])
+    assert load_cpu(found.computed)(few) == pytest.approx(load_cpu(graph)(few), rel=1e-3)
+    export_run(run, tmp_path / "b", precision="fp16")
+    plain = onnx.load(bundle / "model.onnx").graph
+    kept = json.loads((tmp_path / "b" / "manifest.json").read_text())["float32_nodes"]
+    squashing = {node.op_type for node in plain.node if "features" in node.input}
+    assert squashing | {"Exp", "Clip"} <= {node.op_type for node in plain.node if node.name in kept}
+    few = Predictor.load(bundle).members[0].preprocessor
+    text = "Item Name: Rice Sack, 70000 Count\nValue: 70000.0\nUnit: Count\n"
+    halved = rounded(onnx.load(tmp_path / "b" / "model.onnx")).SerializeToString()
+    batch = few(table_of_texts([text], "catalog_content")).batch(np.arange(1))
+    expected = load_cpu((bundle / "model.onnx").read_bytes())(batch)
+    assert load_cpu(halved)(batch) == pytest.approx(expected, rel=2e-2)
 
 
 def test_a_converter_that_fails_is_one_paragraph():

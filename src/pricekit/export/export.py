@@ -92,6 +92,7 @@ def _export_members(ensemble: Ensemble, precision: str) -> tuple[Report, dict[st
             advance(1, run.config.backbone.name)
     report = Report(
         checks=[check for report in reports for check in report.checks],
+        rows=max(report.rows for report in reports),
         smape_change=max(report.smape_change for report in reports),
         company=max(report.company for report in reports),
         company_sd=max(report.company_sd for report in reports),
@@ -170,7 +171,7 @@ def _facts(precision: str, facts: Mapping[str, Any], kept: list[str], report: Re
 def _verified(report: Report) -> dict[str, Any]:
     return {
         "shapes": [[check.rows, check.length] for check in report.checks],
-        "max_relative_difference": max(check.difference for check in report.checks),
+        "max_relative_difference": max(report.rows, *(check.difference for check in report.checks)),
         "smape_change": report.smape_change,
         "company_relative_difference": report.company,
         "company_share_of_sd": report.company_sd,

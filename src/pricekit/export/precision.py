@@ -26,6 +26,9 @@ TOLERANCE = 1e-2
 
 MAX_REPAIRS = 20
 
+LINK = frozenset({"Exp", "Clip", "Add", "Sub", "Mul", "Div"})
+"""Operations between the heads and the price."""
+
 
 @dataclass(frozen=True)
 class Converted:
@@ -69,7 +72,9 @@ def _to_fp16(model: bytes, batches: Sequence[Batch]) -> Converted:
     graph = onnx.load_from_string(model)
     large = {name for name, value in peaks(model, batches).items() if LARGEST < value < MASKING}
     large |= {tensor.name for tensor in graph.graph.initializer if LARGEST < _largest(tensor) < MASKING}
-    kept = {node.name for node in graph.graph.node if large & {*node.input, *node.output}}
+    kept = {node.name for node in graph.graph.node if large & {*node.input, *node.output}} | _beyond_rows(
+        graph
+    )
     for _ in range(MAX_REPAIRS):
         half = to_half(graph, kept)
         computed = rounded(half).SerializeToString()
@@ -77,8 +82,34 @@ def _to_fp16(model: bytes, batches: Sequence[Batch]) -> Converted:
         if wrong is None:
             break
         kept |= _to_blame(graph, wrong, kept)
+    else:
+        raise ValueError(f"after {MAX_REPAIRS} repairs it still differs")
     names = [node.name for node in graph.graph.node if node.name in kept]
     return Converted(half.SerializeToString(), computed, names)
+
+
+def _beyond_rows(graph: onnx.ModelProto) -> set[str]:
+    """Return the nodes that other rows overflow, whatever these do: those of the features alone, and the price's.
+
+    A feature has any size until it is squashed and clamped, and a price is the exponential of what is small.
+    """
+    constants, of_features = {tensor.name for tensor in graph.graph.initializer} | {""}, {"features"}
+    kept: set[str] = set()
+    makers: dict[str, onnx.NodeProto] = {}
+    reads: dict[str, list[str]] = {}
+    for node in graph.graph.node:
+        reads[node.name] = varying = [name for name in node.input if name not in constants]
+        makers |= dict.fromkeys(node.output, node)
+        if not varying:
+            constants |= set(node.output)
+        elif of_features.issuperset(varying):
+            of_features |= set(node.output)
+            kept.add(node.name)
+    name = "price"
+    while name in makers and makers[name].op_type in LINK and len(reads[makers[name].name]) == 1:
+        kept.add(makers[name].name)
+        name = reads[makers[name].name][0]
+    return kept
 
 
 def _to_blame(graph: onnx.ModelProto, wrong: onnx.NodeProto, kept: set[str]) -> set[str]:

@@ -61,12 +61,14 @@ class Report:
 
     Attributes:
         checks: one for each shape.
+        rows: the largest relative difference of a sample row's price.
         smape_change: in points, on the sample rows; 0 where these have no prices.
         company: the largest relative difference between a row's price alone and among others.
         company_sd: the same of log prices, as a share of their standard deviation over the rows.
     """
 
     checks: list[Check]
+    rows: float
     smape_change: float
     company: float
     company_sd: float
@@ -110,7 +112,15 @@ def verify_graph(
             f"({worst.rows}, {worst.length}): relative difference {worst.difference:.2g}, at most "
             f"{limits.difference:g} is allowed{where}. Nothing was published; {_advice(precision)}"
         )
-    change = _smape_change(reference, engine, inputs, price)
+    expected, priced = (_prices(prices, inputs) for prices in (reference, engine))
+    apart = np.abs(priced - expected) / expected
+    if not apart.max() <= limits.difference:
+        raise ExportError(
+            f"the {precision} graph prices {int((~(apart <= limits.difference)).sum())} of {len(inputs)} sample rows "
+            f"otherwise than the model: relative difference up to {apart.max():.2g}, at most {limits.difference:g} is "
+            f"allowed. Nothing was published; {_advice(precision)}"
+        )
+    change = 0.0 if price is None else abs(smape(expected, price) - smape(priced, price))
     company, company_sd = _company(engine, inputs, max_length)
     if not change <= limits.smape:
         raise ExportError(
@@ -122,7 +132,7 @@ def verify_graph(
             f"in the {precision} graph a row's price depends on the rows beside it: relative difference {company:.2g}, "
             f"at most {limits.company:g} is allowed. Nothing was published; {_advice(precision)}"
         )
-    return Report([check for check, _ in found], change, company, company_sd)
+    return Report([check for check, _ in found], float(apart.max()), change, company, company_sd)
 
 
 def fit_length(batch: Batch, length: int, pad_id: int) -> Batch:
@@ -162,18 +172,12 @@ def _check(reference: PriceBatch, engine: PriceBatch, batch: Batch, precision: s
     return Check(rows, length, difference)
 
 
-def _smape_change(
-    reference: PriceBatch, engine: PriceBatch, inputs: Inputs, price: np.ndarray | None
-) -> float:
-    if price is None:
-        return 0.0
-    scores = []
-    for prices in (reference, engine):
-        found = np.empty(len(inputs))
-        for rows, batch in batches_of(inputs):
-            found[rows] = prices(batch)
-        scores.append(smape(found, price))
-    return abs(scores[0] - scores[1])
+def _prices(engine: PriceBatch, inputs: Inputs) -> np.ndarray:
+    """Return the price of every row, float64 (N,)."""
+    found = np.empty(len(inputs))
+    for rows, batch in batches_of(inputs):
+        found[rows] = engine(batch)
+    return found
 
 
 def _company(engine: PriceBatch, inputs: Inputs, max_length: int) -> tuple[float, float]:
