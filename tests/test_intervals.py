@@ -45,6 +45,13 @@ def test_the_width_is_the_conformal_quantile_by_hand():
     assert intervals.levels[-1] == 0.95  # of 19 rows no more than 19 / 20 can be said
 
 
+@pytest.mark.parametrize(("rows", "level"), [(9, 0.9), (4, 0.8), (19, 0.95)])
+def test_a_level_that_the_rows_just_allow_can_be_had(rows, level):
+    intervals = fit_intervals(np.ones(rows), np.exp(np.arange(1, rows + 1) / 10))
+    assert intervals.levels[-1] == level
+    assert np.log(intervals.bounds(np.ones(1), level)[1]) == pytest.approx(rows / 10)
+
+
 @given(st.integers(1, 400), st.integers(0, 99), st.floats(0.05, 0.99))
 def test_the_price_lies_inside_and_a_higher_level_is_wider(rows, seed, level):
     predicted, actual = made(rows, seed)
@@ -83,9 +90,25 @@ def test_numbers_survive_the_file():
     )
 
 
+def numbers(edges="[]", levels="[0.9]", widths="[[1]]"):
+    """Intervals as JSON."""
+    return f'{{"edges": {edges}, "levels": {levels}, "widths": {widths}}}'
+
+
+def test_the_numbers_are_right_but_for_what_is_changed():
+    assert read_intervals(numbers(), "here").levels.tolist() == [0.9]
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"edges": [], "levels": [0.9], "widths": [[1, 2]]}', '{"edges": 1, "levels": 2}'],
+    [
+        "[" * 100_000,
+        numbers(levels="[1" + "0" * 400 + "]"),
+        *(numbers(widths=f"[[{width}]]") for width in ("-1", "800", "NaN")),
+        *(numbers(edges=edges, widths="[[1, 1, 1]]") for edges in ("[NaN, 1]", "[100, 1]", "[-1, 1]")),
+        *(numbers(levels=levels) for levels in ("[[0.9]]", "[0]", "[1]")),
+        *("", "[]", "{}", '{"edges": [], "levels": [0.9], "widths": [[1, 2]]}', '{"edges": 1, "levels": 2}'),
+    ],
 )
 def test_damaged_numbers_are_told(text):
     with pytest.raises(BundleError, match="intervals of here are damaged"):

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.errors import BundleError, first_wrong
-from pricekit.files import leftovers, publish_folder
+from pricekit.files import others, publish_folder
 from pricekit.manifest import SCHEMA_VERSION, Manifest
 
 MANIFEST = "manifest.json"
@@ -86,8 +86,7 @@ def is_bundle(path: Path) -> bool:
 
 def strangers(path: Path) -> list[str]:
     """Return the names of what lies in a bundle's folder and is none of its files; raises BundleError."""
-    known = {MANIFEST, *_read_manifest(path)[0]["files"], *(file.name for file in leftovers(path))}
-    return sorted({file.name for file in path.iterdir()} - known)
+    return others(path, [MANIFEST, *_read_manifest(path)[0]["files"]])
 
 
 def open_bundle(path: Path) -> Bundle:

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -79,6 +79,11 @@ def is_free(path: Path) -> bool:
 def leftovers(path: Path) -> list[Path]:
     """Return the files in a folder that `write_atomically` had not finished when the process was killed."""
     return [file for file in path.iterdir() if _TEMPORARY.fullmatch(file.name) and file.is_file()]
+
+
+def others(path: Path, known: Iterable[str]) -> list[str]:
+    """Return the names of what lies in a folder but is neither known nor of `leftovers`."""
+    return sorted({file.name for file in path.iterdir()} - {*known, *(file.name for file in leftovers(path))})
 
 
 def replace_folder(new: Path, path: Path) -> None:

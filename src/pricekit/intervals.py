@@ -10,6 +10,9 @@ import numpy as np
 
 from pricekit.errors import BundleError, ConfigError
 
+WIDEST = 80.0
+"""Half width of a log price; exp(80) times a price is still a float32."""
+
 
 @dataclass(frozen=True)
 class Intervals:
@@ -56,11 +59,23 @@ def read_intervals(text: str | bytes, where: object) -> Intervals:
     try:
         record = json.loads(text)
         found = Intervals(*(np.asarray(record[name], np.float64) for name in ("edges", "levels", "widths")))
-        fits = found.widths.shape == (len(found.levels), len(found.edges) + 1) and len(found.levels) > 0
-        if not (fits and np.isfinite(found.widths).all() and (np.diff(found.levels) > 0).all()):
+        if not _fit_together(found):
             raise ValueError("the numbers do not fit together")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise BundleError(
             f"the intervals of {where} are damaged ({error}); train or export it again"
         ) from None
     return found
+
+
+def _fit_together(found: Intervals) -> bool:
+    levels, edges, widths = found.levels, found.edges, found.widths
+    shapes = levels.ndim == edges.ndim == 1 <= len(levels) and widths.shape == (len(levels), len(edges) + 1)
+    return bool(
+        shapes
+        and ((levels > 0) & (levels < 1)).all()
+        and (np.diff(levels) > 0).all()
+        and (np.isfinite(edges) & (edges > 0)).all()
+        and (np.diff(edges) >= 0).all()
+        and ((widths >= 0) & (widths <= WIDEST)).all()
+    )

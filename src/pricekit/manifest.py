@@ -72,7 +72,9 @@ class Manifest(BaseModel, extra="allow"):
     created: str | None = Field(None, description="date and time of the export, ISO 8601, UTC")
     precision: Literal["fp32", "fp16", "int8"] | None = Field(None, description="of the graph's products")
     float32_nodes: list[str] | None = Field(
-        None, description="nodes of an fp16 graph that stay in float32, because they would overflow"
+        None,
+        description="nodes of an fp16 graph that stay in float32, because they would overflow; of "
+        "several graphs with the member's number before",
     )
     opset: int | None = Field(None, description="of the graph")
     table: str | None = Field(None, description="the file that the model was trained on, its name alone")

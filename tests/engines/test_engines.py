@@ -168,6 +168,23 @@ def test_auto_takes_the_fastest_and_remembers_it(graph, engines, small_batches):
     assert loaded == [1]  # the second time nothing was tried
 
 
+def test_why_a_gpu_is_not_used_is_said_each_time_until_it_is(
+    graph, engines, small_batches, monkeypatch, capsys
+):
+    monkeypatch.setattr(choose.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(choose, "GPU", "gone")
+    loads = [missing]
+    engines(gone=lambda graph: loads[-1](graph))
+    for _ in range(3):
+        assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+        assert "engine ort-cpu, not the GPU:" in capsys.readouterr().err
+    loads.append(slowed)
+    open_engine("auto", graph, VOCABULARY)
+    assert "trying what prices this bundle fastest" in capsys.readouterr().err
+    open_engine("auto", graph, VOCABULARY)
+    assert capsys.readouterr().err == ""  # that, too, is remembered
+
+
 def unreadable(graph):
     raise BundleError("one of its operations is not supported")
 
@@ -266,6 +283,8 @@ def test_what_was_fastest_and_is_gone_is_not_used(graph, engines, small_batches)
         "{",
         json.dumps([]),
         json.dumps({"fastest": "slow"}),
+        json.dumps(record | {"batch_tokens": {"ort-cpu": float("inf")}}),
+        "[" * 100_000,
     ):
         (graph.cache / "engine.json").write_text(text)
         assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"

@@ -1,6 +1,8 @@
 """Model repositories of Triton."""
 
+import json
 import re
+import shutil
 
 import onnx
 import pytest
@@ -39,6 +41,16 @@ def test_a_model_that_is_there_is_replaced_only_when_asked(pricekit, run, tmp_pa
     assert pricekit(*arguments)[0] == 1
     assert pricekit(*arguments, "--overwrite")[0] == 0
     assert (repository / "b" / "config.pbtxt").read_text()
+
+
+def test_a_run_without_features_is_refused(pricekit, run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "run")
+    record = json.loads((copy / "preprocess.json").read_text())
+    (copy / "preprocess.json").write_text(json.dumps(record | {"features": []}))
+    code, _, err = pricekit("export", copy, "--out", tmp_path / "b", "--triton", tmp_path / "models")
+    assert code == 1
+    assert "has no features" in err
+    assert not (tmp_path / "b").exists()
 
 
 def test_a_file_is_no_repository(pricekit, run, tmp_path):

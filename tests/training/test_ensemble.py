@@ -107,6 +107,11 @@ def test_an_ensemble_is_replaced_only_when_asked(pricekit, run, other, tmp_path)
     assert code == 0
     assert "pricekit export" in err
     assert pricekit("ensemble", run, other, "--out", out)[0] == 1
+    (out / "notes.txt").write_text("mine")
+    code, _, err = pricekit("ensemble", run, other, "--out", out, "--overwrite")
+    assert code == 1
+    assert "holds notes.txt, which is not of the ensemble" in err
+    (out / "notes.txt").unlink()
     assert pricekit("ensemble", run, other, "--out", out, "--overwrite")[0] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 

@@ -31,6 +31,7 @@ from pricekit.screen import notice
 from pricekit.tokens import Tokens
 
 AUTO = "auto"
+GPU = "ort-cuda"
 REFERENCE = "ort-cpu"
 """Whose prices `auto` holds those of the others against."""
 
@@ -85,9 +86,12 @@ def open_engine(name: str, graph: Graph, vocab_size: int, like: Opened | None = 
         opened = _sized(opened, graph, vocab_size)
         record.write(record.fastest, {**record.batch_tokens, name: opened.batch_tokens})
         return opened
-    if record.fastest:
+    reason = _why_not(GPU, graph) if record.without_gpu else None
+    if record.fastest and (reason or not record.without_gpu):  # else there is a GPU now
         try:
-            return record.fed(_load(record.fastest, graph))
+            opened = record.fed(_load(record.fastest, graph))
+            _say_what_a_gpu_misses(opened.name, reason)
+            return opened
         except (PluginError, BundleError):  # it was there then
             pass
     notice("trying what prices this bundle fastest on this machine; that is kept for the next time.")
@@ -98,8 +102,10 @@ def open_engine(name: str, graph: Graph, vocab_size: int, like: Opened | None = 
     fastest = found[0]
     if len(found) > 1:
         fastest = found[int(np.median(_speeds(found, graph, vocab_size), axis=1).argmax())]
-    record.write(fastest.name, {engine.name: engine.batch_tokens for engine in found})
-    _say_what_a_gpu_misses(fastest.name, failed)
+    reason = failed.get(GPU) if shutil.which("nvidia-smi") else None
+    record.without_gpu = False
+    record.write(fastest.name, {engine.name: engine.batch_tokens for engine in found}, reason is not None)
+    _say_what_a_gpu_misses(fastest.name, reason)
     return fastest
 
 
@@ -117,18 +123,20 @@ class _Record:
 
     def __init__(self, path: Path, machine: str) -> None:
         self.path, self.machine = path, machine
-        self.fastest, self.batch_tokens = "", dict[str, int]()
+        self.fastest, self.batch_tokens, self.without_gpu = "", dict[str, int](), False
         try:
             found = json.loads(path.read_text("utf-8"))
             if found["machine"] == machine:
                 sizes = {str(name): int(tokens) for name, tokens in found["batch_tokens"].items()}
                 self.fastest, self.batch_tokens = str(found["fastest"]), sizes
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                self.without_gpu = bool(found.get("without_gpu"))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             pass
 
-    def write(self, fastest: str, batch_tokens: Mapping[str, int]) -> None:
+    def write(self, fastest: str, batch_tokens: Mapping[str, int], without_gpu: bool = False) -> None:
         """Keep it, where that is possible; else it is measured again the next time."""
-        found = {"machine": self.machine, "fastest": fastest, "batch_tokens": batch_tokens}
+        found: dict[str, object] = {"machine": self.machine, "fastest": fastest, "batch_tokens": batch_tokens}
+        found |= {"without_gpu": without_gpu or self.without_gpu}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_text(self.path, json.dumps(found) + "\n")
@@ -302,7 +310,15 @@ def _versions_below(package: str) -> dict[str, str]:
     return found
 
 
-def _say_what_a_gpu_misses(chosen: str, failed: Mapping[str, PricekitError]) -> None:
-    reason = failed.get("ort-cuda")
-    if reason and shutil.which("nvidia-smi"):
+def _why_not(name: str, graph: Graph) -> PricekitError | None:
+    """Return why an engine does not load a graph, None where it does."""
+    try:
+        _load(name, graph)
+    except (PluginError, BundleError) as error:
+        return error
+    return None
+
+
+def _say_what_a_gpu_misses(chosen: str, reason: PricekitError | None) -> None:
+    if reason:
         notice(f"engine {chosen}, not the GPU: {reason}")

@@ -73,7 +73,7 @@ class OrtTensorRT:
         provider = "TensorrtExecutionProvider"
         _check_provider(provider)
         graph.cache.mkdir(parents=True, exist_ok=True)
-        if not any(graph.cache.iterdir()):
+        if not any(graph.cache.glob("*.engine")):
             notice(
                 "TensorRT compiles the graph for this GPU, which takes minutes; the next time it is there."
             )

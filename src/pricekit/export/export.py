@@ -88,7 +88,7 @@ def _export_members(ensemble: Ensemble, precision: str) -> tuple[Report, dict[st
             verified, metrics = _verified(exported.report), run.facts["metrics"]
             members.append({"weight": weight, **names, "metrics": metrics, "verified": verified})
             reports.append(exported.report)
-            kept += exported.kept
+            kept += [f"{number}-{name}" for name in exported.kept]
             advance(1, run.config.backbone.name)
     report = Report(
         checks=[check for report in reports for check in report.checks],

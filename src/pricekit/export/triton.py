@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -40,6 +41,10 @@ def model_folder(repository: Path, run: Path, bundle: Path, *, overwrite: bool) 
         raise ExportError(
             f"{run} is an ensemble, whose members have a tokenizer each, which one model of Triton cannot hold; export "
             "the runs that it was made of one by one"
+        )
+    if not json.loads((run / "preprocess.json").read_text("utf-8"))["features"]:
+        raise ExportError(
+            f"{run} has no features, and Triton takes no input without columns; train with some, or leave --triton out"
         )
     folder = repository / re.sub(r"[^A-Za-z0-9_-]", "_", bundle.resolve().name)
     where, out = folder.resolve(), bundle.resolve()

@@ -23,7 +23,7 @@ import pandas as pd
 from pricekit.errors import TrainingError
 from pricekit.evaluation.held_out import HeldOut, read_held_out, write_held_out
 from pricekit.evaluation.weights import cross_fitted, fit_weights
-from pricekit.files import is_free, replace_folder, sync, write_text
+from pricekit.files import is_free, others, replace_folder, sync, write_text
 from pricekit.intervals import Intervals, read_intervals
 from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.predict import Predictor
@@ -90,11 +90,11 @@ def open_ensemble(path: Path) -> Ensemble:
         listed = json.loads((path / FILE).read_text("utf-8"))["members"]
         members = [(int(number), float(member["weight"])) for number, member in enumerate(listed)]
         facts = json.loads((path / "run.json").read_text("utf-8"))
+        intervals = (path / INTERVALS).read_text("utf-8")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(f"the ensemble {path} is damaged ({error}); make it again") from None
     runs = tuple((open_run(path / "members" / str(number)), weight) for number, weight in members)
-    kept = path / INTERVALS
-    return Ensemble(path, runs, facts, read_intervals(kept.read_text("utf-8"), path))
+    return Ensemble(path, runs, facts, read_intervals(intervals, path))
 
 
 def make_ensemble(paths: Sequence[Path], out: Path, *, overwrite: bool = False) -> dict[str, Any]:
@@ -146,6 +146,11 @@ def _check_free(out: Path, overwrite: bool) -> None:
     if not is_ensemble(out):
         raise TrainingError(
             f"{out} exists and is not an ensemble, so it is not overwritten; name another folder"
+        )
+    if foreign := others(out, [FILE, INTERVALS, "held_out.parquet", "run.json", "members"]):
+        raise TrainingError(
+            f"{out} holds {foreign[0]}, which is not of the ensemble there and would be lost; move it away, or name "
+            "another folder"
         )
     if not overwrite:
         raise TrainingError(

@@ -10,6 +10,8 @@ from crepes import ConformalRegressor
 from pricekit.intervals import Intervals
 
 ROWS_PER_BIN, MAX_BINS = 100, 10
+ROUNDING = 1e-9
+"""(1 - level)·(n + 1) is a rank: a tenth of 10 rows is one, and not the 0.99 that floats make of it."""
 LEVELS = (*np.arange(5, 100, 5) / 100, 0.96, 0.97, 0.98, 0.99)
 
 
@@ -30,7 +32,7 @@ def fit_intervals(predicted: np.ndarray, actual: np.ndarray) -> Intervals:
         )  # of levels that are too high for so few rows: infinite, dropped below
         widths = np.array(
             [
-                regressor.predict_int(np.zeros(len(every)), bins=every, confidence=level)[:, 1]
+                regressor.predict_int(np.zeros(len(every)), bins=every, confidence=level - ROUNDING)[:, 1]
                 for level in LEVELS
             ]
         )
