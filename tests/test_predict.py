@@ -128,7 +128,7 @@ def test_parts_of_another_prediction_are_not_used(predictor, catalog, interrupte
     rows = other.predict_file(Path(catalog), interrupted, notices=told.append, **options)
     assert engine.rows == rows
     why = {"not asked for": "--resume would have gone on with them"}.get(change, f"they are of {change}")
-    assert f"3 windows that an interrupted prediction kept are deleted: {why}" in told[0]
+    assert f"deleting 3 windows that an interrupted prediction kept: {why}" in told[0]
     assert not interrupted.with_name(".prices.csv.parts").exists()
 
 

@@ -371,7 +371,7 @@ def _begin(parts: Parts, resume: bool, notices: Callable[[str], None]) -> None:
             if other
             else "--resume would have gone on with them"
         )
-        notices(f"{counted(windows, 'window')} that an interrupted prediction kept are deleted: {why}.")
+        notices(f"deleting {counted(windows, 'window')} that an interrupted prediction kept: {why}.")
     elif resume:
         notices("there is nothing to resume of this prediction; starting from the first row.")
     parts.start()

@@ -1,8 +1,6 @@
 """Model repositories of Triton."""
 
-import json
 import re
-import shutil
 
 import onnx
 import pytest
@@ -43,14 +41,16 @@ def test_a_model_that_is_there_is_replaced_only_when_asked(pricekit, run, tmp_pa
     assert (repository / "b" / "config.pbtxt").read_text()
 
 
-def test_a_run_without_features_is_refused(pricekit, run, tmp_path):
-    copy = shutil.copytree(run, tmp_path / "run")
-    record = json.loads((copy / "preprocess.json").read_text())
-    (copy / "preprocess.json").write_text(json.dumps(record | {"features": []}))
-    code, _, err = pricekit("export", copy, "--out", tmp_path / "b", "--triton", tmp_path / "models")
+def test_a_run_without_features_is_refused(pricekit, catalog, tmp_path):
+    few = ("--set", "features=[]", "--set", "training.epochs=1", "--quiet")
+    assert pricekit("train", catalog, "--out", tmp_path / "run", *few)[0] == 0
+    arguments = ("--out", tmp_path / "b", "--triton", tmp_path / "models")
+    code, _, err = pricekit("export", tmp_path / "run", *arguments)
     assert code == 1
     assert "has no features" in err
     assert not (tmp_path / "b").exists()
+    code, _, err = pricekit("export", tmp_path, *arguments)
+    assert (code, "is not a finished run" in err or "is not a run" in err) == (1, True)
 
 
 def test_a_file_is_no_repository(pricekit, run, tmp_path):

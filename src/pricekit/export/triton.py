@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pricekit.errors import ExportError
 from pricekit.files import publish_folder
 from pricekit.preprocess import load_preprocessor
 from pricekit.training.ensemble import is_ensemble
+from pricekit.training.run import open_run
 
 MAX_BATCH_SIZE = 256
 GRAPH = "1/model.onnx"
@@ -42,7 +42,7 @@ def model_folder(repository: Path, run: Path, bundle: Path, *, overwrite: bool) 
             f"{run} is an ensemble, whose members have a tokenizer each, which one model of Triton cannot hold; export "
             "the runs that it was made of one by one"
         )
-    if not json.loads((run / "preprocess.json").read_text("utf-8"))["features"]:
+    if not open_run(run).preprocessor.features.names:
         raise ExportError(
             f"{run} has no features, and Triton takes no input without columns; train with some, or leave --triton out"
         )
