@@ -10,7 +10,7 @@ import pytest
 
 from pricekit.cli.main import main
 from pricekit.config import RunConfig
-from pricekit.core.configure import configure
+from pricekit.config.resolve import configure
 from pricekit.datasets import make_catalog
 from pricekit.evaluation.held_out import HeldOut
 
@@ -72,8 +72,8 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def run(catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run; read only."""
-    from pricekit.training.source import Source
-    from pricekit.training.train import train
+    from pricekit.runs.source import Source
+    from pricekit.runs.train import train
 
     out = tmp_path_factory.mktemp("runs") / "run"
     train(Source(catalog), tiny_config(), out)
@@ -83,7 +83,7 @@ def run(catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def bundle(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run's bundle; read only."""
-    from pricekit.export.export import export_run
+    from pricekit.exporting.export import export_run
 
     out = tmp_path_factory.mktemp("bundles") / "bundle"
     export_run(run, out)

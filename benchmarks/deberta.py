@@ -20,15 +20,15 @@ from pricekit.bench.timing import Run, interleaved, ratio
 from pricekit.config import HeadConfig
 from pricekit.core.contracts import Graph, PriceBatch
 from pricekit.core.loader import registry
-from pricekit.export.graph import export_graph
-from pricekit.export.precision import convert
+from pricekit.exporting.graph import export_graph
+from pricekit.exporting.precision import convert
+from pricekit.model.backbones.architectures import DEBERTA_V3_SMALL
+from pricekit.model.backbones.deberta import export_by_distance, slice_positions
+from pricekit.model.backbones.families import FAMILIES
+from pricekit.model.backbones.transformer import TransformerEncoder
+from pricekit.model.losses import Smape
+from pricekit.model.network import PriceModel
 from pricekit.screen import show_table
-from pricekit.training.backbones.architectures import DEBERTA_V3_SMALL
-from pricekit.training.backbones.deberta import export_by_distance, slice_positions
-from pricekit.training.backbones.families import FAMILIES
-from pricekit.training.backbones.transformer import TransformerEncoder
-from pricekit.training.losses import Smape
-from pricekit.training.model import PriceModel
 
 LENGTHS = (32, 64, 128, 256)
 

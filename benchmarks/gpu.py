@@ -17,7 +17,7 @@ import torch
 
 from pricekit.bench.train import Measured, measure
 from pricekit.bench.workload import make_workload, read_workload_table
-from pricekit.core.configure import configure
+from pricekit.config.resolve import configure
 from pricekit.screen import show_table
 
 SYSTEMS = ("ultra", "fast", "blazing", "optimized")

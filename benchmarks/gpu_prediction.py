@@ -17,9 +17,9 @@ from pathlib import Path
 import pandas as pd
 
 from pricekit.bench.timing import interleaved
-from pricekit.engines.opened import each
+from pricekit.engines.loaded import each
 from pricekit.errors import PluginError
-from pricekit.predict import Predictor
+from pricekit.prediction.predictor import Predictor
 from pricekit.screen import show_table
 from pricekit.table import read_table
 

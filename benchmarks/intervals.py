@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from pricekit.runs.folder import open_run
 from pricekit.screen import notice, show_table
 from pricekit.table import Columns, read_usable
 from pricekit.training.batches import split_rows
-from pricekit.training.run import open_run
 
 LEVELS, HELD_OUT = (0.5, 0.8, 0.9, 0.95), 0.2
 

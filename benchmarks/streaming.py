@@ -5,8 +5,8 @@
 Texts are made of the table's words, so that they are distinct and as long as is wanted. Repeated texts: of one
 table a fifth of the rows repeat others, of the other none, and equal texts must have equal prices; the two are
 priced in turn. Memory: rows of 1 to 2,000 words; the median resident size in the last quarter of the run over
-that in the quarter before. Start: a process that imports pricekit.predict and loads the bundle, beside one that
-does nothing.
+that in the quarter before. Start: a process that imports pricekit.prediction.predictor and loads the bundle, beside one
+that does nothing.
 """
 
 import argparse
@@ -26,7 +26,9 @@ from pricekit.screen import show_table
 REPEATED, LONGEST, EVERY = 0.2, 2000, 0.05
 """Share of repeated rows; words of the longest text; seconds between two looks at the memory."""
 
-START = "import sys; from pricekit.predict import Predictor; Predictor.load(sys.argv[1], 'ort-cpu')"
+START = (
+    "import sys; from pricekit.prediction.predictor import Predictor; Predictor.load(sys.argv[1], 'ort-cpu')"
+)
 
 
 def main() -> None:

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from conftest import tiny_config
 from pricekit.bundle import open_bundle
-from pricekit.export.export import export_run
-from pricekit.predict import Predictor
+from pricekit.exporting.export import export_run
+from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import FACT_CHARACTERS, bring_facts_first
-from pricekit.training.run import open_run
-from pricekit.training.source import Source
-from pricekit.training.train import train
+from pricekit.runs.folder import open_run
+from pricekit.runs.source import Source
+from pricekit.runs.train import train
 
 
 def test_short_lines_come_directly_after_the_first():

@@ -14,7 +14,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _PUBLIC = {
     "Columns": "pricekit.table",
-    "Predictor": "pricekit.predict",
+    "Predictor": "pricekit.prediction.predictor",
     "PricekitError": "pricekit.errors",
     "RunConfig": "pricekit.config",
     "Table": "pricekit.table",

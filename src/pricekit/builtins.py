@@ -16,7 +16,7 @@ def pricekit_register_features(register: Register) -> None:
 @hookimpl
 def pricekit_register_backbones(register: Register) -> None:
     """The pretrained backbones, and those that need no download."""
-    here = "pricekit.training.backbones"
+    here = "pricekit.model.backbones"
     bag = "weighted bag of token and hashed-bigram embeddings; no download, trains in a minute on a CPU"
     register("bag", f"{here}.bag:Bag", bag)
     register("lstm", f"{here}.lstm:Lstm", "bidirectional LSTM from scratch; no download")
@@ -36,8 +36,8 @@ def pricekit_register_backbones(register: Register) -> None:
 @hookimpl
 def pricekit_register_losses(register: Register) -> None:
     """The losses on the log price."""
-    register("smape", "pricekit.training.losses:Smape", "exact SMAPE of the log price, bounded gradient")
-    register("focal-smape", "pricekit.training.losses:FocalSmape", "SMAPE that weighs hard rows more")
+    register("smape", "pricekit.model.losses:Smape", "exact SMAPE of the log price, bounded gradient")
+    register("focal-smape", "pricekit.model.losses:FocalSmape", "SMAPE that weighs hard rows more")
 
 
 @hookimpl
@@ -51,7 +51,7 @@ def pricekit_register_policies(register: Register) -> None:
         "optimized": "deberta-v3-small, 256 tokens, 22 features, 25 epochs, focal SMAPE",
     }
     for name, summary in policies.items():
-        register(name, f"pricekit.training.policies:{name.title()}", summary)
+        register(name, f"pricekit.optim.policies:{name.title()}", summary)
 
 
 @hookimpl

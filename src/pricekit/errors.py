@@ -13,6 +13,15 @@ Each message says what was found, what was expected and what to do. The command 
 one paragraph and exits with 1.
 """
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 __all__ = [
     "BundleError",
     "ConfigError",
@@ -22,6 +31,7 @@ __all__ = [
     "PluginError",
     "PricekitError",
     "TrainingError",
+    "explain_invalid",
     "first_wrong",
 ]
 
@@ -66,3 +76,19 @@ def first_wrong(error: Exception) -> str:
         return ""
     first = error.errors()[0]
     return f" ({'.'.join(map(str, first['loc']))}: {first['msg']})"
+
+
+def explain_invalid(error: ValidationError, where: str, names: Iterable[str]) -> ConfigError:
+    """Say in one paragraph what a validation found, with the nearest name for each unknown key."""
+    known = list(names)
+    return ConfigError(f"{where}: " + "; ".join(_explain_one(dict(e), known) for e in error.errors()))
+
+
+def _explain_one(found: dict[str, Any], known: list[str]) -> str:
+    dotted = ".".join(str(part) for part in found["loc"])
+    if found["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(dotted, known, n=1, cutoff=0.5)
+        hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(known)}"
+        return f"there is no setting '{dotted}'; {hint}"
+    message = found["msg"].removeprefix("Value error, ")
+    return f"{dotted} is {found['input']!r}: {message}" if dotted else message

@@ -15,7 +15,7 @@ from pricekit.bench.workload import (
     read_workload_table,
     training_flops,
 )
-from pricekit.core.configure import configure
+from pricekit.config.resolve import configure
 
 CPU = torch.device("cpu")
 TINY = {

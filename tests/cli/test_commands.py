@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from pricekit.cli.main import COMMANDS
-from pricekit.parts import Parts
+from pricekit.prediction.checkpoint import PredictionCheckpoint
 
 TINY = (
     *("--set", "backbone.vocab_size=500", "--set", "backbone.buckets=64", "--set", "backbone.width=4"),
@@ -142,7 +142,7 @@ def test_an_interrupt_exits_with_130(pricekit, catalog, run, tmp_path, monkeypat
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pricekit.training.train.fit", interrupted)
+    monkeypatch.setattr("pricekit.runs.train.fit", interrupted)
     code, _, err = pricekit("train", catalog, "--out", tmp_path / "run", *TINY)
     assert code == 130
     assert "--resume" in err
@@ -151,14 +151,14 @@ def test_an_interrupt_exits_with_130(pricekit, catalog, run, tmp_path, monkeypat
 def test_a_prediction_that_is_terminated_keeps_what_is_priced(
     pricekit, catalog, run, bundle, tmp_path, monkeypatch
 ):
-    def terminated(parts, ids, prices, add=Parts.add):
+    def terminated(parts, ids, prices, add=PredictionCheckpoint.add):
         add(parts, ids, prices)
         signal.raise_signal(signal.SIGTERM)
 
     before = signal.getsignal(signal.SIGTERM)
     given = ("predict", bundle, catalog, "--out", tmp_path / "prices.csv", "--engine", "ort-cpu")
     with monkeypatch.context() as patch:
-        patch.setattr(Parts, "add", terminated)
+        patch.setattr(PredictionCheckpoint, "add", terminated)
         code, _, err = pricekit(*given)
     assert (code, "with --resume goes on" in " ".join(err.split())) == (130, True)
     assert signal.getsignal(signal.SIGTERM) is before
@@ -179,7 +179,7 @@ def test_what_was_not_begun_is_not_to_be_gone_on_with(pricekit, catalog, run, tm
         raise KeyboardInterrupt
 
     old = shutil.copytree(run, tmp_path / "old")
-    monkeypatch.setattr("pricekit.training.train.load_split", interrupted)
+    monkeypatch.setattr("pricekit.runs.train.load_split", interrupted)
     for line in (["--out", tmp_path / "new"], ["--out", old, "--overwrite"]):
         code, _, err = pricekit("train", catalog, *line)
         assert (code, "go on with" in err) == (130, False)
@@ -215,7 +215,7 @@ def test_an_unexpected_error_is_one_paragraph(pricekit, catalog, tmp_path, monke
     def broken(*args, **kwargs):
         raise ZeroDivisionError("three\nlines\nlong")
 
-    monkeypatch.setattr("pricekit.training.train.load_split", broken)
+    monkeypatch.setattr("pricekit.runs.train.load_split", broken)
     code, _, err = pricekit("train", catalog, "--out", tmp_path / "run")
     assert code == 1
     assert "did not expect: ZeroDivisionError: three lines long" in err

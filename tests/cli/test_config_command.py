@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from pricekit.cli.config import _layers, as_toml
 from pricekit.cli.config import config as command
-from pricekit.cli.options import READING, config_of
+from pricekit.cli.options import READ_OPTIONS, config_of
 from pricekit.cli.train import train
 from pricekit.config import read_toml
-from pricekit.core.configure import configure, explain
+from pricekit.config.resolve import configure, explain
 
 POLICIES = ["quick", "ultra", "fast", "blazing", "optimized"]
 
@@ -150,7 +150,7 @@ def test_show_has_the_flags_of_train():
         "table",
         "out",
         "valid",
-        *READING,
+        *READ_OPTIONS,
         "quiet",
         "resume",
         "overwrite",

@@ -169,7 +169,7 @@ def test_a_folder_is_no_plugin_file(pricekit, tmp_path):
 def test_show_says_what_a_plugin_needs_and_where_it_is(pricekit):
     facts = json.loads(pricekit("plugins", "show", "bag", "--json")[1])
     assert facts["needs"] == "pricekit[train]"
-    assert facts["defined"].split(":")[0] == "pricekit.training.backbones.bag"
+    assert facts["defined"].split(":")[0] == "pricekit.model.backbones.bag"
     assert {"name": "width", "type": "int"}.items() <= next(
         option for option in facts["options"] if option["name"] == "width"
     ).items()

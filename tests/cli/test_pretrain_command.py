@@ -42,7 +42,7 @@ def test_weights_of_two_tables_are_trained_with(pricekit, tables, tmp_path):
 
 
 def test_ctrl_c_says_the_line_to_go_on_with(pricekit, tables, tmp_path, monkeypatch):
-    from pricekit.training.pretraining.loop import Watch
+    from pricekit.workflows.pretraining.loop import Watch
 
     step = Watch.on_step_end
 

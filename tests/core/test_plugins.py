@@ -137,7 +137,7 @@ def test_an_unknown_name_lists_what_there_is():
 
 def test_registration_imports_nothing_heavy():
     code = (
-        "import sys; from pricekit.core.loader import registry; registry(); import pricekit.predict;"
+        "import sys; from pricekit.core.loader import registry; registry(); import pricekit.prediction.predictor;"
         "heavy = {'torch', 'transformers', 'onnx', 'sklearn'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

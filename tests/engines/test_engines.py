@@ -16,13 +16,13 @@ from pricekit.bundle import open_bundle
 from pricekit.core.contracts import Graph
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
-from pricekit.engines import choose, opened
+from pricekit.engines import choose, loaded
 from pricekit.engines import ort as ort_module
 from pricekit.engines.choose import open_engine
-from pricekit.engines.opened import Opened, each
+from pricekit.engines.loaded import LoadedEngine, each
 from pricekit.engines.ort import load_cpu, tensorrt_options, usable_cpus
 from pricekit.errors import BundleError, DataError, PluginError
-from pricekit.predict import Predictor
+from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
 from pricekit.tokens import Tokens
 
@@ -114,7 +114,7 @@ def lasting(seconds):
 )
 def test_the_size_of_a_batch_is_what_the_engine_is_fastest_with(graph, engines, monkeypatch, seconds, best):
     monkeypatch.setattr(choose, "LENGTH", 64)
-    for module in (choose, opened):
+    for module in (choose, loaded):
         monkeypatch.setattr(module, "BATCH_SIZE", 512)
     monkeypatch.setattr(choose, "REPEATS", 1)
     engines(lasting=lasting(seconds))
@@ -130,7 +130,10 @@ def test_a_quick_engine_is_timed_over_many_batches():
         return np.ones(len(batch["input_ids"]), np.float32)
 
     graph = Graph(b"", 64, 1, Path("unused"))
-    assert choose._speeds([Opened("quick", price_batch, streams=2)], graph, 10).shape == (1, choose.REPEATS)
+    assert choose._speeds([LoadedEngine("quick", price_batch, streams=2)], graph, 10).shape == (
+        1,
+        choose.REPEATS,
+    )
     assert len(calls) > 10 * choose.REPEATS
 
 
@@ -433,7 +436,7 @@ def test_the_tokens_of_a_batch_are_counted_with_their_padding(multiple, most):
     inputs = Inputs(
         Tokens(np.ones(lengths.sum(), np.int32), np.arange(41) * 14), np.zeros((40, 1), np.float32), 0
     )
-    engine = Opened("toy", lambda batch: batch["features"], multiple, batch_tokens=100, max_length=64)
+    engine = LoadedEngine("toy", lambda batch: batch["features"], multiple, batch_tokens=100, max_length=64)
     batches = engine.batches(inputs)
     assert max(map(len, batches)) == most
     assert all(engine.batch(inputs, rows)["input_ids"].size <= 100 for rows in batches)

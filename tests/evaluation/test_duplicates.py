@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pricekit.evaluation import duplicates
 from pricekit.evaluation.duplicates import are_labels, duplicate_groups, kept_together, noise_floor
 from pricekit.metrics import smape
-from pricekit.table.equal import equal_texts
+from pricekit.table.columns import equal_texts
 
 WORDS = ["quiet", "river", "lantern", "copper", "maple", "harbour", "velvet", "cinder", "saffron", "meadow"]
 

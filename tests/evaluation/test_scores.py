@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from pricekit.cli.show_scores import direction, room_for_text, shorten
 from pricekit.evaluation.bootstrap import MIN_ROWS, mean_interval
 from pricekit.evaluation.groups import (
     BLANK,
@@ -29,7 +30,6 @@ from pricekit.evaluation.groups import (
 )
 from pricekit.evaluation.held_out import write_held_out
 from pricekit.evaluation.scores import fold_metrics, mean_and_sd, scores_of
-from pricekit.evaluation.shown import direction, room_for_text, shorten
 from pricekit.metrics import price_metrics, smape
 
 PRICES = st.lists(st.tuples(st.floats(0.01, 1e6), st.floats(0.01, 1e6)), min_size=1, max_size=60)

@@ -73,8 +73,8 @@ def test_a_run_trains_on_them_and_resumes_with_them(known, pricekit, catalog, tm
     assert len(columns) == 340
 
     from pricekit.config import build_config, read_toml
-    from pricekit.training.source import Source, load_split
-    from pricekit.training.start import start_again
+    from pricekit.runs.source import Source, load_split
+    from pricekit.runs.start import start_again
 
     registry.cache_clear()
     config = build_config([read_toml(run / "config.toml")])

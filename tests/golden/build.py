@@ -7,12 +7,12 @@ import json
 import tempfile
 from pathlib import Path
 
-from pricekit.core.configure import configure
+from pricekit.config.resolve import configure
 from pricekit.datasets import make_catalog
-from pricekit.export.export import export_run
-from pricekit.predict import Predictor
-from pricekit.training.source import Source
-from pricekit.training.train import train
+from pricekit.exporting.export import export_run
+from pricekit.prediction.predictor import Predictor
+from pricekit.runs.source import Source
+from pricekit.runs.train import train
 
 HERE = Path(__file__).parent
 TINY = {

@@ -38,7 +38,7 @@ def test_a_check_is_its_name_and_a_call():
 def test_what_is_not_installed_is_told_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "pricekit.testing.models", raising=False)
-    monkeypatch.delitem(sys.modules, "pricekit.testing.loss", raising=False)
+    monkeypatch.delitem(sys.modules, "pricekit.testing.checks.loss", raising=False)
     with pytest.raises(PluginError, match=r"the checks of a loss need torch.*pricekit\[train\]"):
         checks_of("loss", never)
 

@@ -4,8 +4,8 @@ from safetensors import SafetensorError
 from torch import nn
 
 from pricekit.errors import TrainingError
+from pricekit.optim.adamw import RowwiseAdagrad
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
-from pricekit.training.optim import RowwiseAdagrad
 
 
 def _trained(seed=0):

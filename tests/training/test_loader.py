@@ -7,7 +7,7 @@ import torch
 from pricekit.config import RunConfig
 from pricekit.preprocess import Inputs
 from pricekit.tokens import Tokens
-from pricekit.training.examples import Examples
+from pricekit.training.batches import Examples
 from pricekit.training.interrupt import noted_interrupts
 from pricekit.training.loader import Loader, Rows
 

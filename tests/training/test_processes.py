@@ -13,8 +13,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pricekit.runs.folder import open_run
 from pricekit.training.batches import dealt
-from pricekit.training.run import open_run
 
 SETTINGS = (
     *("backbone.vocab_size=1000", "backbone.buckets=512", "backbone.width=8", "backbone.members=2"),

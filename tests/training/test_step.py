@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from pricekit.config import HeadConfig
-from pricekit.core.configure import configure
+from pricekit.config.resolve import configure
 from pricekit.errors import TrainingError
+from pricekit.model.losses import Smape
+from pricekit.model.network import PriceModel
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
-from pricekit.training.losses import Smape
-from pricekit.training.model import PriceModel
 from pricekit.training.step import MAX_SKIPPED, Objective, Stepper, _pieces
 
 CPU = torch.device("cpu")

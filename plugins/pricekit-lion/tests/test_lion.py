@@ -9,11 +9,11 @@ from conftest import tiny_config
 from pricekit.config import TrainingConfig
 from pricekit.core.loader import load
 from pricekit.errors import ConfigError
+from pricekit.runs.folder import open_run
+from pricekit.runs.source import Source
+from pricekit.runs.train import train
 from pricekit.testing import check_policy
-from pricekit.training.run import open_run
-from pricekit.training.source import Source
 from pricekit.training.step import Objective
-from pricekit.training.train import train
 
 TINY = {
     "policy": {"name": "lion"},

@@ -12,10 +12,10 @@ import pytest
 from conftest import tiny_config
 from pricekit.core.events import tell
 from pricekit.core.loader import load
-from pricekit.export.export import export_run
+from pricekit.exporting.export import export_run
+from pricekit.runs.source import Source
+from pricekit.runs.train import train
 from pricekit.training import session
-from pricekit.training.source import Source
-from pricekit.training.train import train
 
 pytest.importorskip("mlflow")
 # MLflow's own tables, with SQLAlchemy 2.1
@@ -70,7 +70,7 @@ def interrupt(monkeypatch, epoch):
     """Kill training before the checkpoint of an epoch, when it is validated and told."""
 
     def save(self, name, call=session.Session.save):
-        if self.at.epoch == epoch and name == "last.safetensors":
+        if self.state.epoch == epoch and name == "last.safetensors":
             raise KeyboardInterrupt
         call(self, name)
 

@@ -34,11 +34,11 @@ def graph(tmp_path_factory):
     import torch
 
     from pricekit.config import HeadConfig
-    from pricekit.export.graph import export_graph
+    from pricekit.exporting.graph import export_graph
+    from pricekit.model.backbones.transformer import SmallTransformer
+    from pricekit.model.losses import Smape
+    from pricekit.model.network import PriceModel
     from pricekit.tokens import encode
-    from pricekit.training.backbones.transformer import SmallTransformer
-    from pricekit.training.losses import Smape
-    from pricekit.training.model import PriceModel
 
     torch.manual_seed(0)
     backbone = SmallTransformer(SmallTransformer.Options(vocab_size=256, width=16, layers=2, heads=2))
@@ -87,7 +87,7 @@ class Recorder:
 def test_only_a_graph_of_float16_weights_may_be_computed_in_less_than_float32(engine, graph, monkeypatch):
     import onnx
 
-    from pricekit.export.half import to_half
+    from pricekit.exporting.half import to_half
 
     half = replace(graph, model=to_half(onnx.load_from_string(graph.model), []).SerializeToString())
     recorder, prices = Recorder(), []

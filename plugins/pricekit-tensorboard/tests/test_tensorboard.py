@@ -8,9 +8,9 @@ import pytest
 
 from conftest import tiny_config
 from pricekit.core.loader import load
+from pricekit.runs.source import Source
+from pricekit.runs.train import train
 from pricekit.training import session
-from pricekit.training.source import Source
-from pricekit.training.train import train
 
 pytest.importorskip("tensorboard")
 
@@ -88,7 +88,7 @@ def test_a_resumed_run_goes_on_in_the_same_log_and_no_epoch_is_there_twice(catal
     out, config = tmp_path / "run", tiny_config({"training": {"epochs": 4}})
 
     def save(self, name, call=session.Session.save):
-        if self.at.epoch == 2 and name == "last.safetensors":
+        if self.state.epoch == 2 and name == "last.safetensors":
             raise KeyboardInterrupt
         call(self, name)
 

@@ -17,8 +17,8 @@ from pricekit.bench.timing import Run, synchronize
 from pricekit.bench.workload import LEARNING_RATE, Workload, fresh_model
 from pricekit.config import build_config
 from pricekit.errors import ConfigError
-from pricekit.training.model import PriceModel
-from pricekit.training.optim import sparse_embeddings
+from pricekit.model.network import PriceModel
+from pricekit.optim.adamw import sparse_embeddings
 from pricekit.training.session import plan_epoch, prepare_encoder
 from pricekit.training.step import Objective
 

@@ -19,18 +19,18 @@ from pricekit.bench.workload import training_flops
 from pricekit.config import SpeedConfig
 from pricekit.core.loader import registry
 from pricekit.engines.choose import AUTO
-from pricekit.engines.opened import Opened, each
+from pricekit.engines.loaded import LoadedEngine, each
 from pricekit.errors import BundleError, ConfigError, ExportError, PluginError
-from pricekit.export.export import export_run
-from pricekit.export.graph import export_graph
-from pricekit.predict import Predictor
+from pricekit.exporting.export import export_run
+from pricekit.exporting.graph import export_graph
+from pricekit.model.inference import torch_engine
+from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
+from pricekit.runs.folder import Run as TrainedRun
+from pricekit.runs.folder import open_run
 from pricekit.screen import notice, progress
 from pricekit.table import Table, read_table
-from pricekit.training.engine import torch_engine
 from pricekit.training.machine import DTYPES, choose_precision
-from pricekit.training.run import Run as TrainedRun
-from pricekit.training.run import open_run
 
 LOOP_ROWS, PIPELINE_ROWS = 64, 16
 """Rows of a batch of the plain loop and of transformers.pipeline, both in the order of the file."""
@@ -133,15 +133,15 @@ def _predictors(bundles: dict[str, Path]) -> dict[str, Predictor]:
 
 
 def _model_runs(run: TrainedRun, predictors: dict[str, Predictor], inputs: Inputs) -> dict[str, Run]:
-    def over(engine: Opened) -> Run:
+    def over(engine: LoadedEngine) -> Run:
         batches = [engine.batch(inputs, rows) for rows in engine.batches(inputs)][::-1]
         return lambda: each(engine.price_batch, batches, engine.streams)
 
     runs = {name: over(predictor.members[0].engine) for name, predictor in predictors.items()}
-    runs["torch eager, fp32"] = over(Opened("torch", torch_engine(run.model)))
+    runs["torch eager, fp32"] = over(LoadedEngine("torch", torch_engine(run.model)))
     if _best_precision() == "bf16":
         half = torch_engine(run.model, lambda: torch.autocast("cpu", torch.bfloat16))
-        runs["torch eager, bf16"] = over(Opened("torch", half))
+        runs["torch eager, bf16"] = over(LoadedEngine("torch", half))
     return runs
 
 

@@ -19,17 +19,17 @@ from pricekit.core.contracts import Policy
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.features.fitted import fit_features
+from pricekit.model.network import PriceModel
 from pricekit.preprocess import Preprocessor, without_price
+from pricekit.runs.folder import build_model
+from pricekit.runs.source import columns_of
 from pricekit.screen import notice
-from pricekit.table import AS_FOUND, Columns, Reading, Table, read_usable
+from pricekit.table import AS_FOUND, Columns, ReadOptions, Table, read_usable
 from pricekit.tokens import encode, pad_id_of
-from pricekit.training.examples import Examples
+from pricekit.training.batches import Examples
 from pricekit.training.loop import train_epoch
 from pricekit.training.machine import DTYPES, fast_math
-from pricekit.training.model import PriceModel
-from pricekit.training.run import build_model
 from pricekit.training.session import Session, plan_epoch, start_session
-from pricekit.training.source import columns_of
 
 INVENTED = 4000
 """Rows of the invented catalogue that is used where no table is given."""
@@ -119,13 +119,18 @@ def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tupl
     model = fresh_model(workload, config)
     policy: Policy = registry().create("policy", config.policy.name, config.policy.options)
     session = start_session(model, policy, config, workload.examples, None)
-    session.pace.total_steps = ENDLESS
+    session.time_budget.total_steps = ENDLESS
     never = threading.Event()
 
     def run() -> None:
         with fast_math(config.speed):
             train_epoch(session, never)
-        session.at.epoch, session.at.steps_in_epoch, session.at.loss, session.at.rows = 0, 0, 0.0, 0
+        session.state.epoch, session.state.steps_in_epoch, session.state.loss, session.state.rows = (
+            0,
+            0,
+            0.0,
+            0,
+        )
 
     return session, run
 
@@ -172,10 +177,12 @@ def matmul_peak(
     return best
 
 
-def read_workload_table(table: Path | None, config: RunConfig, reading: Reading = AS_FOUND) -> Table:
+def read_workload_table(table: Path | None, config: RunConfig, read_options: ReadOptions = AS_FOUND) -> Table:
     """Return the usable rows of a table, or of an invented catalogue where none is given."""
     if table is not None:
-        found, _ = read_usable(table, columns_of(config), limit=config.limit, reading=reading, notices=notice)
+        found, _ = read_usable(
+            table, columns_of(config), limit=config.limit, read_options=read_options, notices=notice
+        )
         return found
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "catalogue.parquet"

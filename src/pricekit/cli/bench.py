@@ -41,7 +41,7 @@ def train(
     peers: tuple[str, ...],
     ablate: bool,
     as_json: bool,
-    reading: Any,
+    read_options: Any,
     **flags: Any,
 ) -> None:
     """Time epochs of training over rows of TABLE, or of an invented catalogue.
@@ -57,7 +57,7 @@ def train(
     from pricekit.bench.workload import make_workload, read_workload_table
 
     config = config_of(flags)
-    source = read_workload_table(table, config, reading)
+    source = read_workload_table(table, config, read_options)
     found = measure(make_workload(config, source, rows), list(peers), repeats, ablate=ablate)
     if as_json:
         click.echo(json.dumps(asdict(found), indent=2))

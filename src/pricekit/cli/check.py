@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import TABLE, reading_flags, split_names, table_options
+from pricekit.cli.options import TABLE, read_flags, split_names, table_options
 
 if TYPE_CHECKING:
-    from pricekit.table import Columns, Reading
+    from pricekit.table import Columns, ReadOptions
 
 _NAMES = {"0": "lowest", "0.5": "median", "1": "highest"}
 _SHOWN_CHARS = 40
@@ -27,7 +27,7 @@ def check(
     text: str | None,
     price: str | None,
     id_: str | None,
-    reading: Reading,
+    read_options: ReadOptions,
     limit: int | None,
     as_json: bool,
 ) -> None:
@@ -40,21 +40,21 @@ def check(
     Encoding, delimiter, columns, how prices are written, rows that would be set aside, outliers, duplicates, columns
     that give the price away, and the command to train with. Columns that no flag names are guessed.
     """
-    from pricekit.evaluation.page import look_at
+    from pricekit.evaluation.table_report import profile_table
 
     given = {"text": split_names(text or ""), "price": price, "id": id_}
-    found = look_at(table, given, reading, limit)
+    found = profile_table(table, given, read_options, limit)
     page = found.facts
     if found.trainable:
-        page["command"] = shlex.join(_command(table, found.columns, found.reading))
+        page["command"] = shlex.join(_command(table, found.columns, found.read_options))
     click.echo(json.dumps(page, ensure_ascii=False)) if as_json else _show(page)
 
 
-def _command(table: Path, columns: Columns, reading: Reading) -> list[str]:
+def _command(table: Path, columns: Columns, read_options: ReadOptions) -> list[str]:
     from pricekit.table import Columns as Defaults
 
     usual = Defaults()
-    words = ["pricekit", "train", str(table), *reading_flags(reading)]
+    words = ["pricekit", "train", str(table), *read_flags(read_options)]
     if columns.text != usual.text:
         parted = ",".join(columns.text)
         listed = f"columns.text={json.dumps(columns.text, ensure_ascii=False)}"
@@ -67,9 +67,9 @@ def _command(table: Path, columns: Columns, reading: Reading) -> list[str]:
 
 
 def _show(page: dict[str, Any]) -> None:
-    """Print what `look_at` returned as one page."""
+    """Print what `profile_table` returned as one page."""
     from pricekit.screen import show_table
-    from pricekit.table.dialect import NAMES
+    from pricekit.table.formats.dialect import NAMES
 
     parted = page["delimiter"] and f"parted by {NAMES.get(page['delimiter'], repr(page['delimiter']))}"
     facts = [fact for fact in (page["format"], page["encoding"], parted) if fact]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import READING, epochs_option, flag_layer, model_options, table_options
+from pricekit.cli.options import READ_OPTIONS, epochs_option, flag_layer, model_options, table_options
 
 if TYPE_CHECKING:
     from pricekit.config import Layer
-    from pricekit.core.configure import Setting
+    from pricekit.config.resolve import Setting
 
 _WIDEST = 44
 """Up to this column the sources of a table stand below each other."""
@@ -47,7 +47,7 @@ def schema() -> None:
 
     A plugin that cannot be imported is left out, with a notice.
     """
-    from pricekit.core.schema import config_schema
+    from pricekit.config.schema import config_schema
     from pricekit.screen import notice
 
     with redirect_stdout(sys.stderr):  # a plugin may print when it is imported
@@ -66,7 +66,7 @@ def schema() -> None:
 @epochs_option
 @click.option("--time-budget", metavar="TIME", help="Such as 2h or 90m, that training may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of {setting, value, source}.")
-def show(as_json: bool, reading: Any, **flags: Any) -> None:
+def show(as_json: bool, read_options: Any, **flags: Any) -> None:
     """Print the configuration that `pricekit train` would use with the same flags, as TOML on stdout.
 
     \b
@@ -78,7 +78,7 @@ def show(as_json: bool, reading: Any, **flags: Any) -> None:
     --set lies above all. The output can be read back with --config. TOML has no none: settings that are switched
     off are comments.
     """
-    from pricekit.core.configure import explain
+    from pricekit.config.resolve import explain
     from pricekit.screen import notice
 
     with redirect_stdout(sys.stderr):
@@ -93,7 +93,7 @@ def show(as_json: bool, reading: Any, **flags: Any) -> None:
 
 
 # How a table is read is said to `train` each time: it is no setting.
-show.params = [parameter for parameter in show.params if parameter.name not in READING]
+show.params = [parameter for parameter in show.params if parameter.name not in READ_OPTIONS]
 
 
 def _layers(flags: dict[str, Any]) -> list[tuple[str, Layer]]:

@@ -14,7 +14,7 @@ from pricekit.cli.train import allow_leak_option, resume_line, resumed_config, s
 
 if TYPE_CHECKING:
     from pricekit.config import RunConfig
-    from pricekit.table import Reading
+    from pricekit.table import ReadOptions
 
 FOLDS = 5
 
@@ -38,7 +38,7 @@ def cv(
     table: Path,
     out: Path,
     folds: int | None,
-    reading: Reading,
+    read_options: ReadOptions,
     unpriced: tuple[Path, ...],
     teachers: tuple[Path, ...],
     resume: bool,
@@ -58,13 +58,13 @@ def cv(
     mean and standard deviation over the folds, then the errors by price, length of the text and category. A
     --teacher is a folder of pricekit cv with the same folds: each fold is taught by the run that has not seen it.
     """
-    from pricekit.evaluation.shown import show_scores
+    from pricekit.cli.show_scores import show_scores
+    from pricekit.runs.source import Source
     from pricekit.screen import say
-    from pricekit.training.cv import CONFIG, cross_validate
     from pricekit.training.processes import Processes
-    from pricekit.training.source import Source
+    from pricekit.workflows.cross_validation import CONFIG, cross_validate
 
-    source = Source(table, reading=reading, unpriced=unpriced, teachers=teachers)
+    source = Source(table, read_options=read_options, unpriced=unpriced, teachers=teachers)
     flags |= {"overwrite": overwrite, "unpriced": unpriced, "teachers": teachers} if resume else {}
     config = _saved_config(out, folds, flags) if resume else config_of(flags, {"training": {"keep": "last"}})
     given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
@@ -84,7 +84,7 @@ def cv(
 
 def _saved_config(out: Path, folds: int | None, flags: dict[str, Any]) -> RunConfig:
     from pricekit.errors import ConfigError, TrainingError
-    from pricekit.training.cv import CONFIG, is_cv
+    from pricekit.workflows.cross_validation import CONFIG, is_cv
 
     if not is_cv(out):
         raise TrainingError(f"there is no cross-validation in {out} to resume; start it without --resume")

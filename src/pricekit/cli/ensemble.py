@@ -30,7 +30,7 @@ def ensemble(runs: tuple[Path, ...], out: Path, overwrite: bool) -> None:
     evaluate, predict and export, and its bundle predicts with the same one command.
     """
     from pricekit.screen import say, show_table
-    from pricekit.training.ensemble import make_ensemble
+    from pricekit.workflows.ensemble import make_ensemble
 
     if len(set(map(Path.resolve, runs))) < 2:
         raise click.UsageError("give at least two different runs")

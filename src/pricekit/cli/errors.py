@@ -41,9 +41,9 @@ def errors(
     their share of the sum of all errors, and whether predictions are typically too high or too low.
     """
     from pricekit.cli.evaluate import judged_rows
+    from pricekit.cli.show_scores import show_groups
     from pricekit.evaluation.errors import error_table, groupings_of_errors, share_of_worst
     from pricekit.evaluation.groups import group_scores, quantities_of
-    from pricekit.evaluation.shown import show_groups
     from pricekit.screen import counted, say
     from pricekit.table import check_output, write_frame
 
@@ -65,8 +65,8 @@ def errors(
 
 def _show_worst(rows: pd.DataFrame) -> None:
     """Print rows of an error table, each on one line of the terminal."""
+    from pricekit.cli.show_scores import room_for_text, shorten
     from pricekit.evaluation.groups import amount
-    from pricekit.evaluation.shown import room_for_text, shorten
     from pricekit.features.lines import as_strings, join_texts, split_lines
     from pricekit.screen import show_table
 
@@ -88,7 +88,7 @@ def _show_worst(rows: pd.DataFrame) -> None:
 
 def _names(rows: pd.DataFrame) -> list[str]:
     """Name rows by their ids, or by their numbers in the file where these are the ids, under a header."""
-    from pricekit.evaluation.shown import shorten
+    from pricekit.cli.show_scores import shorten
 
     numbers = [f"{row}" for row in rows["row"]]
     named = any(id_ not in ("", number) for id_, number in zip(rows["id"], numbers, strict=True))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, READING, TABLE, named_columns, table_options
+from pricekit.cli.options import FOLDER, READ_OPTIONS, TABLE, named_columns, table_options
 
 if TYPE_CHECKING:
     from pricekit.evaluation.held_out import HeldOut
-    from pricekit.predict import Predictor
+    from pricekit.prediction.predictor import Predictor
 
 LEVEL = 0.9
 """Of the interval whose coverage is shown."""
@@ -40,9 +40,9 @@ def evaluate(model: Path, table: Path | None, as_json: bool, **flags: Any) -> No
 
     Rows that the model was trained on flatter it: use others.
     """
+    from pricekit.cli.show_scores import show_scores
     from pricekit.evaluation.bootstrap import MIN_ROWS
     from pricekit.evaluation.scores import scores_of
-    from pricekit.evaluation.shown import show_scores
     from pricekit.screen import notice
 
     rows, predictor = judged_rows(model, table, flags)
@@ -72,16 +72,18 @@ def judged_rows(model: Path, table: Path | None, flags: dict[str, Any]) -> tuple
     from pricekit.evaluation.held_out import FILE, held_out_of, read_held_out
     from pricekit.screen import notice
     from pricekit.table import read_usable
-    from pricekit.table.currency import require_like
+    from pricekit.table.prices.currency import require_like
 
     if table is None:
         _refuse_flags()
         return read_held_out(model), None
-    from pricekit.cli.models import open_predictor
+    from pricekit.runs.load import load_model
 
-    predictor = open_predictor(model)
+    predictor = load_model(model)
     columns = named_columns(predictor.columns, flags["text"], flags["price"], flags["id_"])
-    rows, _ = read_usable(table, columns, limit=flags["limit"], reading=flags["reading"], notices=notice)
+    rows, _ = read_usable(
+        table, columns, limit=flags["limit"], read_options=flags["read_options"], notices=notice
+    )
     require_like(predictor.currency, rows.currency)
     judged = held_out_of(rows, predictor.predict(rows))
     if (model / FILE).is_file():
@@ -106,7 +108,7 @@ def _warn_of_training_rows(model: Path, table: Path, rows: HeldOut) -> None:
 def _refuse_flags() -> None:
     """Raise UsageError for flags that say how to read a table, where there is none."""
     context = click.get_current_context()
-    of_table = {"text", "price", "id_", "limit", *READING}
+    of_table = {"text", "price", "id_", "limit", *READ_OPTIONS}
     for parameter in context.command.params:
         name = str(parameter.name)
         given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

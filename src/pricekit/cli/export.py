@@ -37,8 +37,8 @@ def export(run: Path, out: Path, precision: str, triton: Path | None, overwrite:
     stays in float32. In int8 a row's price depends a little on the rows beside it.
     """
     from pricekit.bundle import open_bundle
-    from pricekit.export.export import export_run
-    from pricekit.export.triton import model_folder, write_triton
+    from pricekit.exporting.export import export_run
+    from pricekit.exporting.triton import model_folder, write_triton
     from pricekit.screen import notice, say
 
     folder = None if triton is None else model_folder(triton, run, out, overwrite=overwrite)

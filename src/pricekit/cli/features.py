@@ -10,7 +10,7 @@ import click
 from pricekit.cli.options import TABLE, named_columns, split_names, table_options
 
 if TYPE_CHECKING:
-    from pricekit.table import Reading
+    from pricekit.table import ReadOptions
 
 
 @click.command(short_help="Compute the engineered features of a table.")
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 )
 @table_options(price=False)
 def features(
-    table: Path, out: Path, names: str, text: str | None, id_: str | None, reading: Reading, limit: int | None
+    table: Path,
+    out: Path,
+    names: str,
+    text: str | None,
+    id_: str | None,
+    read_options: ReadOptions,
+    limit: int | None,
 ) -> None:
     """Compute the features of every row of TABLE, fitted on all of its rows.
 
@@ -43,7 +49,7 @@ def features(
 
     check_output(out, [table])
     columns = named_columns(Columns(price=None), text, None, id_)
-    rows = read_table(table, columns, limit=limit, reading=reading, notices=notice)
+    rows = read_table(table, columns, limit=limit, read_options=read_options, notices=notice)
     fitted, _ = fit_features(split_names(names), {}, rows)
     computed = pd.DataFrame(fitted.transform(rows), columns=fitted.names)
     write_frame(out, pd.concat([rows.ids, computed], axis=1))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from pricekit.table import Columns, Reading
+    from pricekit.table import Columns, ReadOptions
 
 TABLE = click.Path(path_type=Path)
 FOLDER = click.Path(path_type=Path)
@@ -43,7 +43,7 @@ def table_options(*, price: bool) -> Callable[[Callable[..., Any]], Callable[...
                 metavar="COL",
                 help="Column that names a row.  [default: sample_id, or row numbers]",
             ),
-            *_reading_options(price=price),
+            *_read_option_flags(price=price),
             click.option(
                 "--limit", type=click.IntRange(min=1), metavar="N", help="Read only the first N rows."
             ),
@@ -52,7 +52,7 @@ def table_options(*, price: bool) -> Callable[[Callable[..., Any]], Callable[...
             options.insert(
                 1, click.option("--price", metavar="COL", help="Column of known prices.  [default: price]")
             )
-        command = _with_reading(command)
+        command = _with_read_options(command)
         for option in reversed(options):
             command = option(command)
         return command
@@ -60,11 +60,11 @@ def table_options(*, price: bool) -> Callable[[Callable[..., Any]], Callable[...
     return decorate
 
 
-READING = ("encoding", "delimiter", "header", "decimal", "currency")
+READ_OPTIONS = ("encoding", "delimiter", "header", "decimal", "currency")
 """What says how a file is read: the parameters of `table_options` that become the argument `reading`."""
 
 
-def _reading_options(*, price: bool) -> list[Callable[..., Any]]:
+def _read_option_flags(*, price: bool) -> list[Callable[..., Any]]:
     options = [
         click.option(
             "--encoding", metavar="E", help="Encoding of a text file.  [default: found in the file]"
@@ -91,27 +91,27 @@ def _reading_options(*, price: bool) -> list[Callable[..., Any]]:
     return options
 
 
-def _with_reading(command: Callable[..., Any]) -> Callable[..., Any]:
+def _with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def with_reading(*args: Any, **flags: Any) -> Any:
-        from pricekit.table import Reading
+        from pricekit.table import ReadOptions
 
-        given = {name: flags.pop(name, None) for name in READING}
+        given = {name: flags.pop(name, None) for name in READ_OPTIONS}
         names = tuple(split_names(given.pop("header") or ""))
-        return command(*args, reading=Reading(names=names, **given), **flags)
+        return command(*args, read_options=ReadOptions(names=names, **given), **flags)
 
     return with_reading
 
 
-def reading_flags(reading: Reading) -> list[str]:
+def read_flags(read_options: ReadOptions) -> list[str]:
     """Return the flags that give this reading again."""
-    names = ",".join(reading.names) or None
+    names = ",".join(read_options.names) or None
     given = {
-        "--encoding": reading.encoding,
-        "--delimiter": "tab" if reading.delimiter == "\t" else reading.delimiter,
+        "--encoding": read_options.encoding,
+        "--delimiter": "tab" if read_options.delimiter == "\t" else read_options.delimiter,
         "--columns": names,
-        "--decimal": reading.decimal,
-        "--currency": reading.currency,
+        "--decimal": read_options.decimal,
+        "--currency": read_options.currency,
     }
     return [word for flag, value in given.items() if value for word in (flag, value)]
 
@@ -148,7 +148,7 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def config_of(flags: dict[str, Any], *below: dict[str, Any]) -> Any:
     """Return the configuration that the flags of `model_options` and `table_options` ask for, over those `below`."""
     from pricekit.config import parse_override, read_toml
-    from pricekit.core.configure import configure
+    from pricekit.config.resolve import configure
 
     file = read_toml(flags["config_file"]) if flags["config_file"] else {}
     return configure([*below, file, flag_layer(flags), *map(parse_override, flags["overrides"])])

@@ -126,7 +126,7 @@ def _needs(entry: Any) -> str:
     if entry.version.startswith(FILE):
         return "this file"
     if entry.package == "pricekit":
-        inside = entry.target.startswith("pricekit.training")
+        inside = entry.target.startswith(("pricekit.model.", "pricekit.optim."))
         return (
             "pricekit[train]"
             if inside

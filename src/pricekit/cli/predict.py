@@ -10,7 +10,7 @@ import click
 from pricekit.cli.options import FOLDER, TABLE, named_columns, table_options
 
 if TYPE_CHECKING:
-    from pricekit.table import Columns, Reading
+    from pricekit.table import Columns, ReadOptions
 
 
 @click.command(short_help="Price the rows of a table with a run or a bundle.")
@@ -43,7 +43,7 @@ def predict(
     resume: bool,
     text: str | None,
     id_: str | None,
-    reading: Reading,
+    read_options: ReadOptions,
     limit: int | None,
 ) -> None:
     """Price every row of TABLE with MODEL, the folder of a run or of a bundle.
@@ -60,18 +60,18 @@ def predict(
     import time
     from dataclasses import replace
 
-    from pricekit.cli.models import open_predictor
+    from pricekit.runs.load import load_model
     from pricekit.screen import counted, say
     from pricekit.table import check_columns
 
     def look(columns: Columns) -> None:
-        check_columns(table, replace(named_columns(columns, text, None, id_), price=None), reading)
+        check_columns(table, replace(named_columns(columns, text, None, id_), price=None), read_options)
 
-    predictor = open_predictor(model, engine, look)
+    predictor = load_model(model, engine, look)
     started = time.perf_counter()
     columns = named_columns(predictor.columns, text, None, id_)
     rows = predictor.predict_file(
-        table, out, columns=columns, reading=reading, limit=limit, interval=interval, resume=resume
+        table, out, columns=columns, read_options=read_options, limit=limit, interval=interval, resume=resume
     )
     seconds = time.perf_counter() - started
     speed = "" if resume else f"{rows / seconds:,.0f} rows/s, "  # of what was priced before nobody knows it

@@ -14,7 +14,7 @@ from pricekit.cli.options import FOLDER, TABLE, split_names, table_options
 from pricekit.cli.plugin_options import again
 
 if TYPE_CHECKING:
-    from pricekit.table import Reading
+    from pricekit.table import ReadOptions
 
 
 @click.command(short_help="Adapt a backbone to the texts of tables, priced or not.")
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 def pretrain(
     tables: tuple[Path, ...],
     out: Path,
-    reading: Reading,
+    read_options: ReadOptions,
     quiet: bool,
     resume: bool,
     overwrite: bool,
@@ -92,12 +92,20 @@ def pretrain(
     pretrain.json what was done.
     """
     from pricekit.screen import say
-    from pricekit.training.pretraining.pretrain import is_unfinished
-    from pricekit.training.pretraining.pretrain import pretrain as run
+    from pricekit.workflows.pretraining.pretrain import is_unfinished
+    from pricekit.workflows.pretraining.pretrain import pretrain as run
 
     settings = _settings(flags)
     try:
-        run(tables, settings, out, reading=reading, resume=resume, overwrite=overwrite, shown=not quiet)
+        run(
+            tables,
+            settings,
+            out,
+            read_options=read_options,
+            resume=resume,
+            overwrite=overwrite,
+            shown=not quiet,
+        )
     except KeyboardInterrupt:
         given = [word for word in sys.argv[1:] if word != "--overwrite"]
         if is_unfinished(out):
@@ -110,7 +118,7 @@ def pretrain(
 
 
 def _settings(flags: dict[str, Any]) -> Any:
-    from pricekit.training.pretraining.start import Pretraining
+    from pricekit.workflows.pretraining.start import Pretraining
 
     given = {
         key: flags[key] for key in ("max_length", "epochs", "batch_size", "learning_rate", "seed", "limit")

@@ -16,15 +16,15 @@ from pricekit.cli.options import (
     epochs_option,
     flag_layer,
     model_options,
-    reading_flags,
+    read_flags,
     table_options,
 )
 from pricekit.cli.plugin_options import again
 
 if TYPE_CHECKING:
     from pricekit.config import RunConfig
-    from pricekit.table import Reading
-    from pricekit.training.source import Source
+    from pricekit.runs.source import Source
+    from pricekit.table import ReadOptions
 
 
 allow_leak_option = click.option(
@@ -72,7 +72,7 @@ def train(
     table: Path,
     out: Path,
     valid: Path | None,
-    reading: Reading,
+    read_options: ReadOptions,
     unpriced: tuple[Path, ...],
     teachers: tuple[Path, ...],
     resume: bool,
@@ -92,14 +92,14 @@ def train(
     The screen shows each epoch's validation SMAPE (0 to 200 percent, lower is better). The run keeps
     its configuration, split, metrics, checkpoints, and the rows that could not be used.
     """
+    from pricekit.runs.folder import BACKBONE
+    from pricekit.runs.pseudo_labels import with_teachers
+    from pricekit.runs.source import Source, load_split
+    from pricekit.runs.train import train
     from pricekit.screen import say
-    from pricekit.training.distill import with_teachers
     from pricekit.training.processes import Processes
-    from pricekit.training.run import BACKBONE
-    from pricekit.training.source import Source, load_split
-    from pricekit.training.train import train
 
-    source = Source(table, valid, reading, unpriced, teachers)
+    source = Source(table, valid, read_options, unpriced, teachers)
     flags |= {"overwrite": overwrite, "unpriced": unpriced, "teachers": teachers} if resume else {}
     config = _saved_config(out, flags) if resume else config_of(flags)
     before = stamp(out / BACKBONE)
@@ -143,14 +143,14 @@ def resume_line(
         given += ["--valid", str(source.valid)]
     if resume and flags["time_budget"]:  # the first one's is in the configuration
         given += ["--time-budget", flags["time_budget"]]
-    given += reading_flags(source.reading) + ["--allow-leak"] * allow_leak
+    given += read_flags(source.read_options) + ["--allow-leak"] * allow_leak
     return shlex.join(["pricekit", command, *given]) + again()
 
 
 def _saved_config(out: Path, flags: dict[str, Any]) -> RunConfig:
     from pricekit.errors import TrainingError
-    from pricekit.training.run import is_run, require_plugins
-    from pricekit.training.start import is_started
+    from pricekit.runs.folder import is_run, require_plugins
+    from pricekit.runs.start import is_started
 
     if not is_run(out):
         raise TrainingError(f"there is no run in {out} to resume; train without --resume")

@@ -150,7 +150,7 @@ class Policy(Protocol):
 
         Each group has an `lr`, which the schedule scales. `step()` is called without a closure. Gradients
         of an `nn.Embedding(sparse=True)`, as in `bag`, are sparse: torch's SparseAdam and Adagrad take them,
-        and `pricekit.training.adagrad.RowwiseAdagrad` takes both kinds. `pricekit.training.optim.adamw` is
+        and `pricekit.optim.adagrad.RowwiseAdagrad` takes both kinds. `pricekit.optim.adamw.adamw` is
         what the built-in policies use.
 
         Args:

@@ -29,7 +29,7 @@ def tell(event: str, **facts: Any) -> None:
 
 
 @contextmanager
-def run_told(folder: Path, *, told: bool, **facts: Any) -> Iterator[dict[str, Any]]:
+def observed_run(folder: Path, *, told: bool, **facts: Any) -> Iterator[dict[str, Any]]:
     """Tell that a run starts, and how it ended; what is put into the yielded dict are its facts at the end."""
     _said.clear()
     ended: dict[str, Any] = {}

@@ -14,8 +14,7 @@ from typing import Any
 import pluggy
 from pydantic import BaseModel, ValidationError
 
-from pricekit.config import explain_invalid
-from pricekit.errors import ConfigError, PluginError
+from pricekit.errors import ConfigError, PluginError, explain_invalid
 
 KINDS = {
     "feature": "pricekit_register_features",

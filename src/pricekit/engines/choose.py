@@ -22,7 +22,7 @@ import numpy as np
 from pricekit.core.contracts import Batch, Graph
 from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
-from pricekit.engines.opened import BATCH_SIZE, Opened, each
+from pricekit.engines.loaded import BATCH_SIZE, LoadedEngine, each
 from pricekit.engines.ort import usable_cpus
 from pricekit.errors import BundleError, PluginError, PricekitError
 from pricekit.files import write_text
@@ -54,7 +54,7 @@ BETTER = 1.1
 """How many times as fast a larger size has to be: machines are noisy, and a size that is too large costs more."""
 
 
-def open_engine(name: str, graph: Graph, vocab_size: int, like: Opened | None = None) -> Opened:
+def open_engine(name: str, graph: Graph, vocab_size: int, like: LoadedEngine | None = None) -> LoadedEngine:
     """Load a graph into the engine of that name, or for `auto` into the fastest of this machine.
 
     What was found is kept in the graph's cache folder, and holds until machine or engines change.
@@ -109,7 +109,7 @@ def open_engine(name: str, graph: Graph, vocab_size: int, like: Opened | None = 
     return fastest
 
 
-def _opened_like(like: Opened, graph: Graph, vocab_size: int, record: _Record) -> Opened:
+def _opened_like(like: LoadedEngine, graph: Graph, vocab_size: int, record: _Record) -> LoadedEngine:
     """Load a graph where an alike one runs; raises PluginError, BundleError where that cannot price this one."""
     opened = replace(_load(like.name, graph), batch_tokens=like.batch_tokens)
     if like.name not in record.batch_tokens:
@@ -143,12 +143,12 @@ class _Record:
         except OSError as error:
             notice(f"what was found cannot be kept in {self.path.parent}: {error.strerror or error}.")
 
-    def fed(self, opened: Opened) -> Opened:
+    def fed(self, opened: LoadedEngine) -> LoadedEngine:
         """Return the engine with batches of the size that it likes."""
         return replace(opened, batch_tokens=self.batch_tokens.get(opened.name, opened.batch_tokens))
 
 
-def _sized(opened: Opened, graph: Graph, vocab_size: int) -> Opened:
+def _sized(opened: LoadedEngine, graph: Graph, vocab_size: int) -> LoadedEngine:
     """Return the engine with batches of the largest size that is clearly faster than smaller ones.
 
     Two sizes that are not end the search; one may be a little faster only, and its double more so.
@@ -164,7 +164,7 @@ def _sized(opened: Opened, graph: Graph, vocab_size: int) -> Opened:
     return best
 
 
-def _speeds(engines: list[Opened], graph: Graph, vocab_size: int) -> np.ndarray:
+def _speeds(engines: list[LoadedEngine], graph: Graph, vocab_size: int) -> np.ndarray:
     """Return tokens a second, (engines, rounds), each engine given its batches and taking turns with the others.
 
     A batch is padded each time, as those of a table are.
@@ -191,11 +191,11 @@ def _speeds(engines: list[Opened], graph: Graph, vocab_size: int) -> np.ndarray:
     return np.array(rounds).T
 
 
-def _price(engine: Opened, inputs: Inputs, rows: np.ndarray) -> None:
+def _price(engine: LoadedEngine, inputs: Inputs, rows: np.ndarray) -> None:
     engine.price_batch(engine.batch(inputs, rows))
 
 
-def _check_prices(opened: Opened, graph: Graph, vocab_size: int) -> None:
+def _check_prices(opened: LoadedEngine, graph: Graph, vocab_size: int) -> None:
     """Hold an engine's prices against the reference's, where that is installed; raises PluginError."""
     if opened.name == REFERENCE:
         return
@@ -216,7 +216,7 @@ def _difference(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.max(np.abs(found - expected) / expected))
 
 
-def _load(name: str, graph: Graph) -> Opened:
+def _load(name: str, graph: Graph) -> LoadedEngine:
     engine = registry().create("engine", name)
     with guarded("engine", name, "loading the graph"):
         streams, price = int(getattr(engine, "streams", 1)), engine.load(graph)
@@ -227,12 +227,12 @@ def _load(name: str, graph: Graph) -> Opened:
             found: np.ndarray = price(batch)
         return found
 
-    return Opened(name, price_batch, int(engine.length_multiple), streams, max_length=graph.max_length)
+    return LoadedEngine(name, price_batch, int(engine.length_multiple), streams, max_length=graph.max_length)
 
 
-def _loadable(graph: Graph) -> tuple[list[Opened], dict[str, PricekitError]]:
+def _loadable(graph: Graph) -> tuple[list[LoadedEngine], dict[str, PricekitError]]:
     """Return the engines that load the graph, and why others do not; raises what the reference did if none does."""
-    opened: list[Opened] = []
+    opened: list[LoadedEngine] = []
     failed: dict[str, PricekitError] = {}
     for entry in registry().of_kind("engine"):
         try:
@@ -247,7 +247,7 @@ def _loadable(graph: Graph) -> tuple[list[Opened], dict[str, PricekitError]]:
     return opened, failed
 
 
-def _agreeing(opened: list[Opened], batch: Batch) -> list[Opened]:
+def _agreeing(opened: list[LoadedEngine], batch: Batch) -> list[LoadedEngine]:
     """Return the engines without those whose prices differ from the reference's, where that is among them."""
     reference = next((engine for engine in opened if engine.name == REFERENCE), None)
     if reference is None:
@@ -256,7 +256,7 @@ def _agreeing(opened: list[Opened], batch: Batch) -> list[Opened]:
     return [engine for engine in opened if engine is reference or _agrees(engine, batch, expected)]
 
 
-def _agrees(engine: Opened, batch: Batch, expected: np.ndarray) -> bool:
+def _agrees(engine: LoadedEngine, batch: Batch, expected: np.ndarray) -> bool:
     try:
         return _difference(engine.price_batch(batch), expected) <= MAX_DIFFERENCE
     except Exception:  # it loads the graph and cannot run it

@@ -15,7 +15,7 @@ import numpy as np
 
 from pricekit.core.contracts import Batch, Graph, PriceBatch
 from pricekit.engines.bound import BoundSession
-from pricekit.engines.opened import BATCH_SIZE
+from pricekit.engines.loaded import BATCH_SIZE
 from pricekit.errors import BundleError, PluginError
 from pricekit.screen import notice
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from pricekit.metrics import smape_terms
 from pricekit.screen import notice, progress
-from pricekit.table.equal import equal_texts, normalised
+from pricekit.table.columns import equal_texts, normalised
 
 LIKENESS = (0.85, 0.9, 0.95)
 """Jaccard similarity from which texts are near-duplicates; the later ones where the first joins too many."""

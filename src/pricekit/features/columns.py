@@ -125,7 +125,7 @@ COLUMNS: dict[str, Callable[[Parsed], Column]] = {
     "log_quantity": lambda p: np.log1p(p.amounts.total),
     "value_per_unit": lambda p: p.amounts.total / p.packs.size,
     "is_pack": lambda p: p.packs.size > 1,
-    "bullet_points": lambda p: p.lines.tally("bullet"),
+    "bullet_points": lambda p: p.lines.read_warnings("bullet"),
     "quantity_category": _quantity_bin,
     "has_description": _described,
     "num_sentences": lambda p: p.words(Words.sentences),

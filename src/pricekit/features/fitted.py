@@ -15,7 +15,7 @@ from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PluginError, PricekitError
 from pricekit.screen import notice
 from pricekit.table import Table
-from pricekit.table.equal import equal_texts
+from pricekit.table.columns import equal_texts
 
 ALONE = 8
 """Rows on which a fitted feature is tried one by one."""

@@ -88,7 +88,7 @@ class Texts:
         data = self.data[offset[0] : offset[-1]]
         return Texts(data, offset - offset[0], self.characters[first:last])
 
-    def tally(self, positions: Ints) -> Ints:
+    def read_warnings(self, positions: Ints) -> Ints:
         """Count the sorted byte positions that fall into each text, (N,)."""
         return np.diff(np.searchsorted(positions, self.offset))
 
@@ -149,7 +149,7 @@ class Lines:
         index[self.row[ordered]] = ordered
         return self._content(index)
 
-    def tally(self, name: str) -> Ints:
+    def read_warnings(self, name: str) -> Ints:
         """Count the lines of a kind in each text, (N,)."""
         return np.bincount(self.row[self.kind == KIND_CODES[name]], minlength=len(self.first))
 
@@ -184,6 +184,6 @@ def split_lines(texts: Texts) -> Lines:
     cut[labelled] = colon[labelled]
     kind[labelled] = _kinds(_pieces(data, start, cut).take(pa.array(2 * labelled)))
     content = np.where(kind > 0, colon + 1, start)
-    count = texts.tally(start)
+    count = texts.read_warnings(start)
     row = np.repeat(np.arange(len(texts)), count)
     return Lines(row, kind, np.cumsum(count) - count, _pieces(data, start, content))

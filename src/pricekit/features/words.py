@@ -51,7 +51,7 @@ class Words:
 
     @cached_property
     def _count(self) -> Ints:
-        return self._texts.tally(self._edges[::2])
+        return self._texts.read_warnings(self._edges[::2])
 
     def mean_length(self) -> Floats:
         """Characters a word, on average; 0 without words, (N,)."""
@@ -78,11 +78,11 @@ class Words:
         mark = np.flatnonzero((data == ord(".")) | (data == ord("!")) | (data == ord("?")))
         follows = data[mark + 1]  # the newline behind each text is the last byte, so there is always one
         ends = mark[_among(follows, "\t", "\r") | (follows == ord(" "))]
-        return np.maximum(self._texts.tally(ends), np.minimum(self._count, 1))
+        return np.maximum(self._texts.read_warnings(ends), np.minimum(self._count, 1))
 
     def commas(self) -> Ints:
         """Commas of each text, (N,)."""
-        return self._texts.tally(np.flatnonzero(self._lower == ord(",")))
+        return self._texts.read_warnings(np.flatnonzero(self._lower == ord(",")))
 
     def _hashes(self) -> npt.NDArray[np.uint64]:
         """Hash each word, eight bytes at a time; few words are longer, so the later rounds are short."""

@@ -30,13 +30,12 @@ rejected.py      rows that were set aside, of any files, into one file
 """
 
 from pricekit.table.files import check_columns, files_size, iter_files, table_files
+from pricekit.table.frames import check_labelled, table_of_texts
 from pricekit.table.model import MAX_TEXT_CHARS, NO_PRICE, REASONS, Columns, Notices, Table, concat_tables
+from pricekit.table.options import AS_FOUND, ReadOptions
 from pricekit.table.read import iter_table, read_frame, read_table
-from pricekit.table.reading import AS_FOUND, Reading
 from pricekit.table.rejected import write_rejected
-from pricekit.table.texts import check_labelled, table_of_texts
-from pricekit.table.usable import count_reasons, read_usable
-from pricekit.table.validate import row_reasons, split_usable
+from pricekit.table.usable import count_reasons, read_usable, row_reasons, split_usable
 from pricekit.table.write import PredictionWriter, check_output, read_predictions, write_frame
 
 __all__ = [
@@ -47,7 +46,7 @@ __all__ = [
     "Columns",
     "Notices",
     "PredictionWriter",
-    "Reading",
+    "ReadOptions",
     "Table",
     "check_columns",
     "check_labelled",

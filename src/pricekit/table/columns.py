@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.table.model import MAX_TEXT_CHARS, Tally
+from pricekit.table.model import MAX_TEXT_CHARS, ReadWarnings
+
+_FOLDED = r"[\pP\pS\pZ\pC]+"
+"""Punctuation, symbols, white space and control characters; letters, marks and digits stay."""
 
 _NULLABLE = {
     getattr(pa, kind.lower())(): pd.api.types.pandas_dtype(kind)
@@ -123,25 +127,25 @@ def unreadable(arrays: Mapping[str, pa.Array]) -> list[str]:
     return odd
 
 
-def clean(cells: pa.Array, tally: Tally) -> pa.Array:
+def clean(cells: pa.Array, read_warnings: ReadWarnings) -> pa.Array:
     """Remove NUL bytes and cut to `MAX_TEXT_CHARS` characters, counting the cells changed."""
     has_nul = pc.sum(pc.match_substring(cells, "\0")).as_py() or 0
     if has_nul:
-        tally.nul_cells += has_nul
+        read_warnings.nul_cells += has_nul
         cells = pc.replace_substring(cells, "\0", "")
     if (pc.max(pc.binary_length(cells)).as_py() or 0) > MAX_TEXT_CHARS:
-        tally.cut_cells += pc.sum(pc.greater(pc.utf8_length(cells), MAX_TEXT_CHARS)).as_py()
+        read_warnings.cut_cells += pc.sum(pc.greater(pc.utf8_length(cells), MAX_TEXT_CHARS)).as_py()
         cells = pc.utf8_slice_codeunits(cells, 0, MAX_TEXT_CHARS)
     return cells
 
 
-def join_text(names: Sequence[str], columns: Sequence[pa.Array], tally: Tally) -> pa.Array:
+def join_text(names: Sequence[str], columns: Sequence[pa.Array], read_warnings: ReadWarnings) -> pa.Array:
     """One text of several columns: a line "name: cell" for each cell that is not blank."""
     if len(columns) == 1:
         return columns[0]
     lines = [_labelled(name, cells) for name, cells in zip(names, columns, strict=True)]
     joined = pc.binary_join_element_wise(*lines, pa.scalar("", pa.large_string()))
-    return clean(pc.utf8_slice_codeunits(joined, 1), tally)
+    return clean(pc.utf8_slice_codeunits(joined, 1), read_warnings)
 
 
 def _labelled(name: str, cells: pa.Array) -> pa.Array:
@@ -151,3 +155,20 @@ def _labelled(name: str, cells: pa.Array) -> pa.Array:
     label = pa.scalar(f"\n{name}: ", pa.large_string())
     line = pc.binary_join_element_wise(label, cells, pa.scalar("", pa.large_string()))
     return pc.if_else(blank, pa.scalar("", pa.large_string()), line)
+
+
+def equal_texts(texts: pd.Series) -> np.ndarray:
+    """Return a number for each text, int64 (N,), equal where texts say the same; from 0, as they first appear."""
+    codes: np.ndarray = normalised(texts).dictionary_encode().indices.to_numpy()
+    return codes.astype(np.int64)
+
+
+def normalised(texts: pd.Series) -> pa.Array:
+    """Return texts, (N,), in lower case, Unicode's NFKC, with one space for all that is no letter, mark or digit.
+
+    A text of nothing else stays as it is.
+    """
+    cells = pa.array(texts.to_numpy(object), pa.large_string())
+    folded = pc.utf8_trim_whitespace(pc.replace_substring_regex(cells, _FOLDED, " "))
+    folded = pc.utf8_lower(pc.utf8_normalize(folded, form="NFKC"))
+    return pc.if_else(pc.equal(pc.utf8_length(folded), 0), cells, folded)

@@ -11,8 +11,8 @@ from typing import Any
 
 from pricekit.errors import DataError, NoRowsError
 from pricekit.table.model import Columns, Notices, Table, format_of
+from pricekit.table.options import AS_FOUND, ReadOptions
 from pricekit.table.read import columns_found, iter_table
-from pricekit.table.reading import AS_FOUND, Reading
 
 _log = logging.getLogger("pricekit")
 _WILD = frozenset("*?[")
@@ -56,7 +56,7 @@ def iter_files(
     *,
     rows: int = 8192,
     limit: int | None = None,
-    reading: Reading = AS_FOUND,
+    read_options: ReadOptions = AS_FOUND,
     notices: Notices = _log.warning,
 ) -> Iterator[Table]:
     """Yield the tables of files, such as those of `table_files`, one after the other, as `iter_table` does.
@@ -73,7 +73,7 @@ def iter_files(
         left, first = None if limit is None else limit - done, done
         if left == 0:
             return
-        told: dict[str, Any] = {"reading": reading, "notices": notices}
+        told: dict[str, Any] = {"read_options": read_options, "notices": notices}
         try:
             for table in iter_table(file, columns, rows=rows, limit=left, first_row=first, **told):
                 ids = ids or table.ids.name
@@ -96,7 +96,7 @@ def _refuse_other_ids(first: Path, other: Path, columns: Columns) -> None:
     )
 
 
-def check_columns(path: Path, columns: Columns, reading: Reading = AS_FOUND) -> None:
+def check_columns(path: Path, columns: Columns, read_options: ReadOptions = AS_FOUND) -> None:
     """Read what tells the columns of what `path` stands for; raises DataError where that or a column is missing.
 
     Some rows of each file do, and of Parquet what the file says of itself.
@@ -105,7 +105,7 @@ def check_columns(path: Path, columns: Columns, reading: Reading = AS_FOUND) -> 
     empty: NoRowsError | None = None
     for file in table_files(path):
         try:
-            kinds.setdefault(columns_found(file, columns, reading).id is None, file)
+            kinds.setdefault(columns_found(file, columns, read_options).id is None, file)
         except NoRowsError as error:
             empty = error
     if empty and not kinds:

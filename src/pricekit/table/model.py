@@ -139,7 +139,7 @@ class RawChunk:
 
 
 @dataclass
-class Tally:
+class ReadWarnings:
     """Counts of what was repaired while reading one file, said to the user at its end."""
 
     ragged: int = 0

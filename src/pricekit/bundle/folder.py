@@ -1,0 +1,174 @@
+"""The bundle: a folder that predicts, with neither torch nor transformers installed.
+
+    manifest.json     schema version, hashes of all other files, plugins, metrics
+    model.onnx        input_ids, attention_mask, features -> price
+    tokenizer.json    a `tokenizers` tokenizer
+    preprocess.json   columns, length, feature plugins with their fitted state
+    intervals.json    how far prices lie from the predicted ones; older bundles have none
+    README.md         the model card
+
+A bundle of several members has the first three of these files once for each, under the names that its manifest
+gives, and no others of that kind.
+
+No file is parsed before its hash was checked, and nothing else in the folder is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pricekit.bundle.manifest import SCHEMA_VERSION, Manifest
+from pricekit.errors import BundleError, first_wrong
+from pricekit.files import others, publish_folder
+
+MANIFEST = "manifest.json"
+PARTS = {"model": "model.onnx", "tokenizer": "tokenizer.json", "preprocess": "preprocess.json"}
+"""What every member has, and the file that holds it in a bundle of one."""
+MAX_MANIFEST_BYTES = 1 << 20
+_LONGEST_VARINT = 10
+_LONGEST_NAME = 80
+_EXTERNAL = re.compile(rb"(?:\x08|\x88\x80*\x00)\Z")
+"""The length that stands before the key `location`, however written; only tensors in other files have that key."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle in memory: what was checked is what is parsed, whatever happens to the folder.
+
+    Attributes:
+        path: where it was read from.
+        manifest: what it says of itself.
+        files: the contents of all other files by name; each matched its hash.
+        digest: of the manifest, and so of all files.
+    """
+
+    path: Path
+    manifest: dict[str, Any]
+    files: dict[str, bytes]
+    digest: str
+
+    def members(self) -> list[tuple[dict[str, bytes], float]]:
+        """Return each member's files, under the names that they have in a bundle of one, and its weight."""
+        return [
+            ({plain: self.files[member[part]] for part, plain in PARTS.items()}, float(member["weight"]))
+            for member in _members(self.manifest)
+        ]
+
+
+def write_bundle(
+    path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any], *, schema_version: int = 1
+) -> dict[str, Any]:
+    """Publish a bundle at once or not at all; return its manifest.
+
+    Args:
+        path: the folder, replaced if it is there.
+        files: contents by file name.
+        facts: what the manifest says beside schema version and hashes.
+        schema_version: the lowest whose readers price it rightly.
+    """
+    listed = {name: {"sha256": _sha256(content), "bytes": len(content)} for name, content in files.items()}
+    manifest = {"schema_version": schema_version, **facts, "files": listed}
+    text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
+    publish_folder(path, {**files, MANIFEST: text.encode()})
+    return manifest
+
+
+def is_bundle(path: Path) -> bool:
+    """Say whether a folder looks like a bundle."""
+    return (path / MANIFEST).is_file()
+
+
+def strangers(path: Path) -> list[str]:
+    """Return the names of what lies in a bundle's folder and is none of its files; raises BundleError."""
+    return others(path, [MANIFEST, *_read_manifest(path)[0]["files"]])
+
+
+def open_bundle(path: Path) -> Bundle:
+    """Read a bundle and check every file's size and hash; raises BundleError."""
+    manifest, digest = _read_manifest(path)
+    listed = manifest["files"]
+    required = [member[part] for member in _members(manifest) for part in PARTS]
+    for name in required:
+        if name not in listed:
+            raise BundleError(f"the bundle {path} lists no {name} in its manifest; export it again")
+    files = {name: _read_file(path, name, facts) for name, facts in listed.items()}
+    if any(_names_files(files[member["model"]]) for member in _members(manifest)):
+        raise BundleError(
+            f"a graph in {path} takes weights from other files, which a bundle's never does; do not trust it"
+        )
+    return Bundle(path, manifest, files, digest)
+
+
+def _names_files(graph: bytes) -> bool:
+    """Say whether a graph holds the key of weights in another file."""
+    key, at = b"location", -1
+    while (at := graph.find(key, at + 1)) >= 0:
+        if _EXTERNAL.search(graph, max(0, at - _LONGEST_VARINT), at):
+            return True
+    return False
+
+
+def _members(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the members of a manifest; a bundle of one does not list it."""
+    members: list[dict[str, Any]] = manifest.get("members") or [{**PARTS, "weight": 1.0}]
+    return members
+
+
+def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
+    source = path / MANIFEST
+    if not path.exists():
+        raise BundleError(f"the bundle {path} is not there; check the path")
+    if not source.is_file():
+        raise BundleError(f"{path} is not a bundle: it has no {MANIFEST}; make one with pricekit export")
+    if source.is_symlink() or source.stat().st_size > MAX_MANIFEST_BYTES:
+        raise BundleError(f"{source} is a link or over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
+    try:
+        content = source.read_bytes()
+        manifest = json.loads(content.decode("utf-8"))
+        version = int(manifest["schema_version"])
+        if version <= SCHEMA_VERSION:
+            Manifest.model_validate_json(content, strict=True)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise BundleError(
+            f"{source} is damaged: it is not a bundle's manifest{first_wrong(error)}; export it again"
+        ) from None
+    if version > SCHEMA_VERSION:
+        raise BundleError(
+            f"the bundle {path} has schema version {version}, this pricekit reads up to {SCHEMA_VERSION}; "
+            "upgrade pricekit, or export the run again with this version"
+        )
+    return dict(manifest), _sha256(content)
+
+
+def _read_file(path: Path, name: str, expected: Any) -> bytes:
+    file = path / name
+    if Path(name).name != name or "\\" in name or name in ("", ".", "..") or len(name) > _LONGEST_NAME:
+        raise BundleError(
+            f"the bundle {path} names the file '{name[:_LONGEST_NAME]}', outside its own folder or longer than "
+            "a bundle's names are; do not trust it"
+        )
+    if file.is_symlink() or not file.is_file():
+        raise BundleError(f"the bundle {path} lacks {name}, or it is a link; copy the bundle again, whole")
+    facts = expected if isinstance(expected, dict) else {}
+    size = file.stat().st_size
+    if size != facts.get("bytes"):
+        raise BundleError(
+            f"{file} was altered or truncated: it has {size:,} bytes, not those of the manifest; "
+            "copy or export the bundle again"
+        )
+    content = file.read_bytes()
+    if _sha256(content) != facts.get("sha256"):
+        raise BundleError(
+            f"{file} was altered: its SHA-256 is not the manifest's; copy or export the bundle again"
+        )
+    return content
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

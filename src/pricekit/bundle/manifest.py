@@ -1,0 +1,103 @@
+"""What a bundle says of itself: `manifest.json`, whose JSON schema is docs/bundle.schema.json.
+
+python -m pricekit.bundle.manifest > docs/bundle.schema.json
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from pydantic import BaseModel, Field, field_validator
+
+SCHEMA_VERSION = 2
+"""The highest that is known: 2 has several members, or texts that are rearranged; any other is still written as 1."""
+
+TOLERANCE = 1e-6
+"""Of the sum of the members' weights."""
+
+
+class FileFacts(BaseModel):
+    """What a file must be."""
+
+    sha256: str = Field(description="of its contents, in hexadecimal")
+    bytes: int = Field(ge=0, description="its size")
+
+
+class PluginFacts(BaseModel):
+    """A plugin that the model was made with; of these, features must be installed to predict."""
+
+    kind: str
+    name: str
+    package: str
+    version: str
+
+
+class Verified(BaseModel):
+    """What the graph was compared with its model at."""
+
+    shapes: list[tuple[int, int]] = Field(description="rows and tokens of each batch")
+    max_relative_difference: float = Field(description="the largest of a price")
+    smape_change: float | None = Field(
+        None, description="on the sample rows, in points, against torch float32"
+    )
+    company_relative_difference: float | None = Field(
+        None, description="of a row's price alone from its price among other rows, the largest"
+    )
+    company_share_of_sd: float | None = Field(
+        None, description="the same of log prices, as a share of their standard deviation"
+    )
+
+
+class MemberFacts(BaseModel):
+    """One model of several, whose log prices are averaged by weight."""
+
+    weight: float = Field(gt=0, le=1, description="of its log price; those of all members sum to 1")
+    model: str = Field(description="its graph: a name among the files")
+    tokenizer: str = Field(description="its tokenizer")
+    preprocess: str = Field(description="its columns, length and features")
+    metrics: dict[str, float] | None = Field(None, description="on its own held-out rows")
+    verified: Verified | None = None
+
+
+class Manifest(BaseModel, extra="allow"):
+    """What a reader of bundles relies on; further facts may stand beside it."""
+
+    schema_version: int = Field(ge=1, description="a reader refuses a higher one than it knows")
+    files: dict[str, FileFacts] = Field(description="every file but the manifest, by its name in the folder")
+    members: list[MemberFacts] | None = Field(
+        None, min_length=1, description="of schema version 2: the models whose log prices are averaged"
+    )
+    pricekit_version: str | None = Field(None, description="that wrote the bundle")
+    created: str | None = Field(None, description="date and time of the export, ISO 8601, UTC")
+    precision: Literal["fp32", "fp16", "int8"] | None = Field(None, description="of the graph's products")
+    float32_nodes: list[str] | None = Field(
+        None,
+        description="nodes of an fp16 graph that stay in float32, because they would overflow; of "
+        "several graphs with the member's number before",
+    )
+    opset: int | None = Field(None, description="of the graph")
+    table: str | None = Field(None, description="the file that the model was trained on, its name alone")
+    currency: str | None = Field(None, description="that the table's prices showed, of the prices predicted")
+    rows: dict[str, int] | None = Field(None, description="trained on, validated on, set aside")
+    best_epoch: int | None = Field(None, description="whose weights these are")
+    metrics: dict[str, float] | None = Field(None, description="on the validation rows")
+    constant_smape: float | None = Field(None, description="of the best constant price, on the same rows")
+    plugins: list[PluginFacts] | None = None
+    verified: Verified | None = None
+
+    @field_validator("members")
+    @classmethod
+    def _weights_sum_to_one(cls, members: list[MemberFacts] | None) -> list[MemberFacts] | None:
+        if members and abs(sum(member.weight for member in members) - 1) > TOLERANCE:
+            raise ValueError("the weights of the members do not sum to 1")
+        return members
+
+
+def json_schema() -> str:
+    """Return the JSON schema of the manifest."""
+    return json.dumps(Manifest.model_json_schema(), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    print(json_schema(), end="")

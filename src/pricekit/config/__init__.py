@@ -1,0 +1,29 @@
+"""Settings of a run: their types and defaults, the layers they come from, their JSON schema."""
+
+from pricekit.config.layers import Layer, build_config, merge, parse_override, read_toml
+from pricekit.config.settings import (
+    Choice,
+    ColumnsConfig,
+    HeadConfig,
+    RunConfig,
+    Section,
+    SpeedConfig,
+    TrainingConfig,
+    parse_duration,
+)
+
+__all__ = [
+    "Choice",
+    "ColumnsConfig",
+    "HeadConfig",
+    "Layer",
+    "RunConfig",
+    "Section",
+    "SpeedConfig",
+    "TrainingConfig",
+    "build_config",
+    "merge",
+    "parse_duration",
+    "parse_override",
+    "read_toml",
+]

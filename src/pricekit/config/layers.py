@@ -1,0 +1,87 @@
+"""Layers of settings: merged, checked, and read from TOML files and dotted overrides.
+
+Each layer overrides the one before: the defaults, the policy's defaults, a file, the flags.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from pricekit.config.settings import RunConfig
+from pricekit.errors import ConfigError, explain_invalid
+
+Layer = Mapping[str, Any]
+"""A part of a configuration, as nested tables."""
+
+
+def build_config(layers: Iterable[Layer]) -> RunConfig:
+    """Merge layers over the defaults, later ones over earlier ones, and check; raises ConfigError."""
+    merged: dict[str, Any] = RunConfig().model_dump()
+    for layer in layers:
+        merged = merge(merged, layer)
+    try:
+        return RunConfig.model_validate(merged)
+    except ValidationError as error:
+        raise explain_invalid(error, "the configuration", _dotted_names(RunConfig)) from None
+
+
+def merge(below: Layer, above: Layer) -> dict[str, Any]:
+    """Lay one nested table over another.
+
+    The options of a plugin fall away when the layer above names another plugin.
+    """
+    result = dict(below)
+    for key, value in above.items():
+        old = result.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            same_plugin = value.get("name", old.get("name")) == old.get("name")
+            result[key] = merge(old, value) if same_plugin else dict(value)
+        else:
+            result[key] = value
+    return result
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read one layer from a TOML file; raises ConfigError."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the configuration {path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the configuration {path} is not valid TOML: {error}") from None
+
+
+def parse_override(text: str) -> dict[str, Any]:
+    """Turn `loss.gamma=1.5` into `{"loss": {"gamma": 1.5}}`; a value is TOML or `none`, else a string."""
+    dotted, equals, value = text.partition("=")
+    keys = [key.strip() for key in dotted.split(".")]
+    if not equals or not all(keys):
+        raise ConfigError(f"'{text}' is not a setting; expected key=value, such as loss.gamma=1.5")
+    layer: Any = _toml_value(value.strip())
+    for key in reversed(keys):
+        layer = {key: layer}
+    return dict(layer)
+
+
+def _toml_value(text: str) -> Any:
+    if text.lower() == "none":  # TOML has no null, and some settings can be switched off
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        return text
+
+
+def _dotted_names(model: type[BaseModel], prefix: str = "") -> list[str]:
+    names: list[str] = []
+    for name, field in model.model_fields.items():
+        names.append(prefix + name)
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            names += _dotted_names(inner, f"{prefix}{name}.")
+    return names

@@ -1,0 +1,96 @@
+"""The JSON schema of the whole configuration, the options of every plugin included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pricekit.config import RunConfig
+from pricekit.config.resolve import CHOICES
+from pricekit.core.loader import registry
+from pricekit.core.registry import Entry, cure_of, options_model
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_DURATION = {
+    "type": "string",
+    "minLength": 1,
+    "pattern": r"^(\d+(\.\d+)?h)?(\d+(\.\d+)?m)?(\d+(\.\d+)?s?)?$",
+}
+"""What `config.parse_duration` reads."""
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A plugin that is not in the schema, why, and what to do."""
+
+    kind: str
+    name: str
+    reason: str
+    cure: str
+
+
+def config_schema() -> tuple[Schema, list[LeftOut]]:
+    """Return the JSON schema (draft 2020-12) of a configuration file, and the plugins it had to leave out.
+
+    A file is one layer of several, so no key is required, not even a plugin's name: `[loss]` may hold options
+    of the loss that the policy names.
+    """
+    schema = {"$schema": DIALECT, **RunConfig.model_json_schema()}
+    schema |= {
+        "title": "pricekit",
+        "description": "A configuration of pricekit; the policy fills in the rest.",
+    }
+    defs, properties = schema["$defs"], schema["properties"]
+    del defs["Choice"]
+    left_out: list[LeftOut] = []
+    for kind in CHOICES:
+        properties[kind] = _choice(kind, _of_kind(kind, defs, left_out))
+    features = _of_kind("feature", defs, left_out)
+    properties["features"]["items"] = {"type": "string", "enum": list(features)}
+    properties["feature_options"] |= {"properties": features, "additionalProperties": False}
+    defs["TrainingConfig"]["properties"]["time_budget"]["anyOf"].append(_DURATION)
+    return schema, left_out
+
+
+def _choice(kind: str, plugins: dict[str, Schema]) -> Schema:
+    """Return the schema of a plugin's name, or of a table with its name, options, or both."""
+    tables = [
+        table | {"properties": {"name": {"type": "string", "const": name}} | table["properties"]}
+        for name, table in plugins.items()
+    ]
+    return {
+        "title": kind.capitalize(),
+        "description": f"name of a {kind}, or a table of name and options",
+        "anyOf": [{"type": "string", "enum": list(plugins)}, *tables],
+    }
+
+
+def _of_kind(kind: str, defs: Schema, left_out: list[LeftOut]) -> dict[str, Schema]:
+    """Return the options of each plugin of a kind by its name."""
+    found = {}
+    for entry in registry().of_kind(kind):
+        try:
+            found[entry.name] = _options(entry, defs)
+        except Exception as error:  # the import of a plugin, and the schema of its options, are its own code
+            cause = error.__cause__ or error
+            reason = f"{type(cause).__name__}: {' '.join(str(cause).split())}"
+            cure = cure_of(cause, entry.package, entry.version)
+            left_out.append(LeftOut(kind, entry.name, reason, cure))
+    return found
+
+
+def _options(entry: Entry, defs: Schema) -> Schema:
+    """Return the schema of a plugin's options as a table; what it refers to goes to `defs`."""
+    table: Schema = {"type": "object", "properties": {}}
+    if model := options_model(entry.load()):
+        place = f"{entry.kind}.{entry.name}."
+        table = model.model_json_schema(by_alias=False, ref_template=f"#/$defs/{place}{{model}}")
+        inner = {place + name: schema for name, schema in table.pop("$defs", {}).items()}
+        if reference := table.pop("$ref", None):  # options that hold themselves
+            table |= inner[reference.removeprefix("#/$defs/")]
+        table.pop("required", None)
+        defs |= inner
+    return table | {"title": entry.name, "description": entry.summary, "additionalProperties": False}

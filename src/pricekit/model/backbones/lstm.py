@@ -1,0 +1,93 @@
+"""Backbone `lstm`: a bidirectional LSTM from scratch, tokenizer trained on the training texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from pydantic import Field
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from pricekit.config import Section
+from pricekit.core.contracts import State
+from pricekit.model.backbones.bpe import train_bpe
+from pricekit.tokens import Tokens
+
+PAD, UNK = "[PAD]", "[UNK]"
+
+
+class Lstm:
+    """The plugin: trains the tokenizer and makes the encoder."""
+
+    max_length = None
+
+    class Options(Section):
+        """Options of `lstm`."""
+
+        vocab_size: int = Field(16_000, ge=256, description="tokens of the vocabulary at most")
+        embedding: int = Field(128, ge=1, description="width of a token's embedding")
+        width: int = Field(128, ge=1, description="of the hidden state, each direction")
+        layers: int = Field(2, ge=1)
+        dropout: float = Field(0.2, ge=0, lt=1, description="before each layer")
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
+        """Train the tokenizer."""
+        return train_bpe(texts, self.options.vocab_size, [PAD, UNK], unknown=UNK)
+
+    def architecture(self, tokenizer: Tokenizer) -> State:
+        """Return nothing: the options and the tokenizer say it all."""
+        return {}
+
+    def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> LstmEncoder:
+        """Make the encoder with random weights."""
+        return LstmEncoder(tokenizer.get_vocab_size(), self.options)
+
+
+class LstmEncoder(nn.Module):
+    """The mean over a text's tokens of the last layer's states, both directions side by side."""
+
+    members = 1
+
+    def __init__(self, vocab_size: int, options: Lstm.Options) -> None:
+        super().__init__()
+        self.hidden_size = 2 * options.width
+        self.embedding = nn.Embedding(vocab_size, options.embedding)
+        self.dropout = nn.Dropout(options.dropout)
+        widths = [options.embedding] + [self.hidden_size] * (options.layers - 1)
+        self.forwards, self.backwards = (
+            nn.ModuleList(nn.LSTM(width, options.width, batch_first=True) for width in widths)
+            for _ in range(2)
+        )
+
+    @property
+    def layers(self) -> list[nn.Module]:
+        """The embedding, then each layer."""
+        pairs = zip(self.forwards, self.backwards, strict=True)
+        return [self.embedding, *(nn.ModuleList(pair) for pair in pairs)]
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the encoding, float32 (B, 2·width).
+
+        The second direction reads each text turned round in its place, the padding left at the end: an
+        LSTM over a padded batch would begin with the padding.
+        """
+        position = torch.cumsum(torch.ones_like(attention_mask), 1) - 1
+        last = attention_mask.sum(1, keepdim=True) - 1
+        turned = torch.where(position <= last, last - position, position)
+        states = self.embedding(input_ids)
+        for onward, back in zip(self.forwards, self.backwards, strict=True):
+            states = self.dropout(states)
+            found = back(_at(states, turned))[0]
+            states = torch.cat([onward(states)[0], _at(found, turned)], 2)
+        weights = attention_mask[:, :, None].float()
+        pooled: Tensor = (states.float() * weights).sum(1) / weights.sum(1).clamp(min=1)
+        return pooled
+
+
+def _at(states: Tensor, position: Tensor) -> Tensor:
+    """Return states (B, L, H) in the order of positions (B, L)."""
+    return states.gather(1, position[:, :, None].expand(-1, -1, states.shape[2]))

@@ -1,0 +1,179 @@
+"""Policies: numbers and defaults for the other kinds; all share one optimizer and one schedule.
+
+ULTRA, FAST, BLAZING and OPTIMIZED are the four published systems that pricekit grew out of, with their
+numbers. Where those asked for fp16, `speed.precision` stays `auto`: fp16 on the GPUs they were written
+for, bf16 where there is better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+
+from pydantic import Field
+
+from pricekit.config import Section
+from pricekit.optim.adamw import adamw, warmup_cosine
+
+
+class Quick:
+    """Sized for `bag` on a CPU: a minute or so for a few thousand rows."""
+
+    defaults: Mapping[str, Any] = MappingProxyType(
+        {
+            "backbone": {"name": "bag"},
+            "features": ["optimized22", "numbers"],
+            "loss": {"name": "smape"},
+            "head": {
+                "widths": [128],
+                "dropout": [0.0],
+                "norm": "none",
+                "activation": "gelu",
+                "feature_bins": 8,
+            },
+            "max_length": 192,
+            "facts_first": True,
+            "training": {
+                "epochs": "auto",
+                "batch_size": 64,
+                "gradient_accumulation_steps": 1,
+                "learning_rate": 5e-3,
+                "embedding_learning_rate": 0.2,
+                "weight_decay": 0.0,
+                "warmup_epochs": 0.0,  # Adagrad's first steps are its longest: a warmup takes them away
+                "patience": 10,
+            },
+            "speed": {"precision": "fp32"},
+        }
+    )
+    optimizer = staticmethod(adamw)
+    schedule = staticmethod(warmup_cosine)
+
+
+def _training(
+    batch_size: int,
+    accumulation: int,
+    epochs: int,
+    learning_rate: float,
+    weight_decay: float,
+    *,
+    warmup_epochs: int,
+    max_grad_norm: float | None = None,
+) -> dict[str, Any]:
+    """Return the numbers of one of the four systems; every one validates in batches twice as large."""
+    return {
+        "batch_size": batch_size,
+        "gradient_accumulation_steps": accumulation,
+        "eval_batch_size": 2 * batch_size,
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+        "weight_decay": weight_decay,
+        "decay_biases_and_norms": True,  # plain AdamW over all parameters, as published
+        "warmup_epochs": float(warmup_epochs),
+        "max_grad_norm": max_grad_norm,
+    }
+
+
+class Ultra:
+    """ULTRA: DeBERTa-v3-base, 384 tokens, 25 features, a head of five hidden layers."""
+
+    notes = (
+        "A learning rate of 1e-4 for a whole DeBERTa-base is the published number and high for fine-tuning: "
+        "if the loss stalls, try --set training.learning_rate=2e-5 --set training.head_learning_rate=1e-3."
+    )
+
+    class Options(Section):
+        """Options of `ultra`."""
+
+        variant: Literal["fast", "balanced", "best"] = Field("balanced", description="12, 20 or 35 epochs")
+
+    def __init__(self, options: Options) -> None:
+        epochs = {"fast": 12, "balanced": 20, "best": 35}[options.variant]
+        self.defaults = {
+            "backbone": {"name": "deberta-v3-base", "pooling": "cls"},
+            "features": ["ultra25"],
+            "loss": {"name": "smape"},
+            "head": {
+                "widths": [768, 768, 384, 192, 64],
+                "dropout": [0.3, 0.25, 0.2, 0.15, 0.1],
+                "norm": "batch",
+                "activation": "relu",
+            },
+            "max_length": 384,
+            "training": _training(8, 4, epochs, 1e-4, 0.01, warmup_epochs=2),
+            "speed": {"gradient_checkpointing": True},
+        }
+
+    optimizer = staticmethod(adamw)
+    schedule = staticmethod(warmup_cosine)
+
+
+class Fast:
+    """FAST: RoBERTa-base, 256 tokens, 15 features."""
+
+    notes = (
+        "A learning rate of 2e-4 for a whole RoBERTa-base is the published number and high for fine-tuning: "
+        "if the loss stalls, try --set training.learning_rate=3e-5 --set training.head_learning_rate=1e-3."
+    )
+    defaults: Mapping[str, Any] = MappingProxyType(
+        {
+            "backbone": {"name": "roberta-base", "pooling": "cls"},
+            "features": ["fast15"],
+            "loss": {"name": "smape"},
+            "head": {
+                "widths": [512, 256, 128],
+                "dropout": [0.2, 0.15, 0.1],
+                "norm": "layer",
+                "activation": "relu",
+            },
+            "max_length": 256,
+            "training": _training(16, 4, 15, 2e-4, 0.01, warmup_epochs=2),
+        }
+    )
+    optimizer = staticmethod(adamw)
+    schedule = staticmethod(warmup_cosine)
+
+
+class Blazing:
+    """BLAZING: DistilRoBERTa, 256 tokens, 20 features."""
+
+    notes = (
+        "A learning rate of 3e-4 for a whole DistilRoBERTa is the published number and high for fine-tuning: "
+        "if the loss stalls, try --set training.learning_rate=5e-5 --set training.head_learning_rate=1e-3."
+    )
+    defaults: Mapping[str, Any] = MappingProxyType(
+        {
+            "backbone": {"name": "distilroberta", "pooling": "cls"},
+            "features": ["balanced20"],
+            "loss": {"name": "smape"},
+            "head": {"widths": [384, 192], "dropout": [0.2, 0.15], "norm": "layer", "activation": "gelu"},
+            "max_length": 256,
+            "training": _training(16, 8, 10, 3e-4, 0.01, warmup_epochs=1, max_grad_norm=1.0),
+        }
+    )
+    optimizer = staticmethod(adamw)
+    schedule = staticmethod(warmup_cosine)
+
+
+class Optimized:
+    """OPTIMIZED: DeBERTa-v3-small, 256 tokens, 22 features, focal SMAPE."""
+
+    notes = "gamma 2 is the published number; the metric is plain SMAPE, so compare with --loss smape on your data."
+    defaults: Mapping[str, Any] = MappingProxyType(
+        {
+            "backbone": {"name": "deberta-v3-small", "pooling": "cls"},
+            "features": ["optimized22"],
+            "loss": {"name": "focal-smape", "gamma": 2.0},
+            "head": {
+                "widths": [384, 192, 96],
+                "dropout": [0.3, 0.2, 0.1],
+                "norm": "layer",
+                "activation": "gelu",
+            },
+            "max_length": 256,
+            "training": _training(16, 8, 25, 3e-5, 0.02, warmup_epochs=2, max_grad_norm=1.0),
+        }
+    )
+    optimizer = staticmethod(adamw)
+    schedule = staticmethod(warmup_cosine)

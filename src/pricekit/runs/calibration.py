@@ -1,0 +1,57 @@
+"""Price intervals learned from the validation rows."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from crepes import ConformalRegressor
+
+from pricekit.prediction.intervals import Intervals
+
+ROWS_PER_BIN, MAX_BINS = 100, 10
+ROUNDING = 1e-9
+"""(1 - level)·(n + 1) is a rank: a tenth of 10 rows is one, and not the 0.99 that floats make of it."""
+LEVELS = (*np.arange(5, 100, 5) / 100, 0.96, 0.97, 0.98, 0.99)
+
+
+def fit_intervals(predicted: np.ndarray, actual: np.ndarray) -> Intervals:
+    """Learn half widths of the log price from predicted and true prices, both (N,), N at least 1.
+
+    Bins of the prediction hold at least 100 rows each, where there are so many; a level that some bin has too few
+    rows for is left out.
+    """
+    edges = _edges(predicted.astype(np.float64))
+    residuals = np.abs(np.log(actual) - np.log(predicted.astype(np.float64)))
+    regressor = ConformalRegressor()
+    regressor.fit(residuals, bins=np.searchsorted(edges, predicted, side="right"))
+    every = np.arange(len(edges) + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # of levels that are too high for so few rows: infinite, dropped below
+        widths = np.array(
+            [
+                regressor.predict_int(np.zeros(len(every)), bins=every, confidence=level - ROUNDING)[:, 1]
+                for level in LEVELS
+            ]
+        )
+    usable = np.isfinite(widths).all(axis=1)
+    return Intervals(edges, np.array(LEVELS)[usable], widths[usable])
+
+
+def _edges(predicted: np.ndarray) -> np.ndarray:
+    """Return the prices between bins of about as many rows, each halfway between two predictions, ascending.
+
+    So equal predictions are in one bin, and stay in it where another engine or precision rounds them otherwise.
+    """
+    bins = int(np.clip(len(predicted) // ROWS_PER_BIN, 1, MAX_BINS))
+    prices, counts = np.unique(predicted, return_counts=True)
+    least, rows, left = len(predicted) // bins, 0, len(predicted)
+    edges = []
+    for i in range(len(prices) - 1):
+        rows, left = rows + counts[i], left - counts[i]
+        if rows >= least and left >= least:
+            edges.append(np.sqrt(prices[i] * prices[i + 1]))
+            rows = 0
+    return np.array(edges, np.float64)

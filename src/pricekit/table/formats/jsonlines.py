@@ -1,0 +1,102 @@
+"""JSON lines: one object a line, every value as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pricekit.errors import DataError, NoRowsError
+from pricekit.table.columns import text_array
+from pricekit.table.formats.encoding import Charset, bytes_read, open_text
+from pricekit.table.model import RawChunk, ReadWarnings
+
+MAX_CHUNK_CHARS = 64 << 20
+MAX_CHUNK_CELLS = 4 << 20
+_CONSTANTS = {True: "true", False: "false", None: ""}
+
+
+def read_json_lines(
+    path: Path, rows: int, charset: Charset, read_warnings: ReadWarnings
+) -> Iterator[RawChunk]:
+    """Yield chunks of at most `rows` rows, `MAX_CHUNK_CELLS` cells or about `MAX_CHUNK_CHARS` characters.
+
+    Every column is text: numbers stay as they are written, null and missing keys are "", a list or
+    object is its JSON. The columns are the keys of the first chunk; keys that only come later are
+    left out and noted in `tally`, so that objects with keys of their own stay in bounded memory.
+
+    Raises:
+        DataError: a line that is not a JSON object, an empty file, text in another encoding.
+    """
+    names: dict[str, None] = {}
+    chunk: list[dict[str, str]] = []
+    chars = 0
+    first = True
+    # Only "\n" ends a line: the other line ends may stand between two JSON tokens.
+    with open_text(path, charset, newline="\n") as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.isspace():
+                continue
+            row = _row(path, number, line)
+            if first:
+                names.update(dict.fromkeys(row))
+            elif not row.keys() <= names.keys():
+                row = _known(row, names, read_warnings)
+            chunk.append(row)
+            chars += len(line)
+            full = len(chunk) >= rows or len(chunk) * len(names) >= MAX_CHUNK_CELLS
+            if full or chars >= MAX_CHUNK_CHARS:
+                yield _chunk(names, chunk, bytes_read(stream))
+                chunk, chars, first = [], 0, False
+        if chunk:
+            yield _chunk(names, chunk, bytes_read(stream))
+    if not names:
+        raise NoRowsError(f"{path} has no rows: at least one JSON object with a key is expected.")
+
+
+def _known(row: dict[str, str], names: dict[str, None], read_warnings: ReadWarnings) -> dict[str, str]:
+    read_warnings.late_rows += 1
+    read_warnings.late_key = read_warnings.late_key or next(key for key in row if key not in names)
+    return {key: value for key, value in row.items() if key in names}
+
+
+def _row(path: Path, number: int, line: str) -> dict[str, str]:
+    row = _load(path, number, line, as_written=True)
+    if any(isinstance(value, dict | list) for value in row.values()):
+        plain = _load(path, number, line, as_written=False)
+        row |= {key: value for key, value in plain.items() if isinstance(value, dict | list)}
+    return {key: value if isinstance(value, str) else _text(value) for key, value in row.items()}
+
+
+def _load(path: Path, number: int, line: str, as_written: bool) -> dict[str, Any]:
+    number_of: dict[str, Any] = {}
+    if as_written:
+        number_of = {"parse_float": str, "parse_int": str, "parse_constant": str}
+    try:
+        row = json.loads(line.removeprefix("\ufeff"), **number_of)
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{path}: line {number:,} is not JSON: {error}. One object a line is expected."
+        ) from None
+    if not isinstance(row, dict):
+        raise DataError(
+            f"{path}: line {number:,} is a JSON {type(row).__name__}, not an object. One object a line is "
+            'expected, such as {"sample_id": 1, "catalog_content": "...", "price": 9.5}.'
+        )
+    return row
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return _CONSTANTS[value]
+
+
+def _chunk(names: dict[str, None], rows: list[dict[str, str]], position: int) -> RawChunk:
+    written = text_array(list(names)).to_pylist()
+    arrays = [text_array([row.get(name, "") for row in rows]) for name in names]
+    columns = pa.table(dict(zip(written, arrays, strict=True)))
+    return RawChunk(columns, None, position)

@@ -1,0 +1,104 @@
+"""Parquet, a batch at a time, every column in its own type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pricekit.errors import DataError
+from pricekit.table.columns import is_text, text_array
+from pricekit.table.formats.encoding import check_readable
+from pricekit.table.model import RawChunk, ReadWarnings
+
+MAX_CHUNK_BYTES = 64 << 20
+_ROWS_AT_ONCE = 256
+"""Rows that are read at once: how much they are when they are written out is only known then."""
+
+
+def read_parquet(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
+    """Yield chunks of at most `rows` rows or about `MAX_CHUNK_BYTES`, dictionary-encoded values written out.
+
+    Bytes in a text that are not UTF-8 become U+FFFD and are counted in `tally`.
+
+    Raises:
+        DataError: no Parquet, a damaged file, or a column name twice.
+    """
+    check_readable(path)
+    with _explained(path):
+        yield from _chunks(path, rows, read_warnings)
+
+
+def names_of_parquet(path: Path) -> list[str]:
+    """Return the names of a file's columns, none where it has no rows; raises DataError where it is damaged."""
+    with _explained(path), pq.ParquetFile(path) as file:
+        return list(file.schema_arrow.names) if file.metadata.num_rows else []
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(
+            f"{path} cannot be read as Parquet: {str(error).rstrip('.')}. It may be cut off, damaged, or of another "
+            "format."
+        ) from None
+
+
+def _chunks(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
+    size = path.stat().st_size
+    with pq.ParquetFile(path) as file:
+        check_names(path, file.schema_arrow.names)
+        total = file.metadata.num_rows
+        done = 0
+        found: list[pa.Table] = []
+        for batch in file.iter_batches(batch_size=_batch_size(file.metadata, rows)):
+            part = plain_columns(batch, read_warnings)
+            if found and sum(map(len, found)) + len(part) > rows:
+                yield RawChunk(pa.concat_tables(found), None, size * done // total)
+                found = []
+            found.append(part)
+            done += len(part)
+            if sum(some.nbytes for some in found) >= MAX_CHUNK_BYTES:
+                yield RawChunk(pa.concat_tables(found), None, size * done // total)
+                found = []
+        if found:
+            yield RawChunk(pa.concat_tables(found), None, size)
+
+
+def plain_columns(batch: pa.RecordBatch, read_warnings: ReadWarnings) -> pa.Table:
+    """Return the columns with dictionary-encoded values written out, and text that is UTF-8."""
+    columns = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        columns[name] = _utf8(column, read_warnings) if is_text(column.type) else column
+    return pa.table(columns)
+
+
+def _utf8(column: pa.Array, read_warnings: ReadWarnings) -> pa.Array:
+    try:
+        column.validate(full=True)
+        return column.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        raw = column.cast(pa.large_binary()).to_pylist()
+        cells = [(cell or b"").decode("utf-8", "replace") for cell in raw]
+        read_warnings.not_utf8 += sum("\ufffd" in cell for cell in cells)
+        return text_array(cells)
+
+
+def _batch_size(metadata: pq.FileMetaData, rows: int) -> int:
+    groups = range(metadata.num_row_groups)
+    average: int = sum(metadata.row_group(g).total_byte_size for g in groups) // max(metadata.num_rows, 1)
+    return max(1, min(rows, _ROWS_AT_ONCE, MAX_CHUNK_BYTES // max(average, 1)))
+
+
+def check_names(path: Path, names: list[str]) -> None:
+    """Refuse names that are there twice; raises DataError."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"{path}: the column {twice[0]!r} is there more than once. Rename one of them.")

@@ -1,0 +1,1 @@
+"""The conformance checks of each plugin kind."""

@@ -1,0 +1,125 @@
+"""The checks of a backbone: of the plugin and its tokenizer here, of its encoder in `encoder`. Imports torch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from pricekit.testing.built import build, training_texts
+from pricekit.testing.check import Check, Make, fail, named, require_methods, shown
+from pricekit.testing.checks import encoder, learning
+from pricekit.testing.models import seeded
+from pricekit.testing.tables import NASTY
+from pricekit.tokens import encode, pad_id_of
+
+TOKENS = 64
+
+
+def checks(make: Make) -> list[Check]:
+    """Return the checks; see `pricekit.testing.check_backbone`."""
+    found = {
+        "is made, with tokenizer, architecture and encoder": _is_made,
+        "max_length is None or a number": _max_length,
+        "makes a tokenizer": _tokenizer,
+        "tokenizer survives its file": _round_trip,
+        "tokenizer takes every text": _every_text,
+        "architecture is JSON": _architecture,
+        "hidden_size and members": _sizes,
+        "layers and embedding are its own": learning.layers,
+        "encodes as float32 (B, hidden_size)": encoder.output,
+        "padding changes nothing": encoder.padding,
+        "rows beside a row change nothing": encoder.company,
+        "the same twice": encoder.twice,
+        "gradient reaches every parameter": learning.gradients,
+        "checkpointing changes nothing": learning.checkpointing,
+        "a deep copy stands by itself": learning.deep_copy,
+        "opens again from what a run keeps": learning.opens_again,
+        "exports exactly": encoder.exports,
+    }
+    return named(seeded(found), make)
+
+
+def _is_made(make: Make) -> None:
+    require_methods(make(), "tokenizer", "architecture", "encoder")
+
+
+def _max_length(make: Make) -> None:
+    plugin = make()
+    found = getattr(plugin, "max_length", "absent")
+    if found is not None and (not isinstance(found, int) or isinstance(found, bool) or found < 1):
+        fail(f"max_length is {found!r}", "None, or an int of at least 1", "write max_length = None")
+
+
+def _trained(plugin: Any) -> Tokenizer:
+    found = plugin.tokenizer(training_texts())
+    if not isinstance(found, Tokenizer):
+        fail(
+            f"tokenizer returned {type(found).__module__}.{type(found).__qualname__}",
+            "a tokenizers.Tokenizer",
+            "of a tokenizer of transformers return its backend_tokenizer",
+        )
+    return found
+
+
+def _tokenizer(make: Make) -> None:
+    found = _trained(make())
+    size, pad_id = found.get_vocab_size(), pad_id_of(found)
+    if not 0 <= pad_id < size:
+        fail(f"it pads with the id {pad_id} of {size}", "one of its own ids", "correct enable_padding")
+    if not found.encode("Item Name: green tea, 12 oz").ids:
+        fail(
+            "an ordinary text has no tokens", "some", "train it on the texts given, or look at its normalizer"
+        )
+
+
+def _round_trip(make: Make) -> None:
+    found = _trained(make())
+    again = Tokenizer.from_str(found.to_str())
+    texts = training_texts()
+    for text, one, other in zip(texts, found.encode_batch(texts), again.encode_batch(texts), strict=True):
+        if one.ids != other.ids:
+            fail(
+                f"read back from its JSON the tokenizer gives other ids for {text[:60]!r}",
+                "the same, because a bundle holds the JSON alone",
+                "use no part of Python's in it, such as a custom pre-tokenizer",
+            )
+
+
+def _every_text(make: Make) -> None:
+    found = _trained(make())
+    ids = encode(found, NASTY, TOKENS, pad_id_of(found)).ids
+    size = found.get_vocab_size()
+    if ids.min() < 0 or ids.max() >= size:
+        fail(
+            f"it gave ids from {ids.min()} to {ids.max()} with a vocabulary of {size}",
+            "ids below the size, which the encoder looks up",
+            "add every special token to the vocabulary",
+        )
+
+
+def _architecture(make: Make) -> None:
+    plugin = make()
+    found = plugin.architecture(_trained(plugin))
+    if not isinstance(found, dict):
+        fail(f"architecture returned {shown(found)}", "a dict", "return {} where the options say it all")
+    try:
+        json.dumps(found, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        fail(
+            f"architecture is not JSON: {error}",
+            "finite numbers, strings, lists and dicts",
+            "leave out what is none of these",
+        )
+
+
+def _sizes(make: Make) -> None:
+    found = build(make).encoder
+    hidden, members = getattr(found, "hidden_size", None), getattr(found, "members", None)
+    if not (isinstance(hidden, int) and isinstance(members, int) and members >= 1 and hidden >= members):
+        fail(
+            f"hidden_size is {hidden!r}, members {members!r}", "ints of at least 1", "set both on the encoder"
+        )
+    if hidden % members:
+        fail(f"hidden_size {hidden} is no multiple of members {members}", "groups of one size", "widen it")

@@ -1,0 +1,78 @@
+"""The pace: how far each optimizer step moves the schedule, so that a run fits its time budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+WARM, CALIBRATED = 2, 12
+"""The first WARM steps are slow and not timed; the schedule is fitted from step CALIBRATED on."""
+
+MARGIN = 0.05
+"""Share of the budget kept back for what cannot be foreseen."""
+
+GUESSED_PAUSE = 0.1
+"""A validation with its checkpoints, as a share of an epoch's steps, until one was timed."""
+
+
+@dataclass
+class TimeBudget:
+    """Steps of the schedule that each optimizer step counts for: 1 without a budget, else 1 or more.
+
+    Attributes:
+        budget: seconds of the whole run; None: no budget.
+        total_steps: of the schedule.
+        steps_per_epoch: optimizer steps between two validations.
+        stride: steps of the schedule for one of the optimizer.
+        step_seconds: mean of the timed optimizer steps.
+        pause_seconds: of the last validation with its checkpoints; 0 before the first.
+    """
+
+    budget: float | None
+    total_steps: int
+    steps_per_epoch: int
+    stride: float = 1.0
+    step_seconds: float = 0.0
+    pause_seconds: float = 0.0
+    _taken: int = 0
+    _last: float | None = None
+
+    def after_step(self, position: float, seconds: float) -> None:
+        """Time a step, and spread what is left of the schedule over the steps that still fit.
+
+        Args:
+            position: steps of the schedule that are done.
+            seconds: of the budget that are used up.
+        """
+        if self.budget is None:
+            return
+        if self._last is not None:
+            self._taken += 1
+            timed = self._taken - WARM if self._taken > WARM else 1
+            self.step_seconds += (seconds - self._last - self.step_seconds) / timed
+        self._last = seconds
+        if self._taken >= CALIBRATED:
+            left = self.budget * (1 - MARGIN) - seconds - self._ending
+            steps = math.floor(left / (self.step_seconds + self._pause / self.steps_per_epoch))
+            self.stride = max(1.0, (self.total_steps - position) / max(1, steps))
+
+    def after_pause(self, pause_seconds: float, seconds: float) -> None:
+        """Take the time of a validation with its checkpoints, in seconds, and the time that it is now."""
+        self.pause_seconds, self._last = pause_seconds, seconds
+
+    def must_stop(self, seconds: float, *, epoch_ends: bool = False) -> bool:
+        """Say whether one more step would leave too little of the budget to validate and save.
+
+        Where the epoch ends, a validation comes before that step.
+        """
+        between = self._pause if epoch_ends else 0.0
+        return self.budget is not None and seconds + between + self.step_seconds + self._ending > self.budget
+
+    @property
+    def _ending(self) -> float:
+        """The last validation, and scoring the best weights, which takes about as long."""
+        return 2 * self._pause
+
+    @property
+    def _pause(self) -> float:
+        return self.pause_seconds or GUESSED_PAUSE * self.step_seconds * self.steps_per_epoch

@@ -1,0 +1,1 @@
+"""Workflows over several runs: cross-validation, ensembles, pretraining."""

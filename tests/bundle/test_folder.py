@@ -1,0 +1,234 @@
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import onnx
+import pytest
+
+from pricekit.bundle import MANIFEST, open_bundle
+from pricekit.bundle.manifest import SCHEMA_VERSION, json_schema
+from pricekit.errors import BundleError, PluginError
+from pricekit.prediction.predictor import Predictor
+from pricekit.preprocess import load_preprocessor
+
+
+@pytest.fixture
+def copy(bundle, tmp_path):
+    return shutil.copytree(bundle, tmp_path / "copy")
+
+
+def _edit(copy, **changes):
+    manifest = json.loads((copy / MANIFEST).read_text())
+    (copy / MANIFEST).write_text(json.dumps({**manifest, **changes}))
+
+
+def _put_graph(copy, content):
+    """Replace the graph, and its hash in the manifest."""
+    (copy / "model.onnx").write_bytes(content)
+    files = json.loads((copy / MANIFEST).read_text())["files"]
+    files["model.onnx"] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    _edit(copy, files=files)
+
+
+def test_a_bundle_holds_what_it_says(bundle):
+    manifest = open_bundle(bundle).manifest
+    assert set(manifest["files"]) == {p.name for p in bundle.iterdir()} - {MANIFEST}
+    assert manifest["schema_version"] == 2  # its texts are read facts first
+    assert manifest["precision"] == "fp32"
+    assert 0 < manifest["metrics"]["smape"] < 200
+    assert {(p["kind"], p["name"], p["package"]) for p in manifest["plugins"]} == {
+        ("feature", "optimized22", "pricekit"),
+        ("feature", "numbers", "pricekit"),
+        ("backbone", "bag", "pricekit"),
+        ("loss", "smape", "pricekit"),
+        ("policy", "quick", "pricekit"),
+    }
+    assert [1, 1] in manifest["verified"]["shapes"]
+    card = (bundle / "README.md").read_text()
+    assert f"{manifest['metrics']['smape']:.2f}" in card
+
+
+def test_a_bundle_moves(copy, catalog):
+    assert len(Predictor.load(copy).predict(["Green tea"])) == 1
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "preprocess.json", "README.md"])
+@pytest.mark.parametrize("harm", ["one byte", "truncated", "missing", "link"])
+def test_an_altered_bundle_is_refused_and_names_the_file(copy, name, harm):
+    file = copy / name
+    content = bytearray(file.read_bytes())
+    if harm == "one byte":
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    elif harm == "truncated":
+        file.write_bytes(content[:-7])
+    else:
+        file.unlink()
+        if harm == "link":
+            (copy.parent / name).write_bytes(content)
+            file.symlink_to(copy.parent / name)
+    with pytest.raises(BundleError, match=name):
+        Predictor.load(copy)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "damaged"),
+        ("{", "damaged"),
+        ("[]", "damaged"),
+        ("{}", "damaged"),
+        ("[" * 100_000, "damaged"),
+        ('{"schema_version": 1e999}', "damaged"),
+    ],
+)
+def test_a_damaged_manifest_is_refused(copy, text, message):
+    (copy / MANIFEST).write_text(text)
+    with pytest.raises(BundleError, match=message):
+        open_bundle(copy)
+
+
+MEMBER = {"weight": 1.0, "model": "model.onnx", "tokenizer": "t", "preprocess": "p"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"schema_version": 0}, "schema_version"),
+        ({"files": []}, "files"),
+        ({"files": {"model.onnx": {"sha256": 1}}}, r"files\.model\.onnx"),
+        ({"metrics": {"smape": "low"}}, r"metrics\.smape"),
+        ({"metrics": {"smape": "50.1"}}, r"metrics\.smape"),
+        ({"rows": {"train": "5"}}, r"rows\.train"),
+        ({"verified": {"shapes": [[1, 2, 3]], "max_relative_difference": 0}}, "verified"),
+        ({"members": [MEMBER, MEMBER]}, "members: .*do not sum to 1"),
+    ],
+)
+def test_a_manifest_of_other_types_is_refused_and_the_value_named(copy, changes, named):
+    _edit(copy, **changes)
+    with pytest.raises(BundleError, match=rf"damaged.*\({named}"):
+        open_bundle(copy)
+
+
+def test_facts_of_a_later_version_are_no_harm(copy):
+    _edit(copy, weather="fine")
+    assert open_bundle(copy).manifest["weather"] == "fine"
+
+
+def test_a_graph_of_other_inputs_is_refused(copy):
+    graph = onnx.load(copy / "model.onnx")
+    for node in graph.graph.node:
+        node.input[:] = ["ids" if name == "input_ids" else name for name in node.input]
+    for put in graph.graph.input:
+        put.name = "ids" if put.name == "input_ids" else put.name
+    _put_graph(copy, graph.SerializeToString())
+    with pytest.raises(BundleError, match="has inputs and outputs"):
+        Predictor.load(copy)
+
+
+def test_a_manifest_that_is_too_large_is_not_read(copy):
+    with open(copy / MANIFEST, "ab") as file:
+        file.truncate(100 << 20)
+    with pytest.raises(BundleError, match="over 1048576 bytes"):
+        open_bundle(copy)
+
+
+def test_the_published_schema_is_that_of_the_code():
+    assert Path("docs/bundle.schema.json").read_text("utf-8") == json_schema()
+
+
+def test_inspect_shows_what_is_there_and_checks_it(pricekit, copy):
+    code, out, _ = pricekit("inspect", copy)
+    assert code == 0
+    assert "bag of pricekit" in out
+    assert "intervals.json" in out
+    code, out, _ = pricekit("inspect", copy, "--json")
+    assert json.loads(out) == json.loads((copy / MANIFEST).read_text())
+    odd = copy.rename(copy.with_name("b [v2]["))
+    assert "b [v2][: all files are" in " ".join(pricekit("inspect", odd)[1].split())
+    (odd / "README.md").write_text("mine")
+    code, out, err = pricekit("inspect", odd)
+    assert (code, out) == (1, "")
+    assert "README.md was altered" in err
+
+
+def test_a_newer_schema_is_refused_politely(copy):
+    _edit(copy, schema_version=SCHEMA_VERSION + 1)
+    with pytest.raises(BundleError, match="upgrade pricekit"):
+        open_bundle(copy)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", "a\\b", "x" * 300])
+def test_no_path_leads_outside(copy, name):
+    files = json.loads((copy / MANIFEST).read_text())["files"]
+    _edit(copy, files={**files, name: {"sha256": "0", "bytes": 1}})
+    with pytest.raises(BundleError, match="outside its own folder"):
+        open_bundle(copy)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"columns": {"text": [], "price": None, "id": None}},
+        {"columns": {"text": "abc", "price": None, "id": None}},
+        {"columns": {"text": [5], "price": None, "id": None}},
+        {"features": None},
+        {"features": ["x"]},
+        {"features": [{"name": "optimized22", "package": "pricekit", "version": "1"}]},
+        {"max_length": -5},
+        {"max_length": 0},
+        {"pad_id": -1},
+    ],
+)
+def test_a_preprocessor_of_other_values_is_refused(bundle, change):
+    files = open_bundle(bundle).files
+    record = json.loads(files["preprocess.json"])
+    changed = {**files, "preprocess.json": json.dumps({**record, **change}).encode()}
+    with pytest.raises(BundleError, match=rf"preprocess\.json is damaged.*{next(iter(change))}") as found:
+        load_preprocessor(changed, bundle)
+    assert len(str(found.value)) < 500
+
+
+def test_a_file_that_is_not_listed_is_refused(copy):
+    files = json.loads((copy / MANIFEST).read_text())["files"]
+    files.pop("model.onnx")
+    _edit(copy, files=files)
+    with pytest.raises(BundleError, match=r"lists no model\.onnx"):
+        open_bundle(copy)
+
+
+def test_a_folder_that_is_no_bundle(tmp_path):
+    with pytest.raises(BundleError, match="is not a bundle"):
+        open_bundle(tmp_path)
+
+
+@pytest.mark.parametrize("length", [b"\x08", b"\x88\x00", b"\x88\x80\x80\x00"])
+def test_files_that_the_manifest_does_not_list_are_never_read(copy, length):
+    """Not even by the graph: weights that it would take from beside itself do not load.
+
+    A varint may be padded with zeros, which protobuf reads all the same.
+    """
+    graph = onnx.load(copy / "model.onnx")
+    onnx.save(
+        graph, copy / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
+    )
+    content = (copy / "model.onnx").read_bytes()
+    assert b"\n\x08location" in content
+    _put_graph(copy, content.replace(b"\n\x08location", b"\n" + length + b"location"))
+    with pytest.raises(BundleError, match="takes weights from other files"):
+        Predictor.load(copy)
+
+
+def test_a_preprocessor_of_wrong_keys_is_damaged(bundle):
+    files = {**open_bundle(bundle).files, "preprocess.json": b"{}"}
+    with pytest.raises(BundleError, match=r"preprocess\.json is damaged"):
+        load_preprocessor(files, bundle)
+
+
+def test_a_missing_feature_plugin_is_named_with_the_cure(bundle):
+    files = open_bundle(bundle).files
+    record = json.loads(files["preprocess.json"])
+    record["features"][0] |= {"name": "theirs", "package": "pricekit-theirs", "version": "1.2"}
+    with pytest.raises(PluginError, match=r"'theirs' of pricekit-theirs 1\.2.*pip install pricekit-theirs"):
+        load_preprocessor({**files, "preprocess.json": json.dumps(record).encode()}, bundle)

@@ -1,0 +1,54 @@
+"""Attention as it is exported, against torch's own."""
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+import torch
+from torch import nn
+
+from pricekit.exporting.attention import TRANSLATIONS
+from pricekit.exporting.graph import OPSET
+
+
+class Attention(nn.Module):
+    def __init__(self, kind, scale):
+        super().__init__()
+        self.kind, self.scale = kind, scale
+
+    def forward(self, query, key, value, mask):
+        given = {"none": None, "bool": mask > 0, "float": (1 - mask) * -30.0}[self.kind]
+        return nn.functional.scaled_dot_product_attention(query, key, value, given, scale=self.scale)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the exporter itself
+@pytest.mark.parametrize("kind", ["none", "bool", "float"])
+@pytest.mark.parametrize("scale", [None, 0.7])
+def test_it_is_torchs(tmp_path, kind, scale):
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(3, 2, 5, 4) for _ in range(3))
+    mask = torch.ones(3, 1, 5, 5)
+    mask[1, :, :, 3:] = 0
+    model, path = Attention(kind, scale).eval(), tmp_path / "m.onnx"
+    batch = torch.export.Dim("batch")
+    shapes = {name: {0: batch} for name in ("query", "key", "value", "mask")}
+    torch.onnx.export(
+        model,
+        (query, key, value, mask),
+        path,
+        input_names=list(shapes),
+        dynamic_shapes=shapes if kind != "none" else None,
+        opset_version=OPSET,
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+        custom_translation_table=TRANSLATIONS,
+    )
+    session = ort.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    names = {put.name for put in session.get_inputs()}
+    given = {"query": query, "key": key, "value": value, "mask": mask}
+    found = session.run(None, {name: tensor.numpy() for name, tensor in given.items() if name in names})[0]
+    assert found == pytest.approx(model(query, key, value, mask).numpy(), abs=1e-5)
+    kinds = [node.op_type for node in onnx.load(path).graph.node]
+    assert "IsNaN" not in kinds
+    assert np.sum([kind == "MatMul" for kind in kinds]) == 2

@@ -1,0 +1,153 @@
+"""Pretrained weights from a folder, and everything that may be wrong with one."""
+
+import json
+import math
+import shutil
+import socket
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from pricekit.errors import ConfigError
+from pricekit.model.backbones import architectures
+from pricekit.model.backbones.transformer import Pretrained, PretrainedOptions
+from pricekit.tokens import encode, pad_id_of
+from tests.model.backbones.test_contract import TEXTS, tiny
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder of weights as transformers writes it, and the encoder that it came from."""
+    torch.manual_seed(0)
+    backbone = tiny(architectures.DISTILROBERTA, PretrainedOptions(random_weights=True))
+    tokenizer = backbone.tokenizer(TEXTS)
+    encoder = backbone.encoder(backbone.architecture(tokenizer), tokenizer, encode(tokenizer, TEXTS, 32, 1))
+    folder = tmp_path_factory.mktemp("weights")
+    encoder.model.save_pretrained(folder)
+    tokenizer.no_padding()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder, encoder.eval()
+
+
+def opened(folder):
+    return Pretrained(architectures.DISTILROBERTA, PretrainedOptions(weights=str(folder)))
+
+
+def load(folder):
+    backbone = opened(folder)
+    tokenizer = backbone.tokenizer(TEXTS)
+    tokens = encode(tokenizer, TEXTS, 32, pad_id_of(tokenizer))
+    return tokenizer, backbone.encoder(backbone.architecture(tokenizer), tokenizer, tokens)
+
+
+def test_a_folder_gives_its_tokenizer_and_its_weights(saved, capfd):
+    folder, encoder = saved
+    tokenizer, found = load(folder)
+    assert pad_id_of(tokenizer) == 1  # RoBERTa's, which tokenizer.json does not say
+    assert tokenizer.encode("green tea").tokens[0] == "<s>"
+    for name, tensor in encoder.state_dict().items():
+        assert torch.equal(found.state_dict()[name], tensor)
+    said = capfd.readouterr()
+    assert (said.out, said.err) == ("", "")
+
+
+def test_float16_weights_are_loaded_as_float32(saved, tmp_path):
+    folder = shutil.copytree(saved[0], tmp_path / "half")
+    half = {name: t.half() for name, t in load_file(folder / "model.safetensors").items()}
+    save_file(half, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"dtype": "float16"}))
+    _, encoder = load(folder)
+    assert {p.dtype for p in encoder.parameters()} == {torch.float32}
+
+
+def test_a_run_opens_where_the_weights_are_absent(saved, tmp_path):
+    folder = shutil.copytree(saved[0], tmp_path / "w")
+    backbone = opened(folder)
+    tokenizer = backbone.tokenizer(TEXTS)
+    architecture = json.loads(json.dumps(backbone.architecture(tokenizer)))
+    shutil.rmtree(folder)
+    again = backbone.encoder(architecture, tokenizer, None)
+    again.load_state_dict(saved[1].state_dict())
+    ids = torch.tensor([[0, 5, 6, 2]])
+    assert torch.equal(again.eval()(ids, torch.ones_like(ids)), saved[1](ids, torch.ones_like(ids)))
+    assert str(tmp_path) not in json.dumps(architecture)
+
+
+def without_tensors(folder):
+    kept = dict(list(load_file(folder / "model.safetensors").items())[:-3])
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def pickled(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def of_another_family(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "bert"}))
+
+
+WRONG = {
+    "no config": (lambda f: (f / "config.json").unlink(), r"lack config\.json; expected"),
+    "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), r"lack tokenizer\.json"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), r"lack model\.safetensors"),
+    "pickled": (pickled, r"pickled only \(pytorch_model\.bin\)"),
+    "another family": (of_another_family, r"of the family 'bert', and the backbone 'distilroberta'"),
+    "damaged config": (lambda f: (f / "config.json").write_text("{"), r"config\.json is damaged"),
+    "damaged tokenizer": (lambda f: (f / "tokenizer.json").write_text("{}"), "no fast tokenizer"),
+    "damaged weights": (lambda f: (f / "model.safetensors").write_bytes(b"x" * 99), "cannot be loaded"),
+    "tensors missing": (without_tensors, r"lack 3 tensors of 'distilroberta'"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_folder_is_told_in_one_paragraph(saved, tmp_path, what):
+    folder = shutil.copytree(saved[0], tmp_path / "w")
+    spoil, message = WRONG[what]
+    spoil(folder)
+    with pytest.raises(ConfigError, match=message):
+        load(folder)
+
+
+@pytest.mark.parametrize("path", ["no/such/folder", "./here", "~/nowhere-at-all"])
+def test_a_path_that_is_no_folder_is_not_looked_up_on_the_hub(path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", None)
+    with pytest.raises(ConfigError, match="are no folder"):
+        opened(path).tokenizer(TEXTS)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_without_a_network_and_a_cache_it_says_what_to_do(tmp_path, monkeypatch):
+    def no_network(*args, **kwargs):
+        raise socket.gaierror("Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", no_network)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    backbone = Pretrained(architectures.DISTILROBERTA, PretrainedOptions(weights="nobody/nothing"))
+    with pytest.raises(ConfigError, match="--weights FOLDER; without one, --backbone bag needs no download"):
+        backbone.tokenizer(TEXTS)
+
+
+def test_dropout_and_pooling_are_options(saved):
+    options = PretrainedOptions(weights=str(saved[0]), dropout=0.3, pooling="cls")
+    backbone = Pretrained(architectures.DISTILROBERTA, options)
+    tokenizer = backbone.tokenizer(TEXTS)
+    architecture = backbone.architecture(tokenizer)
+    assert (architecture["hidden_dropout_prob"], architecture["attention_probs_dropout_prob"]) == (0.3, 0.3)
+    encoder = backbone.encoder(architecture, tokenizer, None).eval()
+    ids, mask = torch.tensor([[0, 5, 6, 2]]), torch.ones(1, 4, dtype=torch.int64)
+    hidden = encoder.model(input_ids=ids, attention_mask=mask).last_hidden_state
+    assert torch.equal(encoder(ids, mask), hidden[:, 0])
+    encoder.pooling = "mean"
+    mask[0, 3] = 0
+    hidden = encoder.model(input_ids=ids, attention_mask=mask).last_hidden_state
+    assert np.allclose(encoder(ids, mask).detach(), hidden[:, :3].mean(1).detach(), atol=1e-6)
+    encoder.pooling = "lead"
+    lead = torch.tensor([1 + 12 * math.exp(-position / 40) for position in range(3)])
+    expected = torch.cat(
+        [hidden[:, :3].mean(1), (hidden[0, :3] * lead[:, None]).sum(0)[None] / lead.sum()], 1
+    )
+    assert np.allclose(encoder(ids, mask).detach(), expected.detach(), atol=1e-6)

@@ -1,0 +1,83 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pricekit.metrics import smape
+from pricekit.model.losses import FocalSmape, LogPrice, Smape
+
+LOSSES = [
+    Smape,
+    lambda: FocalSmape(FocalSmape.Options(gamma=2.0)),
+    lambda: FocalSmape(FocalSmape.Options(gamma=0.5)),
+]
+
+
+def test_smape_by_hand():
+    # prices e and 1, raw 0 is price 1: d = -1 and 0, terms 2·tanh(1/2) and 0
+    assert Smape()(torch.zeros(2), torch.tensor([math.e, 1.0])).item() == pytest.approx(math.tanh(0.5))
+
+
+def test_focal_by_hand():
+    loss = FocalSmape(FocalSmape.Options(gamma=2.0))
+    assert loss(torch.zeros(1), torch.tensor([math.e])).item() == pytest.approx((2 * math.tanh(0.5)) ** 3)
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 1e6), st.floats(-6, 6)), min_size=1, max_size=9))
+def test_smape_is_the_metric_of_its_own_prices(rows):
+    price, raw = (torch.tensor(values, dtype=torch.float64) for values in zip(*rows, strict=True))
+    loss = Smape().double()
+    loss.fit(price)
+    assert 100 * loss(raw, price).item() == pytest.approx(smape(loss.to_price(raw), price), abs=1e-6)
+
+
+@pytest.mark.parametrize("make", LOSSES)
+def test_gradients(make):
+    raw = torch.tensor([-2.0, -0.3, 0.4, 3.0], dtype=torch.float64, requires_grad=True)
+    price = torch.tensor([0.5, 3.0, 7.0, 900.0], dtype=torch.float64)
+    loss = make().double()
+    loss.fit(price)
+    assert torch.autograd.gradcheck(lambda r: loss(r, price), raw)
+
+
+@pytest.mark.parametrize("make", LOSSES)
+def test_finite_from_a_cent_to_a_million_and_least_at_the_truth(make):
+    price = torch.logspace(-2, 6, 40)
+    loss = make()
+    loss.fit(price)
+    truth = (price.log() - loss.link.mean) / loss.link.std
+    best = loss(truth, price).item()
+    assert best == pytest.approx(0, abs=1e-5)
+    for off in (-1e4, -3.0, -0.1, 0.1, 3.0, 1e4):
+        raw = (truth + off).requires_grad_()
+        value = loss(raw, price)
+        value.backward()
+        assert value.item() > best
+        assert math.isfinite(value.item())
+        assert raw.grad is not None
+        assert raw.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("make", LOSSES)
+def test_prices_are_finite_positive_and_monotone(make):
+    loss = make()
+    loss.fit(torch.tensor([1.0, 10.0, 100.0]))
+    price = loss.to_price(torch.tensor([-1e30, -5.0, 0.0, 5.0, 1e30]))
+    assert price.isfinite().all()
+    assert (price > 0).all()
+    assert (price.diff() > 0).all()
+    assert price[2].item() == pytest.approx(10.0, rel=1e-5)
+
+
+def test_equal_prices_leave_a_usable_link():
+    link = LogPrice()
+    link.fit(torch.full((5,), 7.0))
+    assert link.std.item() > 0
+    assert link.log_price(torch.zeros(1)).exp().item() == pytest.approx(7.0)
+
+
+def test_gamma_must_not_be_negative():
+    with pytest.raises(ValueError, match="gamma"):
+        FocalSmape.Options(gamma=-1)

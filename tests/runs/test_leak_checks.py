@@ -1,0 +1,147 @@
+import json
+import sys
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from conftest import tiny_config
+from pricekit.core.loader import registry
+from pricekit.core.registry import Entry
+from pricekit.datasets import make_catalog
+from pricekit.errors import DataError
+from pricekit.runs.source import Source, load_split
+from pricekit.runs.train import train
+from tests.cli.test_commands import TINY
+
+TWO = {"columns": {"text": ["catalog_content", "market"]}}
+
+
+def split_of(frame, tmp_path, *layers, valid=None, **named):
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    if valid is not None:
+        valid.to_csv(tmp_path / "v.csv", index=False)
+    source = Source(tmp_path / "t.csv", None if valid is None else tmp_path / "v.csv")
+    return load_split(source, tiny_config(*layers), **named)
+
+
+def with_market(rows=60):
+    frame = make_catalog(rows, seed=2)
+    return frame.assign(market=(frame["price"] * 1.2).round(1))
+
+
+def test_a_column_that_the_model_reads_stops_training(tmp_path, capsys):
+    with pytest.raises(DataError, match=r"'market' explains .*the model would read it.*--allow-leak"):
+        split_of(with_market(), tmp_path, TWO)
+    split = split_of(with_market(), tmp_path, TWO, allow_leak=True)
+    assert split.leaks == ()
+    assert "the model reads it, since --allow-leak was given" in capsys.readouterr().err
+
+
+def test_a_column_that_it_does_not_read_is_named(tmp_path, capsys):
+    assert split_of(with_market(), tmp_path).leaks == ("market",)
+    assert "'market' explains" in capsys.readouterr().err
+    split_of(with_market(), tmp_path, looked=True)
+    assert "market" not in capsys.readouterr().err
+
+
+def test_a_clean_table_is_not_commented(tmp_path, capsys):
+    split = split_of(make_catalog(300, seed=2), tmp_path)
+    assert split.leaks == ()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_price_in_the_text_stops_training(tmp_path, capsys):
+    frame = make_catalog(60, seed=2)
+    frame["catalog_content"] += frame["price"].map("\nNow only ${:.2f}".format)
+    with pytest.raises(DataError, match=r"9.% of the texts hold their own price|100% of the texts"):
+        split_of(frame, tmp_path)
+    split_of(frame, tmp_path, allow_leak=True)
+    assert "texts hold their own price" in capsys.readouterr().err
+
+
+class Reads:
+    """A feature of the column `market`, or of another."""
+
+    names = ("read",)
+    column = "market"
+
+    def fit(self, table):
+        return {}
+
+    def transform(self, table, state):
+        cells = pd.to_numeric(table.frame[self.column]).to_numpy(np.float32)
+        return np.ascontiguousarray(cells[:, None])
+
+
+@pytest.mark.parametrize("column", ["market", "weight"])
+def test_a_feature_that_reads_such_a_column_stops_training(tmp_path, monkeypatch, column):
+    module = types.ModuleType("toy_guards")
+    module.Reads = type("Reads", (Reads,), {"column": column})
+    monkeypatch.setitem(sys.modules, "toy_guards", module)
+    entry = Entry("feature", "reads", "toy_guards:Reads", "a toy", "toy-package", "1.0")
+    monkeypatch.setitem(registry().entries, ("feature", "reads"), entry)
+    with_market(20).assign(weight=range(20)).to_csv(tmp_path / "t.csv", index=False)
+    given = Source(tmp_path / "t.csv"), tiny_config({"features": ["reads"], "training": {"epochs": 1}})
+    if column == "weight":
+        train(*given, tmp_path / "run")
+        return
+    with pytest.raises(DataError, match="the features read are computed from it"):
+        train(*given, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    train(*given, tmp_path / "run", allow_leak=True)
+
+
+def test_rows_shared_with_the_validation_table_are_counted(tmp_path, capsys):
+    frame, other = make_catalog(60, seed=2), make_catalog(20, seed=3)
+    shared = frame.head(5).assign(sample_id=range(100, 105))
+    shared.loc[0, "price"] *= 2
+    shared["catalog_content"] = shared["catalog_content"].str.upper() + "!"
+    split_of(frame, tmp_path, valid=pd.concat([other, shared]))
+    assert "5 of 25 validation rows have a text that is trained on, 4 of them at the same price" in (
+        " ".join(capsys.readouterr().err.split())
+    )
+    split_of(frame, tmp_path, valid=other)
+    assert "validation rows" not in capsys.readouterr().err
+    with pytest.raises(DataError, match=r"20 of 20 validation rows .* nothing is held out"):
+        split_of(frame, tmp_path, valid=frame.head(20))
+    assert len(split_of(frame, tmp_path, valid=frame.head(20), allow_leak=True).valid) == 20
+
+
+def test_equal_texts_stay_on_one_side_and_their_noise_is_told(tmp_path, capsys):
+    frame = make_catalog(100, seed=2)
+    twins = frame.head(40).assign(price=frame["price"].head(40) * 3, sample_id=range(100, 140))
+    split = split_of(pd.concat([frame, twins]), tmp_path)
+    assert not set(split.train.text) & set(split.valid.text)
+    assert 10 <= len(split.valid) <= 32
+    # One price for p and 3p: SMAPE 100 of one of both.
+    assert (
+        "80 rows have the text of a row with another price: no model of the text can be below SMAPE 50.0"
+        in (capsys.readouterr().err)
+    )
+
+
+def test_prices_in_another_currency_validate_nothing(pricekit, tmp_path):
+    for name, sign in (("usd", "$"), ("jpy", "¥"), ("bare", "")):
+        rows = [f"{name} tea {n},{sign}{n + 1}.50" for n in range(12)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["catalog_content,price", *rows]))
+    train = ("train", tmp_path / "usd.csv", "--out", tmp_path / "run", "--dry-run", "--valid")
+    code, _, err = pricekit(*train, tmp_path / "jpy.csv")
+    assert code == 1
+    assert "together they mean nothing" in " ".join(err.split())
+    assert pricekit(*train, tmp_path / "bare.csv")[0] == 0
+
+
+def test_a_model_knows_its_currency_and_is_not_judged_in_another(pricekit, tmp_path):
+    for name, sign in (("usd", "$"), ("jpy", "¥")):
+        rows = [f"{name} tea {n * 7 % 12},{sign}{n + 1}.50" for n in range(12)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["catalog_content,price", *rows]))
+    run, bundle = tmp_path / "run", tmp_path / "bundle"
+    assert pricekit("train", tmp_path / "usd.csv", "--out", run, "--allow-leak", *TINY)[0] == 0
+    assert pricekit("export", run, "--out", bundle)[0] == 0
+    assert json.loads(pricekit("inspect", bundle, "--json")[1])["currency"] == "$"
+    for model in (run, bundle):
+        assert pricekit("evaluate", model, tmp_path / "usd.csv")[0] == 0
+        code, _, err = pricekit("evaluate", model, tmp_path / "jpy.csv")
+        assert (code, "together they mean nothing" in " ".join(err.split())) == (1, True)

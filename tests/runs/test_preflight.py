@@ -1,0 +1,227 @@
+"""A wrong plugin of each kind is found before the first epoch, and named."""
+
+import itertools
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from conftest import tiny_config
+from pricekit.core.loader import registry
+from pricekit.core.registry import Entry
+from pricekit.datasets import make_catalog
+from pricekit.errors import PluginError
+from pricekit.model.backbones.bag import Bag
+from pricekit.model.losses import Smape
+from pricekit.runs.source import Source
+from pricekit.runs.train import train
+
+
+class MeanEncoder(nn.Module):
+    hidden_size, members = 4, 1
+
+    def __init__(self, vocab_size):
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, 4)
+
+    def forward(self, input_ids, attention_mask):
+        return (self.table(input_ids) * attention_mask[..., None]).sum(1) / attention_mask.sum(
+            1, keepdim=True
+        )
+
+
+class Mean:
+    max_length = None
+    encoder_class = MeanEncoder
+
+    def tokenizer(self, texts):
+        return Bag(Bag.Options(vocab_size=300)).tokenizer(texts)
+
+    def architecture(self, tokenizer):
+        return {}
+
+    def encoder(self, architecture, tokenizer, tokens):
+        return self.encoder_class(tokenizer.get_vocab_size())
+
+
+class SeesPadding(MeanEncoder):
+    def forward(self, input_ids, attention_mask):
+        return self.table(input_ids).mean(1)
+
+
+class WrongSize(MeanEncoder):
+    hidden_size = 5
+
+
+class Doubles(MeanEncoder):
+    def forward(self, input_ids, attention_mask):
+        return super().forward(input_ids, attention_mask).double()
+
+
+class KeepsOutside(MeanEncoder):
+    """Keeps something fitted in an attribute that no checkpoint holds."""
+
+    made = itertools.count(1)
+
+    def __init__(self, vocab_size):
+        super().__init__(vocab_size)
+        self.scale = next(self.made)
+
+    def forward(self, input_ids, attention_mask):
+        return super().forward(input_ids, attention_mask) * self.scale
+
+
+class Negative(Smape):
+    def to_price(self, raw):
+        return -super().to_price(raw)
+
+
+class PerRow(Smape):
+    def forward(self, raw, price):
+        return self.link.smape_terms(raw, price)
+
+
+class Raises(Smape):
+    def forward(self, raw, price):
+        raise IndexError("of mine")
+
+
+class DenseOnly:
+    defaults = {"training": {"epochs": 1}}  # noqa: RUF012
+
+    def optimizer(self, model, training, *, fused):
+        return torch.optim.AdamW(model.parameters(), lr=training.learning_rate)
+
+    def schedule(self, step, warmup_steps, total_steps):
+        return 1.0
+
+
+class Feature:
+    names = ("mine",)
+
+    def fit(self, table):
+        assert table.price is None
+        assert "price" not in table.frame.columns
+        return {}
+
+    def transform(self, table, state):
+        assert "price" not in table.frame.columns
+        return np.ones((len(table), 1), np.float32)
+
+
+def _feature(**methods):
+    return type("Made", (Feature,), methods)
+
+
+FEATURES = {
+    "not float32": (_feature(transform=lambda s, t, _: np.ones((len(t), 1))), "gave float64"),
+    "not finite": (
+        _feature(transform=lambda s, t, _: np.full((len(t), 1), np.nan, np.float32)),
+        "not finite",
+    ),
+    "not an array": (_feature(transform=lambda s, t, _: [1.0] * len(t)), "gave list"),
+    "raises": (_feature(transform=lambda s, t, _: t.frame["weight"]), "failed while computing.*KeyError"),
+    "depends on the batch": (
+        _feature(transform=lambda s, t, _: np.full((len(t), 1), len(t), np.float32)),
+        "other values alone",
+    ),
+    "state not JSON": (_feature(fit=lambda s, t: {"a": np.ones(2)}), "not plain JSON"),
+    "state not finite": (_feature(fit=lambda s, t: {"a": float("nan")}), "not plain JSON"),
+    "exits": (_feature(__init__=lambda s: sys.exit(0)), "cannot be made: SystemExit"),
+}
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """Register a class as a plugin for one test."""
+
+    def add(kind, plugin):
+        module = types.ModuleType("toy_preflight")
+        module.Plugin = plugin
+        monkeypatch.setitem(sys.modules, "toy_preflight", module)
+        entry = Entry(kind, "toy", "toy_preflight:Plugin", "a toy", "toy-package", "1.0")
+        monkeypatch.setitem(registry().entries, (kind, "toy"), entry)
+
+    return add
+
+
+def _train(catalog, tmp_path, **layer):
+    return train(Source(catalog), tiny_config({"training": {"epochs": 1}}, layer), tmp_path / "run")
+
+
+def _backbone(encoder):
+    return type("Made", (Mean,), {"encoder_class": encoder})
+
+
+def test_right_plugins_pass(register, catalog, tmp_path):
+    register("backbone", Mean)
+    _train(catalog, tmp_path, backbone={"name": "toy"}, policy={"name": "quick"})
+
+
+def test_a_feature_sees_no_price(register, catalog, tmp_path):
+    register("feature", Feature)
+    _train(catalog, tmp_path, features=["toy"])
+
+
+@pytest.mark.parametrize("case", FEATURES)
+def test_wrong_features(register, catalog, tmp_path, case):
+    plugin, message = FEATURES[case]
+    register("feature", plugin)
+    with pytest.raises(PluginError, match=rf"feature 'toy'.*{message}"):
+        _train(catalog, tmp_path, features=["toy"])
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        (SeesPadding, "depends on padding"),
+        (WrongSize, r"gave torch.float32 of shape \(8, 4\), expected finite float32 of shape \(8, 5\)"),
+        (Doubles, "gave torch.float64"),
+        (KeepsOutside, "opened again, gives other prices"),
+    ],
+)
+def test_wrong_backbones(register, catalog, tmp_path, encoder, message):
+    register("backbone", _backbone(encoder))
+    with pytest.raises(PluginError, match=message):
+        _train(catalog, tmp_path, backbone={"name": "toy"})
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (Negative, "expected one finite, positive price a row"),
+        (PerRow, "expected a scalar with a gradient"),
+        (Raises, "of toy-package 1.0 failed while computing the loss of a batch: IndexError: of mine"),
+    ],
+)
+def test_wrong_losses(register, catalog, tmp_path, loss, message):
+    register("loss", loss)
+    with pytest.raises(PluginError, match=rf"loss 'toy'.*{message}"):
+        _train(catalog, tmp_path, loss={"name": "toy"})
+
+
+def test_a_policy_that_cannot_train_the_backbone(register, catalog, tmp_path):
+    register("policy", DenseOnly)
+    with pytest.raises(PluginError, match=r"policy 'toy' .* failed while taking an optimizer step"):
+        _train(catalog, tmp_path, policy={"name": "toy"})
+
+
+def test_wrong_defaults_name_the_policy(register):
+    register("policy", type("Made", (DenseOnly,), {"defaults": {"training": {"epoch": 1}}}))
+    with pytest.raises(PluginError, match=r"policy 'toy' of toy-package 1\.0 are wrong.*did you mean"):
+        tiny_config({"policy": {"name": "toy"}})
+
+
+def test_the_padding_check_stays_inside_the_backbones_length(tmp_path):
+    """A text as long as the encoder's positions leaves no room to pad."""
+    frame = make_catalog(40, seed=3)
+    frame["catalog_content"] += " word" * 600
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    small = {"name": "transformer", "width": 16, "layers": 1, "heads": 2, "vocab_size": 500}
+    config = tiny_config({"backbone": small, "max_length": 512, "training": {"epochs": 1, "batch_size": 4}})
+    train(Source(tmp_path / "t.csv"), config, tmp_path / "run")

@@ -1,0 +1,157 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from conftest import tiny_config
+from pricekit.datasets import make_catalog
+from pricekit.errors import DataError
+from pricekit.runs.folder import open_run
+from pricekit.runs.pseudo_labels import MOST, read_pseudo_labelled, read_unpriced, teach, with_teachers
+from pricekit.runs.source import Source, load_split
+from pricekit.runs.train import train
+from pricekit.table import AS_FOUND, Columns, table_of_texts
+from pricekit.workflows.cross_validation import cross_validate
+
+ONE_EPOCH = {"training": {"epochs": 1}, "backbone": {"members": 1, "width": 4}}
+
+
+class Teacher:
+    """Prices each text by its length."""
+
+    def predict(self, rows):
+        return rows.text.str.len().to_numpy(np.float32)
+
+
+@pytest.fixture(scope="module")
+def new(tmp_path_factory):
+    """A table of 60 other products without prices."""
+    path = tmp_path_factory.mktemp("tables") / "new.csv"
+    make_catalog(60, seed=8).drop(columns="price").to_csv(path, index=False)
+    return path
+
+
+def test_unpriced_rows_are_those_with_a_text_and_no_price(tmp_path, new):
+    mixed = tmp_path / "mixed.csv"
+    mixed.write_text("catalog_content,price\nTea,3\nCoffee,\n,\nCocoa,\n")
+    assert read_unpriced([mixed], Columns(), AS_FOUND).text.tolist() == ["Coffee", "Cocoa"]
+    assert len(read_unpriced([mixed, new], Columns(), AS_FOUND)) == 62
+    mixed.write_text("catalog_content,price\nTea,3\n")
+    with pytest.raises(DataError, match="no row with a text and without a price"):
+        read_unpriced([mixed], Columns(), AS_FOUND)
+
+
+def test_rows_are_taught_the_geometric_mean_and_known_texts_are_left_out():
+    known = table_of_texts(["tea", "coffee"], "catalog_content")
+    new = table_of_texts(["tea", "cocoa", "cocoa", "juice!!"], "catalog_content")
+    tenfold = type("Tenfold", (), {"predict": lambda self, rows: 100 * Teacher().predict(rows)})()
+    pseudo_labelled = teach(known, new, [Teacher(), tenfold], Columns(), 0)
+    assert pseudo_labelled.text.tolist() == ["cocoa", "juice!!"]
+    assert pseudo_labelled.price == pytest.approx([50, 70])
+    many = table_of_texts([f"text {n}" for n in range(50)], "catalog_content")
+    assert len(teach(known, many, [Teacher()], Columns(), 0)) == MOST * len(known)
+    with pytest.raises(DataError, match="every unpriced row"):
+        teach(known, known, [Teacher()], Columns(), 0)
+
+
+def test_a_student_is_trained_on_both_and_judged_by_true_prices_alone(run, catalog, new, tmp_path):
+    source = Source(catalog, unpriced=(new,), teachers=(run,))
+    facts = train(source, tiny_config(ONE_EPOCH), tmp_path / "student")
+    plain = load_split(Source(catalog), tiny_config(ONE_EPOCH))
+    assert facts["rows"]["taught"] == 60
+    assert facts["rows"]["train"] == len(plain.train) + 60
+    assert facts["rows"]["valid"] == len(plain.valid)
+    pseudo_labelled = read_pseudo_labelled(tmp_path / "student")
+    assert pseudo_labelled.known_price == pytest.approx(
+        open_run(run).predictor().predict(pseudo_labelled.text.tolist()), rel=1e-6
+    )
+    told = json.loads((tmp_path / "student" / "source.json").read_text())
+    assert told["unpriced"] == ["new.csv"]
+    resumed = with_teachers(Source(catalog), plain, tiny_config(ONE_EPOCH), tmp_path / "student")
+    assert told["digest"] == resumed.digest()
+
+
+def test_a_student_killed_before_its_first_checkpoint_keeps_the_rows_it_was_taught(
+    run, catalog, new, tmp_path, monkeypatch, pricekit
+):
+    source, out = Source(catalog, unpriced=(new,), teachers=(run,)), tmp_path / "student"
+    config = tiny_config(ONE_EPOCH)
+    whole = train(source, config, tmp_path / "whole")
+    with monkeypatch.context() as broken:
+        broken.setattr("pricekit.training.session.save_checkpoint", _full)
+        with pytest.raises(OSError, match="full"):
+            train(source, config, out)
+    code, _, err = pricekit("train", catalog, "--out", out, "--resume")
+    assert code == 0, err
+    assert "has no checkpoint yet" in " ".join(err.split())
+    facts = json.loads((out / "run.json").read_text())
+    assert facts["rows"] == whole["rows"]
+    assert facts["metrics"] == whole["metrics"]
+
+
+def _full(*_, **__):
+    raise OSError("full")
+
+
+def test_a_teacher_that_saw_the_judging_rows_is_named(pricekit, run, bundle, catalog, new, tmp_path):
+    flags = ["--set", "training.epochs=1", "--set", "backbone.members=1", "--unpriced", new, "--dry-run"]
+    code, _, err = pricekit(
+        "train", catalog, "--out", tmp_path / "a", *flags[:-1], "--teacher", run, "--seed", 5
+    )
+    assert code == 0
+    assert "rows that judge this run, which flatter it" in " ".join(err.split())
+    code, _, err = pricekit("train", catalog, "--out", tmp_path / "b", *flags[:-1], "--teacher", bundle)
+    assert code == 0
+    assert "nobody can tell" in err
+    code, _, err = pricekit("train", catalog, "--out", tmp_path / "c", *flags[:-1])
+    assert code == 1
+    assert "give both or neither" in " ".join(err.split())
+
+
+def test_a_dry_run_counts_the_taught_rows(pricekit, run, catalog, new, tmp_path):
+    pseudo_labelled = [
+        "--unpriced",
+        new,
+        "--teacher",
+        run,
+        "--set",
+        "training.batch_size=12",
+    ]  # 34 steps an epoch
+    code, out, err = pricekit("train", catalog, "--out", tmp_path / "a", "--dry-run", *pseudo_labelled)
+    assert (code, f"{340 + 60} rows to train on" in err) == (0, True), err
+    assert "epochs = 30\n" in out
+
+
+def test_a_teacher_of_another_currency_is_refused(catalog, new, tmp_path):
+    folders = {}
+    for sign in ("$", "€"):
+        frame = pd.read_csv(catalog)
+        frame["price"] = sign + frame["price"].astype(str)
+        folders[sign] = tmp_path / f"{sign}.csv"
+        frame.to_csv(folders[sign], index=False)
+    train(Source(folders["€"]), tiny_config(ONE_EPOCH), tmp_path / "teacher")
+    source = Source(folders["$"], unpriced=(new,), teachers=(tmp_path / "teacher",))
+    with pytest.raises(DataError, match=r"are in USD \(\$\), those of the teacher .* in EUR"):
+        train(source, tiny_config(ONE_EPOCH), tmp_path / "student")
+    assert not (tmp_path / "student").exists()
+
+
+def test_a_fold_is_taught_by_the_fold_that_has_not_seen_its_rows(pricekit, catalog, new, run, tmp_path):
+    config = tiny_config(ONE_EPOCH, {"training": {"keep": "last"}, "speed": {"progress": False}})
+    cross_validate(Source(catalog), config, tmp_path / "teacher", 2)
+    source = Source(catalog, unpriced=(new,), teachers=(tmp_path / "teacher",))
+    cross_validate(source, config, tmp_path / "student", 2)
+    for fold in ("fold-0", "fold-1"):
+        pseudo_labelled = read_pseudo_labelled(tmp_path / "student" / fold)
+        expected = open_run(tmp_path / "teacher" / fold).predictor().predict(pseudo_labelled.text.tolist())
+        assert pseudo_labelled.known_price == pytest.approx(expected, rel=1e-6)
+    before = pd.read_parquet(tmp_path / "student" / "held_out.parquet")
+    cross_validate(Source(catalog), config, tmp_path / "student", 2, resume=True)
+    assert pd.read_parquet(tmp_path / "student" / "held_out.parquet").equals(before)
+    for wrong, said in ((run, "is no folder of pricekit cv"), (tmp_path / "teacher", "other rows or folds")):
+        code, _, err = pricekit(
+            "cv", catalog, "--out", tmp_path / "x", "--folds", 3, "--unpriced", new, "--teacher", wrong
+        )
+        assert code == 1
+        assert said in " ".join(err.split())

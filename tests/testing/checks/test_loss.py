@@ -1,0 +1,181 @@
+"""The checks of a loss: what pricekit ships passes them, and each finds a wrong one."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from pricekit.model.losses import FocalSmape, LogPrice, Smape
+from pricekit.testing import CheckFailed, check_loss
+
+# The mean of log 1 and log e² is 1, the deviation 1. Raw 0 is the price e, raw -1 the price 1.
+FITTED_ON, RAW, PRICE = (1.0, math.e**2), (0.0, -1.0), (math.e, math.e)
+TERM = 2 * math.tanh(0.5)
+BY_HAND = FITTED_ON, RAW, PRICE, TERM / 2
+
+
+class Squares(nn.Module):
+    """Mean squares of the standardised log price, right in all."""
+
+    def __init__(self):
+        super().__init__()
+        self.link = LogPrice()
+
+    def fit(self, price):
+        self.link.fit(price)
+
+    def distance(self, raw, price):
+        return raw - (price.log() - self.link.mean) / self.link.std
+
+    def forward(self, raw, price):
+        return self.distance(raw, price).square().mean()
+
+    def to_price(self, raw):
+        return self.link.log_price(raw).exp()
+
+
+def changed(**parts):
+    return type("Wrong", (Squares,), parts)
+
+
+class KeepsOutside(Squares):
+    center = 0.0
+
+    def fit(self, price):
+        self.center = float(price.double().log().mean())
+
+    def distance(self, raw, price):
+        return raw + self.center - price.log()
+
+    def to_price(self, raw):
+        return (raw + self.center).clamp(-40, 40).exp()
+
+
+class HalfGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, distance):
+        ctx.save_for_backward(distance)
+        return distance.square()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (distance,) = ctx.saved_tensors
+        return gradient * distance
+
+
+class Overflows(Squares):
+    def forward(self, raw, price):
+        return ((raw * self.link.std + self.link.mean).exp() - price).square().mean()
+
+
+class Unclamped(Squares):
+    def to_price(self, raw):
+        return (raw * self.link.std + self.link.mean).exp()
+
+
+class Traced(Squares):
+    """Another link while it is traced."""
+
+    def to_price(self, raw):
+        return super().to_price(raw + 0.01 if torch.compiler.is_exporting() else raw)
+
+
+WRONG = {
+    "is made, a module with fit and to_price": [
+        (lambda: object(), "object has no method fit"),
+        (
+            type("Plain", (), {"fit": print, "forward": print, "to_price": print}),
+            r"Plain is no torch\.nn\.Module",
+        ),
+    ],
+    "buffers hold all that fit learned": [
+        (KeepsOutside, "register_buffer"),
+        (
+            changed(fit=lambda s, price: s.register_buffer("seen", price)),
+            "Unexpected key.*Make them in __init__",
+        ),
+    ],
+    "a scalar with a gradient": [
+        (changed(forward=lambda s, r, p: s.distance(r, p).square()), r"shape \(4, 3\); expected a scalar"),
+        (changed(forward=lambda s, r, p: Squares.forward(s, r.detach(), p)), "expected a scalar with a grad"),
+        (changed(forward=lambda s, r, p: s.distance(r.view(-1), p.view(-1)).mean()), r"\(.*line.*view"),
+        (changed(forward=lambda s, r, p: 0 * Squares.forward(s, r, p)), "not all 0"),
+    ],
+    "a mean over rows and members": [
+        (changed(forward=lambda s, r, p: s.distance(r, p).square().sum()), "Reduce by the mean"),
+        (changed(forward=lambda s, r, p: s.distance(r[:, :1], p).square().mean()), "6 rows and 3 members"),
+    ],
+    "gradcheck in float64": [
+        (
+            changed(forward=lambda s, r, p: HalfGradient.apply(s.distance(r, p)).mean()),
+            "hand-written backward",
+        ),
+        (changed(forward=lambda s, r, p: Squares.forward(s, r.float(), p.float())), "cast to float32"),
+    ],
+    "finite for prices from 0.01 to 1e6": [(Overflows, "gradients are not finite, first at price 0.01")],
+    "least at the truth": [
+        (changed(distance=lambda s, r, p: r - (p.log() - s.link.mean)), "share one link"),
+        (
+            changed(to_price=lambda s, r: s.link.log_price(r.clamp(-1, 1)).exp()),
+            "no raw output gives the price",
+        ),
+    ],
+    "prices are finite and positive": [
+        (Unclamped, r"\[0.0, .*inf\].*Clamp the log price"),
+        (changed(to_price=lambda s, r: Squares.to_price(s, r)[:, None]), r"\(7, 1\) for torch.float32 of"),
+        (changed(to_price=lambda s, r: Squares.to_price(s, r).double()), "gave torch.float64"),
+    ],
+    "prices rise with the raw output": [
+        (changed(to_price=lambda s, r: Squares.to_price(s, -r)), "strictly increasing"),
+        (
+            changed(to_price=lambda s, r: Squares.to_price(s, r.clamp(-2, 2))),
+            "for -3.0 and the raw output after",
+        ),
+    ],
+    "to_price exports": [(Traced, "in ONNX Runtime to_price gives")],
+    "the value derived by hand": [(Squares, "the loss is 0.5; expected 0.462")],
+}
+
+
+def focal():
+    return FocalSmape(FocalSmape.Options(gamma=2.0))
+
+
+RIGHT = {
+    "smape": check_loss(Smape, BY_HAND),
+    "focal-smape": check_loss(focal, (FITTED_ON, RAW, PRICE, TERM**3 / 2)),
+    "squares": [c for c in check_loss(Squares, (FITTED_ON, RAW, PRICE, 0.5)) if "exports" not in c.name],
+}
+
+
+@pytest.mark.parametrize(
+    "check",
+    [pytest.param(check, id=f"{name}: {check}") for name, found in RIGHT.items() for check in found],
+)
+def test_a_right_loss_passes(check):
+    check()
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
+)
+def test_a_wrong_loss_is_found(name, make, message):
+    check = next(check for check in check_loss(make, BY_HAND) if check.name == name)
+    with pytest.raises(CheckFailed, match=f"(?s){message}"):
+        check()
+
+
+def test_every_check_has_found_one():
+    assert set(WRONG) == {check.name for check in check_loss(Squares, BY_HAND)}
+
+
+def test_a_value_by_hand_is_checked_where_it_is_given():
+    assert "the value derived by hand" not in map(str, check_loss(Squares))
+
+
+def test_random_numbers_are_left_as_they_were():
+    before = torch.get_rng_state()
+    for check in RIGHT["squares"]:
+        check()
+    assert torch.equal(torch.get_rng_state(), before)

@@ -1,0 +1,149 @@
+"""The checks of a policy: what pricekit ships passes them, and each finds a wrong one."""
+
+import math
+
+import pytest
+import torch
+
+from pricekit.optim import policies
+from pricekit.testing import CheckFailed, check_policy
+
+
+class Right:
+    """AdamW, and a straight line up and down."""
+
+    defaults = {"training": {"epochs": 1}}  # noqa: RUF012
+
+    def optimizer(self, model, training, *, fused):
+        return torch.optim.AdamW(model.parameters(), lr=training.learning_rate, fused=fused)
+
+    def schedule(self, step, warmup_steps, total_steps):
+        if step < warmup_steps:
+            return min(1.0, (step + 1) / warmup_steps)
+        return 1 - (step - warmup_steps) / max(1, total_steps - warmup_steps)
+
+
+def changed(**parts):
+    return type("Wrong", (Right,), parts)
+
+
+def giving(optimizer):
+    """Right, with an optimizer of (model, learning rate)."""
+    return changed(optimizer=lambda s, model, training, fused: optimizer(model, training.learning_rate))
+
+
+class NoFused(Right):
+    def optimizer(self, model, training, *, fused):
+        return torch.optim.Rprop(model.parameters(), lr=training.learning_rate, fused=fused)
+
+
+class Counts(Right):
+    """A schedule that counts its own calls."""
+
+    calls = 0
+
+    def schedule(self, step, warmup_steps, total_steps):
+        self.calls += 1
+        return 1 / self.calls
+
+
+class Momentum(torch.optim.Optimizer):
+    """Remembers its momentum beside its state."""
+
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, {"lr": lr})
+        self.momentum = {}
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    kept = self.momentum.setdefault(p, torch.zeros_like(p)).mul_(0.9).add_(p.grad)
+                    p.sub_(kept, alpha=group["lr"])
+
+
+class NeedsClosure(torch.optim.SGD):
+    def step(self, closure=None):
+        return super().step(closure) if closure() else None
+
+
+WRONG = {
+    "is made, with defaults, optimizer and schedule": [
+        (changed(schedule=None), "no method schedule"),
+        (changed(defaults=["training"]), "defaults is .*list.*nested tables"),
+    ],
+    "defaults are a valid configuration": [
+        (changed(defaults={"training": {"epoch": 1}}), "epoch.*did you mean"),
+        (changed(defaults={"loss": {"name": "focal-smape", "gama": 1}}), "Did you mean 'gamma'"),
+        (changed(defaults={"backbone": {"name": "bagg"}}), "no backbone 'bagg'"),
+    ],
+    "every trainable parameter once": [
+        (giving(lambda m, lr: torch.optim.SGD(m.heads.parameters(), lr)), r"'encoder.embedding.weight': 0"),
+        (giving(lambda m, lr: list(m.parameters())), "expected a torch.optim.Optimizer"),
+        (giving(lambda m, lr: type("N", (Momentum,), {})(m.parameters(), math.nan)), "finite one in each"),
+    ],
+    "steps lower a convex loss": [
+        (giving(lambda m, lr: torch.optim.SGD(m.parameters(), lr, maximize=True)), "sign of the update"),
+        (giving(lambda m, lr: NeedsClosure(m.parameters(), lr)), "'NoneType' object is not callable"),
+    ],
+    "works fused and not": [
+        (NoFused, "unexpected keyword argument 'fused'"),
+        (giving(lambda m, lr: torch.optim.SGD(m.parameters(), 1e38)), "weights are not finite"),
+    ],
+    "schedule is finite, from 0 to 1": [
+        (changed(schedule=lambda s, step, w, t: 2.0), "from 0 to 1"),
+        (changed(schedule=lambda s, step, w, t: 0.0), "nothing but 0"),
+        (changed(schedule=lambda s, step, w, t: min(1.0, step / (t - w))), "ZeroDivisionError"),
+    ],
+    "schedule takes parts of a step": [
+        (changed(schedule=lambda s, step, w, t: [1.0] * t and ([1.0] * t)[step]), "TypeError.*indices"),
+        (
+            changed(schedule=lambda s, step, w, t: (step + 1) / w if step < w else 1.0),
+            "at step 9.5 of 100, 10 of them warmup, the schedule is 1.05",
+        ),
+    ],
+    "schedule warms up": [(changed(schedule=lambda s, step, w, t: 1.0), "lower one at the beginning")],
+    "schedule ends lowest": [
+        (changed(schedule=lambda s, step, w, t: 0.5 + 0.5 * math.cos(6.3 * step / t)), "Come down")
+    ],
+    "resuming equals no stop": [
+        (Counts, "nothing that changes in the policy itself"),
+        (giving(lambda m, lr: Momentum(m.parameters(), lr)), "the same to the bit"),
+    ],
+}
+
+
+def ultra():
+    return policies.Ultra(policies.Ultra.Options())
+
+
+RIGHT = {
+    "quick": policies.Quick,
+    "ultra": ultra,
+    "fast": policies.Fast,
+    "blazing": policies.Blazing,
+    "optimized": policies.Optimized,
+    "right": Right,
+}
+
+
+@pytest.mark.parametrize(
+    "check",
+    [pytest.param(c, id=f"{name}: {c}") for name, make in RIGHT.items() for c in check_policy(make)],
+)
+def test_a_right_policy_passes(check):
+    check()
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
+)
+def test_a_wrong_policy_is_found(name, make, message):
+    check = next(check for check in check_policy(make) if check.name == name)
+    with pytest.raises(CheckFailed, match=f"(?s){message}"):
+        check()
+
+
+def test_every_check_has_found_one():
+    assert set(WRONG) == {check.name for check in check_policy(Right)}

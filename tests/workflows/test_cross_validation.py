@@ -1,0 +1,233 @@
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from conftest import TINY
+from pricekit.config.resolve import configure
+from pricekit.datasets import make_catalog
+from pricekit.errors import ConfigError, DataError, TrainingError
+from pricekit.evaluation.held_out import read_held_out
+from pricekit.metrics import smape
+from pricekit.runs.folder import open_run
+from pricekit.runs.source import Source
+from pricekit.workflows import cross_validation as cv
+from pricekit.workflows.cross_validation import cross_validate
+from pricekit.workflows.ensemble import make_ensemble
+
+SMALL = {"backbone": {"name": "bag", "vocab_size": 300, "buckets": 64, "width": 4, "members": 1}}
+
+
+def config(*layers, keep="last"):
+    return configure([TINY, SMALL, {"training": {"epochs": 2, "keep": keep}}, *layers])
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """60 products of which 15 are there twice, in another size."""
+    path = tmp_path_factory.mktemp("tables") / "products.csv"
+    frame = make_catalog(60, seed=5)
+    twins = frame.tail(15).copy()
+    twins["catalog_content"] = twins["catalog_content"].str.replace(r"\d+", "7", regex=True)
+    twins["sample_id"] += 1000
+    pd.concat([frame, twins]).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def done(table, tmp_path_factory):
+    """A finished cross-validation with 3 folds; read only."""
+    out = tmp_path_factory.mktemp("cv") / "cv"
+    scores = cross_validate(Source(table), config(), out, 3)
+    return out, scores
+
+
+def test_every_row_is_priced_once_by_weights_that_did_not_see_it(done, table):
+    out, scores = done
+    held_out = read_held_out(out)
+    frame = pd.read_csv(table)
+    assert held_out.rows.tolist() == list(range(75))
+    assert np.array_equal(held_out.price, frame["price"])
+    for fold in range(3):
+        run, inside = out / f"fold-{fold}", held_out.fold == fold
+        parts = pd.read_parquet(run / "split.parquet").groupby("part")["id"].agg(set)
+        assert parts["valid"] == set(held_out.ids[inside]) == parts["valid"] - parts["train"]
+        assert len(parts["train"]) + len(parts["valid"]) == 75
+        priced = open_run(run).predictor().predict(held_out.text[inside].tolist())
+        assert np.allclose(priced, held_out.predicted[inside], rtol=1e-4)
+        assert scores.folds.loc[fold, "smape"] == pytest.approx(
+            smape(held_out.predicted[inside], held_out.price[inside])
+        )
+        state = open_run(run).preprocessor.features.parts[0].state
+        assert state != open_run(out / f"fold-{(fold + 1) % 3}").preprocessor.features.parts[0].state
+
+
+def test_sizes_of_one_product_are_in_one_fold(done):
+    held_out = read_held_out(done[0])
+    assert np.array_equal(held_out.fold[45:60], held_out.fold[60:75])
+    assert len(set(held_out.fold[45:60])) > 1
+
+
+def test_runs_of_folds_are_ordinary_and_keep_their_last_weights(done, table):
+    out, _ = done
+    run = open_run(out / "fold-1")
+    assert run.facts["table"] == table.name
+    assert run.facts["best_epoch"] == 2
+    assert run.config.training.keep == "last"
+    assert (
+        read_held_out(out / "fold-1").rows.tolist() == np.flatnonzero(read_held_out(out).fold == 1).tolist()
+    )
+
+
+def test_what_the_folder_says(done):
+    out, scores = done
+    facts = json.loads((out / "cv.json").read_text("utf-8"))
+    assert [fold["fold"] for fold in facts["folds"]] == [0, 1, 2]
+    assert facts["scores"]["mean"]["smape"] == pytest.approx(np.mean([f["smape"] for f in facts["folds"]]))
+    assert facts["scores"]["sd"]["smape"] == pytest.approx(
+        np.std([f["smape"] for f in facts["folds"]], ddof=1)
+    )
+    assert facts["seconds"] > 0
+    assert facts["config"]["training"]["keep"] == "last"
+    assert scores.rows == 75
+
+
+def test_a_killed_one_goes_on_where_it_was(done, table, tmp_path, monkeypatch):
+    """Killed at the end of the second fold: the first is kept, the second scored again, the third trained."""
+    out, called = shutil.copytree(done[0], tmp_path / "cv"), []
+    for name in ("cv.json", "held_out.parquet", "fold-1/run.json", "fold-1/held_out.parquet"):
+        (out / name).unlink()
+    shutil.rmtree(out / "fold-2")
+
+    def train(*args, call=cv.train, **named):
+        called.append(args[2].name)
+        return call(*args, **named)
+
+    monkeypatch.setattr(cv, "train", train)
+    monkeypatch.setattr(cv, "kept_together", None)  # the folds are those that were written
+    cross_validate(Source(table), config(), out, resume=True)
+    assert called == ["fold-1", "fold-2"]
+    whole, mine = read_held_out(done[0]), read_held_out(out)
+    assert np.array_equal(whole.fold, mine.fold)
+    assert np.array_equal(whole.predicted, mine.predicted)
+
+
+@pytest.mark.parametrize("change", ["fewer rows", "other prices"])
+@pytest.mark.parametrize("begun", [True, False])
+def test_another_table_is_not_gone_on_with(done, table, tmp_path, change, begun):
+    out = shutil.copytree(done[0], tmp_path / "cv")
+    if not begun:
+        for folder in out.glob("fold-*"):
+            shutil.rmtree(folder)
+    frame = pd.read_csv(table)
+    frame = frame.head(70) if change == "fewer rows" else frame.assign(price=frame["price"] * 2)
+    frame.to_csv(tmp_path / "other.csv", index=False)
+    with pytest.raises(TrainingError, match="the rows are not those"):
+        cross_validate(Source(tmp_path / "other.csv"), config(), out, resume=True)
+
+
+@pytest.mark.parametrize("name", ["folds.parquet", "plan.json"])
+def test_a_damaged_one_is_told(done, table, tmp_path, name):
+    out = shutil.copytree(done[0], tmp_path / "cv")
+    (out / name).write_text("{")
+    with pytest.raises(TrainingError, match="is damaged"):
+        cross_validate(Source(table), config(), out, resume=True)
+
+
+def test_only_its_own_folds_are_members_of_an_ensemble(done, tmp_path):
+    out = shutil.copytree(done[0], tmp_path / "cv")
+    shutil.copytree(out / "fold-0", out / "fold-old")
+    shutil.copytree(out / "fold-0", out / "fold-7")
+    made = make_ensemble([done[0], out], tmp_path / "both")
+    assert {member["path"].rpartition("-")[2] for member in made["members"]} == {"0", "1", "2"}
+    shutil.rmtree(out / "fold-1")
+    with pytest.raises(TrainingError, match="fold-1 is no finished run"):
+        make_ensemble([done[0], out], tmp_path / "other")
+
+
+def test_an_unfinished_teacher_is_found_before_the_first_fold(done, table, tmp_path):
+    teacher = shutil.copytree(done[0], tmp_path / "cv")
+    (teacher / "fold-2" / "run.json").unlink()
+    with pytest.raises(TrainingError, match="fold-2 is no finished run"):
+        cross_validate(Source(table, unpriced=(table,), teachers=(teacher,)), config(), tmp_path / "out", 3)
+
+
+def test_a_taken_folder_is_left_alone_and_overwritten_on_demand(done, table, tmp_path):
+    (tmp_path / "page.html").write_text("mine")
+    with pytest.raises(TrainingError, match="no cross-validation"):
+        cross_validate(Source(table), config(), tmp_path, overwrite=True)
+    out = shutil.copytree(done[0], tmp_path / "cv")
+    with pytest.raises(TrainingError, match="--overwrite"):
+        cross_validate(Source(table), config(), out, 2)
+    (out / "fold-2" / "notes.txt").write_text("mine")
+    cross_validate(Source(table), config({"training": {"epochs": 1}}), out, 2, overwrite=True)
+    assert len(json.loads((out / "cv.json").read_text("utf-8"))["folds"]) == 2
+    assert sorted(path.name for path in (out / "fold-2").iterdir()) == ["notes.txt"]
+
+
+@pytest.mark.parametrize("name", [cv.PLAN, cv.FOLDS, cv.CONFIG])
+def test_one_that_was_cut_off_while_it_was_begun_starts_anew(table, tmp_path, monkeypatch, name):
+    out = tmp_path / "cv"
+
+    def replace_file(source, target, call=os.replace):
+        if Path(target).name == name:
+            raise OSError(28, "No space left on device")
+        return call(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replace_file)
+        with pytest.raises(OSError, match="No space"):
+            cross_validate(Source(table), config(), out, 2)
+    cross_validate(Source(table), config(), out, 2)
+    assert len(read_held_out(out)) == 75
+
+
+@pytest.mark.parametrize("name", [cv.FOLDS, cv.CONFIG])
+def test_a_finished_one_that_lacks_a_file_is_left_alone(done, table, tmp_path, name):
+    out = shutil.copytree(done[0], tmp_path / "cv")
+    (out / name).unlink()
+    with pytest.raises(TrainingError, match="exists already"):
+        cross_validate(Source(table), config(), out, 3)
+    assert (out / "fold-0" / "run.json").exists()
+
+
+def test_with_keep_best_a_part_of_the_other_rows_chooses_the_epoch(table, tmp_path):
+    out = tmp_path / "cv"
+    cross_validate(Source(table), config({"training": {"epochs": 1}}, keep="best"), out, 2)
+    held_out, together = read_held_out(out), pd.read_parquet(out / "folds.parquet")["together"].to_numpy()
+    for fold in range(2):
+        chosen_by = read_held_out(out / f"fold-{fold}").rows
+        assert len(chosen_by)
+        assert not (held_out.fold[chosen_by] == fold).any()
+        trained = np.setdiff1d(np.flatnonzero(held_out.fold != fold), chosen_by)
+        assert not set(together[trained]) & set(together[chosen_by])
+
+
+def test_ten_rows_of_one_price(tmp_path, capsys):
+    make_catalog(10, seed=1).assign(price=5.0).to_csv(tmp_path / "t.csv", index=False)
+    short = config({"training": {"epochs": 1}})
+    scores = cross_validate(Source(tmp_path / "t.csv"), short, tmp_path / "cv", 2)
+    assert scores.metrics["smape"] < 10
+    assert "all prices are 5" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="cannot be cut into 11 folds"):
+        cross_validate(Source(tmp_path / "t.csv"), config(), tmp_path / "more", 11)
+    assert not (tmp_path / "more").exists()
+
+
+def test_a_leak_stops_it_before_anything_is_written(table, tmp_path):
+    frame = pd.read_csv(table)
+    frame.assign(market=(frame["price"] * 1.2).round(1)).to_csv(tmp_path / "t.csv", index=False)
+    text = {"columns": {"text": ["catalog_content", "market"]}}
+    with pytest.raises(DataError, match="'market' explains 100% of the log price alone"):
+        cross_validate(Source(tmp_path / "t.csv"), config(text), tmp_path / "cv", 2)
+    assert not (tmp_path / "cv").exists()
+
+
+def test_folds_have_weights_of_their_own(done):
+    first, second = (open_run(done[0] / f"fold-{fold}").model.state_dict() for fold in (0, 1))
+    assert not torch.equal(first["heads.0.0.weight"], second["heads.0.0.weight"])
