@@ -1,5 +1,6 @@
 """What several tests share: a small catalogue, a run trained on it, and its bundle."""
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,6 +89,19 @@ def bundle(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("bundles") / "bundle"
     export_run(run, out)
     return out
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
+    """Return a function that gives what pricekit has logged since its last call, one message a line."""
+    caplog.set_level(logging.INFO, "pricekit")
+
+    def since() -> str:
+        said = "\n".join(record.getMessage() for record in caplog.records if record.name == "pricekit")
+        caplog.clear()
+        return said
+
+    return since
 
 
 @pytest.fixture

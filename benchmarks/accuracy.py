@@ -18,10 +18,12 @@ import numpy as np
 import peers
 
 from pricekit import smape
+from pricekit.cli.terminal import show_table
 from pricekit.evaluation.held_out import HeldOut, read_held_out
 from pricekit.evaluation.weights import cross_fitted, fit_weights
 from pricekit.features.fitted import fit_features
-from pricekit.screen import notice, progress, show_table
+from pricekit.log import logger
+from pricekit.progress import progress
 from pricekit.table import table_of_texts
 
 Texts = Sequence[str]
@@ -57,7 +59,7 @@ def main() -> None:
     if not options.without_peers:
         for name, peer in _peers(first, minilm=options.minilm).items():
             scores[name] = _per_fold(_out_of_fold(name, peer, first, options.keep), first)
-            notice(f"{name}: SMAPE {scores[name].mean():.2f}")
+            logger.warning(f"{name}: SMAPE {scores[name].mean():.2f}")
     best = min((found.mean() for found in scores.values()), default=np.nan)
     for path, held_out in zip(options.cv, own, strict=True):
         scores[str(path)] = _per_fold(held_out.predicted, first)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from pricekit.bench.timing import Run, interleaved, ratio
+from pricekit.cli.terminal import show_table
 from pricekit.config import HeadConfig
 from pricekit.core.contracts import Graph, PriceBatch
 from pricekit.core.loader import registry
@@ -28,7 +29,6 @@ from pricekit.model.backbones.families import FAMILIES
 from pricekit.model.backbones.transformer import TransformerEncoder
 from pricekit.model.losses import Smape
 from pricekit.model.network import PriceModel
-from pricekit.screen import show_table
 
 LENGTHS = (32, 64, 128, 256)
 

@@ -17,8 +17,8 @@ import torch
 
 from pricekit.bench.train import Measured, measure
 from pricekit.bench.workload import make_workload, read_workload_table
+from pricekit.cli.terminal import show_table
 from pricekit.config.resolve import configure
-from pricekit.screen import show_table
 
 SYSTEMS = ("ultra", "fast", "blazing", "optimized")
 TINY: dict[str, Any] = {

@@ -17,10 +17,10 @@ from pathlib import Path
 import pandas as pd
 
 from pricekit.bench.timing import interleaved
+from pricekit.cli.terminal import show_table
 from pricekit.engines.loaded import each
 from pricekit.errors import PluginError
 from pricekit.prediction.predictor import Predictor
-from pricekit.screen import show_table
 from pricekit.table import read_table
 
 BACKBONES = ("transformer", "distilroberta", "roberta-base", "deberta-v3-small", "deberta-v3-base")

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pricekit.cli.terminal import show_table
+from pricekit.log import logger
 from pricekit.runs.folder import open_run
-from pricekit.screen import notice, show_table
 from pricekit.table import Columns, read_usable
 from pricekit.training.batches import split_rows
 
@@ -30,7 +31,7 @@ def main() -> None:
     parser.add_argument("table", type=Path)
     parser.add_argument("--splits", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()
-    table, _ = read_usable(options.table, Columns(), limit=None, notices=notice)
+    table, _ = read_usable(options.table, Columns(), limit=None, notices=logger.warning)
     rows = []
     for split in options.splits:
         train, held = split_rows(table.known_price, HELD_OUT, split)

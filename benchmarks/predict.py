@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pricekit.screen import show_table
+from pricekit.cli.terminal import show_table
 
 PEER = """
 import sys; from pathlib import Path; import numpy as np, pandas as pd

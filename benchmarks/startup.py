@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pricekit.screen import show_table
+from pricekit.cli.terminal import show_table
 
 GOOD = """
 import pricekit

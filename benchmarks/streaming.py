@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pricekit.screen import show_table
+from pricekit.cli.terminal import show_table
 
 REPEATED, LONGEST, EVERY = 0.2, 2000, 0.05
 """Share of repeated rows; words of the longest text; seconds between two looks at the memory."""

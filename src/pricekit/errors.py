@@ -9,15 +9,15 @@
     ├── ExportError     a model cannot be exported, or its graph differs from it
     └── BundleError     a bundle is incomplete, altered or of another schema
 
-Each message says what was found, what was expected and what to do. The command line prints it as
-one paragraph and exits with 1.
+Each message says what was found, what was expected and what to do, without the name of a flag.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+from pricekit.text import nearest
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -37,7 +37,34 @@ __all__ = [
 
 
 class PricekitError(Exception):
-    """Base of every error that pricekit explains."""
+    """Base of every error that pricekit explains.
+
+    Attributes:
+        parameters: names of the parameters that fix the problem, as the functions of `pricekit` call them, such as
+            `("text", "price")`. The command line names the flags of the same names.
+        facts: what was found, by name, such as `{"column": "titel", "candidates": ["title", "brand"]}`.
+
+    Example:
+        >>> from pricekit.errors import DataError
+        >>> error = DataError("the table has no column 'titel'", parameters=("text",), column="titel")
+        >>> error.parameters, error.facts
+        (('text',), {'column': 'titel'})
+    """
+
+    def __init__(self, message: str = "", *, parameters: tuple[str, ...] = (), **facts: Any) -> None:
+        super().__init__(message)
+        self.parameters = parameters
+        self.facts = facts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the message with its facts: errors cross processes."""
+        return _rebuilt, (type(self), str(self), self.parameters, self.facts)
+
+
+def _rebuilt(
+    kind: type[PricekitError], message: str, parameters: tuple[str, ...], facts: dict[str, Any]
+) -> PricekitError:
+    return kind(message, parameters=parameters, **facts)
 
 
 class ConfigError(PricekitError):
@@ -87,8 +114,8 @@ def explain_invalid(error: ValidationError, where: str, names: Iterable[str]) ->
 def _explain_one(found: dict[str, Any], known: list[str]) -> str:
     dotted = ".".join(str(part) for part in found["loc"])
     if found["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(dotted, known, n=1, cutoff=0.5)
-        hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(known)}"
+        close = nearest(dotted, known, cutoff=0.5)
+        hint = f"did you mean '{close}'?" if close else f"there are: {', '.join(known)}"
         return f"there is no setting '{dotted}'; {hint}"
     message = found["msg"].removeprefix("Value error, ")
     return f"{dotted} is {found['input']!r}: {message}" if dotted else message

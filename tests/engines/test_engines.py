@@ -172,7 +172,7 @@ def test_auto_takes_the_fastest_and_remembers_it(graph, engines, small_batches):
 
 
 def test_why_a_gpu_is_not_used_is_said_each_time_until_it_is(
-    graph, engines, small_batches, monkeypatch, capsys
+    graph, engines, small_batches, monkeypatch, logged
 ):
     monkeypatch.setattr(choose.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(choose, "GPU", "gone")
@@ -180,12 +180,12 @@ def test_why_a_gpu_is_not_used_is_said_each_time_until_it_is(
     engines(gone=lambda graph: loads[-1](graph))
     for _ in range(3):
         assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
-        assert "engine ort-cpu, not the GPU:" in capsys.readouterr().err
+        assert "engine ort-cpu, not the GPU:" in logged()
     loads.append(slowed)
     open_engine("auto", graph, VOCABULARY)
-    assert "trying what prices this bundle fastest" in capsys.readouterr().err
+    assert "trying what prices this bundle fastest" in logged()
     open_engine("auto", graph, VOCABULARY)
-    assert capsys.readouterr().err == ""  # that, too, is remembered
+    assert logged() == ""  # that, too, is remembered
 
 
 def unreadable(graph):
@@ -269,11 +269,11 @@ def test_an_alike_graph_is_held_against_the_reference_too(graph, engines, monkey
     assert open_engine("auto", third, VOCABULARY, first).name == "ort-cpu"
 
 
-def test_where_nothing_can_be_kept_it_is_said(graph, capsys):
+def test_where_nothing_can_be_kept_it_is_said(graph, logged):
     graph.cache.parent.mkdir(exist_ok=True)
     graph.cache.write_text("a file")
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
-    assert "cannot be kept" in capsys.readouterr().err
+    assert "cannot be kept" in logged()
 
 
 def test_what_was_fastest_and_is_gone_is_not_used(graph, engines, small_batches):

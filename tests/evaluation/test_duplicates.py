@@ -69,14 +69,14 @@ def test_short_texts_are_duplicates_only_where_they_are_equal(texts):
     assert np.array_equal(duplicate_groups(series(texts)), equal_texts(series(texts)))
 
 
-def test_a_chain_of_texts_is_cut(capsys):
+def test_a_chain_of_texts_is_cut(logged):
     """Each text has a word less of the first and one more of the last: neighbours are alike, the ends are not."""
     names = [f"{a}{b}" for a in "abcdefghijklmnopqrstuvwxyz" for b in "pqrs"]
     chain = [" ".join(names[start : start + 40]) for start in range(60)]
     alone = [text_of(np.random.default_rng(seed)) for seed in range(140)]
     groups = duplicate_groups(series(chain + alone))
     assert np.bincount(groups).max() <= 10
-    assert "chained together" in capsys.readouterr().err
+    assert "chained together" in logged()
     assert len(set(groups[60:])) == 140
 
 
@@ -109,13 +109,13 @@ def test_many_rows_of_a_text_are_nearly_as_exact(monkeypatch):
     assert few == pytest.approx(noise_floor(np.zeros(900, int), price).smape, abs=0.05)
 
 
-def test_labels_are_told_from_a_table_that_is_there_three_times(capsys):
+def test_labels_are_told_from_a_table_that_is_there_three_times(logged):
     rng = np.random.default_rng(0)
     words = series(rng.choice(["shirt", "lamp", "pen"], 300))
     price = np.exp(rng.normal(size=300))
     assert are_labels(equal_texts(words), price)
     assert len(set(kept_together(words, price, near=True))) == 300
-    assert "the texts are labels, 3 different ones for 300 rows" in capsys.readouterr().err
+    assert "the texts are labels, 3 different ones for 300 rows" in logged()
     copies = series([text_of(np.random.default_rng(seed)) for seed in range(20)] * 15)
     same = equal_texts(copies)
     assert not are_labels(same, np.tile(price[:20], 15))

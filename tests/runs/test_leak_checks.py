@@ -31,34 +31,34 @@ def with_market(rows=60):
     return frame.assign(market=(frame["price"] * 1.2).round(1))
 
 
-def test_a_column_that_the_model_reads_stops_training(tmp_path, capsys):
+def test_a_column_that_the_model_reads_stops_training(tmp_path, logged):
     with pytest.raises(DataError, match=r"'market' explains .*the model would read it.*--allow-leak"):
         split_of(with_market(), tmp_path, TWO)
     split = split_of(with_market(), tmp_path, TWO, allow_leak=True)
     assert split.leaks == ()
-    assert "the model reads it, since --allow-leak was given" in capsys.readouterr().err
+    assert "the model reads it, since --allow-leak was given" in logged()
 
 
-def test_a_column_that_it_does_not_read_is_named(tmp_path, capsys):
+def test_a_column_that_it_does_not_read_is_named(tmp_path, logged):
     assert split_of(with_market(), tmp_path).leaks == ("market",)
-    assert "'market' explains" in capsys.readouterr().err
+    assert "'market' explains" in logged()
     split_of(with_market(), tmp_path, looked=True)
-    assert "market" not in capsys.readouterr().err
+    assert "market" not in logged()
 
 
-def test_a_clean_table_is_not_commented(tmp_path, capsys):
+def test_a_clean_table_is_not_commented(tmp_path, logged):
     split = split_of(make_catalog(300, seed=2), tmp_path)
     assert split.leaks == ()
-    assert capsys.readouterr().err == ""
+    assert logged() == ""
 
 
-def test_a_price_in_the_text_stops_training(tmp_path, capsys):
+def test_a_price_in_the_text_stops_training(tmp_path, logged):
     frame = make_catalog(60, seed=2)
     frame["catalog_content"] += frame["price"].map("\nNow only ${:.2f}".format)
     with pytest.raises(DataError, match=r"9.% of the texts hold their own price|100% of the texts"):
         split_of(frame, tmp_path)
     split_of(frame, tmp_path, allow_leak=True)
-    assert "texts hold their own price" in capsys.readouterr().err
+    assert "texts hold their own price" in logged()
 
 
 class Reads:
@@ -93,23 +93,23 @@ def test_a_feature_that_reads_such_a_column_stops_training(tmp_path, monkeypatch
     train(*given, tmp_path / "run", allow_leak=True)
 
 
-def test_rows_shared_with_the_validation_table_are_counted(tmp_path, capsys):
+def test_rows_shared_with_the_validation_table_are_counted(tmp_path, logged):
     frame, other = make_catalog(60, seed=2), make_catalog(20, seed=3)
     shared = frame.head(5).assign(sample_id=range(100, 105))
     shared.loc[0, "price"] *= 2
     shared["catalog_content"] = shared["catalog_content"].str.upper() + "!"
     split_of(frame, tmp_path, valid=pd.concat([other, shared]))
     assert "5 of 25 validation rows have a text that is trained on, 4 of them at the same price" in (
-        " ".join(capsys.readouterr().err.split())
+        " ".join(logged().split())
     )
     split_of(frame, tmp_path, valid=other)
-    assert "validation rows" not in capsys.readouterr().err
+    assert "validation rows" not in logged()
     with pytest.raises(DataError, match=r"20 of 20 validation rows .* nothing is held out"):
         split_of(frame, tmp_path, valid=frame.head(20))
     assert len(split_of(frame, tmp_path, valid=frame.head(20), allow_leak=True).valid) == 20
 
 
-def test_equal_texts_stay_on_one_side_and_their_noise_is_told(tmp_path, capsys):
+def test_equal_texts_stay_on_one_side_and_their_noise_is_told(tmp_path, logged):
     frame = make_catalog(100, seed=2)
     twins = frame.head(40).assign(price=frame["price"].head(40) * 3, sample_id=range(100, 140))
     split = split_of(pd.concat([frame, twins]), tmp_path)
@@ -118,7 +118,7 @@ def test_equal_texts_stay_on_one_side_and_their_noise_is_told(tmp_path, capsys):
     # One price for p and 3p: SMAPE 100 of one of both.
     assert (
         "80 rows have the text of a row with another price: no model of the text can be below SMAPE 50.0"
-        in (capsys.readouterr().err)
+        in (logged())
     )
 
 

@@ -180,13 +180,13 @@ def test_skipped_steps_count_nowhere_and_add_no_epoch(catalog, tmp_path, monkeyp
     assert lines[0]["loss"] > lines[1]["loss"]
 
 
-def test_a_table_with_lists_is_trained_on_without_the_cache(catalog, tmp_path, capsys):
+def test_a_table_with_lists_is_trained_on_without_the_cache(catalog, tmp_path, logged):
     frame = pd.read_csv(catalog).head(60)
     frame["tags"] = [["a", "b"]] * len(frame)
     frame.to_parquet(tmp_path / "t.parquet")
     config = tiny_config({"training": {"epochs": 1}, "speed": {"cache": str(tmp_path / "cache")}})
     train(Source(tmp_path / "t.parquet"), config, tmp_path / "run")
-    assert "not cached" in " ".join(capsys.readouterr().err.split())
+    assert "not cached" in " ".join(logged().split())
 
 
 KILLED = {
@@ -343,7 +343,7 @@ def test_patience_stops_early(catalog, tmp_path):
     assert epochs == facts["best_epoch"] + 2 < 50
 
 
-def test_the_last_weights_are_kept_where_that_is_asked_for(catalog, tmp_path, capsys, monkeypatch):
+def test_the_last_weights_are_kept_where_that_is_asked_for(catalog, tmp_path, logged, monkeypatch):
     """Each epoch is made to look worse than the one before, so that patience would stop at the second."""
     looks = iter([10.0, 20.0, 30.0, 40.0])
     monkeypatch.setattr(loop, "smape", lambda predicted, actual: next(looks))
@@ -352,7 +352,7 @@ def test_the_last_weights_are_kept_where_that_is_asked_for(catalog, tmp_path, ca
     lines = [json.loads(line) for line in (tmp_path / "last" / "metrics.jsonl").read_text().splitlines()]
     assert [line["valid_smape"] for line in lines] == [10, 20, 30, 40]
     assert facts["best_epoch"] == 4
-    assert "best" not in capsys.readouterr().err
+    assert "best" not in logged()
     looks = iter([40.0, 30.0, 20.0, 10.0])  # now the last one is the best
     train(Source(catalog), tiny_config({"training": {"epochs": 4}}), tmp_path / "best")
     last, best = _weights(tmp_path / "last"), _weights(tmp_path / "best")
@@ -429,10 +429,10 @@ def test_bf16_and_workers_train(catalog, tmp_path):
     assert facts["metrics"]["smape"] < facts["constant_smape"]
 
 
-def test_a_cache_that_cannot_be_written_is_said_and_not_needed(catalog, tmp_path, capsys):
+def test_a_cache_that_cannot_be_written_is_said_and_not_needed(catalog, tmp_path, logged):
     (tmp_path / "cache").write_text("a file")
     train(Source(catalog), tiny_config({"speed": {"cache": str(tmp_path / "cache")}}), tmp_path / "run")
-    assert "are not cached" in capsys.readouterr().err
+    assert "are not cached" in logged()
     assert open_run(tmp_path / "run").predictor()
 
 
@@ -460,7 +460,7 @@ def test_the_cache_gives_the_same_weights(catalog, run, tmp_path, monkeypatch):
     assert broken.stat().st_size > 100
 
 
-def test_rejected_rows_are_kept_with_their_reason(catalog, tmp_path, capsys):
+def test_rejected_rows_are_kept_with_their_reason(catalog, tmp_path, logged):
     frame = pd.read_csv(catalog, dtype=str)
     frame.loc[0, "price"] = "cheap"
     frame.loc[1, "price"] = "-3"
@@ -475,7 +475,7 @@ def test_rejected_rows_are_kept_with_their_reason(catalog, tmp_path, capsys):
         "no text",
         "duplicate id",
     ]
-    assert "4 of 400 rows cannot be used" in capsys.readouterr().err
+    assert "4 of 400 rows cannot be used" in logged()
 
 
 def test_a_validation_table_of_its_own(catalog, tmp_path):

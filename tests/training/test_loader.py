@@ -55,7 +55,7 @@ def test_workers_make_the_same_batches_epoch_after_epoch(examples, persistent):
         assert all(equal(a, b) for a, b in zip(plain(order), with_workers(order), strict=True))
 
 
-def test_workers_that_fail_are_done_without(examples, monkeypatch, capsys):
+def test_workers_that_fail_are_done_without(examples, monkeypatch, logged):
     def failing(self, rows, call=Rows.__getitem__):
         if len(rows) == 1 and torch.utils.data.get_worker_info():
             import os
@@ -67,17 +67,17 @@ def test_workers_that_fail_are_done_without(examples, monkeypatch, capsys):
     monkeypatch.setattr(Rows, "__getitem__", failing)
     found = list(Loader(examples, speed(workers=1), CPU)(ORDER))
     assert all(equal(a, b) for a, b in zip(expected, found, strict=True))
-    assert "going on without them" in capsys.readouterr().err
+    assert "going on without them" in logged()
 
 
-def test_workers_that_cannot_be_started_are_done_without(examples, monkeypatch, capsys):
+def test_workers_that_cannot_be_started_are_done_without(examples, monkeypatch, logged):
     def refused(self):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr("multiprocessing.process.BaseProcess.start", refused)
     found = list(Loader(examples, speed(workers=1), CPU)(ORDER))
     assert len(found) == len(ORDER)
-    assert "going on without them" in capsys.readouterr().err
+    assert "going on without them" in logged()
 
 
 def test_workers_leave_interrupts_to_the_training_process(examples, monkeypatch):

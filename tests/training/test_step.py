@@ -69,7 +69,7 @@ def full_memory(limit, error):
         RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"),
     ],
 )
-def test_full_memory_halves_the_batch_and_keeps_the_step(monkeypatch, capsys, error):
+def test_full_memory_halves_the_batch_and_keeps_the_step(monkeypatch, logged, error):
     plain, stepper = make()
     expected = stepper.take([(0, batch_of(10), 0.5), (1, batch_of(10, 1), 0.5)], "k")
     monkeypatch.setattr(Objective, "forward", full_memory(3, error))
@@ -78,9 +78,7 @@ def test_full_memory_halves_the_batch_and_keeps_the_step(monkeypatch, capsys, er
     assert stepper.parts == 4
     assert torch.allclose(weights(model), weights(plain), atol=1e-6)
     assert float(loss) == pytest.approx(float(expected), abs=1e-6)
-    assert "in 4 pieces; the rows of an optimizer step stay the same" in " ".join(
-        capsys.readouterr().err.split()
-    )
+    assert "in 4 pieces; the rows of an optimizer step stay the same" in " ".join(logged().split())
 
 
 def test_memory_that_is_full_with_two_rows_is_told(monkeypatch):
@@ -103,7 +101,7 @@ def overflow(self, batch, call=Objective.forward):
 
 
 @pytest.mark.filterwarnings("ignore:CPU Autocast only supports")
-def test_an_overflow_skips_the_step_and_at_last_changes_the_precision(monkeypatch, capsys):
+def test_an_overflow_skips_the_step_and_at_last_changes_the_precision(monkeypatch, logged):
     model, stepper = make("fp16", speed={"precision": "auto"})
     before, scale = weights(model), stepper.scaler.get_scale()
     with monkeypatch.context() as patch:
@@ -114,7 +112,7 @@ def test_an_overflow_skips_the_step_and_at_last_changes_the_precision(monkeypatc
             assert stepper.take([(0, batch_of(4), 1.0)], "k") is None
     assert torch.equal(weights(model), before)
     assert stepper.objective.precision == "fp32"
-    assert "going on in fp32" in capsys.readouterr().err
+    assert "going on in fp32" in logged()
     assert stepper.take([(0, batch_of(4), 1.0)], "k") is not None
     assert not torch.equal(weights(model), before)
 

@@ -208,12 +208,12 @@ def test_with_keep_best_a_part_of_the_other_rows_chooses_the_epoch(table, tmp_pa
         assert not set(together[trained]) & set(together[chosen_by])
 
 
-def test_ten_rows_of_one_price(tmp_path, capsys):
+def test_ten_rows_of_one_price(tmp_path, logged):
     make_catalog(10, seed=1).assign(price=5.0).to_csv(tmp_path / "t.csv", index=False)
     short = config({"training": {"epochs": 1}})
     scores = cross_validate(Source(tmp_path / "t.csv"), short, tmp_path / "cv", 2)
     assert scores.metrics["smape"] < 10
-    assert "all prices are 5" in capsys.readouterr().err
+    assert "all prices are 5" in logged()
     with pytest.raises(ConfigError, match="cannot be cut into 11 folds"):
         cross_validate(Source(tmp_path / "t.csv"), config(), tmp_path / "more", 11)
     assert not (tmp_path / "more").exists()

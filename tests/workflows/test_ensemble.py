@@ -143,15 +143,15 @@ def test_a_bundle_of_several_has_a_card_and_is_shown(pricekit, bundle_of_both):
     assert "1-model.onnx" in out
 
 
-def test_of_members_of_one_kind_only_one_is_measured(run, tmp_path, monkeypatch, capsys, texts):
+def test_of_members_of_one_kind_only_one_is_measured(run, tmp_path, monkeypatch, logged, texts):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # nothing is known of this machine
     twin = shutil.copytree(run, tmp_path / "twin")
     make_ensemble([run, twin], tmp_path / "both")
     export_run(tmp_path / "both", tmp_path / "bundle")
-    capsys.readouterr()
+    logged()
     predictor = Predictor.load(tmp_path / "bundle")
     assert len(predictor.members) == 2
-    assert capsys.readouterr().err.count("fastest") == 1
+    assert logged().count("fastest") == 1
     assert predictor.predict(texts) == pytest.approx(open_run(run).predictor().predict(texts), rel=1e-4)
 
 

@@ -23,12 +23,13 @@ from pricekit.engines.loaded import LoadedEngine, each
 from pricekit.errors import BundleError, ConfigError, ExportError, PluginError
 from pricekit.exporting.export import export_run
 from pricekit.exporting.graph import export_graph
+from pricekit.log import logger
 from pricekit.model.inference import torch_engine
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
+from pricekit.progress import progress
 from pricekit.runs.folder import Run as TrainedRun
 from pricekit.runs.folder import open_run
-from pricekit.screen import notice, progress
 from pricekit.table import Table, read_table
 from pricekit.training.machine import DTYPES, choose_precision
 
@@ -73,7 +74,9 @@ def measure(
     if "pipeline" in peers:
         _check_pipeline(run)
     run.model.to(CPU)
-    table = read_table(source, replace(run.preprocessor.columns, price=None), limit=rows, notices=notice)
+    table = read_table(
+        source, replace(run.preprocessor.columns, price=None), limit=rows, notices=logger.warning
+    )
     prepare = run.preprocessor
     inputs = prepare(table)
     products = {f"a matrix product, {name}": _product(name) for name in {"fp32", _best_precision()}}
@@ -111,7 +114,7 @@ def _export(path: Path, folder: Path, precisions: Sequence[str]) -> dict[str, Pa
             export_run(path, folder / precision, precision=precision)
             bundles[precision] = folder / precision
         except ExportError as error:
-            notice(f"{precision} is left out: {error}")
+            logger.warning(f"{precision} is left out: {error}")
     return bundles
 
 
@@ -124,7 +127,7 @@ def _predictors(bundles: dict[str, Path]) -> dict[str, Predictor]:
                 opened = Predictor.load(bundle, engine)
             except (PluginError, BundleError) as error:
                 if str(error) not in said:
-                    notice(f"{engine}, {precision}, is left out: {error}")
+                    logger.warning(f"{engine}, {precision}, is left out: {error}")
                 said.add(str(error))
                 continue
             name = f"{AUTO} ({opened.engine})" if engine == AUTO else engine

@@ -12,7 +12,8 @@ from pricekit.bench.timing import Run, Timed, interleaved, peak_memory, ratio
 from pricekit.bench.workload import Workload, matmul_peak, own_epoch, padding, training_flops
 from pricekit.config import build_config
 from pricekit.errors import PricekitError
-from pricekit.screen import counted, progress
+from pricekit.progress import progress
+from pricekit.text import counted
 from pricekit.training.machine import choose_precision
 from pricekit.training.processes import Processes
 

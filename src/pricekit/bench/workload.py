@@ -19,11 +19,11 @@ from pricekit.core.contracts import Policy
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.features.fitted import fit_features
+from pricekit.log import logger
 from pricekit.model.network import PriceModel
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.folder import build_model
 from pricekit.runs.source import columns_of
-from pricekit.screen import notice
 from pricekit.table import AS_FOUND, Columns, ReadOptions, Table, read_usable
 from pricekit.tokens import encode, pad_id_of
 from pricekit.training.batches import Examples
@@ -181,11 +181,11 @@ def read_workload_table(table: Path | None, config: RunConfig, read_options: Rea
     """Return the usable rows of a table, or of an invented catalogue where none is given."""
     if table is not None:
         found, _ = read_usable(
-            table, columns_of(config), limit=config.limit, read_options=read_options, notices=notice
+            table, columns_of(config), limit=config.limit, read_options=read_options, notices=logger.warning
         )
         return found
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "catalogue.parquet"
         make_catalog(INVENTED).to_parquet(path)
-        found, _ = read_usable(path, Columns(), limit=config.limit, notices=notice)
+        found, _ = read_usable(path, Columns(), limit=config.limit, notices=logger.warning)
         return found

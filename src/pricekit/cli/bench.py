@@ -116,7 +116,7 @@ def predict(
 
 def show_prediction(found: Any) -> None:
     """Print the result as tables."""
-    from pricekit.screen import show_table
+    from pricekit.cli.terminal import show_table
 
     models = [
         [line.name, f"{line.rows_per_second:,.1f}", f"{line.share:.2f}", f"{line.times:.2f}"]
@@ -131,7 +131,7 @@ def show_prediction(found: Any) -> None:
 
 def show(found: Any) -> None:
     """Print the result as tables."""
-    from pricekit.screen import show_table
+    from pricekit.cli.terminal import show_table
 
     def cells(speed: Any) -> list[str]:
         times = "" if speed.times is None else f"{speed.times:.2f}"
@@ -154,7 +154,7 @@ def show(found: Any) -> None:
 
 def show_facts(facts: dict[str, float | str]) -> None:
     """Print facts as a table."""
-    from pricekit.screen import show_table
+    from pricekit.cli.terminal import show_table
 
     rows = [[name, value if isinstance(value, str) else f"{value:,.2f}"] for name, value in facts.items()]
     show_table("", ["fact", "value"], rows, stderr=False)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pricekit.cli.options import TABLE, read_flags, split_names, table_options
+from pricekit.text import shorten
 
 if TYPE_CHECKING:
     from pricekit.table import Columns, ReadOptions
 
 _NAMES = {"0": "lowest", "0.5": "median", "1": "highest"}
-_SHOWN_CHARS = 40
 
 
 @click.command(short_help="Show how a table is read, and what to know before training on it.")
@@ -68,7 +68,7 @@ def _command(table: Path, columns: Columns, read_options: ReadOptions) -> list[s
 
 def _show(page: dict[str, Any]) -> None:
     """Print what `profile_table` returned as one page."""
-    from pricekit.screen import show_table
+    from pricekit.cli.terminal import show_table
     from pricekit.table.formats.dialect import NAMES
 
     parted = page["delimiter"] and f"parted by {NAMES.get(page['delimiter'], repr(page['delimiter']))}"
@@ -89,7 +89,7 @@ def _show(page: dict[str, Any]) -> None:
 
 def _row(column: dict[str, Any]) -> list[str]:
     shares = [f"{column[name]:.0%}" for name in ("filled", "distinct")]
-    return [_short(column["name"]), column["kind"], *shares, _short(column["example"]), column["used_as"]]
+    return [shorten(column["name"]), column["kind"], *shares, shorten(column["example"]), column["used_as"]]
 
 
 def _facts(page: dict[str, Any]) -> list[list[str]]:
@@ -118,8 +118,3 @@ def _facts(page: dict[str, Any]) -> list[list[str]]:
 
 def _amount(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:,.4g}"
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"

@@ -23,10 +23,11 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> None:
     pricekit cv. Each one's SMAPE, its difference to the first (below 0 is better), the 95% interval of that by
     a paired bootstrap, and a verdict: better or worse where the interval leaves 0 out, else cannot tell.
     """
+    from pricekit.cli.terminal import show_table
     from pricekit.evaluation.compare import common_rows
     from pricekit.evaluation.compare import compare as compared
     from pricekit.evaluation.held_out import read_held_out
-    from pricekit.screen import notice, say, show_table
+    from pricekit.log import logger
 
     if len(runs) < 2:
         raise click.UsageError("give at least two runs")
@@ -35,7 +36,7 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> None:
     count = len(next(iter(rows.values())))
     if any(len(model) > count for model in models.values()):
         counts = ", ".join(f"{name}: {len(model):,}" for name, model in models.items())
-        notice(f"only the {count:,} rows that all hold out are judged ({counts})")
+        logger.warning(f"only the {count:,} rows that all hold out are judged ({counts})")
     found = compared(rows)
     if as_json:
         click.echo(json.dumps({"rows": count, "runs": [one.to_json() for one in found]}))
@@ -51,7 +52,7 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> None:
         ]
         for one in found
     ]
-    say(f"{count:,} rows that none was trained on")
+    logger.info(f"{count:,} rows that none was trained on")
     headers = ["run", "SMAPE", "mean ± sd of folds", "difference", "95% interval", "verdict"]
     shown = [place for place in range(6) if any(row[place] for row in table)]
     show_table("", [headers[place] for place in shown], [[row[place] for place in shown] for row in table])

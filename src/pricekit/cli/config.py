@@ -48,7 +48,7 @@ def schema() -> None:
     A plugin that cannot be imported is left out, with a notice.
     """
     from pricekit.config.schema import config_schema
-    from pricekit.screen import notice
+    from pricekit.log import logger
 
     with redirect_stdout(sys.stderr):  # a plugin may print when it is imported
         found, left_out = config_schema()
@@ -56,7 +56,7 @@ def schema() -> None:
     for plugin in left_out:
         causes.setdefault((plugin.reason, plugin.cure), []).append(f"{plugin.kind} {plugin.name}")
     for (reason, cure), names in causes.items():
-        notice(f"left out of the schema: {', '.join(names)} ({reason}). {cure}")
+        logger.warning(f"left out of the schema: {', '.join(names)} ({reason}). {cure}")
     click.echo(json.dumps(found, indent=2))
 
 
@@ -79,7 +79,7 @@ def show(as_json: bool, read_options: Any, **flags: Any) -> None:
     off are comments.
     """
     from pricekit.config.resolve import explain
-    from pricekit.screen import notice
+    from pricekit.log import logger
 
     with redirect_stdout(sys.stderr):
         _, settings = explain(_layers(flags))
@@ -89,7 +89,7 @@ def show(as_json: bool, read_options: Any, **flags: Any) -> None:
         return
     click.echo(as_toml(settings), nl=False)
     if lost := [f"--set {s.name}=none" for s in settings if s.value is None and s.source == "--set"]:
-        notice(f"TOML has no none: when this is read back with --config, give again {' '.join(lost)}")
+        logger.warning(f"TOML has no none: when this is read back with --config, give again {' '.join(lost)}")
 
 
 # How a table is read is said to `train` each time: it is no setting.

@@ -59,8 +59,8 @@ def cv(
     --teacher is a folder of pricekit cv with the same folds: each fold is taught by the run that has not seen it.
     """
     from pricekit.cli.show_scores import show_scores
+    from pricekit.log import logger
     from pricekit.runs.source import Source
-    from pricekit.screen import say
     from pricekit.training.processes import Processes
     from pricekit.workflows.cross_validation import CONFIG, cross_validate
 
@@ -73,11 +73,13 @@ def cv(
         scores = cross_validate(source, config, out, FOLDS if folds is None else folds, **given)
     except KeyboardInterrupt:
         if resume or stamp(out / CONFIG) not in (None, before):  # which is written when all else is there
-            say("go on with: " + resume_line("cv", source, out, flags, allow_leak=allow_leak, resume=resume))
+            logger.info(
+                "go on with: " + resume_line("cv", source, out, flags, allow_leak=allow_leak, resume=resume)
+            )
         raise
     show_scores(scores)
     Processes().end()
-    say(
+    logger.info(
         f"the rows with their predictions are in {out}; next: pricekit errors {shlex.quote(str(out))}{again()}"
     )
 

@@ -36,7 +36,7 @@ def demo(out: Path, rows: int, seed: int) -> None:
     No network, no GPU, no data of yours. Each step prints the command that does the same.
     """
     from pricekit.cli.main import run_command
-    from pricekit.screen import say
+    from pricekit.log import logger
 
     _check_folder(out)
     table, held_out = _make_tables(out, rows, seed)
@@ -45,7 +45,7 @@ def demo(out: Path, rows: int, seed: int) -> None:
     run_command("export", str(run), "--out", str(bundle), "--overwrite")
     run_command("predict", str(bundle), str(held_out), "--out", str(prices))
     _show_products(held_out, prices)
-    say(f"everything is in {out}; now with a table of yours: pricekit train TABLE --out RUN")
+    logger.info(f"everything is in {out}; now with a table of yours: pricekit train TABLE --out RUN")
 
 
 def _check_folder(out: Path) -> None:
@@ -58,7 +58,7 @@ def _check_folder(out: Path) -> None:
 
 def _make_tables(out: Path, rows: int, seed: int) -> tuple[Path, Path]:
     from pricekit.datasets import make_catalog
-    from pricekit.screen import say
+    from pricekit.log import logger
 
     out.mkdir(parents=True, exist_ok=True)
     (out / _MARK).touch()
@@ -66,15 +66,17 @@ def _make_tables(out: Path, rows: int, seed: int) -> tuple[Path, Path]:
     paths = out / "products.csv", out / "new.csv"
     catalog.head(rows).to_csv(paths[0], index=False)
     catalog.tail(HELD_OUT).to_csv(paths[1], index=False)
-    say(f"{rows:,} invented products with prices: {paths[0]}; {HELD_OUT} more, to be priced: {paths[1]}")
+    logger.info(
+        f"{rows:,} invented products with prices: {paths[0]}; {HELD_OUT} more, to be priced: {paths[1]}"
+    )
     return paths
 
 
 def _show_products(held_out: Path, prices: Path) -> None:
     import pandas as pd
 
+    from pricekit.cli.terminal import show_table
     from pricekit.metrics import smape
-    from pricekit.screen import show_table
 
     known, found = pd.read_csv(held_out), pd.read_csv(prices)
     rows = known.assign(found=found["price"]).sample(SHOWN, random_state=0).sort_values("price")

@@ -44,8 +44,9 @@ def errors(
     from pricekit.cli.show_scores import show_groups
     from pricekit.evaluation.errors import error_table, groupings_of_errors, share_of_worst
     from pricekit.evaluation.groups import group_scores, quantities_of
-    from pricekit.screen import counted, say
+    from pricekit.log import logger
     from pricekit.table import check_output, write_frame
+    from pricekit.text import counted
 
     if out is not None:
         check_output(out, [] if table is None else [table])
@@ -56,19 +57,19 @@ def errors(
     if worst:
         _show_worst(listed.head(worst))
     share = f", {share_of_worst(listed, worst):.1f}% of all error in the worst {counted(min(worst, len(rows)), 'row')}"
-    say(f"{counted(len(rows), 'row')}, SMAPE {listed['error'].mean():.2f}{share if worst else ''}")
+    logger.info(f"{counted(len(rows), 'row')}, SMAPE {listed['error'].mean():.2f}{share if worst else ''}")
     show_groups(group_scores(groupings, rows.predicted, rows.price), errors=True)
     if out is not None:
         write_frame(out, listed)
-        say(f"all rows, the worst first, are in {out}")
+        logger.info(f"all rows, the worst first, are in {out}")
 
 
 def _show_worst(rows: pd.DataFrame) -> None:
     """Print rows of an error table, each on one line of the terminal."""
     from pricekit.cli.show_scores import room_for_text, shorten
+    from pricekit.cli.terminal import show_table
     from pricekit.evaluation.groups import amount
     from pricekit.features.lines import as_strings, join_texts, split_lines
-    from pricekit.screen import show_table
 
     columns = [
         _names(rows),

@@ -43,14 +43,14 @@ def evaluate(model: Path, table: Path | None, as_json: bool, **flags: Any) -> No
     from pricekit.cli.show_scores import show_scores
     from pricekit.evaluation.bootstrap import MIN_ROWS
     from pricekit.evaluation.scores import scores_of
-    from pricekit.screen import notice
+    from pricekit.log import logger
 
     rows, predictor = judged_rows(model, table, flags)
     scores = scores_of(rows)
     if predictor is not None:
         scores = replace(scores, metrics=scores.metrics | _coverage(predictor, rows))
     if scores.interval is None and len(rows) >= MIN_ROWS:
-        notice("the interval of SMAPE is left out, as it needs scipy: pip install scipy")
+        logger.warning("the interval of SMAPE is left out, as it needs scipy: pip install scipy")
     if as_json:
         click.echo(json.dumps(scores.to_json()))
     else:
@@ -70,7 +70,7 @@ def judged_rows(model: Path, table: Path | None, flags: dict[str, Any]) -> tuple
         PricekitError: the model or the table cannot be read.
     """
     from pricekit.evaluation.held_out import FILE, held_out_of, read_held_out
-    from pricekit.screen import notice
+    from pricekit.log import logger
     from pricekit.table import read_usable
     from pricekit.table.prices.currency import require_like
 
@@ -82,7 +82,7 @@ def judged_rows(model: Path, table: Path | None, flags: dict[str, Any]) -> tuple
     predictor = load_model(model)
     columns = named_columns(predictor.columns, flags["text"], flags["price"], flags["id_"])
     rows, _ = read_usable(
-        table, columns, limit=flags["limit"], read_options=flags["read_options"], notices=notice
+        table, columns, limit=flags["limit"], read_options=flags["read_options"], notices=logger.warning
     )
     require_like(predictor.currency, rows.currency)
     judged = held_out_of(rows, predictor.predict(rows))
@@ -94,12 +94,12 @@ def judged_rows(model: Path, table: Path | None, flags: dict[str, Any]) -> tuple
 def _warn_of_training_rows(model: Path, table: Path, rows: HeldOut) -> None:
     """Say that a table seems to be the one that a run was trained on: where it has the rows that the run held out."""
     from pricekit.evaluation.held_out import count_found, read_held_out
-    from pricekit.screen import notice
+    from pricekit.log import logger
 
     held_out = read_held_out(model)
     found = count_found(held_out, rows)
     if found >= TRAINED_ON * len(held_out):
-        notice(
+        logger.warning(
             f"{table} has {found:,} of the {len(held_out):,} rows that were held out of the training of {model}, so "
             f"most likely rows that it was trained on as well, which flatter. Without them: pricekit evaluate {model}"
         )

@@ -39,23 +39,23 @@ def export(run: Path, out: Path, precision: str, triton: Path | None, overwrite:
     from pricekit.bundle import open_bundle
     from pricekit.exporting.export import export_run
     from pricekit.exporting.triton import model_folder, write_triton
-    from pricekit.screen import notice, say
+    from pricekit.log import logger
 
     folder = None if triton is None else model_folder(triton, run, out, overwrite=overwrite)
     report = export_run(run, out, precision=precision, overwrite=overwrite)
     worst = max(check.difference for check in report.checks)
     size = sum(file.stat().st_size for file in out.iterdir()) / 1e6
-    say(
+    logger.info(
         f"{precision}, verified at {len(report.checks)} shapes: largest relative difference {worst:.1e}, "
         f"SMAPE changed by {report.smape_change:.1e} points"
     )
     if report.company_sd > COMPANY:
-        notice(
+        logger.warning(
             f"a row's price depends on the rows beside it by up to {100 * report.company_sd:.1f}% of the log prices' "
             "standard deviation; where that matters, export as fp32 or fp16."
         )
     if folder is not None:
         write_triton(open_bundle(out), folder)
-        say(f"Triton's model is in {folder}")
+        logger.info(f"Triton's model is in {folder}")
     following = f"pricekit predict {quote(str(out))} TABLE --out prices.csv{again()}"
-    say(f"the bundle is in {out}, {size:,.1f} MB; next: {following}")
+    logger.info(f"the bundle is in {out}, {size:,.1f} MB; next: {following}")

@@ -44,13 +44,14 @@ def features(
     import pandas as pd
 
     from pricekit.features.fitted import fit_features
-    from pricekit.screen import counted, notice, say
+    from pricekit.log import logger
     from pricekit.table import Columns, check_output, read_table, write_frame
+    from pricekit.text import counted
 
     check_output(out, [table])
     columns = named_columns(Columns(price=None), text, None, id_)
-    rows = read_table(table, columns, limit=limit, read_options=read_options, notices=notice)
+    rows = read_table(table, columns, limit=limit, read_options=read_options, notices=logger.warning)
     fitted, _ = fit_features(split_names(names), {}, rows)
     computed = pd.DataFrame(fitted.transform(rows), columns=fitted.names)
     write_frame(out, pd.concat([rows.ids, computed], axis=1))
-    say(f"{counted(len(rows), 'row')}, {counted(len(fitted.names), 'feature')}: {out}")
+    logger.info(f"{counted(len(rows), 'row')}, {counted(len(fitted.names), 'feature')}: {out}")

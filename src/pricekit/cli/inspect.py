@@ -25,7 +25,7 @@ def inspect(bundle: Path, as_json: bool) -> None:
     Nothing of the bundle is run, and no file but the manifest is parsed.
     """
     from pricekit.bundle import open_bundle
-    from pricekit.screen import show_table
+    from pricekit.cli.terminal import show_table
 
     opened = open_bundle(bundle)
     if as_json:

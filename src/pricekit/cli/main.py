@@ -15,6 +15,7 @@ import click
 
 from pricekit import __version__
 from pricekit.cli.plugin_options import with_plugin_options
+from pricekit.cli.terminal import logging_to_terminal
 from pricekit.errors import PricekitError
 
 COMMANDS = {
@@ -94,7 +95,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 def main() -> None:
     """Run the command line."""
     try:
-        with _terminated_as_interrupted():
+        with _terminated_as_interrupted(), logging_to_terminal():
             cli(standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):  # what is kept was said where it is known
         _fail("interrupted", 130)

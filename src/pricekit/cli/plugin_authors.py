@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pricekit.core.registry import KINDS
+from pricekit.text import did_you_mean
 
 if TYPE_CHECKING:
     from pricekit.core.registry import Entry
@@ -32,11 +33,11 @@ def new(kind: str, name: str, folder: Path) -> None:
     pip install -e my-encoder
     pricekit plugins check my-encoder
     """
+    from pricekit.log import logger
     from pricekit.scaffold.new import new_package
-    from pricekit.screen import say
 
     path = new_package(kind, name, folder)
-    say(
+    logger.info(
         f"the {kind} {name} is in {path}; next: pip install -e {quote(str(path))} && pricekit plugins check {name}"
     )
 
@@ -61,7 +62,7 @@ def check(target: str, kind: str | None, overrides: tuple[str, ...]) -> None:
 
     from pricekit.config import merge, parse_override
     from pricekit.errors import PluginError
-    from pricekit.screen import say
+    from pricekit.log import logger
 
     options: dict[str, Any] = reduce(merge, map(parse_override, overrides), {})
     if target.endswith(".py"):
@@ -74,7 +75,7 @@ def check(target: str, kind: str | None, overrides: tuple[str, ...]) -> None:
     failed = sum(_check_one(entry, options) for entry in entries)
     if failed:
         raise PluginError(f"{failed} check{'s' if failed > 1 else ''} of {target} failed")
-    say(f"all checks of {target} passed")
+    logger.info(f"all checks of {target} passed")
 
 
 def _check_one(entry: Entry, options: dict[str, Any]) -> int:
@@ -102,7 +103,6 @@ def _check_one(entry: Entry, options: dict[str, Any]) -> int:
 def _meant(target: str) -> list[Entry]:
     """Return the plugins that a name, a package or a path stands for; raises PluginError."""
     from pricekit.core.loader import registry
-    from pricekit.core.registry import nearest
     from pricekit.errors import PluginError
 
     entries = list(registry().entries.values())
@@ -123,7 +123,7 @@ def _meant(target: str) -> list[Entry]:
         raise PluginError(f"the package in {path} is not installed here: pip install -e {path}")
     names = sorted({entry.name for entry in entries} | {entry.package for entry in entries})
     raise PluginError(
-        f"there is no plugin, package or folder '{target}'; available: {', '.join(names)}.{nearest(target, names)}"
+        f"there is no plugin, package or folder '{target}'; available: {', '.join(names)}.{did_you_mean(target, names)}"
     )
 
 
@@ -154,9 +154,10 @@ def doctor(with_traceback: bool) -> None:
 
     Exit code 1 where one fails. pricekit itself and all other plugins work without those that fail.
     """
+    from pricekit.cli.terminal import show_table
     from pricekit.core.loader import registry
     from pricekit.errors import PluginError
-    from pricekit.screen import say, show_table
+    from pricekit.log import logger
 
     entries = [entry for entry in registry().entries.values() if entry.package != "pricekit"]
     failures = [(f"{b.package} {b.version}", f"{b.reason}. {b.cure}", b.traceback) for b in registry().broken]
@@ -168,7 +169,7 @@ def doctor(with_traceback: bool) -> None:
         rows.append([f"{entry.package} {entry.version}", f"{entry.kind} {entry.name}", state])
     rows += [[name, "observer", "works"] for name in registry().observers()]
     if not rows:
-        say("no plugin packages are installed; pricekit's own plugins are there")
+        logger.info("no plugin packages are installed; pricekit's own plugins are there")
         return
     show_table("", ["package", "plugin", "state"], sorted(rows), stderr=False)
     for package, said, trace in failures:

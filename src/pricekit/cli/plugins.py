@@ -11,6 +11,7 @@ import click
 
 from pricekit.cli.plugin_authors import check, doctor, new
 from pricekit.core.registry import FILE, KINDS
+from pricekit.text import did_you_mean
 
 
 @click.group(short_help="List and explain features, backbones, losses, policies and engines.")
@@ -33,8 +34,9 @@ def plugins() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def list_(kind: str | None, as_json: bool) -> None:
     """List all plugins, and the packages that failed to load."""
+    from pricekit.cli.terminal import show_table
     from pricekit.core.loader import registry
-    from pricekit.screen import notice, show_table
+    from pricekit.log import logger
 
     entries = [entry for k in KINDS if kind in (None, k) for entry in registry().of_kind(k)]
     failed = registry().broken
@@ -48,7 +50,7 @@ def list_(kind: str | None, as_json: bool) -> None:
     rows += [["?", b.name, f"{b.package} {b.version}", "", "failed"] for b in failed]
     show_table("", ["kind", "name", "package", "what it is", "state"], rows, stderr=False)
     if failed:
-        notice("pricekit plugins doctor says what is wrong with those that failed, and what to do")
+        logger.warning("pricekit plugins doctor says what is wrong with those that failed, and what to do")
 
 
 @plugins.command("show")
@@ -56,7 +58,7 @@ def list_(kind: str | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def show(name: str, as_json: bool) -> None:
     """Explain the plugin NAME: where it is defined, its options, a policy's numbers."""
-    from pricekit.screen import show_table
+    from pricekit.cli.terminal import show_table
 
     found = [_facts(entry) for entry in _named(name)]
     if as_json:
@@ -75,14 +77,13 @@ def show(name: str, as_json: bool) -> None:
 def _named(name: str) -> list[Any]:
     """Return the plugins of that name, of any kind; raises PluginError."""
     from pricekit.core.loader import registry
-    from pricekit.core.registry import nearest
     from pricekit.errors import PluginError
 
     found = [entry for kind in KINDS for entry in registry().of_kind(kind) if entry.name == name]
     if not found:
         names = sorted({entry.name for entry in registry().entries.values()})
         raise PluginError(
-            f"there is no plugin '{name}'; available: {', '.join(names)}.{nearest(name, names)}"
+            f"there is no plugin '{name}'; available: {', '.join(names)}.{did_you_mean(name, names)}"
         )
     return found
 

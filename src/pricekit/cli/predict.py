@@ -60,9 +60,10 @@ def predict(
     import time
     from dataclasses import replace
 
+    from pricekit.log import logger
     from pricekit.runs.load import load_model
-    from pricekit.screen import counted, say
     from pricekit.table import check_columns
+    from pricekit.text import counted
 
     def look(columns: Columns) -> None:
         check_columns(table, replace(named_columns(columns, text, None, id_), price=None), read_options)
@@ -75,4 +76,4 @@ def predict(
     )
     seconds = time.perf_counter() - started
     speed = "" if resume else f"{rows / seconds:,.0f} rows/s, "  # of what was priced before nobody knows it
-    say(f"{counted(rows, 'row')} priced in {seconds:.1f} s ({speed}engine {predictor.engine}): {out}")
+    logger.info(f"{counted(rows, 'row')} priced in {seconds:.1f} s ({speed}engine {predictor.engine}): {out}")

@@ -91,7 +91,7 @@ def pretrain(
     show the loss before and after. The folder holds config.json, tokenizer.json and model.safetensors, and in
     pretrain.json what was done.
     """
-    from pricekit.screen import say
+    from pricekit.log import logger
     from pricekit.workflows.pretraining.pretrain import is_unfinished
     from pricekit.workflows.pretraining.pretrain import pretrain as run
 
@@ -109,9 +109,9 @@ def pretrain(
     except KeyboardInterrupt:
         given = [word for word in sys.argv[1:] if word != "--overwrite"]
         if is_unfinished(out):
-            say("go on with: " + shlex.join(["pricekit", *given, *(() if resume else ("--resume",))]))
+            logger.info("go on with: " + shlex.join(["pricekit", *given, *(() if resume else ("--resume",))]))
         raise
-    say(
+    logger.info(
         f"the weights are in {out}; next: pricekit train TABLE --backbone {settings.backbone} "
         f"--weights {shlex.quote(str(out))} --out RUN{again()}"
     )

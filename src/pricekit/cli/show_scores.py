@@ -9,9 +9,10 @@ import pandas as pd
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
+from pricekit.cli.terminal import show_table
 from pricekit.evaluation.groups import BUILT_IN
 from pricekit.evaluation.scores import Scores, mean_and_sd
-from pricekit.screen import say, show_table
+from pricekit.log import logger
 
 CATEGORIES = 3
 """Of the table's own columns those are shown by which SMAPE differs most."""
@@ -62,7 +63,7 @@ def show_groups(groups: pd.DataFrame, *, errors: bool = False) -> None:
         headers = ["rows", "SMAPE", "% of error" if errors else "median error, %", "typically"]
         show_table("", [shorten(by, LABEL_WIDTH), *headers], rows)
     if left:
-        say(
+        logger.info(
             f"Not shown, as SMAPE differs less by them: {', '.join(shorten(name, LABEL_WIDTH) for name in left)}."
         )
 

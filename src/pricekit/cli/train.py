@@ -92,11 +92,11 @@ def train(
     The screen shows each epoch's validation SMAPE (0 to 200 percent, lower is better). The run keeps
     its configuration, split, metrics, checkpoints, and the rows that could not be used.
     """
+    from pricekit.log import logger
     from pricekit.runs.folder import BACKBONE
     from pricekit.runs.pseudo_labels import with_teachers
     from pricekit.runs.source import Source, load_split
     from pricekit.runs.train import train
-    from pricekit.screen import say
     from pricekit.training.processes import Processes
 
     source = Source(table, valid, read_options, unpriced, teachers)
@@ -106,7 +106,7 @@ def train(
     if dry_run:
         split = load_split(source, config, allow_leak=allow_leak, looked=resume)
         split = with_teachers(source, split, config, out if resume else None)
-        say(
+        logger.info(
             f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on; nothing was trained"
         )
         click.echo(config.for_rows(len(split.train)).to_toml(), nl=False)
@@ -115,18 +115,18 @@ def train(
         facts = train(source, config, out, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
     except KeyboardInterrupt:
         if resume or stamp(out / BACKBONE) not in (None, before):  # which is written when all else is there
-            say(
+            logger.info(
                 "go on with: "
                 + resume_line("train", source, out, flags, allow_leak=allow_leak, resume=resume)
             )
         raise
     Processes().end()
     metrics = facts["metrics"]
-    say(
+    logger.info(
         f"validation SMAPE {metrics['smape']:.2f} (a constant price: {facts['constant_smape']:.2f}), median error "
         f"{metrics['mdape']:.1f}%, best epoch {facts['best_epoch']}, {facts['seconds']:.0f} s"
     )
-    say(f"the run is in {out}; next: pricekit export {shlex.quote(str(out))} --out BUNDLE{again()}")
+    logger.info(f"the run is in {out}; next: pricekit export {shlex.quote(str(out))} --out BUNDLE{again()}")
 
 
 def stamp(file: Path) -> tuple[int, int] | None:

@@ -13,8 +13,8 @@ from typing import Any
 
 from pricekit.config import Choice, Layer, RunConfig, build_config, merge
 from pricekit.core.loader import registry
-from pricekit.core.registry import nearest
 from pricekit.errors import ConfigError, PluginError
+from pricekit.text import did_you_mean
 
 CHOICES = ("policy", "backbone", "loss")
 """The settings that name one plugin of the kind of that name, and hold its options."""
@@ -139,7 +139,7 @@ def _check_used(options: Layer, features: list[str]) -> None:
         if name not in features:
             raise ConfigError(
                 f"feature_options has options of '{name}', which is not among features {', '.join(features)}."
-                f"{nearest(name, features)}"
+                f"{did_you_mean(name, features)}"
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ import pluggy
 from pydantic import BaseModel, ValidationError
 
 from pricekit.errors import ConfigError, PluginError, explain_invalid
+from pricekit.text import did_you_mean
 
 KINDS = {
     "feature": "pricekit_register_features",
@@ -116,7 +116,7 @@ class Registry:
         names = [e.name for e in self.of_kind(kind)]
         raise PluginError(
             f"there is no {kind} '{name}'; available: {', '.join(names) or 'none'}."
-            f"{nearest(name, names)}{_package_of(name)}{self._broken_note()}"
+            f"{did_you_mean(name, names)}{_package_of(name)}{self._broken_note()}"
         )
 
     def require(self, kind: str, name: str, package: str, version: str) -> None:
@@ -180,7 +180,7 @@ class Registry:
             )
         for given in options:
             if given not in known:  # also where the plugin's model would ignore it
-                hint = nearest(given, known) or f" There are: {', '.join(known)}."
+                hint = did_you_mean(given, known) or f" There are: {', '.join(known)}."
                 raise ConfigError(f"the {kind} '{name}' has no option '{given}'.{hint}")
         try:
             return model(**options)
@@ -202,12 +202,6 @@ def options_model(plugin: Any) -> type[BaseModel] | None:
     """Return the pydantic model of a plugin's options, None where it has none."""
     model = getattr(plugin, "Options", None)
     return model if isinstance(model, type) and issubclass(model, BaseModel) else None
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return " Did you mean 'x'?" for the closest of `names`, "" where none is close."""
-    close = difflib.get_close_matches(name.lower(), list(names), n=1)
-    return f" Did you mean '{close[0]}'?" if close else ""
 
 
 def cure_of(error: BaseException, package: str, version: str) -> str:

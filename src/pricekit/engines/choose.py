@@ -26,8 +26,8 @@ from pricekit.engines.loaded import BATCH_SIZE, LoadedEngine, each
 from pricekit.engines.ort import usable_cpus
 from pricekit.errors import BundleError, PluginError, PricekitError
 from pricekit.files import write_text
+from pricekit.log import logger
 from pricekit.preprocess import Inputs
-from pricekit.screen import notice
 from pricekit.tokens import Tokens
 
 AUTO = "auto"
@@ -81,7 +81,9 @@ def open_engine(name: str, graph: Graph, vocab_size: int, like: LoadedEngine | N
         opened = _load(name, graph)
         if name in record.batch_tokens:
             return record.fed(opened)
-        notice(f"trying how the engine {name} prices this bundle fastest; that is kept for the next time.")
+        logger.warning(
+            f"trying how the engine {name} prices this bundle fastest; that is kept for the next time."
+        )
         _check_prices(opened, graph, vocab_size)
         opened = _sized(opened, graph, vocab_size)
         record.write(record.fastest, {**record.batch_tokens, name: opened.batch_tokens})
@@ -94,7 +96,7 @@ def open_engine(name: str, graph: Graph, vocab_size: int, like: LoadedEngine | N
             return opened
         except (PluginError, BundleError):  # it was there then
             pass
-    notice("trying what prices this bundle fastest on this machine; that is kept for the next time.")
+    logger.warning("trying what prices this bundle fastest on this machine; that is kept for the next time.")
     found, failed = _loadable(graph)
     if len(found) > 1:
         found = _agreeing(found, _made_up_batch(graph, vocab_size))
@@ -141,7 +143,7 @@ class _Record:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_text(self.path, json.dumps(found) + "\n")
         except OSError as error:
-            notice(f"what was found cannot be kept in {self.path.parent}: {error.strerror or error}.")
+            logger.warning(f"what was found cannot be kept in {self.path.parent}: {error.strerror or error}.")
 
     def fed(self, opened: LoadedEngine) -> LoadedEngine:
         """Return the engine with batches of the size that it likes."""
@@ -321,4 +323,4 @@ def _why_not(name: str, graph: Graph) -> PricekitError | None:
 
 def _say_what_a_gpu_misses(chosen: str, reason: PricekitError | None) -> None:
     if reason:
-        notice(f"engine {chosen}, not the GPU: {reason}")
+        logger.warning(f"engine {chosen}, not the GPU: {reason}")

@@ -17,7 +17,7 @@ from pricekit.core.contracts import Batch, Graph, PriceBatch
 from pricekit.engines.bound import BoundSession
 from pricekit.engines.loaded import BATCH_SIZE
 from pricekit.errors import BundleError, PluginError
-from pricekit.screen import notice
+from pricekit.log import logger
 
 INPUTS = ("input_ids", "attention_mask", "features")
 
@@ -74,7 +74,7 @@ class OrtTensorRT:
         _check_provider(provider)
         graph.cache.mkdir(parents=True, exist_ok=True)
         if not any(graph.cache.glob("*.engine")):
-            notice(
+            logger.warning(
                 "TensorRT compiles the graph for this GPU, which takes minutes; the next time it is there."
             )
         return _prices(_session(graph.model, provider, tensorrt_options(graph)))

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from pricekit.log import logger
 from pricekit.metrics import smape_terms
-from pricekit.screen import notice, progress
+from pricekit.progress import progress
 from pricekit.table.columns import equal_texts, normalised
 
 LIKENESS = (0.85, 0.9, 0.95)
@@ -108,7 +109,7 @@ def kept_together(texts: pd.Series, price: np.ndarray, *, near: bool, shown: boo
     """
     same = equal_texts(texts)
     if are_labels(same, price):
-        notice(
+        logger.warning(
             f"the texts are labels, {same.max() + 1:,} different ones for {len(same):,} rows of many prices: rows "
             "of equal texts are split like any others."
         )
@@ -140,7 +141,7 @@ def duplicate_groups(texts: pd.Series, *, shown: bool = True) -> np.ndarray:
             break
         rows = int(weights[large[groups]].sum())
         kind = "equal texts" if stricter > 1 else f"texts alike to {stricter:.0%}"
-        notice(
+        logger.warning(
             f"{rows:,} rows are chained together by near-duplicate texts, more than {LARGEST:.0%} of all in a group; "
             f"of these only {kind} are kept together."
         )

@@ -12,7 +12,6 @@ import pyarrow as pa
 from pricekit.errors import DataError, NoRowsError
 from pricekit.evaluation.duplicates import noise_floor
 from pricekit.evaluation.leaks import IN_TEXT, as_strings, find_leaks, price_in_text, some_rows
-from pricekit.screen import counted
 from pricekit.table import Columns, ReadOptions, Table, split_usable
 from pricekit.table.columns import equal_texts
 from pricekit.table.formats.dialect import looks_like_data
@@ -30,6 +29,7 @@ from pricekit.table.profile import (
 )
 from pricekit.table.read import MAY_BE_TITLE, Facts, read_with_facts
 from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
+from pricekit.text import counted, shorten
 
 _FEW = 1000
 """Rows under which a model is rather a trial."""
@@ -37,7 +37,6 @@ _QUANTILES = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999, 1)
 _LOOKED_AT = 8192
 """Rows by which columns are told apart."""
 _EXTREMES = 5
-_SHOWN_CHARS = 40
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def profile_table(table: Path, given: dict[str, Any], read_options: ReadOptions,
     )
     titled = _below_title(facts, profiles, rows)
     if titled:
-        first = f"The first line ({_short(profiles[0].name)!r}) looks like a title above the header"
+        first = f"The first line ({shorten(profiles[0].name)!r}) looks like a title above the header"
         notes.insert(0, f"{first}, and not like the header: delete the lines above the header.")
     page: dict[str, Any] = {"table": str(table), **_file(facts), "rows": len(rows)}
     page["text"] = _texts(rows)
@@ -125,7 +124,7 @@ def _columns(
     describing = [column for column in others if column.name not in (given["id"], "sample_id")]
     text = tuple(given["text"]) or guess_text(describing)
     if not text:
-        names = ", ".join(f"{p.name[:_SHOWN_CHARS]} ({p.kind})" for p in profiles)
+        names = ", ".join(f"{shorten(p.name)} ({p.kind})" for p in profiles)
         raise DataError(
             f"{table} has no column of text; it has {names}. Name what describes a product with --text."
             + (MAY_BE_TITLE if len(profiles) == 1 else "")
@@ -255,8 +254,3 @@ def _without_leaks(columns: Columns, leaks: dict[str, Any], notes: list[str]) ->
         left_out = ", ".join(name for name in columns.text if name not in text)
         notes.append(f"The command below leaves out what gives the price away: {left_out}.")
     return replace(columns, text=text)
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"

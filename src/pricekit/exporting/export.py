@@ -23,9 +23,9 @@ from pricekit.exporting.precision import convert
 from pricekit.exporting.verify import Report, fit_length, shapes, verify_graph
 from pricekit.files import is_free
 from pricekit.prediction.intervals import Intervals
+from pricekit.progress import progress
 from pricekit.runs.ensemble import Ensemble, is_ensemble, open_ensemble
 from pricekit.runs.folder import Run, open_run, read_sample
-from pricekit.screen import progress
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
 from pricekit.exporting.half import rounded, to_half
 from pricekit.exporting.tensors import MASKING, first_difference, peaks, tokens_of, worst_piece
-from pricekit.screen import tracked
+from pricekit.progress import tracked
 
 LARGEST = 65504.0 / 2
 """A tensor that comes this near to the largest float16 stays in float32: other rows may go further."""

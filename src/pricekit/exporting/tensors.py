@@ -9,7 +9,7 @@ import onnx
 import onnxruntime as ort
 
 from pricekit.core.contracts import Batch
-from pricekit.screen import tracked
+from pricekit.progress import tracked
 
 MASKING = 1e30
 """Magnitudes from here on mask something; another precision may mask with another."""

@@ -13,7 +13,7 @@ from pricekit.core.contracts import Feature, State
 from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PluginError, PricekitError
-from pricekit.screen import notice
+from pricekit.log import logger
 from pricekit.table import Table
 from pricekit.table.columns import equal_texts
 
@@ -186,7 +186,7 @@ def _restore(record: Mapping[str, Any]) -> FittedFeature:
             f"{made_with} and {', '.join(columns)}. Install that version, or train again"
         )
     if here != made_with and entry.package != "pricekit":
-        notice(
+        logger.warning(
             f"the feature '{name}' is of {here}, and the model was made with {made_with}: prices may differ."
         )
     return part

@@ -21,10 +21,11 @@ from pricekit.core.contracts import Graph
 from pricekit.engines.choose import AUTO, open_engine
 from pricekit.engines.loaded import LoadedEngine
 from pricekit.errors import ConfigError, DataError
+from pricekit.log import logger
 from pricekit.prediction.checkpoint import PredictionCheckpoint
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
-from pricekit.screen import counted, notice, progress
+from pricekit.progress import progress
 from pricekit.table import (
     AS_FOUND,
     Columns,
@@ -40,6 +41,7 @@ from pricekit.table import (
     table_files,
     table_of_texts,
 )
+from pricekit.text import counted
 
 Item = TypeVar("Item")
 
@@ -173,7 +175,7 @@ class Predictor:
         limit: int | None = None,
         interval: float | None = None,
         resume: bool = False,
-        notices: Callable[[str], None] = notice,
+        notices: Callable[[str], None] = logger.warning,
     ) -> int:
         """Price table files window by window in bounded memory; returns the number of rows.
 

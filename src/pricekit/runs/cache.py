@@ -12,8 +12,8 @@ from safetensors.numpy import load_file, save_file
 
 from pricekit import __version__
 from pricekit.files import write_atomically
+from pricekit.log import logger
 from pricekit.preprocess import Inputs, Preprocessor, without_price
-from pricekit.screen import notice
 from pricekit.table import Table
 from pricekit.tokens import Tokens
 
@@ -29,7 +29,9 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) 
     try:
         path = Path(folder).expanduser() / f"{_key(preprocessor, table)}.safetensors"
     except TypeError as error:
-        notice(f"tokens and features of this table are not cached: a column cannot be hashed ({error}).")
+        logger.warning(
+            f"tokens and features of this table are not cached: a column cannot be hashed ({error})."
+        )
         return preprocessor(table)
     try:
         found = load_file(path)
@@ -46,7 +48,9 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) 
         with write_atomically(path) as temporary:
             save_file(arrays, temporary)
     except (OSError, SafetensorError) as error:
-        notice(f"tokens and features of this table are not cached: {path} cannot be written ({error}).")
+        logger.warning(
+            f"tokens and features of this table are not cached: {path} cannot be written ({error})."
+        )
     return inputs
 
 

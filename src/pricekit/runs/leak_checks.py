@@ -12,7 +12,7 @@ from pricekit.errors import DataError
 from pricekit.evaluation.duplicates import noise_floor
 from pricekit.evaluation.leaks import find_leaks
 from pricekit.features.fitted import FittedFeatures
-from pricekit.screen import notice, say
+from pricekit.log import logger
 from pricekit.table import Columns, Table
 from pricekit.table.columns import equal_texts
 
@@ -35,10 +35,12 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
         DataError: a text column gives the price away.
     """
     if table.known_price.min() == table.known_price.max():
-        notice(f"all prices are {table.known_price[0]:g}: there is nothing to learn but that one price.")
+        logger.warning(
+            f"all prices are {table.known_price[0]:g}: there is nothing to learn but that one price."
+        )
     floor = noise_floor(equal_texts(table.text), table.known_price)
     if floor.rows:
-        say(floor.sentence())
+        logger.info(floor.sentence())
     columns = config.columns
     found = find_leaks(table, Columns(tuple(columns.text), columns.price, columns.id))
     for name, share in found.columns.items():
@@ -51,9 +53,9 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
 def _tell(what: str, *, read: bool, allowed: bool) -> None:
     """Raise where the model would read a leak that is not allowed, else name it."""
     if not read:
-        notice(f"{what}; the model does not read it.")
+        logger.warning(f"{what}; the model does not read it.")
     elif allowed:
-        notice(f"{what}; the model reads it, since --allow-leak was given.")
+        logger.warning(f"{what}; the model reads it, since --allow-leak was given.")
     else:
         raise DataError(f"{what}, and the model would read it. Leave it out of --text{_ANYWAY}")
 
@@ -66,7 +68,7 @@ def _tell_of_text(share: float, allowed: bool) -> None:
     what = f"{100 * share:.0f}% of the texts hold their own price as a number, beyond what chance would give"
     if not allowed:
         raise DataError(f"{what}. Take it out of the text{_ANYWAY}")
-    notice(f"{what}; the model reads it, since --allow-leak was given.")
+    logger.warning(f"{what}; the model reads it, since --allow-leak was given.")
 
 
 def check_feature_leaks(features: FittedFeatures, table: Table, leaks: tuple[str, ...]) -> None:
@@ -109,4 +111,4 @@ def check_shared(train: Table, valid: Table, *, allow_leak: bool) -> None:
     )
     if equal == len(valid) and not allow_leak:
         raise DataError(f"{what}: nothing is held out. Give other rows with --valid, or say --allow-leak")
-    notice(f"{what}: the validation metrics flatter by them. Leave them out of one of the tables.")
+    logger.warning(f"{what}: the validation metrics flatter by them. Leave them out of one of the tables.")

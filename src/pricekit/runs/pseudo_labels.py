@@ -19,13 +19,14 @@ from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.files import write_atomically
+from pricekit.log import logger
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.folder import PSEUDO_LABELLED
 from pricekit.runs.load import load_model
 from pricekit.runs.source import Source, Split, columns_of
-from pricekit.screen import counted, notice, say
 from pricekit.table import NO_PRICE, Columns, ReadOptions, Table, concat_tables, read_table, row_reasons
 from pricekit.table.prices.currency import require_like
+from pricekit.text import counted
 
 MOST = 4
 """Unpriced rows at most, as a multiple of the priced ones; of more, a random part."""
@@ -101,7 +102,7 @@ def teach(train: Table, unpriced: Table, teachers: Sequence[Predictor], columns:
     if not len(rows):
         raise DataError("every unpriced row has the text of a training row; leave --unpriced out")
     logs = [np.log(teacher.predict(rows).astype(np.float64)) for teacher in teachers]
-    say(f"{counted(len(rows), 'row')} without a price priced by {counted(len(teachers), 'teacher')}")
+    logger.info(f"{counted(len(rows), 'row')} without a price priced by {counted(len(teachers), 'teacher')}")
     frame = rows.frame.copy()
     price = np.exp(np.mean(logs, axis=0))
     if columns.price is not None:
@@ -124,7 +125,7 @@ def with_pseudo_labelled(train: Table, pseudo_labelled: Table) -> Table:
 def _check_teacher(path: Path, valid: Table) -> None:
     """Say where a teacher may have been trained on rows that the student is judged by."""
     if not (path / HELD_OUT).is_file():
-        notice(
+        logger.warning(
             f"nobody can tell whether the teacher {path} was trained on the rows that judge this run; if so, they "
             "flatter it."
         )
@@ -133,7 +134,7 @@ def _check_teacher(path: Path, valid: Table) -> None:
     unseen = set(zip(held_out.text, held_out.price, strict=True))
     seen = sum((text, price) not in unseen for text, price in zip(valid.text, valid.known_price, strict=True))
     if seen:
-        notice(
+        logger.warning(
             f"the teacher {path} was trained on {seen:,} of the {len(valid):,} rows that judge this run, which "
             "flatter it; train the teacher on the same table with the same --seed."
         )

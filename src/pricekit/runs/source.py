@@ -12,11 +12,12 @@ import pandas as pd
 from pricekit.config import RunConfig
 from pricekit.errors import DataError
 from pricekit.evaluation.duplicates import kept_together
+from pricekit.log import logger
 from pricekit.runs.leak_checks import check_leaks, check_shared
-from pricekit.screen import counted, notice
 from pricekit.table import AS_FOUND, Columns, ReadOptions, Table, count_reasons, read_usable
 from pricekit.table.prices.currency import require_like
 from pricekit.table.usable import MIN_ROWS
+from pricekit.text import counted
 from pricekit.training.batches import split_groups
 
 
@@ -131,4 +132,6 @@ def split_table(table: Table, together: np.ndarray, config: RunConfig) -> tuple[
 
 def _read(path: Path, source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
     columns = columns_of(config)
-    return read_usable(path, columns, limit=config.limit, read_options=source.read_options, notices=notice)
+    return read_usable(
+        path, columns, limit=config.limit, read_options=source.read_options, notices=logger.warning
+    )

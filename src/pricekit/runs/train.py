@@ -18,6 +18,7 @@ from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, PluginError
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.files import write_text
+from pricekit.log import logger, mute
 from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
@@ -26,7 +27,7 @@ from pricekit.runs.folder import INTERVALS, open_run, plugins_of, read_sample
 from pricekit.runs.pseudo_labels import with_teachers
 from pricekit.runs.source import Source, Split, load_split
 from pricekit.runs.start import SAMPLE_ROWS, Start, is_started, join_start, start_again, start_new
-from pricekit.screen import counted, mute, say
+from pricekit.text import counted
 from pricekit.training.loop import fit
 from pricekit.training.machine import choose_precision
 from pricekit.training.processes import Processes
@@ -80,8 +81,10 @@ def train(
     if processes.main:
         processes.wait()
     if resume and not start.resumed:
-        say(f"{out} has no checkpoint yet: its first epoch begins again, with the same rows and settings")
-    say(f"{counted(len(split.train), 'row')} to train on, {len(split.valid):,} to validate on")
+        logger.info(
+            f"{out} has no checkpoint yet: its first epoch begins again, with the same rows and settings"
+        )
+    logger.info(f"{counted(len(split.train), 'row')} to train on, {len(split.valid):,} to validate on")
     model, valid = start.model, start.valid
     rows = {"train": len(split.train), "valid": len(split.valid)}
     plain = config.model_dump(mode="json", exclude_none=True)

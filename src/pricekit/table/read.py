@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -41,12 +40,12 @@ from pricekit.table.options import AS_FOUND, ReadOptions
 from pricekit.table.prices.describe import describe_prices
 from pricekit.table.prices.parse import parse_price
 from pricekit.table.prices.price_format import PriceFormat, price_format
+from pricekit.text import did_you_mean, shorten
 
 _log = logging.getLogger("pricekit")
 _CHUNK = 8192
 _SOME_ROWS = 64
 _SHOWN_COLUMNS = 30
-_SHOWN_CHARS = 40
 MAY_BE_TITLE = " If the first line is a title above the header, delete it."
 
 
@@ -276,13 +275,10 @@ def _resolve(
 def _require(file: OpenedFile, names: list[str], name: str, flag: str) -> None:
     if name in names:
         return
-    shown = ", ".join(_short(n) for n in names[:_SHOWN_COLUMNS])
+    shown = ", ".join(shorten(n) for n in names[:_SHOWN_COLUMNS])
     more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
-    folded = {n.casefold(): n for n in names}
-    near = difflib.get_close_matches(name.casefold(), list(folded), n=1)
-    hint = f" Did you mean {_short(folded[near[0]])!r}?" if near else ""
     raise DataError(
-        f"{file.path} has no column {name!r}. It has: {shown}{more}.{hint} Name it with {flag}."
+        f"{file.path} has no column {name!r}. It has: {shown}{more}.{did_you_mean(name, names)} Name it with {flag}."
         + _no_header(file, names)
     )
 
@@ -295,13 +291,9 @@ def _no_header(file: OpenedFile, names: list[str]) -> str:
     if value is None:
         return ""
     return (
-        f" The first line looks like data ({_short(value)!r}); if the file has no header, name its {len(names)} "
+        f" The first line looks like data ({shorten(value)!r}); if the file has no header, name its {len(names)} "
         "columns with --columns, in their order."
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _SHOWN_CHARS else name[: _SHOWN_CHARS - 1] + "…"
 
 
 def _assemble(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from pricekit.screen import notice
+from pricekit.log import logger
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -30,7 +30,7 @@ def noted_interrupts(*, enabled: bool) -> Iterator[threading.Event]:
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
-        notice("stopping after this step; a checkpoint is written (once more to stop at once).")
+        logger.warning("stopping after this step; a checkpoint is written (once more to stop at once).")
 
     before = {number: signal.signal(number, note) for number in _SIGNALS}
     try:

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pricekit.config import RunConfig
+from pricekit.log import logger
 from pricekit.model.inference import to_tensors
-from pricekit.screen import notice
 from pricekit.training.batches import Examples
 
 
@@ -63,7 +63,7 @@ class Loader:
                 if isinstance(error, RuntimeError) and "worker" not in str(error).lower():
                     raise
                 said = str(error).splitlines()[0]
-                notice(f"the workers that make batches failed ({said}); going on without them.")
+                logger.warning(f"the workers that make batches failed ({said}); going on without them.")
                 self.workers = None
         for rows in self.order[done:]:
             yield self._moved(self.rows[rows])

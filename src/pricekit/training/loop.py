@@ -17,10 +17,11 @@ from pricekit.core.contracts import Policy
 from pricekit.core.events import tell
 from pricekit.errors import TrainingError
 from pricekit.files import write_text
+from pricekit.log import logger
 from pricekit.metrics import smape
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
-from pricekit.screen import progress, say
+from pricekit.progress import progress
 from pricekit.training.batches import Examples, dealt
 from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
 from pricekit.training.interrupt import noted_interrupts
@@ -70,7 +71,9 @@ def fit(
     """
     session = start_session(model, policy, config, train, folder, resume=resume, started=started)
     state, processes = session.state, session.processes
-    say(describe(processes.device, session.stepper.objective.precision, config.speed, processes.count))
+    logger.info(
+        describe(processes.device, session.stepper.objective.precision, config.speed, processes.count)
+    )
     with noted_interrupts(enabled=processes.count == 1) as interrupted, fast_math(config.speed):
         while not session.finished:
             began, rows_before = time.perf_counter(), state.rows
@@ -83,11 +86,13 @@ def fit(
                 session.save(LAST)
                 raise KeyboardInterrupt
             if out_of_time:
-                say(f"the time budget is used up; the {config.training.keep} weights so far are kept.")
+                logger.info(
+                    f"the time budget is used up; the {config.training.keep} weights so far are kept."
+                )
                 break
             session.after_pause(time.perf_counter() - trained)
     if advice := session.monitor.advice():
-        say(advice)
+        logger.info(advice)
     load_checkpoint(folder / BEST, model)
     return state
 
@@ -171,7 +176,7 @@ def finish_epoch(session: Session, record: dict[str, Any], folder: Path, *, out_
         _append_line(folder / "metrics.jsonl", record, first=state.epoch == 1)
         tell("epoch_ended", folder=folder, record=record)
     best = "  best" if training.keep == "best" and state.best_epoch == state.epoch else ""
-    say(
+    logger.info(
         f"epoch {state.epoch:>3}  loss {record['loss']:.4f}  validation SMAPE {record['valid_smape']:.2f}{best}"
         f"  {record['rows_per_second']:,.0f} rows/s"
     )

@@ -9,7 +9,7 @@ import torch
 
 from pricekit.config import SpeedConfig
 from pricekit.errors import ConfigError
-from pricekit.screen import counted
+from pricekit.text import counted
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 

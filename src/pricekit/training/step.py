@@ -13,8 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
+from pricekit.log import logger
 from pricekit.model.network import PriceModel
-from pricekit.screen import notice
 from pricekit.training.machine import DTYPES, is_out_of_memory
 
 MAX_SKIPPED = 12
@@ -147,7 +147,7 @@ class Stepper:
                 "max_length, or set speed.gradient_checkpointing=true; the last checkpoint is kept: go on with --resume"
             )
         self.parts *= 2
-        notice(
+        logger.warning(
             f"out of memory: each micro-batch is now computed in {self.parts} pieces; the rows of an optimizer step "
             "stay the same."
         )
@@ -162,7 +162,7 @@ class Stepper:
                 "training.learning_rate, or set training.max_grad_norm=1.0. The earlier checkpoints are kept"
             )
         self._leave_fp16()
-        notice(f"fp16 overflowed {MAX_SKIPPED} steps in a row; going on in fp32.")
+        logger.warning(f"fp16 overflowed {MAX_SKIPPED} steps in a row; going on in fp32.")
 
     def _leave_fp16(self) -> None:
         # `auto` chose fp16, so the device has no bf16.

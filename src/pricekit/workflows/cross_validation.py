@@ -26,6 +26,7 @@ from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
 from pricekit.files import is_free, leftovers, write_atomically, write_text
+from pricekit.log import logger, mute
 from pricekit.metrics import smape
 from pricekit.runs.folder import clear_run, is_run, names_rows, open_run
 from pricekit.runs.leak_checks import check_leaks
@@ -33,7 +34,6 @@ from pricekit.runs.pseudo_labels import with_teachers
 from pricekit.runs.source import Source, Split, digest_of, load_rows, split_table
 from pricekit.runs.start import check_same_rows
 from pricekit.runs.train import train
-from pricekit.screen import mute, say
 from pricekit.table import Table
 from pricekit.training.processes import Processes
 
@@ -146,7 +146,7 @@ def _new_plan(table: Table, rejected: pd.DataFrame, config: RunConfig, folds: in
     together = kept_together(table.text, price, near=True, shown=config.speed.progress)
     alike = [rows for rows in np.bincount(together) if rows > 1]
     if alike:
-        say(
+        logger.info(
             f"{sum(alike):,} rows have nearly equal texts; each of their {len(alike):,} groups is in one fold"
         )
     return Plan(table, rejected, folds_of(price, together, folds, config.seed), together, leaks)
@@ -256,11 +256,11 @@ def _run_fold(
         check_same_rows(folder, with_teachers(source, split, config, folder))
         facts = dict(json.loads((folder / "run.json").read_text("utf-8")))
     else:
-        say(f"fold-{held}, one of {plan.folds}")
+        logger.info(f"fold-{held}, one of {plan.folds}")
         facts = train(_of_fold(source, held), config, folder, split=split, resume=resume)
     rows = plan.table.take(np.flatnonzero(plan.fold == held))
     prices = open_run(folder).predictor().predict(rows)
-    say(f"fold-{held}: SMAPE {smape(prices, rows.known_price):.2f} on {len(rows):,} held-out rows")
+    logger.info(f"fold-{held}: SMAPE {smape(prices, rows.known_price):.2f} on {len(rows):,} held-out rows")
     return facts, prices
 
 
@@ -271,7 +271,7 @@ def _facts(source: Source, config: RunConfig, runs: list[dict[str, Any]], scores
         for run, (fold, metrics) in zip(runs, scores.folds.to_dict("index").items(), strict=True)
     ]
     constant, seconds = np.mean([run["constant_smape"] for run in runs]), sum(run["seconds"] for run in runs)
-    say(f"{seconds:,.0f} s of training; SMAPE of a constant price {constant:.2f}")
+    logger.info(f"{seconds:,.0f} s of training; SMAPE of a constant price {constant:.2f}")
     return {
         "table": source.table.name,
         "folds": folds,

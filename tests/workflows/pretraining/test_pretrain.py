@@ -270,11 +270,11 @@ def _unwritten(_, work, __):
         raise OSError("full")
 
 
-def test_a_loss_that_does_not_fall_is_said(table, tmp_path, capsys):
+def test_a_loss_that_does_not_fall_is_said(table, tmp_path, logged):
     out = tmp_path / "out"
     facts = pretrain([table], replace(TINY, epochs=1, learning_rate=1e-12, limit=20), out, overwrite=True)
     assert facts["loss_after"] == pytest.approx(facts["loss_before"], abs=1e-4)
-    said = " ".join(capsys.readouterr().err.split())
+    said = " ".join(logged().split())
     assert ("the loss did not fall" in said) == (facts["loss_after"] >= facts["loss_before"])
     with pytest.raises(TrainingError, match="no longer a number"):
         pretrain([table], replace(TINY, epochs=1, learning_rate=1e30, limit=20), out, overwrite=True)

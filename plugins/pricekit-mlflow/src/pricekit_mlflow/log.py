@@ -19,7 +19,7 @@ from mlflow.store.db.db_types import DATABASE_ENGINES
 from sqlalchemy import create_engine, make_url
 
 from pricekit import __version__
-from pricekit.screen import say
+from pricekit.log import logger
 from pricekit_mlflow.asked import without_password
 from pricekit_mlflow.kept import keep
 
@@ -75,7 +75,7 @@ def start(folder: Path, settings: Mapping[str, Any], run_id: str | None) -> Log:
         params = parameters(settings)
         for first in range(0, len(params), BATCH):
             client.log_batch(log.run_id, params=params[first : first + BATCH])
-    say(f"MLflow: {_place(client, run)}")
+    logger.info(f"MLflow: {_place(client, run)}")
     return log
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
-from pricekit.screen import say
+from pricekit.log import logger
 
 FOLDER = "tensorboard"
 SUFFIX = ".pricekit"
@@ -66,7 +66,7 @@ def start(run: Path, config: Mapping[str, Any], *, resumed: bool) -> None:
         experiment, session, _ = _session(flat(config), ("smape/validation", *FINAL))
         log.add(experiment, session)
     _logs[run] = log
-    say(f"TensorBoard: tensorboard --logdir {shlex.quote(str(log.folder))}")
+    logger.info(f"TensorBoard: tensorboard --logdir {shlex.quote(str(log.folder))}")
 
 
 def write_epoch(run: Path, record: Mapping[str, Any]) -> None:

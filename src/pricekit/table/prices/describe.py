@@ -7,8 +7,7 @@ import numpy as np
 from pricekit.table.prices.currency import label, may_mean
 from pricekit.table.prices.parse import read_as
 from pricekit.table.prices.price_format import PriceFormat
-
-_SHOWN_CHARS = 40
+from pricekit.text import shorten
 
 
 def describe_prices(form: PriceFormat) -> str:
@@ -44,7 +43,7 @@ def describe_prices(form: PriceFormat) -> str:
 
 def examples(form: PriceFormat) -> str:
     """Return some cells and what they are read as."""
-    return ", ".join(f"'{_short(text)}' as {_number(read_as(text, form))}" for text in form.examples)
+    return ", ".join(f"'{shorten(text)}' as {_number(read_as(text, form))}" for text in form.examples)
 
 
 def count_currencies(form: PriceFormat, *, others: bool = False) -> str:
@@ -52,11 +51,6 @@ def count_currencies(form: PriceFormat, *, others: bool = False) -> str:
     main = form.currency if others else None
     shown = {name: count for name, count in form.currencies.items() if not main or not may_mean(name, main)}
     return ", ".join(f"{label(name)}: {count:,}" for name, count in shown.items())
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
 
 
 def _number(value: float) -> str:

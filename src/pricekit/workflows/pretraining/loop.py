@@ -19,7 +19,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from pricekit.config import SpeedConfig, TrainingConfig
 from pricekit.errors import TrainingError
-from pricekit.screen import Advance
+from pricekit.progress import Advance
 from pricekit.tokens import Tokens, pad
 from pricekit.training.batches import epoch_batches
 from pricekit.training.machine import choose_precision, is_out_of_memory

@@ -13,8 +13,9 @@ from typing import Any
 from pricekit import __version__
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.files import is_free, publish_folder, write_text
+from pricekit.log import logger
 from pricekit.model.backbones.weights import quiet_transformers
-from pricekit.screen import notice, progress, say
+from pricekit.progress import progress
 from pricekit.table import AS_FOUND, ReadOptions
 from pricekit.training.interrupt import noted_interrupts
 from pricekit.training.machine import is_out_of_memory
@@ -149,12 +150,12 @@ def _say_result(facts: dict[str, Any]) -> None:
     before, after = facts["loss_before"], facts["loss_after"]
     if not math.isfinite(after):
         raise TrainingError("the loss is no longer a number; use a smaller --learning-rate, and --overwrite")
-    say(
+    logger.info(
         f"loss of masked tokens, {facts['held_out']:,} held-out texts: {before:.3f} before, {after:.3f} after "
         f"(perplexity {math.exp(before):,.1f} and {math.exp(after):,.1f}), {facts['seconds']:.0f} s"
     )
     if after >= before:
-        notice(
+        logger.warning(
             "the loss did not fall: these weights are no better than those it began with. Try another --learning-rate, "
             "or more --epochs."
         )

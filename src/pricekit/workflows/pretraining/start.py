@@ -16,8 +16,8 @@ from tokenizers import Tokenizer
 from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PricekitError
+from pricekit.log import logger
 from pricekit.preprocess import bring_facts_first
-from pricekit.screen import notice, say
 from pricekit.table import Columns, ReadOptions, iter_table
 from pricekit.tokens import Tokens, encode, pad_id_of
 from pricekit.workflows.pretraining.masked import Masking, held_out_loss, masking_of, prepare
@@ -111,7 +111,7 @@ def read_texts(
     rows, texts = 0, dict[str, None]()
     for path in tables:
         for part in iter_table(
-            path, columns, limit=settings.limit, read_options=read_options, notices=notice
+            path, columns, limit=settings.limit, read_options=read_options, notices=logger.warning
         ):
             rows += len(part)
             texts |= dict.fromkeys(part.text[part.text.str.strip() != ""])
@@ -120,7 +120,7 @@ def read_texts(
             f"there are {len(texts):,} different texts in {rows:,} rows; pretraining needs at least {MIN_TEXTS}, and "
             "is worth its time from some thousands. Name other columns with --text, or give more tables"
         )
-    say(f"{len(texts):,} different texts in {rows:,} rows")
+    logger.info(f"{len(texts):,} different texts in {rows:,} rows")
     return rows, list(texts)
 
 

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pricekit import screen
+from pricekit import progress
 
 
 def test_what_is_tracked_moves_the_bar_when_it_is_done(monkeypatch):
@@ -16,8 +16,8 @@ def test_what_is_tracked_moves_the_bar_when_it_is_done(monkeypatch):
         yield lambda units: seen.append(units)
         seen.append("gone")
 
-    monkeypatch.setattr(screen, "progress", bar)
-    with screen.tracked("reading", ["a", "bcd"], len) as words:
+    monkeypatch.setattr(progress, "progress", bar)
+    with progress.tracked("reading", ["a", "bcd"], len) as words:
         for word in words:
             seen.append(word)
     assert seen == [("reading", 4), "a", 1, "bcd", 3, "gone"]
@@ -33,8 +33,8 @@ def test_the_bar_is_gone_when_something_fails(monkeypatch):
         finally:
             seen.append("gone")
 
-    monkeypatch.setattr(screen, "progress", bar)
-    with pytest.raises(ZeroDivisionError) as raised, screen.tracked("reading", [1, 0], float) as numbers:
+    monkeypatch.setattr(progress, "progress", bar)
+    with pytest.raises(ZeroDivisionError) as raised, progress.tracked("reading", [1, 0], float) as numbers:
         [1 / number for number in numbers]
     assert seen == ["gone"]
     assert raised.value.__traceback__  # which would hold a generator and its bar

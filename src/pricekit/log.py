@@ -1,0 +1,16 @@
+"""The `pricekit` logger: INFO for what was done, WARNING for what the user should know, DEBUG for details.
+
+The library only logs. Without a handler Python prints warnings to stderr; the command line installs a handler of its
+own (`pricekit.cli.terminal`).
+"""
+
+from __future__ import annotations
+
+import logging
+
+logger = logging.getLogger("pricekit")
+
+
+def mute() -> None:
+    """Log nothing more in this process: the main process of a distributed training logs for all."""
+    logger.setLevel(logging.CRITICAL + 1)

@@ -1,0 +1,176 @@
+"""Progress of long stages: one protocol, shown in a terminal, in a notebook, or nowhere."""
+
+from __future__ import annotations
+
+import html
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import Any, Protocol, TypeVar
+
+Item = TypeVar("Item")
+
+REFRESH_SECONDS = 0.2
+"""A notebook's bar is drawn again at most this often: each drawing is a message to the browser."""
+
+
+class Advance(Protocol):
+    """Moves a progress bar on by some units, and replaces the note beside it."""
+
+    def __call__(self, units: float, note: str = "") -> None:
+        """Move on by `units` of the bar's total."""
+
+
+class Reporter(Protocol):
+    """Shows progress; `use_reporter` chooses one."""
+
+    def bar(self, title: str, total: float, done: float) -> AbstractContextManager[Advance]:
+        """Show a bar with the remaining time while the block runs.
+
+        Args:
+            title: what is being done.
+            total: units of the whole, above 0.
+            done: units that are done already.
+        """
+
+
+class NoReporter:
+    """Shows nothing."""
+
+    @contextmanager
+    def bar(self, title: str, total: float, done: float) -> Iterator[Advance]:
+        """Run the block."""
+        del title, total, done
+        yield lambda units, note="": None
+
+
+class TerminalReporter:
+    """Draws bars on stderr with rich; nothing where stderr is not a terminal. A bar is gone when it ends."""
+
+    @contextmanager
+    def bar(self, title: str, total: float, done: float) -> Iterator[Advance]:
+        """Draw a bar below those that are there."""
+        if not sys.stderr.isatty():
+            with NoReporter().bar(title, total, done) as advance:
+                yield advance
+            return
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            SpinnerColumn,
+            TaskProgressColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+        )
+        with Progress(*columns, console=_console(), transient=True) as bars:
+            task = bars.add_task(title, total=total, completed=int(done), note="")
+
+            def advance_bar(units: float, note: str = "") -> None:
+                bars.update(task, advance=units)
+                if note:
+                    bars.update(task, note=note)
+
+            yield advance_bar
+
+
+class NotebookReporter:
+    """Draws bars as HTML below a notebook's cell."""
+
+    @contextmanager
+    def bar(self, title: str, total: float, done: float) -> Iterator[Advance]:
+        """Draw one bar, which is gone when it ends."""
+        from IPython.display import HTML, display
+
+        began, drawn, now_done, shown_note = time.perf_counter(), 0.0, done, ""
+        handle: Any = display(HTML(_bar_html(title, total, done, "", None)), display_id=True)
+
+        def advance(units: float, note: str = "") -> None:
+            nonlocal drawn, now_done, shown_note
+            now_done, shown_note = now_done + units, note or shown_note
+            now = time.perf_counter()
+            if now - drawn >= REFRESH_SECONDS:
+                drawn, moved = now, now_done - done
+                left = (total - now_done) * (now - began) / moved if moved > 0 else None
+                handle.update(HTML(_bar_html(title, total, now_done, shown_note, left)))
+
+        try:
+            yield advance
+        finally:
+            handle.update(HTML(""))
+
+
+_reporter: Reporter | None = None
+
+
+@contextmanager
+def use_reporter(reporter: Reporter) -> Iterator[None]:
+    """Show progress with this reporter while the block runs.
+
+    Example:
+        >>> from pricekit.progress import NoReporter, use_reporter
+        >>> with use_reporter(NoReporter()):
+        ...     pass
+    """
+    global _reporter
+    before, _reporter = _reporter, reporter
+    try:
+        yield
+    finally:
+        _reporter = before
+
+
+def progress(
+    title: str, total: float, done: float = 0, *, shown: bool = True
+) -> AbstractContextManager[Advance]:
+    """Show a bar while the block runs, with the reporter in use; by default a notebook's or a terminal's."""
+    chosen = (_reporter or _default_reporter()) if shown else NoReporter()
+    return chosen.bar(title, max(total, 1e-9), done)
+
+
+@contextmanager
+def tracked(title: str, items: Sequence[Item], size: Callable[[Item], float]) -> Iterator[Iterator[Item]]:
+    """Give the items under a progress bar, which each moves on by its size when the next one is asked for."""
+    with progress(title, sum(map(size, items))) as advance:
+
+        def each() -> Iterator[Item]:
+            for item in items:
+                yield item
+                advance(size(item))
+
+        yield each()
+
+
+def _default_reporter() -> Reporter:
+    shell = sys.modules.get("IPython")
+    if shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell":
+        return NotebookReporter()
+    return TerminalReporter()
+
+
+@cache
+def _console() -> Any:
+    """Return one for all: a bar inside another one's block is drawn below it."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _bar_html(title: str, total: float, done: float, note: str, left: float | None) -> str:
+    share = min(100.0, 100 * done / total)
+    remaining = "" if left is None else f"{left:,.0f} s left"
+    words = " ".join(part for part in (f"{share:.0f}%", remaining, note) if part)
+    return (
+        f"<div>{html.escape(title)} <progress value='{share:.1f}' max='100'></progress> "
+        f"<span>{html.escape(words)}</span></div>"
+    )

@@ -1,0 +1,30 @@
+"""Words for people: counts, shortened texts, the nearest of several names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number with its noun: 1 row, 2 rows, 1,000 rows."""
+    return f"{number:,} {thing}{'s' * (number != 1)}"
+
+
+def shorten(text: str, width: int = 40) -> str:
+    """Return a text of at most `width` characters, on one line; a cut text ends in an ellipsis."""
+    text = " ".join(text.split())
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the one of `names` that is most like `name`, whatever the case; None where none is close."""
+    folded = {candidate.casefold(): candidate for candidate in names}
+    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=cutoff)
+    return folded[close[0]] if close else None
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return " Did you mean 'x'?" for the nearest of `names`, "" where none is close."""
+    close = nearest(name, names)
+    return "" if close is None else f" Did you mean '{shorten(close)}'?"
