@@ -36,8 +36,8 @@ def pricekit_register_backbones(register: Register) -> None:
 @hookimpl
 def pricekit_register_losses(register: Register) -> None:
     """The losses on the log price."""
-    register("smape", "pricekit.model.losses:Smape", "exact SMAPE of the log price, bounded gradient")
-    register("focal-smape", "pricekit.model.losses:FocalSmape", "SMAPE that weighs hard rows more")
+    register("smape", "pricekit.model.losses:smape", "exact SMAPE of the log price, bounded gradient")
+    register("focal-smape", "pricekit.model.losses:SmapeLoss", "SMAPE that gives hard rows more weight")
 
 
 @hookimpl

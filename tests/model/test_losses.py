@@ -6,29 +6,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.metrics import smape
-from pricekit.model.losses import FocalSmape, LogPrice, Smape
+from pricekit.model.losses import LogPrice, SmapeLoss
+from pricekit.model.losses import smape as smape_loss
 
 LOSSES = [
-    Smape,
-    lambda: FocalSmape(FocalSmape.Options(gamma=2.0)),
-    lambda: FocalSmape(FocalSmape.Options(gamma=0.5)),
+    smape_loss,
+    lambda: SmapeLoss(SmapeLoss.Options(gamma=2.0)),
+    lambda: SmapeLoss(SmapeLoss.Options(gamma=0.5)),
 ]
 
 
 def test_smape_by_hand():
     # prices e and 1, raw 0 is price 1: d = -1 and 0, terms 2·tanh(1/2) and 0
-    assert Smape()(torch.zeros(2), torch.tensor([math.e, 1.0])).item() == pytest.approx(math.tanh(0.5))
+    assert smape_loss()(torch.zeros(2), torch.tensor([math.e, 1.0])).item() == pytest.approx(math.tanh(0.5))
 
 
 def test_focal_by_hand():
-    loss = FocalSmape(FocalSmape.Options(gamma=2.0))
+    loss = SmapeLoss(SmapeLoss.Options(gamma=2.0))
     assert loss(torch.zeros(1), torch.tensor([math.e])).item() == pytest.approx((2 * math.tanh(0.5)) ** 3)
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 1e6), st.floats(-6, 6)), min_size=1, max_size=9))
 def test_smape_is_the_metric_of_its_own_prices(rows):
     price, raw = (torch.tensor(values, dtype=torch.float64) for values in zip(*rows, strict=True))
-    loss = Smape().double()
+    loss = smape_loss().double()
     loss.fit(price)
     assert 100 * loss(raw, price).item() == pytest.approx(smape(loss.to_price(raw), price), abs=1e-6)
 
@@ -80,4 +81,19 @@ def test_equal_prices_leave_a_usable_link():
 
 def test_gamma_must_not_be_negative():
     with pytest.raises(ValueError, match="gamma"):
-        FocalSmape.Options(gamma=-1)
+        SmapeLoss.Options(gamma=-1)
+
+
+def test_smape_is_focal_smape_with_gamma_0_to_the_bit():
+    price, raw = torch.logspace(-1, 3, 50), torch.linspace(-3, 3, 50).requires_grad_()
+    values, gradients = [], []
+    for loss in (smape_loss(), SmapeLoss(SmapeLoss.Options(gamma=0.0))):
+        loss.fit(price)
+        raw.grad = None
+        value = loss(raw, price)
+        value.backward()
+        values.append(value.detach())
+        gradients.append(raw.grad.clone())
+    assert torch.equal(values[0], loss.link.smape_terms(raw, price).mean())
+    assert torch.equal(*values)
+    assert torch.equal(*gradients)

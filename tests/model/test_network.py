@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from pricekit.config import HeadConfig
-from pricekit.model.losses import Smape
+from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel, build_head
 from pricekit.model.numeric import BOUND
 
@@ -22,7 +22,7 @@ class Sums(nn.Module):
 
 @pytest.fixture
 def model():
-    made = PriceModel(Sums(), HeadConfig(), Smape(), features=1)
+    made = PriceModel(Sums(), HeadConfig(), smape(), features=1)
     for head in made.heads:
         nn.init.ones_(head[-1].weight)
         nn.init.zeros_(head[-1].bias)
@@ -51,7 +51,7 @@ def test_each_member_has_a_loss_of_its_own(model):
 
 
 def test_a_constant_feature_does_no_harm():
-    model = PriceModel(Sums(), HeadConfig(), Smape(), features=2)
+    model = PriceModel(Sums(), HeadConfig(), smape(), features=2)
     model.fit(torch.tensor([[5.0, 1.0], [5.0, 3.0]]), torch.tensor([1.0, 2.0]))
     ids = torch.zeros(1, 1, dtype=torch.int64)
     assert model(ids, ids, torch.tensor([[5.0, 2.0]])).isfinite().all()

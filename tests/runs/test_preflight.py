@@ -15,7 +15,7 @@ from pricekit.core.registry import Entry
 from pricekit.datasets import make_catalog
 from pricekit.errors import PluginError
 from pricekit.model.backbones.bag import Bag
-from pricekit.model.losses import Smape
+from pricekit.model.losses import SmapeLoss
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 
@@ -74,17 +74,17 @@ class KeepsOutside(MeanEncoder):
         return super().forward(input_ids, attention_mask) * self.scale
 
 
-class Negative(Smape):
+class Negative(SmapeLoss):
     def to_price(self, raw):
         return -super().to_price(raw)
 
 
-class PerRow(Smape):
+class PerRow(SmapeLoss):
     def forward(self, raw, price):
         return self.link.smape_terms(raw, price)
 
 
-class Raises(Smape):
+class Raises(SmapeLoss):
     def forward(self, raw, price):
         raise IndexError("of mine")
 

@@ -8,7 +8,7 @@ from torch import nn
 from pricekit.config import HeadConfig
 from pricekit.config.resolve import configure
 from pricekit.errors import TrainingError
-from pricekit.model.losses import Smape
+from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
 from pricekit.training.step import MAX_SKIPPED, Objective, Stepper, _pieces
@@ -31,7 +31,7 @@ class Mean(nn.Module):
 
 def make(precision="fp32", **settings):
     torch.manual_seed(0)
-    model = PriceModel(Mean(), HeadConfig(), Smape(), 2)
+    model = PriceModel(Mean(), HeadConfig(), smape(), 2)
     config = configure([settings])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     return model, Stepper(model, optimizer, config, precision, CPU)

@@ -36,7 +36,7 @@ def graph(tmp_path_factory):
     from pricekit.config import HeadConfig
     from pricekit.exporting.graph import export_graph
     from pricekit.model.backbones.transformer import SmallTransformer
-    from pricekit.model.losses import Smape
+    from pricekit.model.losses import smape
     from pricekit.model.network import PriceModel
     from pricekit.tokens import encode
 
@@ -45,7 +45,7 @@ def graph(tmp_path_factory):
     tokenizer = backbone.tokenizer(["green tea", "black tea"])
     tokens = encode(tokenizer, ["green tea"], 64, 0)
     encoder = backbone.encoder(backbone.architecture(tokenizer), tokenizer, tokens)
-    model = PriceModel(encoder, HeadConfig(), Smape(), 22)
+    model = PriceModel(encoder, HeadConfig(), smape(), 22)
     folder = tmp_path_factory.mktemp("graph")
     export_graph(model, batch(2, 5, tokenizer.get_vocab_size()), folder / "m.onnx")
     return Graph((folder / "m.onnx").read_bytes(), 64, 22, folder / "cache")

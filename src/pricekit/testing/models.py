@@ -16,7 +16,7 @@ from pricekit.core.contracts import Batch
 from pricekit.errors import TrainingError
 from pricekit.exporting.graph import export_graph
 from pricekit.model.backbones.transformer import SmallTransformer
-from pricekit.model.losses import Smape
+from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
 from pricekit.testing.batches import FEATURES, VOCABULARY, batch
 from pricekit.testing.check import Make, fail
@@ -57,7 +57,7 @@ class MeanEncoder(nn.Module):
 def small_model(loss: Any = None, encoder: Any = None) -> PriceModel:
     """Return a model without hidden layers; `smape` fitted to ordinary prices where no loss is given."""
     if loss is None:
-        loss = Smape()
+        loss = smape()
         loss.fit(torch.from_numpy(ordinary_prices()))
     return PriceModel(encoder or MeanEncoder(), HeadConfig(), loss, FEATURES)
 

@@ -19,7 +19,7 @@ from pricekit.model.backbones.transformer import (
     PretrainedOptions,
     SmallTransformer,
 )
-from pricekit.model.losses import Smape
+from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
 from pricekit.tokens import encode, pad, pad_id_of
 
@@ -95,7 +95,7 @@ def test_the_order_of_words_counts(built):
 @pytest.mark.parametrize("built", ["transformer", "roberta-lead", "deberta", *DEBERTAS], indirect=True)
 def test_it_exports_in_every_precision(built, tmp_path):
     *_, encoder, ids, mask = built
-    model = PriceModel(encoder, HeadConfig(), Smape(), 2)
+    model = PriceModel(encoder, HeadConfig(), smape(), 2)
     features = torch.randn(len(ids), 2)
     example = {"input_ids": ids.numpy(), "attention_mask": mask.numpy(), "features": features.numpy()}
     export_graph(model, example, tmp_path / "m.onnx")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from pricekit.model.losses import FocalSmape, LogPrice, Smape
+from pricekit.model.losses import LogPrice, SmapeLoss, smape
 from pricekit.testing import CheckFailed, check_loss
 
 # The mean of log 1 and log e² is 1, the deviation 1. Raw 0 is the price e, raw -1 the price 1.
@@ -139,11 +139,11 @@ WRONG = {
 
 
 def focal():
-    return FocalSmape(FocalSmape.Options(gamma=2.0))
+    return SmapeLoss(SmapeLoss.Options(gamma=2.0))
 
 
 RIGHT = {
-    "smape": check_loss(Smape, BY_HAND),
+    "smape": check_loss(smape, BY_HAND),
     "focal-smape": check_loss(focal, (FITTED_ON, RAW, PRICE, TERM**3 / 2)),
     "squares": [c for c in check_loss(Squares, (FITTED_ON, RAW, PRICE, 0.5)) if "exports" not in c.name],
 }

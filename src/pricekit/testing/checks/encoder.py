@@ -14,7 +14,7 @@ from pricekit.config import HeadConfig
 from pricekit.core.contracts import Batch
 from pricekit.engines.ort import load_cpu
 from pricekit.model.inference import to_tensors, torch_engine
-from pricekit.model.losses import Smape
+from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
 from pricekit.testing.batches import FEATURES, difference
 from pricekit.testing.built import LONGEST, ROWS, TOLERANCE, Built, build
@@ -95,7 +95,7 @@ def twice(make: Make) -> None:
 def exports(make: Make) -> None:
     """The graph against the model, over shapes, padded and not."""
     built = build(make)
-    model = PriceModel(built.encoder, HeadConfig(), Smape(), FEATURES).eval()
+    model = PriceModel(built.encoder, HeadConfig(), smape(), FEATURES).eval()
     longest = built.batches[0][0].shape[1] + built.room
     _spread(model, _resized(built, ROWS, longest, padded=True))
     example = _resized(built, 3, max(2, min(17, longest)), padded=True)  # a length of 1 would be a constant
