@@ -54,7 +54,9 @@ class SmapeLoss(nn.Module):
     class Options(Section):
         """Options of `focal-smape`."""
 
-        gamma: float = Field(2.0, ge=0, description="0: plain SMAPE; larger values give hard rows more weight")
+        gamma: float = Field(
+            2.0, ge=0, description="0: plain SMAPE; larger values give hard rows more weight"
+        )
 
     def __init__(self, options: Options) -> None:
         super().__init__()
