@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from speed.timing import Run, interleaved, ratio
 
-from pricekit.bench.timing import Run, interleaved, ratio
 from pricekit.cli.terminal import show_table
 from pricekit.config import HeadConfig
 from pricekit.core.contracts import Graph, PriceBatch

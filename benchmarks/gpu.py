@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from speed.training import Measured, measure
+from speed.workload import make_workload, read_workload_table
 
-from pricekit.bench.train import Measured, measure
-from pricekit.bench.workload import make_workload, read_workload_table
 from pricekit.cli.terminal import show_table
 from pricekit.config.resolve import configure
 
@@ -88,7 +88,7 @@ def _measured(options: argparse.Namespace, layer: dict[str, Any], peers: list[st
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    table = read_workload_table(options.table, config, "utf-8")
+    table = read_workload_table(options.table, config)
     return measure(make_workload(config, table, options.rows), peers, options.repeats, ablate=False)
 
 

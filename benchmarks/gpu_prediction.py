@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+from speed.timing import interleaved
 
-from pricekit.bench.timing import interleaved
 from pricekit.cli.terminal import show_table
 from pricekit.engines.loaded import each
 from pricekit.errors import PluginError

@@ -33,7 +33,6 @@ COMMANDS = {
     "features": "Compute the engineered features of a table.",
     "config": "Show a configuration and where each value comes from, or its JSON schema.",
     "plugins": "List and explain features, backbones, losses, policies and engines.",
-    "bench": "Measure speed, beside peers.",
     "demo": "Make a catalogue, train, export and predict: the whole path in two minutes.",
 }
 

@@ -1,4 +1,4 @@
-"""Rounds of several contenders, interleaved: a machine that slows down slows all of them."""
+"""Interleaved rounds of several contenders: a machine that slows down affects all of them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def interleaved(
 ) -> dict[str, Timed]:
     """Run every contender once unmeasured, then `repeats` rounds of all of them in turn.
 
-    Every other round goes the other way round, so that none of them always follows the same one. A
-    contender that returns seconds has timed itself.
+    Every second round runs in reverse order, so that no contender always follows the same one. A contender
+    that returns seconds has timed itself.
     """
     for run in contenders.values():
         run()
@@ -58,9 +58,9 @@ def ratio(slow: Timed, fast: Timed) -> float:
 
 
 def peak_memory(make: Callable[[], Run], device: torch.device) -> tuple[Run, float]:
-    """Make a contender, run it once, and return it with the GiB that this took at most.
+    """Make a contender, run it once, and return it with its peak memory in GiB.
 
-    On a GPU what it allocated itself, on a CPU the highest resident memory of the process so far.
+    On a GPU this is the memory that it allocated, on a CPU the peak resident memory of the process so far.
     """
     if device.type != "cuda":
         run = make()
@@ -75,6 +75,6 @@ def peak_memory(make: Callable[[], Run], device: torch.device) -> tuple[Run, flo
 
 
 def synchronize() -> None:
-    """Wait until a GPU has done what it was given."""
+    """Wait until the GPU has finished its queued work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()

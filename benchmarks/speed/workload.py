@@ -1,4 +1,4 @@
-"""What is timed: an epoch of training over some rows of a table, by pricekit's own loop."""
+"""The timed work: an epoch of training over some rows of a table, by pricekit's own loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from pricekit.bench.timing import synchronize
 from pricekit.config import RunConfig, SpeedConfig, build_config
 from pricekit.core.contracts import Policy
 from pricekit.core.loader import registry
@@ -24,21 +23,22 @@ from pricekit.model.network import PriceModel
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.folder import build_model
 from pricekit.runs.source import columns_of
-from pricekit.table import AS_FOUND, Columns, ReadOptions, Table, read_usable
+from pricekit.table import Columns, Table, read_usable
 from pricekit.tokens import encode, pad_id_of
 from pricekit.training.batches import Examples
 from pricekit.training.loop import train_epoch
 from pricekit.training.machine import DTYPES, fast_math
 from pricekit.training.session import Session, plan_epoch, start_session
+from speed.timing import synchronize
 
 INVENTED = 4000
-"""Rows of the invented catalogue that is used where no table is given."""
+"""Rows of the invented catalogue, used without a table."""
 
 ENDLESS = 1_000_000_000
-"""Steps of the schedule: a benchmark goes on for as long as it is asked to."""
+"""Steps of the schedule: it never ends during a benchmark."""
 
 LEARNING_RATE = 1e-6
-"""For all contenders: the weights hardly move, so that each round computes the same."""
+"""Learning rate of all contenders: the weights hardly change, so that each round computes the same."""
 
 _ENDLESS_EPOCH = {
     "training": {
@@ -58,7 +58,7 @@ class Workload:
 
     Attributes:
         table: the rows of a round.
-        lengths: tokens of every row of the whole table, for its padding.
+        lengths: token counts of all rows of the table, to compute its padding.
     """
 
     config: RunConfig
@@ -80,7 +80,7 @@ class Workload:
 
 
 def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
-    """Make the model, and a round of the first rows of a table; nothing is written."""
+    """Make a model and the first rows of a table into a workload; nothing is written."""
     config = build_config([config.model_dump(), _ENDLESS_EPOCH])
     part = table.take(np.arange(min(rows, len(table))))
     backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
@@ -101,7 +101,7 @@ def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
 
 
 def fresh_model(workload: Workload, config: RunConfig | None = None) -> PriceModel:
-    """Return a new model with the workload's weights; an encoder need not be one that can be deep-copied."""
+    """Return a new model with the workload's weights; unlike a deep copy it works for every encoder."""
     config = config or workload.config
     backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
     architecture = backbone.architecture(workload.preprocessor.tokenizer)
@@ -111,9 +111,9 @@ def fresh_model(workload: Workload, config: RunConfig | None = None) -> PriceMod
 
 
 def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tuple[Session, Any]:
-    """Return a session on a model of its own, and a function that trains one more epoch with it.
+    """Return a session with its own model, and a function that trains one more epoch with it.
 
-    `changes` is a layer of settings over the workload's.
+    `changes` is a layer of settings over those of the workload.
     """
     config = build_config([workload.config.model_dump(), changes or {}])
     model = fresh_model(workload, config)
@@ -125,12 +125,8 @@ def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tupl
     def run() -> None:
         with fast_math(config.speed):
             train_epoch(session, never)
-        session.state.epoch, session.state.steps_in_epoch, session.state.loss, session.state.rows = (
-            0,
-            0,
-            0.0,
-            0,
-        )
+        state = session.state
+        state.epoch, state.steps_in_epoch, state.loss, state.rows = 0, 0, 0.0, 0
 
     return session, run
 
@@ -149,8 +145,8 @@ def padding(workload: Workload) -> float:
 def training_flops(model: PriceModel) -> float:
     """Return the floating-point operations of training on one token: 6 for each weight of a linear layer.
 
-    Two for the product, and twice that backward (Kaplan et al. 2020, arXiv:2001.08361, section 2.1).
-    Attention's own products, which grow with the length, are left out, so the true number is higher.
+    The forward product needs two, the backward pass four (Kaplan et al. 2020, arXiv:2001.08361, section 2.1).
+    The products inside attention, which grow with the length, are not counted; the true number is higher.
     """
     linear = [m for m in model.encoder.modules() if isinstance(m, nn.Linear)]
     return 6.0 * sum(m.weight.numel() for m in linear)
@@ -159,9 +155,9 @@ def training_flops(model: PriceModel) -> float:
 def matmul_peak(
     precision: str, device: torch.device, speed: SpeedConfig, size: int | None = None, rounds: int = 10
 ) -> float:
-    """Return the floating-point operations a second of the best of some large matrix products.
+    """Return the peak floating-point operations per second, from the fastest of some large matrix products.
 
-    With the switches that training has: where TF32 is on, float32 products are rounded here, too.
+    The switches of training apply: with TF32, float32 products are rounded here, too.
     """
     size = size or (8192 if device.type == "cuda" else 2048)
     dtype = DTYPES.get(precision, torch.float32)
@@ -177,15 +173,11 @@ def matmul_peak(
     return best
 
 
-def read_workload_table(table: Path | None, config: RunConfig, read_options: ReadOptions = AS_FOUND) -> Table:
-    """Return the usable rows of a table, or of an invented catalogue where none is given."""
+def read_workload_table(table: Path | None, config: RunConfig) -> Table:
+    """Return the usable rows of a table, by default of an invented catalogue."""
     if table is not None:
-        found, _ = read_usable(
-            table, columns_of(config), limit=config.limit, read_options=read_options, notices=logger.warning
-        )
-        return found
+        return read_usable(table, columns_of(config), limit=config.limit, notices=logger.warning)[0]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "catalogue.parquet"
         make_catalog(INVENTED).to_parquet(path)
-        found, _ = read_usable(path, Columns(), limit=config.limit, notices=logger.warning)
-        return found
+        return read_usable(path, Columns(), limit=config.limit, notices=logger.warning)[0]

@@ -1,8 +1,7 @@
 import itertools
 
 import pytest
-
-from pricekit.bench.timing import Timed, interleaved, ratio
+from speed.timing import Timed, interleaved, ratio
 
 
 def test_contenders_take_turns_and_only_rounds_are_timed():

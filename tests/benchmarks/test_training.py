@@ -1,12 +1,14 @@
 """The training benchmark on a tiny encoder: what it counts and claims, not how fast it is."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
-
-from pricekit.bench.peers import PEERS, TokenisedWhenFetched
-from pricekit.bench.train import _switches, measure
-from pricekit.bench.workload import (
+import training_speed
+from speed.peers import PEERS, TokenisedWhenFetched
+from speed.training import _switches, measure
+from speed.workload import (
     fresh_model,
     make_workload,
     matmul_peak,
@@ -15,7 +17,9 @@ from pricekit.bench.workload import (
     read_workload_table,
     training_flops,
 )
+
 from pricekit.config.resolve import configure
+from pricekit.errors import ConfigError
 
 CPU = torch.device("cpu")
 TINY = {
@@ -29,7 +33,7 @@ TINY = {
 @pytest.fixture(scope="module")
 def workload():
     config = configure([TINY])
-    return make_workload(config, read_workload_table(None, config, "utf-8").take(np.arange(40)), 40)
+    return make_workload(config, read_workload_table(None, config).take(np.arange(40)), 40)
 
 
 def test_the_workload_is_the_rows_asked_for(workload):
@@ -96,7 +100,7 @@ def test_a_peer_trains_on_all_rows_and_leaves_the_workload_alone(workload, name,
 @pytest.mark.filterwarnings("ignore")
 def test_a_measurement_has_a_line_for_each_contender_and_switch(workload, monkeypatch):
     monkeypatch.setattr(
-        "pricekit.bench.train.SWITCHES",
+        "speed.training.SWITCHES",
         {
             "sorting by length": {"speed": {"sort_window": 1}},
             "impossible": {"speed": {"precision": "fp16"}},
@@ -134,3 +138,37 @@ def test_only_switches_that_change_something_are_turned(workload):
     names = set(_switches(other, "fp32", CPU))
     assert "gradient checkpointing" in names
     assert not names & {"no gradient checkpointing", "sorting by length"}
+
+
+COMMAND = (
+    *("--backbone", "transformer", "--set", "backbone.width=16", "--set", "backbone.layers=1"),
+    *("--set", "backbone.vocab_size=300", "--set", "features=['fast15']", "--max-length", "32"),
+    *("--set", "training.batch_size=8", "--rows", "16", "--repeats", "1"),
+)
+
+
+def test_json_holds_every_measure(capsys):
+    training_speed.main([*COMMAND, "--peer", "bare", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["facts"]["rows of a round"] == 16
+    assert found["facts"]["tokens computed for each real one, whole table"] >= 1
+    assert [line["name"] for line in found["peers"]] == ["torch alone, same batches"]
+    assert found["peers"][0]["times"] > 0
+    assert found["switches"] == []
+
+
+def test_rows_come_from_a_table(capsys, catalog):
+    training_speed.main([str(catalog), *COMMAND])
+    out = capsys.readouterr().out
+    assert "real tokens/s" in out
+    assert "tokens computed for each real one" in out
+
+
+def test_a_token_budget_is_timed(capsys):
+    training_speed.main([*COMMAND, "--set", "training.batch_tokens=128", "--json"])
+    assert json.loads(capsys.readouterr().out)["own"]["rows_per_second"] > 0
+
+
+def test_bag_has_no_peers():
+    with pytest.raises(ConfigError, match="sparse gradients"):
+        training_speed.main(["--rows", "16", "--peer", "hf", "--set", "backbone.vocab_size=500"])

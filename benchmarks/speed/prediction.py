@@ -1,4 +1,4 @@
-"""`pricekit bench predict`: how fast a run's bundles price, in each engine and precision, beside what."""
+"""Speed of prediction: the bundles of a run in each engine and precision, and other prediction loops."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ import onnxruntime
 import pandas as pd
 import torch
 
-from pricekit.bench.timing import Run, Timed, interleaved, ratio
-from pricekit.bench.train import machine
-from pricekit.bench.workload import training_flops
 from pricekit.config import SpeedConfig
 from pricekit.core.loader import registry
 from pricekit.engines.choose import AUTO
@@ -32,19 +29,22 @@ from pricekit.runs.folder import Run as TrainedRun
 from pricekit.runs.folder import open_run
 from pricekit.table import Table, read_table
 from pricekit.training.machine import DTYPES, choose_precision
+from speed.timing import Run, Timed, interleaved, ratio
+from speed.training import machine
+from speed.workload import training_flops
 
 LOOP_ROWS, PIPELINE_ROWS = 64, 16
-"""Rows of a batch of the plain loop and of transformers.pipeline, both in the order of the file."""
+"""Batch sizes of the plain loop and of transformers.pipeline; both keep the order of the file."""
 
 SIZE = 2048
-"""Rows and columns of the matrices whose product is the peak."""
+"""Rows and columns of the matrices whose product measures the machine's peak."""
 
 CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One contender; `share` is of the matrix products' peak, `times` how many times faster pricekit's fastest is."""
+    """One contender: its share of the matrix products' peak, and how many times faster pricekit's fastest is."""
 
     name: str
     rows_per_second: float
@@ -54,7 +54,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Measured:
-    """The result: the model alone over prepared batches, whole files, and facts."""
+    """The result of a benchmark: the model alone over prepared batches, whole files, and facts."""
 
     model: list[Line]
     files: list[Line]
@@ -64,7 +64,7 @@ class Measured:
 def measure(
     path: Path, source: Path, rows: int, precisions: Sequence[str], peers: Sequence[str], repeats: int
 ) -> Measured:
-    """Export a run in each precision, and time what prices the first rows of a table.
+    """Export a run in each precision, and time the prediction of the first rows of a table.
 
     Raises:
         ConfigError: `pipeline` cannot run the backbone.
@@ -74,40 +74,42 @@ def measure(
     if "pipeline" in peers:
         _check_pipeline(run)
     run.model.to(CPU)
-    table = read_table(
-        source, replace(run.preprocessor.columns, price=None), limit=rows, notices=logger.warning
-    )
-    prepare = run.preprocessor
-    inputs = prepare(table)
+    columns = replace(run.preprocessor.columns, price=None)
+    table = read_table(source, columns, limit=rows, notices=logger.warning)
+    inputs = run.preprocessor(table)
     products = {f"a matrix product, {name}": _product(name) for name in {"fp32", _best_precision()}}
     with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
         own = _predictors(_export(path, Path(folder), precisions))
         if not own:
-            raise ExportError("no engine prices any of the bundles; see the reasons above")
-        copy, out = Path(folder) / "table.csv", Path(folder) / "out.csv"
-        table.frame.to_csv(copy, index=False)
+            raise ExportError("no engine can run any of the bundles; see the reasons above")
         models = _model_runs(run, own, inputs) | products
-        files = _file_runs(run, own, peers, table, copy, out) | {"": lambda: prepare(table)}
+        files = _file_runs(run, own, peers, table, Path(folder)) | {"": lambda: run.preprocessor(table)}
         with progress("timing", 2 * repeats) as advance:
-            of_models = interleaved(models, repeats, after_round=lambda: advance(1))
-            of_files = interleaved(files, repeats, after_round=lambda: advance(1))
+            model_times = interleaved(models, repeats, after_round=lambda: advance(1))
+            file_times = interleaved(files, repeats, after_round=lambda: advance(1))
     flops = training_flops(run.model) / 3 * float(inputs.tokens.lengths.sum())
-    peaks = {name: 2 * SIZE**3 / of_models.pop(name).median for name in products}
-    preparing = of_files.pop("")
-    file_lines = _lines(of_files, own, len(table), None, 1.0)
-    facts: dict[str, float | str] = {
+    peaks = {name: 2 * SIZE**3 / model_times.pop(name).median for name in products}
+    preparing = file_times.pop("")
+    file_lines = _lines(file_times, own, len(table), None, 1.0)
+    facts = _facts(inputs, preparing, file_times[file_lines[0].name], peaks)
+    return Measured(_lines(model_times, own, len(table), flops, max(peaks.values())), file_lines, facts)
+
+
+def _facts(
+    inputs: Inputs, preparing: Timed, fastest: Timed, peaks: dict[str, float]
+) -> dict[str, float | str]:
+    return {
         "machine": machine(CPU),
-        "rows": float(len(table)),
+        "rows": float(len(inputs)),
         "tokens of a row": float(inputs.tokens.lengths.mean()),
-        "preparing, rows/s": len(table) / preparing.median,
-        "preparing, share of the fastest": ratio(preparing, of_files[file_lines[0].name]),
+        "preparing, rows/s": len(inputs) / preparing.median,
+        "preparing, share of the fastest": ratio(preparing, fastest),
         **{f"GFLOP/s of {name}": peak / 1e9 for name, peak in peaks.items()},
     }
-    return Measured(_lines(of_models, own, len(table), flops, max(peaks.values())), file_lines, facts)
 
 
 def _export(path: Path, folder: Path, precisions: Sequence[str]) -> dict[str, Path]:
-    """Return the bundles by precision, each verified; what fails is said and left out."""
+    """Return the verified bundles by precision; failures are logged and left out."""
     bundles = {}
     for precision in precisions:
         try:
@@ -119,16 +121,16 @@ def _export(path: Path, folder: Path, precisions: Sequence[str]) -> dict[str, Pa
 
 
 def _predictors(bundles: dict[str, Path]) -> dict[str, Predictor]:
-    """Return what prices, by engine and precision; an engine that cannot is said and left out."""
-    found, said = {}, set()
+    """Return the predictors by engine and precision; engines that cannot run a bundle are logged and left out."""
+    found, reported = {}, set()
     for precision, bundle in bundles.items():
         for engine in [AUTO, *(entry.name for entry in registry().of_kind("engine"))]:
             try:
                 opened = Predictor.load(bundle, engine)
             except (PluginError, BundleError) as error:
-                if str(error) not in said:
+                if str(error) not in reported:
                     logger.warning(f"{engine}, {precision}, is left out: {error}")
-                said.add(str(error))
+                reported.add(str(error))
                 continue
             name = f"{AUTO} ({opened.engine})" if engine == AUTO else engine
             found[f"{name}, {precision}"] = opened
@@ -153,9 +155,11 @@ def _file_runs(
     predictors: dict[str, Predictor],
     peers: Sequence[str],
     table: Table,
-    source: Path,
-    out: Path,
+    folder: Path,
 ) -> dict[str, Run]:
+    source, out = folder / "table.csv", folder / "out.csv"
+    table.frame.to_csv(source, index=False)
+
     def through(predictor: Predictor) -> Run:
         return lambda: predictor.predict_file(source, out, notices=lambda _: None)
 
@@ -168,7 +172,7 @@ def _file_runs(
 
 
 def _plain_loop(run: TrainedRun, table: Table, source: Path, out: Path) -> Run:
-    """The graph as torch exports it; the whole table in memory, batches in its order, one after the other."""
+    """Run the graph as torch exports it: the whole table in memory, batches in its order, one after the other."""
     prepare, graph = run.preprocessor, out.with_name("plain.onnx")
     example = prepare(table.take(np.arange(2) % len(table)))
     export_graph(run.model, example.batch(np.arange(2)), graph, translations={})
@@ -188,12 +192,12 @@ def _plain_loop(run: TrainedRun, table: Table, source: Path, out: Path) -> Run:
 def _check_pipeline(run: TrainedRun) -> None:
     if not hasattr(getattr(run.model.encoder, "model", None), "config"):
         raise ConfigError(
-            f"transformers.pipeline cannot run the backbone '{run.config.backbone.name}'; leave --peer pipeline out"
+            f"transformers.pipeline cannot run the backbone '{run.config.backbone.name}'; remove the peer 'pipeline'"
         )
 
 
 def _pipeline(run: TrainedRun, table: Table, source: Path, out: Path) -> Run:
-    """The encoder's architecture with one output under `transformers.pipeline`: texts alone, no features."""
+    """Run the encoder's architecture with one output in `transformers.pipeline`: texts alone, no features."""
     import transformers
 
     library: Any = transformers
@@ -223,7 +227,7 @@ def _pipeline(run: TrainedRun, table: Table, source: Path, out: Path) -> Run:
 def _lines(
     times: dict[str, Timed], own: dict[str, Predictor], rows: int, flops: float | None, peak: float
 ) -> list[Line]:
-    """Return the contenders, the fastest of pricekit's first, the others in order."""
+    """Return the contenders: pricekit's fastest first, then the others by speed."""
     fastest = min((name for name in times if name in own), key=lambda name: times[name].median)
     return [
         Line(
@@ -237,7 +241,7 @@ def _lines(
 
 
 def _product(precision: str) -> Run:
-    """A large product of square matrices, which takes turns with the models: the machine's peak as it is then."""
+    """Return a product of large square matrices; it measures the machine's current peak, in turns with the models."""
     dtype = DTYPES.get(precision, torch.float32)
     left, right = (torch.randn(SIZE, SIZE, dtype=dtype) for _ in range(2))
     return lambda: left @ right

@@ -1,13 +1,14 @@
-"""`pricekit bench predict`, with a tiny run."""
+"""The prediction benchmark, with a tiny run."""
 
 import json
 
 import numpy as np
 import pandas as pd
+import prediction_speed
 import pytest
+from speed import prediction as bench
+from speed.prediction import measure
 
-from pricekit.bench import predict as bench
-from pricekit.bench.predict import measure
 from pricekit.errors import BundleError, ConfigError, ExportError
 
 
@@ -47,7 +48,7 @@ def _noting(interleaved, written):
     return noted
 
 
-def test_the_command_prints_tables_or_json(pricekit, run, catalog, monkeypatch):
+def test_the_script_prints_tables_or_json(capsys, run, catalog, monkeypatch):
     asked = []
 
     def measured(*arguments):
@@ -59,33 +60,32 @@ def test_the_command_prints_tables_or_json(pricekit, run, catalog, monkeypatch):
         return bench.Measured(lines, lines, {"rows": 20.0, "machine": "2 CPU threads"})
 
     monkeypatch.setattr(bench, "measure", measured)
-    arguments = ("bench", "predict", run, catalog, "--rows", 20, "--repeats", 1, "--precision", "fp32")
-    code, out, err = pricekit(*arguments)
-    assert code == 0, err
+    arguments = [str(run), str(catalog), "--rows", "20", "--repeats", "1", "--precision", "fp32"]
+    prediction_speed.main(arguments)
+    out = capsys.readouterr().out
     assert "file to file" in out
     assert "1,234.5" in out
-    code, out, _ = pricekit(*arguments, "--json", "--peer", "loop")
-    assert code == 0
-    assert json.loads(out)["facts"]["rows"] == 20
-    assert asked == [(run, catalog, 20, ("fp32",), (), 1), (run, catalog, 20, ("fp32",), ("loop",), 1)]
+    prediction_speed.main([*arguments, "--json", "--peer", "loop"])
+    assert json.loads(capsys.readouterr().out)["facts"]["rows"] == 20
+    assert asked == [(run, catalog, 20, ["fp32"], [], 1), (run, catalog, 20, ["fp32"], ["loop"], 1)]
 
 
 def test_a_pipeline_cannot_run_every_backbone(run, catalog):
-    with pytest.raises(ConfigError, match="cannot run the backbone 'bag'; leave --peer pipeline out"):
+    with pytest.raises(ConfigError, match="cannot run the backbone 'bag'; remove the peer 'pipeline'"):
         measure(run, catalog, 20, ["fp32"], ["pipeline"], 1)
 
 
-def test_a_precision_that_fails_is_left_out_and_said(run, catalog, monkeypatch, capsys):
+def test_a_precision_that_fails_is_logged_and_left_out(run, catalog, monkeypatch, caplog):
     def export(path, out, *, precision):
         raise ExportError("it overflows")
 
     monkeypatch.setattr(bench, "export_run", export)
-    with pytest.raises(ExportError, match="no engine prices any"):
+    with pytest.raises(ExportError, match="no engine can run any"):
         measure(run, catalog, 20, ["fp16"], [], 1)
-    assert "fp16 is left out: it overflows" in capsys.readouterr().err
+    assert "fp16 is left out: it overflows" in caplog.text
 
 
-def test_an_engine_that_cannot_load_the_graph_is_left_out_and_said(run, catalog, monkeypatch, capsys):
+def test_an_engine_that_cannot_load_the_graph_is_logged_and_left_out(run, catalog, monkeypatch, caplog):
     load = bench.Predictor.load
 
     def careful(path, engine):
@@ -95,4 +95,4 @@ def test_an_engine_that_cannot_load_the_graph_is_left_out_and_said(run, catalog,
 
     monkeypatch.setattr(bench.Predictor, "load", careful)
     assert measure(run, catalog, 1, ["fp32"], ["loop"], 1).files  # one row is enough
-    assert "ort-cpu, fp32, is left out: the graph has an operation that is unknown" in capsys.readouterr().err
+    assert "ort-cpu, fp32, is left out: the graph has an operation that is unknown" in caplog.text

@@ -1,4 +1,4 @@
-"""`pricekit bench train`: how fast training is, beside what, and thanks to what."""
+"""Speed of training: pricekit, other training loops, and the effect of each switch."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from pricekit.bench.peers import PEERS, check_peers
-from pricekit.bench.timing import Run, Timed, interleaved, peak_memory, ratio
-from pricekit.bench.workload import Workload, matmul_peak, own_epoch, padding, training_flops
 from pricekit.config import build_config
 from pricekit.errors import PricekitError
 from pricekit.progress import progress
 from pricekit.text import counted
 from pricekit.training.machine import choose_precision
 from pricekit.training.processes import Processes
+from speed.peers import PEERS, check_peers
+from speed.timing import Run, Timed, interleaved, peak_memory, ratio
+from speed.workload import Workload, matmul_peak, own_epoch, padding, training_flops
 
 SWITCHES: dict[str, dict[str, Any]] = {
     "sorting by length": {"speed": {"sort_window": 1}},
@@ -34,7 +34,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "no gradient checkpointing": {"speed": {"gradient_checkpointing": True}},
     "gradient checkpointing": {"speed": {"gradient_checkpointing": False}},
 }
-"""What `--ablate` turns round, one at a time; a setting that has the value already is passed over."""
+"""Settings that `--ablate` changes, one at a time; a setting that has this value already is skipped."""
 
 _ON_GPU = ("TF32", "cuDNN benchmark", "pinned memory, non-blocking")
 
@@ -56,8 +56,8 @@ class Measured:
 
     Attributes:
         own: pricekit itself.
-        peers: what it was compared with; `times` is how many times faster pricekit is.
-        switches: what was turned off; `times` is how many times faster it is with the switch.
+        peers: the other loops; `times` is how many times faster pricekit is.
+        switches: pricekit without one switch each; `times` is how many times faster the switch makes it.
         facts: padding, memory and the share of the machine's peak.
     """
 
@@ -68,7 +68,7 @@ class Measured:
 
 
 def measure(workload: Workload, peers: list[str], repeats: int, *, ablate: bool) -> Measured:
-    """Time an epoch over the workload's rows, peers and switches beside it."""
+    """Time an epoch over the workload's rows, with peers and switches in the same rounds."""
     device = Processes().device
     precision = choose_precision(workload.config.speed, device)
     check_peers(workload, peers)
@@ -93,7 +93,7 @@ def _speed(workload: Workload, name: str, timed: Timed, times: float | None, not
 
 
 def _switches(workload: Workload, precision: str, device: torch.device) -> dict[str, dict[str, Any]]:
-    """Return the switches that mean something here."""
+    """Return the switches that have an effect on this machine and configuration."""
     left_out = set() if device.type == "cuda" else set(_ON_GPU)
     left_out |= {"bf16"} if precision == "fp32" else set()
     if not workload.config.backbone.options.get("slice_positions"):
@@ -107,7 +107,7 @@ def _switches(workload: Workload, precision: str, device: torch.device) -> dict[
 
 
 def _without(workload: Workload, name: str, changes: dict[str, Any], own: Run, repeats: int) -> Speed:
-    """Time pricekit with one switch turned round, beside itself as it is."""
+    """Time pricekit with one setting changed, in turns with the unchanged one."""
     try:
         _, other = own_epoch(workload, changes)
         times = interleaved({"with": own, "without": other}, repeats)
@@ -117,7 +117,7 @@ def _without(workload: Workload, name: str, changes: dict[str, Any], own: Run, r
 
 
 def machine(device: torch.device) -> str:
-    """Name what is measured: numbers are committed with it."""
+    """Return the name of the device; it is published with the numbers."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return counted(torch.get_num_threads(), "CPU thread")

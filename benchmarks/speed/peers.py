@@ -1,4 +1,4 @@
-"""The loops that pricekit is compared with: same weights, same rows, same effective batch."""
+"""The training loops that pricekit is compared with: same weights, same rows, same effective batch."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from pricekit.bench.timing import Run, synchronize
-from pricekit.bench.workload import LEARNING_RATE, Workload, fresh_model
 from pricekit.config import build_config
 from pricekit.errors import ConfigError
 from pricekit.model.network import PriceModel
 from pricekit.optim.adamw import sparse_embeddings
 from pricekit.training.session import plan_epoch, prepare_encoder
 from pricekit.training.step import Objective
+from speed.timing import Run, synchronize
+from speed.workload import LEARNING_RATE, Workload, fresh_model
 
 
 def seed_loop(workload: Workload, precision: str, device: torch.device) -> Run:
-    """The published systems' loop: each text tokenised when it is fetched, and padded to the full length.
+    """The published systems' loop: it tokenises each text when it fetches it, and pads it to the full length.
 
-    Random order, one batch after the other, plain AdamW, the loss fetched after each batch; fp16 with a
+    Random order, one batch after the other, plain AdamW, the loss read after each batch; fp16 with a
     scaler on a GPU, float32 on a CPU.
     """
     del precision
@@ -80,7 +80,7 @@ class TokenisedWhenFetched(Dataset[dict[str, Tensor]]):
 
 
 def bare_loop(workload: Workload, precision: str, device: torch.device) -> Run:
-    """Forward, backward and fused AdamW over pricekit's own batches, made beforehand: nothing but torch."""
+    """Forward, backward and fused AdamW over pricekit's own batches, prepared in advance: torch alone."""
     model = prepared_model(workload, compiled=True).to(device)
     training = workload.config.training
     optimizer = torch.optim.AdamW(
@@ -106,7 +106,7 @@ def bare_loop(workload: Workload, precision: str, device: torch.device) -> Run:
 
 
 def prepared_model(workload: Workload, *, compiled: bool) -> PriceModel:
-    """Return a new model with the workload's weights, checkpointing where pricekit's own does so."""
+    """Return a new model with the workload's weights, with gradient checkpointing where pricekit uses it."""
     config = workload.config
     if not compiled:
         config = build_config([config.model_dump(), {"speed": {"compile": False}}])
@@ -116,15 +116,15 @@ def prepared_model(workload: Workload, *, compiled: bool) -> PriceModel:
 
 
 def hf_trainer(workload: Workload, precision: str, device: torch.device, *, grouped: bool) -> Run:
-    """Hugging Face's Trainer: texts tokenised beforehand, batches padded to their own longest.
+    """Hugging Face's Trainer: texts tokenised in advance, each batch padded to its longest text.
 
-    Timed is its epoch: what `Trainer.train` does before the first step is left out.
+    Only its epoch is timed, not the work of `Trainer.train` before the first step.
     """
     from transformers import Trainer, TrainerCallback
     from transformers.trainer_callback import PrinterCallback
 
     class Watch(TrainerCallback):
-        """Takes the seconds of the epoch."""
+        """Measures the seconds of the epoch."""
 
         def on_epoch_begin(self, *_: Any, **__: Any) -> None:
             synchronize()
@@ -135,7 +135,7 @@ def hf_trainer(workload: Workload, precision: str, device: torch.device, *, grou
             self.seconds = time.perf_counter() - self.began
 
     watch = Watch()
-    with tempfile.TemporaryDirectory() as folder:  # which Trainer makes, and writes nothing into
+    with tempfile.TemporaryDirectory() as folder:  # Trainer requires a folder, but writes nothing
         trainer = Trainer(
             model=ForTrainer(prepared_model(workload, compiled=False)),
             args=_arguments(workload, precision, device, folder, grouped=grouped),
@@ -179,7 +179,7 @@ def _arguments(
 
 
 class ForTrainer(nn.Module):
-    """The model as Trainer calls it."""
+    """The model with the interface that Trainer expects."""
 
     def __init__(self, model: PriceModel) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class ForTrainer(nn.Module):
 
 
 class TokenisedBefore(Dataset[dict[str, Any]]):
-    """Rows by number, with the tokens that Trainer measures lengths by."""
+    """Row numbers, with the tokens from which Trainer takes the lengths."""
 
     def __init__(self, workload: Workload) -> None:
         tokens = workload.examples.inputs.tokens
@@ -207,18 +207,18 @@ class TokenisedBefore(Dataset[dict[str, Any]]):
 
 
 def check_peers(workload: Workload, peers: Sequence[str]) -> None:
-    """Raise ConfigError where peers cannot train the workload's model."""
+    """Raise ConfigError if a peer cannot train the workload's model."""
     counted = [name for name in peers if name != "bare"]
     if counted and workload.config.training.batch_tokens is not None:
         raise ConfigError(
-            f"--peer {counted[0]} takes a number of rows for a batch, but training.batch_tokens is set; leave one of "
-            "them out"
+            f"the peer '{counted[0]}' needs a fixed number of rows per batch, but training.batch_tokens is set; "
+            "remove one of them"
         )
     if peers and sparse_embeddings(workload.model):
         raise ConfigError(
             f"the backbone '{workload.config.backbone.name}' has embeddings with sparse gradients, which the AdamW of "
-            f"--peer {peers[0]} does not take; name another backbone, such as --backbone distilroberta "
-            "--random-weights, or leave --peer out"
+            f"the peer '{peers[0]}' does not support; choose another backbone, such as distilroberta with random "
+            "weights, or remove the peer"
         )
 
 
@@ -241,4 +241,4 @@ PEERS: dict[str, tuple[str, Callable[[Workload, str, torch.device], Run]]] = {
     "hf-grouped": ("HF Trainer, group_by_length", lambda w, p, d: hf_trainer(w, p, d, grouped=True)),
     "bare": ("torch alone, same batches", bare_loop),
 }
-"""Each peer: what it is, and what makes it. Loss, model and rows are the same for all."""
+"""The description and the factory of each peer. All share loss, model and rows."""

@@ -1,0 +1,1 @@
+"""Measurements of speed, each next to a peer in the same run."""

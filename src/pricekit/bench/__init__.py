@@ -1,1 +1,0 @@
-"""Measurements of speed, each beside a peer in the same run."""
