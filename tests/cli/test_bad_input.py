@@ -140,7 +140,7 @@ def test_truncated_bundles(refused, bundle, catalog, tmp_path, name, keep):
         (["train", "{catalog}", "--price", "eur"], "--price"),
         (["train", "{catalog}", "--text", "title"], "--text"),
         (["export", "{bundle}"], "is not a run"),
-        (["predict", "none", "{catalog}"], "is not there"),
+        (["predict", "none", "{catalog}"], "does not exist"),
         (["predict", "{catalog}", "{catalog}"], "is a file"),
     ],
 )

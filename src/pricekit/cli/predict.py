@@ -10,7 +10,7 @@ import click
 from pricekit.cli.options import FOLDER, TABLE, named_columns, table_options
 
 if TYPE_CHECKING:
-    from pricekit.table import Columns, ReadOptions
+    from pricekit.table import ReadOptions
 
 
 @click.command(short_help="Price the rows of a table with a run or a bundle.")
@@ -61,16 +61,17 @@ def predict(
     from dataclasses import replace
 
     from pricekit.log import logger
-    from pricekit.runs.load import load_model
+    from pricekit.runs.load import read_model
     from pricekit.table import check_columns
     from pricekit.text import counted
 
-    def look(columns: Columns) -> None:
-        check_columns(table, replace(named_columns(columns, text, None, id_), price=None), read_options)
-
-    predictor = load_model(model, engine, look)
+    reader = read_model(model, engine)
+    columns = named_columns(reader.columns, text, None, id_)
+    check_columns(
+        table, replace(columns, price=None), read_options
+    )  # before an engine is measured, for seconds
+    predictor = reader.open()
     started = time.perf_counter()
-    columns = named_columns(predictor.columns, text, None, id_)
     rows = predictor.predict_file(
         table, out, columns=columns, read_options=read_options, limit=limit, interval=interval, resume=resume
     )

@@ -13,18 +13,15 @@ from typing import NoReturn, TypeVar, cast
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from platformdirs import user_cache_path
 
 from pricekit import __version__
-from pricekit.bundle import Bundle, open_bundle
-from pricekit.core.contracts import Graph
-from pricekit.engines.choose import AUTO, open_engine
-from pricekit.engines.loaded import LoadedEngine
+from pricekit.engines.choose import AUTO
 from pricekit.errors import ConfigError, DataError
 from pricekit.log import logger
 from pricekit.prediction.checkpoint import PredictionCheckpoint
 from pricekit.prediction.intervals import Intervals, read_intervals
-from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
+from pricekit.prediction.members import BundleReader, Member, read_bundle
+from pricekit.preprocess import Inputs
 from pricekit.progress import progress
 from pricekit.table import (
     AS_FOUND,
@@ -45,33 +42,10 @@ from pricekit.text import counted
 
 Item = TypeVar("Item")
 
-MIN_SIZE_RATIO = 0.9
-"""Share of the larger of two graphs that the smaller one has at least where they are of one kind."""
-
 BOUNDS = "price_low", "price_high"
 
 WINDOW, WINDOW_BYTES = 8192, 64 << 20
 """Rows held in memory at once, sorted by length inside, and bytes of text of several files among them."""
-
-
-@dataclass(frozen=True)
-class Member:
-    """One trained model.
-
-    Attributes:
-        preprocessor: table to model inputs.
-        engine: what prices the inputs.
-        weight: of its log price among those of all members.
-    """
-
-    preprocessor: Preprocessor
-    engine: LoadedEngine
-    weight: float = 1.0
-
-    def prices(self, inputs: Inputs) -> np.ndarray:
-        """Return the prices of all rows, float32 (N,); rows with equal inputs are priced once."""
-        first, kind = inputs.distinct()
-        return cast(np.ndarray, self.engine.price(inputs, first)[first][kind])
 
 
 @dataclass(frozen=True)
@@ -91,30 +65,26 @@ class Predictor:
     currency: str | None = None
 
     @classmethod
-    def load(
-        cls, path: str | Path, engine: str = AUTO, look: Callable[[Columns], None] = lambda _: None
-    ) -> Predictor:
-        """Open a bundle in the engine of that name.
+    def load(cls, path: str | Path, engine: str = AUTO) -> Predictor:
+        """Open a bundle in the engine of that name; `pricekit.load` also opens runs and ensembles.
 
         Args:
-            path: of the bundle.
-            engine: its name; auto is the fastest here, which is measured the first time.
-            look: is given the columns that the model reads before an engine is opened, and may raise.
+            path: the folder of the bundle.
+            engine: its name; "auto" is the fastest one here, which is measured the first time.
 
         Raises:
             BundleError: the bundle is damaged.
             PluginError: a feature or an engine is missing.
         """
-        bundle = open_bundle(Path(path))
-        prepared = [
-            (load_preprocessor(files, bundle.path), files["model.onnx"], weight)
-            for files, weight in bundle.members()
-        ]
-        look(prepared[0][0].columns)
-        members = _open_members(bundle, prepared, engine)
-        kept = bundle.files.get("intervals.json")
-        intervals = None if kept is None else read_intervals(kept, bundle.path)
-        return cls(members, bundle.digest, intervals, bundle.manifest.get("currency"))
+        return cls.from_bundle(read_bundle(path), engine)
+
+    @classmethod
+    def from_bundle(cls, reader: BundleReader, engine: str = AUTO) -> Predictor:
+        """Open a bundle that was read; raises PluginError, BundleError."""
+        bundle = reader.bundle
+        saved = bundle.files.get("intervals.json")
+        intervals = None if saved is None else read_intervals(saved, bundle.path)
+        return cls(reader.open_members(engine), bundle.digest, intervals, bundle.manifest.get("currency"))
 
     def __reduce__(self) -> NoReturn:
         """Raise TypeError: an engine belongs to its process."""
@@ -279,36 +249,6 @@ class Predictor:
             for member, price in zip(self.members, prices, strict=True)
         ]
         return cast(np.ndarray, np.exp(np.sum(logs, axis=0)).astype(np.float32))
-
-
-def _open_members(
-    bundle: Bundle, prepared: list[tuple[Preprocessor, bytes, float]], engine: str
-) -> tuple[Member, ...]:
-    """Open each member in an engine; of members of one kind only the first one is measured."""
-    graphs: list[Graph] = []
-    members: list[Member] = []
-    for number, (preprocessor, model, weight) in enumerate(prepared):
-        graph = _graph(bundle, model, preprocessor, number)
-        kin = (m.engine for m, other in zip(members, graphs, strict=True) if _alike(graph, other))
-        opened = open_engine(engine, graph, preprocessor.tokenizer.get_vocab_size(), next(kin, None))
-        graphs.append(graph)
-        members.append(Member(preprocessor, opened, weight))
-    return tuple(members)
-
-
-def _graph(bundle: Bundle, model: bytes, preprocessor: Preprocessor, number: int) -> Graph:
-    cache = user_cache_path("pricekit") / "bundles" / bundle.digest
-    if number:
-        cache /= str(number)
-    precision = bundle.manifest.get("precision") or "fp32"
-    return Graph(model, preprocessor.max_length, len(preprocessor.features.names), cache, precision)
-
-
-def _alike(one: Graph, other: Graph) -> bool:
-    """Say whether two members' graphs are of one kind, as those of the folds of a cross-validation are."""
-    sizes = len(one.model), len(other.model)
-    same = (one.max_length, one.features) == (other.max_length, other.features)
-    return same and min(sizes) > MIN_SIZE_RATIO * max(sizes)
 
 
 def _joined(tables: Iterable[Table]) -> Iterator[Table]:

@@ -36,7 +36,8 @@ from pricekit.files import is_free, leftovers
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel
 from pricekit.prediction.intervals import Intervals, read_intervals
-from pricekit.prediction.predictor import Member, Predictor
+from pricekit.prediction.members import Member
+from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
 from pricekit.table import Table, read_table

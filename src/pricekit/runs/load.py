@@ -1,52 +1,85 @@
-"""The one loader: a run, an ensemble or a bundle to a predictor; torch is imported only for the first two."""
+"""The one loader: a run, an ensemble or a bundle to a predictor. Only the first two import torch."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricekit.errors import BundleError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pricekit.prediction.predictor import Predictor
     from pricekit.table import Columns
 
+_EXPECTED = "expected the folder of a run, an ensemble or a bundle"
 
-_EXPECTED = "expected the folder of pricekit train --out or of pricekit export --out"
 
+@dataclass(frozen=True)
+class ModelReader:
+    """A model that was read, before its engine is opened.
 
-def load_model(
-    path: Path, engine: str | None = None, look: Callable[[Columns], None] = lambda _: None
-) -> Predictor:
-    """Open a bundle in an engine, or a run with torch; raises BundleError and others.
-
-    `look` is given the columns that a bundle reads before an engine is chosen, which may take seconds.
+    Attributes:
+        columns: the columns that it reads, for checking a table before an engine is measured.
+        open: returns the predictor.
     """
+
+    columns: Columns
+    open: Callable[[], Predictor]
+
+
+def load_model(path: str | Path, engine: str | None = None) -> Predictor:
+    """Open a run or an ensemble in torch, or a bundle in an engine.
+
+    Args:
+        path: the folder of a run, an ensemble or a bundle.
+        engine: of a bundle; None or "auto" is the fastest one here, which is measured the first time.
+
+    Raises:
+        BundleError: the folder holds no model, or a damaged bundle.
+        ConfigError: an engine other than "auto" is named for a run or an ensemble.
+        PluginError: a plugin that the model needs is missing.
+        TrainingError: the run is not finished.
+    """
+    return read_model(path, engine).open()
+
+
+def read_model(path: str | Path, engine: str | None = None) -> ModelReader:
+    """Read a model without opening its engine; arguments and errors are those of `load_model`."""
     from pricekit.bundle import is_bundle
+    from pricekit.prediction.members import read_bundle
     from pricekit.prediction.predictor import Predictor
 
+    path = Path(path)
     if is_bundle(path):
-        return Predictor.load(path, engine or "auto", look)
+        reader = read_bundle(path)
+        return ModelReader(reader.columns, lambda: Predictor.from_bundle(reader, engine or "auto"))
+    predictor = _open_trained(path, engine)
+    return ModelReader(predictor.columns, lambda: predictor)
+
+
+def _open_trained(path: Path, engine: str | None) -> Predictor:
+    """Open a run or an ensemble."""
     if not path.is_dir():
-        state = "is a file" if path.exists() else "is not there"
-        raise BundleError(f"the model {path} {state}; {_EXPECTED}")
+        state = "is a file" if path.exists() else "does not exist"
+        raise BundleError(f"the model {path} {state}; {_EXPECTED}", path=path)
     from pricekit.runs.ensemble import is_ensemble, open_ensemble
     from pricekit.runs.folder import is_run, open_run
 
-    if is_ensemble(path) and not engine:
-        return open_ensemble(path).predictor()
     if (path / "cv.toml").is_file():
         raise BundleError(
-            f"the folder {path} is of pricekit cv, which has a model for each fold: make them one with "
-            f"pricekit ensemble, or give one of them, such as {path / 'fold-0'}"
+            f"the folder {path} is a cross-validation, which has one model per fold: combine them into an ensemble, "
+            f"or give one of them, such as {path / 'fold-0'}",
+            path=path,
         )
     if not is_run(path) and not is_ensemble(path):
-        raise BundleError(f"the folder {path} holds neither a bundle nor a run; {_EXPECTED}")
-    if engine:
+        raise BundleError(f"the folder {path} holds no model; {_EXPECTED}", path=path)
+    if engine not in (None, "auto"):
         raise ConfigError(
-            f"--engine {engine} is for bundles, and {path} is a run, which runs in torch; make a bundle of it with "
-            f"pricekit export {path} --out BUNDLE"
+            f"the engine {engine} is for bundles, and {path} is a run, which uses torch; export it as a bundle, or "
+            "name no engine",
+            parameters=("engine",),
+            engine=engine,
         )
-    return open_run(path).predictor()
+    return open_ensemble(path).predictor() if is_ensemble(path) else open_run(path).predictor()

@@ -1,0 +1,105 @@
+"""The models of a predictor, and how those of a bundle are opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from platformdirs import user_cache_path
+
+from pricekit.bundle import Bundle, open_bundle
+from pricekit.core.contracts import Graph
+from pricekit.engines.choose import open_engine
+from pricekit.engines.loaded import LoadedEngine
+from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
+from pricekit.table import Columns
+
+MIN_SIZE_RATIO = 0.9
+"""Two graphs are similar when the smaller one has more than this share of the larger one's bytes."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One trained model.
+
+    Attributes:
+        preprocessor: turns a table into model inputs.
+        engine: turns inputs into prices.
+        weight: of its log price; the weights of all members sum to 1.
+    """
+
+    preprocessor: Preprocessor
+    engine: LoadedEngine
+    weight: float = 1.0
+
+    def __repr__(self) -> str:
+        """Return one line: the tokenizer alone has thousands of characters."""
+        return f"Member(engine='{self.engine.name}', weight={self.weight:g})"
+
+    def prices(self, inputs: Inputs) -> np.ndarray:
+        """Return the prices of all rows, float32 (N,); rows with equal inputs are priced once."""
+        first, kind = inputs.distinct()
+        return cast(np.ndarray, self.engine.price(inputs, first)[first][kind])
+
+
+@dataclass(frozen=True)
+class BundleReader:
+    """A bundle that was read and checked, before an engine is opened.
+
+    Attributes:
+        bundle: its files.
+        preprocessors: one for each member.
+    """
+
+    bundle: Bundle
+    preprocessors: tuple[Preprocessor, ...]
+
+    @property
+    def columns(self) -> Columns:
+        """The columns that the model reads."""
+        return self.preprocessors[0].columns
+
+    def open_members(self, engine: str) -> tuple[Member, ...]:
+        """Open each member in an engine; of members with similar graphs, only the first one is measured.
+
+        Raises:
+            BundleError: a graph cannot be loaded.
+            PluginError: the engine is unknown or cannot be loaded.
+        """
+        graphs: list[Graph] = []
+        members: list[Member] = []
+        for preprocessor, (files, weight) in zip(self.preprocessors, self.bundle.members(), strict=True):
+            graph = self._graph(files["model.onnx"], preprocessor, len(members))
+            similar = (m.engine for m, other in zip(members, graphs, strict=True) if _similar(graph, other))
+            vocabulary = preprocessor.tokenizer.get_vocab_size()
+            opened = open_engine(engine, graph, vocabulary, next(similar, None))
+            graphs.append(graph)
+            members.append(Member(preprocessor, opened, weight))
+        return tuple(members)
+
+    def _graph(self, model: bytes, preprocessor: Preprocessor, number: int) -> Graph:
+        cache = user_cache_path("pricekit") / "bundles" / self.bundle.digest
+        if number:
+            cache /= str(number)
+        precision = self.bundle.manifest.get("precision") or "fp32"
+        return Graph(model, preprocessor.max_length, len(preprocessor.features.names), cache, precision)
+
+
+def read_bundle(path: str | Path) -> BundleReader:
+    """Read a bundle and check it, without opening an engine.
+
+    Raises:
+        BundleError: the bundle is damaged.
+        PluginError: a feature plugin is missing.
+    """
+    bundle = open_bundle(Path(path))
+    return BundleReader(bundle, tuple(load_preprocessor(files, bundle.path) for files, _ in bundle.members()))
+
+
+def _similar(one: Graph, other: Graph) -> bool:
+    """Whether two members' graphs are of one architecture, as those of the folds of a cross-validation are."""
+    sizes = len(one.model), len(other.model)
+    same = (one.max_length, one.features) == (other.max_length, other.features)
+    return same and min(sizes) > MIN_SIZE_RATIO * max(sizes)
