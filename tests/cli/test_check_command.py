@@ -58,7 +58,7 @@ def test_the_columns_and_the_command_are_guessed(page, tmp_path):
     assert found["quantiles"]["0"] == 1000.5
     notes = " ".join(found["notes"])
     assert "prices read: '1.000,50 €' as 1000.5, " in notes
-    assert "60 rows can be trained on, which is few" in notes
+    assert "Training can use 60 rows, which is few" in notes
     assert shlex.split(found["command"])[3:] == [
         "--text",
         "Bezeichnung",
@@ -148,7 +148,7 @@ def test_the_command_leaves_out_text_that_gives_the_price_away(page, pricekit, t
     rows = "".join(f"jug of kind {i * 7919 % 1000} and more,{i},from {i * 0.9}\n" for i in range(1, 200))
     table = write(tmp_path / "t.csv", "title,price,offer\n" + rows)
     found = page(table, "--text", "title,offer")
-    assert "The command below leaves out what gives the price away: offer." in found["notes"]
+    assert "The suggested text columns leave out what gives the price away: offer." in found["notes"]
     assert shlex.split(found["command"])[3:5] == ["--text", "title"]
     assert [column["used_as"] for column in found["columns"]] == ["text", "price", ""]
     _, out, _ = pricekit("check", table, "--text", "offer")
@@ -193,10 +193,10 @@ def test_equal_prices(page, tmp_path):
 def test_a_table_without_prices_or_usable_rows(page, pricekit, tmp_path):
     found = page(write(tmp_path / "t.csv", "title,stars\ngreen tea,5\nblack tea,4\n"))
     assert "command" not in found
-    assert any("--price" in note for note in found["notes"])
+    assert any("set price to name it" in note for note in found["notes"])
     table = write(tmp_path / "u.csv", "title,price\ngreen tea,dear\nblack tea,cheap\n")
     code, out, _ = pricekit("check", table)
-    assert (code, "No row can be trained on" in out) == (0, True)
+    assert (code, "Training cannot use any row" in out) == (0, True)
 
 
 @pytest.mark.parametrize(

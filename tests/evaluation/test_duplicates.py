@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricekit.evaluation import duplicates
-from pricekit.evaluation.duplicates import are_labels, duplicate_groups, kept_together, noise_floor
+from pricekit.evaluation.duplicates import are_labels, duplicate_groups, irreducible_error, kept_together
 from pricekit.metrics import smape
 from pricekit.table.columns import equal_texts
 
@@ -80,22 +80,22 @@ def test_a_chain_of_texts_is_cut(logged):
     assert len(set(groups[60:])) == 140
 
 
-def test_the_noise_floor_by_hand():
+def test_the_irreducible_error_by_hand():
     same = np.array([0, 0, 1, 1, 2, 3, 3, 3])
     price = np.array([10.0, 30.0, 5.0, 5.0, 7.0, 1.0, 2.0, 4.0])
-    floor = noise_floor(same, price)
+    floor = irreducible_error(same, price)
     # One price for (10, 30): 0 + 100 = 200·20/40 of one row. For (1, 2, 4) the middle: 200/3 twice.
     assert floor.rows == 5
     assert floor.smape == pytest.approx((100 + 2 * 200 / 3) / 5)
-    assert floor.of_table == pytest.approx((100 + 2 * 200 / 3) / 8)
+    assert floor.smape_of_all == pytest.approx((100 + 2 * 200 / 3) / 8)
     assert "5 rows have the text of a row with another price" in floor.sentence()
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0.1, 1e4), min_size=2, max_size=12), st.floats(0.1, 1e4))
-def test_no_constant_is_below_the_noise_floor(prices, constant):
+def test_no_constant_is_below_the_irreducible_error(prices, constant):
     price = np.array(prices)
-    floor = noise_floor(np.zeros(len(price), int), price)
+    floor = irreducible_error(np.zeros(len(price), int), price)
     if floor.rows:
         assert smape(np.full_like(price, constant), price) >= floor.smape - 1e-9
     else:
@@ -104,9 +104,9 @@ def test_no_constant_is_below_the_noise_floor(prices, constant):
 
 def test_many_rows_of_a_text_are_nearly_as_exact(monkeypatch):
     price = np.exp(np.random.default_rng(0).normal(size=900))
-    few = noise_floor(np.zeros(900, int), price).smape
+    few = irreducible_error(np.zeros(900, int), price).smape
     monkeypatch.setattr(duplicates, "_CANDIDATES", 1000)
-    assert few == pytest.approx(noise_floor(np.zeros(900, int), price).smape, abs=0.05)
+    assert few == pytest.approx(irreducible_error(np.zeros(900, int), price).smape, abs=0.05)
 
 
 def test_labels_are_told_from_a_table_that_is_there_three_times(logged):

@@ -13,7 +13,8 @@ from pricekit.cli.options import TABLE, read_flags, split_names, table_options
 from pricekit.text import shorten
 
 if TYPE_CHECKING:
-    from pricekit.table import Columns, ReadOptions
+    from pricekit.evaluation.table_report import TableReport
+    from pricekit.table import ReadOptions
 
 _NAMES = {"0": "lowest", "0.5": "median", "1": "highest"}
 
@@ -42,32 +43,33 @@ def check(
     """
     from pricekit.evaluation.table_report import profile_table
 
-    given = {"text": split_names(text or ""), "price": price, "id": id_}
-    found = profile_table(table, given, read_options, limit)
-    page = found.facts
+    found = profile_table(
+        table, text=split_names(text or ""), price=price, id=id_, read_options=read_options, limit=limit
+    )
+    page = found.to_dict()
     if found.trainable:
-        page["command"] = shlex.join(_command(table, found.columns, found.read_options))
+        page["command"] = shlex.join(_command(found))
     click.echo(json.dumps(page, ensure_ascii=False)) if as_json else _show(page)
 
 
-def _command(table: Path, columns: Columns, read_options: ReadOptions) -> list[str]:
-    from pricekit.table import Columns as Defaults
+def _command(report: TableReport) -> list[str]:
+    from pricekit.table import Columns
 
-    usual = Defaults()
-    words = ["pricekit", "train", str(table), *read_flags(read_options)]
-    if columns.text != usual.text:
-        parted = ",".join(columns.text)
-        listed = f"columns.text={json.dumps(columns.text, ensure_ascii=False)}"
-        words += ["--text", parted] if split_names(parted) == list(columns.text) else ["--set", listed]
-    if columns.price != usual.price:
-        words += ["--price", str(columns.price)]
-    if columns.id not in (None, usual.id):
-        words += ["--id", str(columns.id)]
+    usual = Columns()
+    words = ["pricekit", "train", report.table, *read_flags(report.read_options)]
+    if report.text != usual.text:
+        joined = ",".join(report.text)
+        listed = f"columns.text={json.dumps(report.text, ensure_ascii=False)}"
+        words += ["--text", joined] if split_names(joined) == list(report.text) else ["--set", listed]
+    if report.price != usual.price:
+        words += ["--price", str(report.price)]
+    if report.id not in (None, usual.id):
+        words += ["--id", str(report.id)]
     return [*words, "--out", "run"]
 
 
 def _show(page: dict[str, Any]) -> None:
-    """Print what `profile_table` returned as one page."""
+    """Print a `TableReport` as one page."""
     from pricekit.cli.terminal import show_table
     from pricekit.table.formats.dialect import NAMES
 

@@ -37,7 +37,7 @@ _CANDIDATES = 200  # prices that are tried for a text with more rows than that
 
 
 @dataclass(frozen=True)
-class NoiseFloor:
+class IrreducibleError:
     """What rows of equal texts and different prices cost every model of the text.
 
     Attributes:
@@ -51,7 +51,7 @@ class NoiseFloor:
     share: float
 
     @property
-    def of_table(self) -> float:
+    def smape_of_all(self) -> float:
         """The SMAPE over the whole table if all other rows were priced exactly."""
         return self.smape * self.share
 
@@ -59,11 +59,11 @@ class NoiseFloor:
         """Say it in one sentence."""
         return (
             f"{self.rows:,} rows have the text of a row with another price: no model of the text can be below SMAPE "
-            f"{self.smape:.1f} on them, which is {self.of_table:.2f} over all rows"
+            f"{self.smape:.1f} on them, which is {self.smape_of_all:.2f} over all rows"
         )
 
 
-def noise_floor(same: np.ndarray, price: np.ndarray) -> NoiseFloor:
+def irreducible_error(same: np.ndarray, price: np.ndarray) -> IrreducibleError:
     """Return what is left of the error when each text has the one price that suits its rows best.
 
     With d = log c - log a, a row's term of SMAPE is 2·tanh(|d| / 2), which is concave on each side of 0; so the
@@ -80,7 +80,7 @@ def noise_floor(same: np.ndarray, price: np.ndarray) -> NoiseFloor:
         if prices[0] < prices[-1]:
             rows += len(prices)
             total += _least_error(prices)
-    return NoiseFloor(rows, total / max(1, rows), rows / max(1, len(price)))
+    return IrreducibleError(rows, total / max(1, rows), rows / max(1, len(price)))
 
 
 def _least_error(prices: np.ndarray) -> float:
@@ -99,7 +99,7 @@ def are_labels(same: np.ndarray, price: np.ndarray) -> bool:
     """Say whether texts name a kind of product rather than one: few of them differ, and their prices vary."""
     if not len(same) or (same.max() + 1) >= LABELS * len(same):
         return False
-    return noise_floor(same, price).of_table >= LABEL_NOISE
+    return irreducible_error(same, price).smape_of_all >= LABEL_NOISE
 
 
 def kept_together(texts: pd.Series, price: np.ndarray, *, near: bool, shown: bool = True) -> np.ndarray:

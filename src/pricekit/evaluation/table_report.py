@@ -1,256 +1,227 @@
-"""What `pricekit check` shows of a table: how it is read, and what to know of it before training."""
+"""What to know about a table before training on it: how it is read, its columns, prices, duplicates and leaks."""
 
 from __future__ import annotations
 
+import html
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from pricekit.errors import DataError, NoRowsError
-from pricekit.evaluation.duplicates import noise_floor
-from pricekit.evaluation.leaks import IN_TEXT, as_strings, find_leaks, price_in_text, some_rows
-from pricekit.table import Columns, ReadOptions, Table, split_usable
-from pricekit.table.columns import equal_texts
-from pricekit.table.formats.dialect import looks_like_data
-from pricekit.table.formats.table_file import OpenedFile, open_file
-from pricekit.table.model import RAGGED, ReadWarnings
-from pricekit.table.prices.describe import count_currencies
-from pricekit.table.profile import (
-    Profile,
-    guess_id,
-    guess_price,
-    guess_text,
-    profile,
-    text_lengths,
-    without_header,
+from pricekit.evaluation.leaks import Leaks
+from pricekit.evaluation.table_findings import (
+    ChosenColumns,
+    Duplicates,
+    PriceFindings,
+    choose_columns,
+    column_notes,
+    examine_prices,
+    has_title_line,
+    title_note,
+    without_leaks,
 )
-from pricekit.table.read import MAY_BE_TITLE, Facts, read_with_facts
-from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
+from pricekit.table import AS_FOUND, ReadOptions, Table
+from pricekit.table.prices.describe import count_currencies
+from pricekit.table.prices.price_format import PriceFormat
+from pricekit.table.profile import Profile, text_lengths
+from pricekit.table.read import Facts, read_with_facts
+from pricekit.table.usable import MIN_ROWS
 from pricekit.text import counted, shorten
 
-_FEW = 1000
-"""Rows under which a model is rather a trial."""
-_QUANTILES = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999, 1)
-_LOOKED_AT = 8192
-"""Rows by which columns are told apart."""
-_EXTREMES = 5
 
-
-@dataclass(frozen=True)
-class Page:
-    """What is known of a table.
+@dataclass(frozen=True, repr=False)
+class TableReport:
+    """What `profile_table` found in a table.
 
     Attributes:
-        facts: plain JSON.
-        columns: as they were named or guessed.
-        read_options: how to read the file when training on it.
-        trainable: it has usable rows below a header that is one.
+        table: the path of the file.
+        rows: how many rows the file has.
+        format: csv, tsv, txt, jsonl or parquet.
+        encoding: of a text file, such as utf-8; None for Parquet.
+        delimiter: of a delimited file; None for other formats.
+        columns: a profile of each column: name, kind, share of filled cells, share of distinct cells, an example.
+        text: the suggested text columns, without those that give the price away.
+        price: the price column; None if there is none.
+        id: the id column; None if there is none.
+        text_lengths: of all rows: empty texts; words (median, 99% quantile, most); most characters.
+        usable: rows that training can use; None without a price column.
+        rejected: rows that training cannot use, by reason.
+        price_format: how the prices are written: decimal mark, currencies; None without a price column.
+        price_quantiles: quantiles of the usable prices, from 0 (the lowest) to 1 (the highest).
+        highest_prices: the five highest prices, in descending order.
+        duplicates: rows with equal texts; None without usable rows.
+        leaks: columns and texts that give the price away; None without usable rows.
+        notes: sentences that the user should read.
+        read_options: how to read the file.
+        trainable: training would start with `train_arguments`.
     """
 
-    facts: dict[str, Any]
-    columns: Columns
+    table: str
+    rows: int
+    format: str
+    encoding: str | None
+    delimiter: str | None
+    columns: tuple[Profile, ...]
+    text: tuple[str, ...]
+    price: str | None
+    id: str | None
+    text_lengths: dict[str, float]
+    usable: int | None
+    rejected: dict[str, int]
+    price_format: PriceFormat | None
+    price_quantiles: dict[float, float]
+    highest_prices: list[float]
+    duplicates: Duplicates | None
+    leaks: Leaks | None
+    notes: tuple[str, ...]
     read_options: ReadOptions
     trainable: bool
 
+    @property
+    def train_arguments(self) -> dict[str, Any]:
+        """The keyword arguments with which `pricekit.train` reads the table in this way."""
+        named = {"text": list(self.text), "price": self.price, "id": self.id}
+        options = asdict(self.read_options)
+        options["columns"] = list(options.pop("names"))
+        return {name: value for name, value in {**named, **options}.items() if value}
 
-def profile_table(table: Path, given: dict[str, Any], read_options: ReadOptions, limit: int | None) -> Page:
-    """Return what is known of a table.
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON, as `pricekit check --json` prints it."""
+        found: dict[str, Any] = {
+            "table": self.table,
+            "format": self.format,
+            "encoding": self.encoding,
+            "delimiter": self.delimiter,
+            "rows": self.rows,
+            "text": self.text_lengths,
+        }
+        if self.usable is not None:
+            found |= {"usable": self.usable, "set_aside": self.rejected}
+        if self.price_format is not None:
+            found["prices"] = asdict(self.price_format) | {"several_currencies": self.price_format.mixed}
+        if self.price_quantiles:
+            found["quantiles"] = {f"{q:g}": price for q, price in self.price_quantiles.items()}
+            found["highest"] = self.highest_prices
+        if self.duplicates is not None:
+            found["duplicates"] = self.duplicates.to_dict()
+        if self.leaks is not None:
+            found["leaks"] = asdict(self.leaks)
+        found["columns"] = [asdict(column) | {"used_as": self.role(column.name)} for column in self.columns]
+        return found | {"notes": list(self.notes)}
+
+    def role(self, column: str) -> str:
+        """Return "text", "price", "id", or "" for a column that training does not read."""
+        if column in self.text:
+            return "text"
+        return {self.price: "price", self.id: "id"}.get(column, "")
+
+    def __repr__(self) -> str:
+        used = f"text={list(self.text)!r}, price={self.price!r}"
+        rows = (
+            counted(self.rows, "row")
+            if self.usable is None
+            else f"{self.usable:,} of {self.rows:,} rows usable"
+        )
+        return f"TableReport({self.table!r}: {rows}, {used}, {counted(len(self.notes), 'note')})"
+
+    def _repr_html_(self) -> str:
+        heads = ("column", "kind", "filled", "distinct", "example", "used as")
+        rows = [
+            (c.name, c.kind, f"{c.filled:.0%}", f"{c.distinct:.0%}", shorten(c.example), self.role(c.name))
+            for c in self.columns
+        ]
+        body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
+        return (
+            f"<p>{html.escape(repr(self))}</p><table><thead><tr>{_cells('th', heads)}</tr></thead>"
+            f"<tbody>{body}</tbody></table><ul>{notes}</ul>"
+        )
+
+
+def profile_table(
+    table: str | Path,
+    *,
+    text: Sequence[str] = (),
+    price: str | None = None,
+    id: str | None = None,  # noqa: A002
+    read_options: ReadOptions = AS_FOUND,
+    limit: int | None = None,
+) -> TableReport:
+    """Report how a table is read and what to know about it before training; nothing is trained.
 
     Args:
         table: the file.
-        given: the columns named by flags: `text`, a list, `price` and `id`; the others are guessed.
-        read_options: how the file is read.
-        limit: look at the first rows only.
+        text: the text columns; guessed where none is named.
+        price: the price column; guessed where it is None.
+        id: the id column; guessed where it is None.
+        read_options: how to read the file; what is not set is detected.
+        limit: read only this many rows.
 
     Raises:
-        DataError: the table cannot be read, or lacks a column that a flag names.
+        DataError: the file cannot be read, has no text column, or lacks a named column.
+
+    Example:
+        >>> from pricekit.evaluation.table_report import profile_table
+        >>> report = profile_table("products.csv")  # doctest: +SKIP
+        >>> report.usable, report.price_quantiles[0.5], report.notes  # doctest: +SKIP
     """
-    notes: list[str] = []
-    columns, profiles, read_options, headless = _columns(table, given, read_options)
-    if headless:
-        notes.append(
-            f"The first line looks like data, so the file is taken to have no header; its columns are called "
-            f"{profiles[0].name} and so on. Give them better names with --columns, in their order."
-        )
-    if not given["text"] and len(columns.text) > 1:
-        notes.append(
-            "Every column that may describe a product is taken as text. Leave out what is not known where prices will "
-            "be predicted, such as how often it was sold."
-        )
-    rows, facts = read_with_facts(
-        table, columns, limit=limit, read_options=read_options, notices=notes.append
-    )
-    titled = _below_title(facts, profiles, rows)
+    path = Path(table)
+    chosen = choose_columns(path, text, price, id, read_options)
+    columns, read_options, notes = chosen.columns, chosen.read_options, column_notes(chosen, guessed=not text)
+    rows, facts = read_with_facts(path, columns, limit=limit, read_options=read_options, notices=notes.append)
+    titled = has_title_line(facts, chosen.profiles, rows)
     if titled:
-        first = f"The first line ({shorten(profiles[0].name)!r}) looks like a title above the header"
-        notes.insert(0, f"{first}, and not like the header: delete the lines above the header.")
-    page: dict[str, Any] = {"table": str(table), **_file(facts), "rows": len(rows)}
-    page["text"] = _texts(rows)
-    if columns.price is None:
+        notes.insert(0, title_note(chosen.profiles[0].name))
+    if facts.prices is not None and facts.prices.mixed and read_options.currency is None:
         notes.append(
-            "No column looks like a price: --price names it. Without one, rows can be priced, but not trained on."
+            f"Prices are in several currencies ({count_currencies(facts.prices)}): training needs to know which one; "
+            "set currency."
         )
-    else:
-        page |= _priced(rows, columns, facts, notes, told=read_options.currency is not None)
-        if page["prices"]["several_currencies"] and read_options.currency is None:
-            read_options = replace(read_options, currency=page["prices"]["currency"])
-    if "leaks" in page:
-        columns = _without_leaks(columns, page["leaks"], notes)
-    page["columns"] = [asdict(p) | {"used_as": _use(p.name, columns)} for p in profiles]
-    page["notes"] = [note.removeprefix(f"{table}: ") for note in notes]
-    return Page(page, columns, read_options, trainable=_trainable(page, columns) and not titled)
+        read_options = replace(read_options, currency=facts.prices.currency)
+    found = examine_prices(rows, columns, notes)
+    if found is not None and found.leaks is not None:
+        columns = without_leaks(columns, found.leaks, notes)
+    trainable = bool(columns.text) and found is not None and found.usable >= MIN_ROWS and not titled
+    chosen = replace(chosen, columns=columns, read_options=read_options)
+    return _report(path, rows, facts, chosen, found, notes, trainable=trainable)
 
 
-def _trainable(page: dict[str, Any], columns: Columns) -> bool:
-    return bool(columns.text) and page.get("usable", 0) >= MIN_ROWS
-
-
-def _columns(
-    table: Path, given: dict[str, Any], read_options: ReadOptions
-) -> tuple[Columns, list[Profile], ReadOptions, bool]:
-    """The columns as given and guessed, all of them looked at, and whether the file was found to have no header."""
-    file = open_file(table, read_options, lambda _: None)
-    row = [] if read_options.names else file.first_row()
-    profiles = [] if len(set(row)) < len(row) and looks_like_data(row) else _profiles(file)
-    headless = bool(row) and (not profiles or without_header(profiles))
-    if headless:
-        read_options = replace(read_options, names=tuple(f"column{n}" for n in range(1, len(row) + 1)))
-        profiles = _profiles(open_file(table, read_options, lambda _: None))
-    price = given["price"] or guess_price(profiles)
-    others = [column for column in profiles if column.name != price]
-    describing = [column for column in others if column.name not in (given["id"], "sample_id")]
-    text = tuple(given["text"]) or guess_text(describing)
-    if not text:
-        names = ", ".join(f"{shorten(p.name)} ({p.kind})" for p in profiles)
-        raise DataError(
-            f"{table} has no column of text; it has {names}. Name what describes a product with --text."
-            + (MAY_BE_TITLE if len(profiles) == 1 else "")
-        )
-    name = given["id"] or guess_id(others, text)
-    return Columns(text, price, name, given["id"] is not None), profiles, read_options, headless
-
-
-def _below_title(facts: Facts, profiles: list[Profile], rows: Table) -> bool:
-    """Whether the first line names one column, and the lines below have several."""
-    if facts.file.layout is None or facts.file.layout.names:
-        return False
-    named = sum(bool(cell.strip()) for cell in facts.file.first_row())
-    wider = (
-        len(profiles) == 1 and rows.flaws is not None and 2 * int((rows.flaws == RAGGED).sum()) > len(rows)
+def _report(
+    path: Path,
+    rows: Table,
+    facts: Facts,
+    chosen: ChosenColumns,
+    found: PriceFindings | None,
+    notes: list[str],
+    *,
+    trainable: bool,
+) -> TableReport:
+    file, empty = facts.file, int((rows.text.str.strip() == "").sum())
+    return TableReport(
+        table=str(path),
+        rows=len(rows),
+        format=file.kind,
+        encoding=file.charset.name.removesuffix("-sig") if file.charset else None,
+        delimiter=file.layout.delimiter if file.layout else None,
+        columns=tuple(chosen.profiles),
+        text=chosen.columns.text,
+        price=chosen.columns.price,
+        id=chosen.columns.id,
+        text_lengths={"empty": empty, **text_lengths(pa.array(rows.text, pa.large_string()))},
+        usable=found.usable if found else None,
+        rejected=found.rejected if found else {},
+        price_format=facts.prices,
+        price_quantiles=found.quantiles if found else {},
+        highest_prices=found.highest if found else [],
+        duplicates=found.duplicates if found else None,
+        leaks=found.leaks if found else None,
+        notes=tuple(note.removeprefix(f"{path}: ") for note in notes),
+        read_options=chosen.read_options,
+        trainable=trainable,
     )
-    return wider or (named == 1 and sum(column.kind != "empty" for column in profiles) > 2)
 
 
-def _profiles(file: OpenedFile) -> list[Profile]:
-    first = next(file.chunks(_LOOKED_AT, ReadWarnings()), None)
-    if first is None or not len(first.columns):
-        raise NoRowsError(f"{file.path} has no rows: at least one is expected below the header.")
-    return profile(first.columns)
-
-
-def _file(facts: Facts) -> dict[str, Any]:
-    file = facts.file
-    return {
-        "format": file.kind,
-        "encoding": file.charset.name.removesuffix("-sig") if file.charset else None,
-        "delimiter": file.layout.delimiter if file.layout else None,
-    }
-
-
-def _use(name: str, columns: Columns) -> str:
-    if name in columns.text:
-        return "text"
-    return {columns.price: "price", columns.id: "id"}.get(name, "")
-
-
-def _texts(rows: Table) -> dict[str, float]:
-    empty = int((rows.text.str.strip() == "").sum())
-    return {"empty": empty, **text_lengths(pa.array(rows.text, pa.large_string()))}
-
-
-def _priced(rows: Table, columns: Columns, facts: Facts, notes: list[str], *, told: bool) -> dict[str, Any]:
-    """What is known of the prices, their currency `told` or not, and of the rows that could be trained on."""
-    usable, rejected = split_usable(rows)
-    page: dict[str, Any] = {"usable": len(usable), "set_aside": rejected["reason"].value_counts().to_dict()}
-    if (form := facts.prices) is not None:
-        page["prices"] = asdict(form) | {"several_currencies": form.mixed}
-        if form.mixed and not told:
-            notes.append(
-                f"Prices are in several currencies ({count_currencies(form)}): training needs --currency."
-            )
-    notes += _about_rows(usable)
-    if not len(usable):
-        return page
-    price = usable.known_price
-    page["quantiles"] = {f"{q:g}": float(np.quantile(price, q)) for q in _QUANTILES}
-    page["highest"] = np.sort(price)[: -_EXTREMES - 1 : -1].tolist()
-    if outliers := describe_outliers(price):
-        notes.append(outliers[0].upper() + outliers[1:])
-    if named := describe_currency_column(usable):
-        notes.append(named[0].upper() + named[1:])
-    return page | {"duplicates": _duplicates(usable, price), "leaks": _leaks(usable, columns, notes)}
-
-
-def _about_rows(usable: Table) -> list[str]:
-    """What is to be said of how many rows there are, and of prices that are all equal."""
-    if not len(usable):
-        return ["No row can be trained on."]
-    notes = []
-    if len(usable) < MIN_ROWS:
-        notes.append(
-            f"{counted(len(usable), 'row')} can be trained on, and training needs at least {MIN_ROWS}."
-        )
-    elif len(usable) < _FEW:
-        notes.append(f"{len(usable):,} rows can be trained on, which is few: do not expect much of a model.")
-    price = usable.known_price
-    if price.min() == price.max():
-        notes.append(f"All prices are {price[0]:g}: there is nothing to learn but that one price.")
-    return notes
-
-
-def _duplicates(usable: Table, price: np.ndarray) -> dict[str, Any]:
-    same = equal_texts(usable.text)
-    floor = noise_floor(same, price)
-    return {
-        "distinct_texts": int(same.max()) + 1,
-        "rows_of_equal_text_and_other_price": floor.rows,
-        "their_lowest_smape": floor.smape,
-        "lowest_smape": floor.of_table,
-    }
-
-
-def _leaks(usable: Table, columns: Columns, notes: list[str]) -> dict[str, Any]:
-    try:
-        found = find_leaks(usable, columns)
-        left = [name for name in columns.text if name not in found.columns]
-        if 0 < len(left) < len(columns.text):
-            found = replace(found, in_text=_price_in(usable, left))
-        return asdict(found)
-    except ModuleNotFoundError as error:
-        notes.append(f"Columns that give the price away are not looked for, as that needs {error.name}.")
-        return {"columns": {}, "in_text": 0.0}
-
-
-def _price_in(usable: Table, names: list[str]) -> float:
-    """The share of rows that hold their price in one of these columns; 0 where it is no more than chance."""
-    drawn = usable.take(some_rows(len(usable)))
-    cells = drawn.frame[names].apply(as_strings)
-    share = price_in_text(cells.agg("\n".join, axis=1), drawn.known_price)
-    return share if share >= IN_TEXT else 0.0
-
-
-def _without_leaks(columns: Columns, leaks: dict[str, Any], notes: list[str]) -> Columns:
-    """Leave the text columns that give the price away to nobody; no text is left where all do."""
-    text = () if leaks["in_text"] else tuple(name for name in columns.text if name not in leaks["columns"])
-    if not text:
-        notes.append(
-            "The text gives the price away, so training refuses it: take the price out of it, or, where it is known "
-            "wherever prices will be predicted, say --allow-leak."
-        )
-    elif text != columns.text:
-        left_out = ", ".join(name for name in columns.text if name not in text)
-        notes.append(f"The command below leaves out what gives the price away: {left_out}.")
-    return replace(columns, text=text)
+def _cells(tag: str, values: Sequence[str]) -> str:
+    return "".join(f"<{tag}>{html.escape(value)}</{tag}>" for value in values)

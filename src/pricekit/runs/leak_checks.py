@@ -9,7 +9,7 @@ import pandas as pd
 
 from pricekit.config import RunConfig
 from pricekit.errors import DataError
-from pricekit.evaluation.duplicates import noise_floor
+from pricekit.evaluation.duplicates import irreducible_error
 from pricekit.evaluation.leaks import find_leaks
 from pricekit.features.fitted import FittedFeatures
 from pricekit.log import logger
@@ -38,9 +38,9 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
         logger.warning(
             f"all prices are {table.known_price[0]:g}: there is nothing to learn but that one price."
         )
-    floor = noise_floor(equal_texts(table.text), table.known_price)
-    if floor.rows:
-        logger.info(floor.sentence())
+    error = irreducible_error(equal_texts(table.text), table.known_price)
+    if error.rows:
+        logger.info(error.sentence())
     columns = config.columns
     found = find_leaks(table, Columns(tuple(columns.text), columns.price, columns.id))
     for name, share in found.columns.items():

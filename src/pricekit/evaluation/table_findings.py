@@ -1,0 +1,255 @@
+"""The parts of a table report: which column holds what, and what the prices and texts show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pricekit.errors import DataError, NoRowsError
+from pricekit.evaluation.duplicates import irreducible_error
+from pricekit.evaluation.leaks import IN_TEXT, Leaks, as_strings, find_leaks, price_in_text, some_rows
+from pricekit.table import Columns, ReadOptions, Table, split_usable
+from pricekit.table.columns import equal_texts
+from pricekit.table.formats.dialect import looks_like_data
+from pricekit.table.formats.table_file import OpenedFile, open_file
+from pricekit.table.model import RAGGED, ReadWarnings
+from pricekit.table.profile import Profile, guess_id, guess_price, guess_text, profile, without_header
+from pricekit.table.read import MAY_BE_TITLE, Facts
+from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
+from pricekit.text import counted, shorten
+
+SMALL_TABLE = 1000
+"""The report warns about fewer usable rows than this."""
+QUANTILES = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999, 1)
+HIGHEST = 5
+_PROFILED_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class ChosenColumns:
+    """The role of each column, as named or guessed.
+
+    Attributes:
+        columns: the text, price and id columns.
+        profiles: one for each column of the file.
+        read_options: how to read the file, with names for the columns of a file without a header.
+        headless: the file has no header.
+    """
+
+    columns: Columns
+    profiles: list[Profile]
+    read_options: ReadOptions
+    headless: bool
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Rows with equal texts.
+
+    Attributes:
+        distinct_texts: how many different texts there are.
+        conflicting_rows: rows whose text also appears at another price.
+        conflicting_smape: the lowest SMAPE that a model of the text can reach on those rows, in percent.
+        lowest_smape: the lowest SMAPE that it can reach on all rows.
+    """
+
+    distinct_texts: int
+    conflicting_rows: int
+    conflicting_smape: float
+    lowest_smape: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, as `pricekit check --json` prints them."""
+        return {
+            "distinct_texts": self.distinct_texts,
+            "rows_of_equal_text_and_other_price": self.conflicting_rows,
+            "their_lowest_smape": self.conflicting_smape,
+            "lowest_smape": self.lowest_smape,
+        }
+
+
+@dataclass(frozen=True)
+class PriceFindings:
+    """What the rows with prices show.
+
+    Attributes:
+        usable: rows that training can use.
+        rejected: rows that it cannot use, by reason.
+        quantiles: of the usable prices.
+        highest: the highest prices, in descending order.
+        duplicates: rows with equal texts; None without usable rows.
+        leaks: what gives the price away; None without usable rows.
+    """
+
+    usable: int
+    rejected: dict[str, int]
+    quantiles: dict[float, float] = field(default_factory=dict)
+    highest: list[float] = field(default_factory=list)
+    duplicates: Duplicates | None = None
+    leaks: Leaks | None = None
+
+
+def choose_columns(
+    path: Path, text: Sequence[str], price: str | None, id_name: str | None, read_options: ReadOptions
+) -> ChosenColumns:
+    """Guess the columns that are not named, from the first rows of a file.
+
+    Raises:
+        DataError: the file has no column of text.
+        NoRowsError: the file has no rows.
+    """
+    file = open_file(path, read_options, lambda _: None)
+    row = [] if read_options.names else file.first_row()
+    profiles = [] if len(set(row)) < len(row) and looks_like_data(row) else _profiles(file)
+    headless = bool(row) and (not profiles or without_header(profiles))
+    if headless:
+        read_options = replace(read_options, names=tuple(f"column{n}" for n in range(1, len(row) + 1)))
+        profiles = _profiles(open_file(path, read_options, lambda _: None))
+    price = price or guess_price(profiles)
+    others = [column for column in profiles if column.name != price]
+    describing = [column for column in others if column.name not in (id_name, "sample_id")]
+    chosen = tuple(text) or guess_text(describing)
+    if not chosen:
+        names = ", ".join(f"{shorten(p.name)} ({p.kind})" for p in profiles)
+        raise DataError(
+            f"{path} has no column of text; it has {names}. Name the columns that describe a product."
+            + (MAY_BE_TITLE if len(profiles) == 1 else ""),
+            parameters=("text",),
+            candidates=[p.name for p in profiles],
+        )
+    found = Columns(chosen, price, id_name or guess_id(others, chosen), id_name is not None)
+    return ChosenColumns(found, profiles, read_options, headless)
+
+
+def has_title_line(facts: Facts, profiles: Sequence[Profile], rows: Table) -> bool:
+    """Return whether the first line names one column while the lines below have several."""
+    if facts.file.layout is None or facts.file.layout.names:
+        return False
+    named = sum(bool(cell.strip()) for cell in facts.file.first_row())
+    wider = (
+        len(profiles) == 1 and rows.flaws is not None and 2 * int((rows.flaws == RAGGED).sum()) > len(rows)
+    )
+    return wider or (named == 1 and sum(column.kind != "empty" for column in profiles) > 2)
+
+
+def column_notes(chosen: ChosenColumns, *, guessed: bool) -> list[str]:
+    """Return notes on a missing header and on text columns that were guessed."""
+    notes = []
+    if chosen.headless:
+        notes.append(
+            "The first line looks like data, so the file is read as one without a header; its columns are called "
+            f"{chosen.profiles[0].name} and so on. Set columns to give them better names, in their order."
+        )
+    if guessed and len(chosen.columns.text) > 1:
+        notes.append(
+            "Every column that may describe a product is used as text. Leave out columns that are not known at "
+            "prediction time, such as how often a product was sold."
+        )
+    return notes
+
+
+def title_note(first_name: str) -> str:
+    """Return the note on a title above the header."""
+    return (
+        f"The first line ({shorten(first_name)!r}) looks like a title above the header. Delete the lines above the "
+        "header."
+    )
+
+
+def examine_prices(rows: Table, columns: Columns, notes: list[str]) -> PriceFindings | None:
+    """Examine the prices and texts of a table; append what the user should know to `notes`.
+
+    Returns:
+        What was found; None without a price column.
+    """
+    if columns.price is None:
+        notes.append(
+            "No column looks like a price; set price to name it. Without prices a model can predict these rows, but "
+            "cannot learn from them."
+        )
+        return None
+    usable, rejected = split_usable(rows)
+    rejected_counts = {str(reason): int(rows) for reason, rows in rejected["reason"].value_counts().items()}
+    found = PriceFindings(len(usable), rejected_counts)
+    notes += _row_notes(usable)
+    if not len(usable):
+        return found
+    price = usable.known_price
+    for sentence in (describe_outliers(price), describe_currency_column(usable)):
+        if sentence:
+            notes.append(sentence[0].upper() + sentence[1:])
+    return replace(
+        found,
+        quantiles={q: float(np.quantile(price, q)) for q in QUANTILES},
+        highest=np.sort(price)[: -HIGHEST - 1 : -1].tolist(),
+        duplicates=_duplicates(usable, price),
+        leaks=_leaks(usable, columns, notes),
+    )
+
+
+def without_leaks(columns: Columns, leaks: Leaks, notes: list[str]) -> Columns:
+    """Return the columns without the text columns that leak; no text is left where the whole text leaks."""
+    text = () if leaks.in_text else tuple(name for name in columns.text if name not in leaks.columns)
+    if not text:
+        notes.append(
+            "The text gives the price away, so training refuses it. Remove the price from the text, or set "
+            "allow_leak if the price is known wherever the model will predict."
+        )
+    elif text != columns.text:
+        left_out = ", ".join(name for name in columns.text if name not in text)
+        notes.append(f"The suggested text columns leave out what gives the price away: {left_out}.")
+    return replace(columns, text=text)
+
+
+def _profiles(file: OpenedFile) -> list[Profile]:
+    first = next(file.chunks(_PROFILED_ROWS, ReadWarnings()), None)
+    if first is None or not len(first.columns):
+        raise NoRowsError(f"{file.path} has no rows: at least one is expected below the header.")
+    return profile(first.columns)
+
+
+def _row_notes(usable: Table) -> list[str]:
+    """Return notes on too few rows and on equal prices."""
+    if not len(usable):
+        return ["Training cannot use any row."]
+    notes = []
+    if len(usable) < MIN_ROWS:
+        notes.append(
+            f"Training can use {counted(len(usable), 'row')}; training needs at least {MIN_ROWS} rows."
+        )
+    elif len(usable) < SMALL_TABLE:
+        notes.append(f"Training can use {len(usable):,} rows, which is few: do not expect much of the model.")
+    price = usable.known_price
+    if price.min() == price.max():
+        notes.append(f"All prices are {price[0]:g}: there is nothing to learn but that one price.")
+    return notes
+
+
+def _duplicates(usable: Table, price: np.ndarray) -> Duplicates:
+    groups = equal_texts(usable.text)
+    error = irreducible_error(groups, price)
+    return Duplicates(int(groups.max()) + 1, error.rows, error.smape, error.smape_of_all)
+
+
+def _leaks(usable: Table, columns: Columns, notes: list[str]) -> Leaks:
+    try:
+        found = find_leaks(usable, columns)
+        left = [name for name in columns.text if name not in found.columns]
+        if 0 < len(left) < len(columns.text):
+            found = replace(found, in_text=_price_in(usable, left))
+    except ModuleNotFoundError as error:
+        notes.append(f"The search for columns that give the price away was skipped: it needs {error.name}.")
+        return Leaks({}, 0.0)
+    return found
+
+
+def _price_in(usable: Table, names: list[str]) -> float:
+    """Return the share of rows with their price in one of these columns; 0 if chance explains it."""
+    sample = usable.take(some_rows(len(usable)))
+    cells = sample.frame[names].apply(as_strings)
+    share = price_in_text(cells.agg("\n".join, axis=1), sample.known_price)
+    return share if share >= IN_TEXT else 0.0

@@ -1,0 +1,87 @@
+"""What `profile_table` finds in a table, as an object."""
+
+import json
+
+import pytest
+
+from pricekit.errors import DataError
+from pricekit.evaluation.table_report import profile_table
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """A table with a column that gives the price away, duplicates and a row without a price."""
+    rows = (
+        "".join(f"jug of kind {i * 7919 % 1000} and more,{i},{i * 0.9}\n" for i in range(1, 200))
+        + "tea <b>,5,4.5\ntea <b>,6,4.5\npot,,1\n"
+    )
+    path = tmp_path / "shop.csv"
+    path.write_text("title,price,discounted\n" + rows)
+    return path
+
+
+def test_a_report_has_typed_fields(shop):
+    report = profile_table(shop)
+    assert (report.rows, report.format, report.encoding, report.delimiter) == (202, "csv", "utf-8", ",")
+    assert (report.text, report.price, report.id) == (("title",), "price", None)
+    assert (report.usable, report.rejected, report.trainable) == (201, {"no price": 1}, True)
+    assert report.price_quantiles[0] == 1
+    assert report.highest_prices == [199, 198, 197, 196, 195]
+    assert report.duplicates.conflicting_rows == 2
+    assert list(report.leaks.columns) == ["discounted"]
+    assert {column.name: report.role(column.name) for column in report.columns} == {
+        "title": "text",
+        "price": "price",
+        "discounted": "",
+    }
+
+
+def test_a_report_as_json_repr_and_html(shop):
+    report = profile_table(str(shop))
+    assert json.loads(json.dumps(report.to_dict()))["duplicates"]["rows_of_equal_text_and_other_price"] == 2
+    assert list(report.to_dict()) == [
+        *("table", "format", "encoding", "delimiter", "rows", "text", "usable", "set_aside", "prices"),
+        *("quantiles", "highest", "duplicates", "leaks", "columns", "notes"),
+    ]
+    assert len(repr(report)) < 200 + len(str(shop))
+    assert "201 of 202 rows usable" in repr(report)
+    shown = profile_table(shop, text=["title"])._repr_html_()
+    assert "<td>discounted</td>" in shown
+
+
+def test_the_html_is_escaped(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("<script>x</script>,price\n" + "".join(f"a <b>pot</b> {i},{i + 1}\n" for i in range(30)))
+    shown = profile_table(path)._repr_html_()
+    assert "<script>" not in shown
+    assert "<b>" not in shown
+
+
+def test_the_train_arguments_read_the_table_alike(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes("".join(f"größe {i * 7919 % 97};{i},50 €\n" for i in range(40)).encode("cp1252"))
+    report = profile_table(path)
+    assert report.train_arguments == {
+        "text": ["column1"],
+        "price": "column2",
+        "columns": ["column1", "column2"],
+    }
+    assert report.notes[0].startswith("The first line looks like data")
+
+
+def test_a_table_without_text_names_its_columns_and_the_parameter(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="no column of text") as raised:
+        profile_table(path)
+    assert raised.value.parameters == ("text",)
+    assert raised.value.facts == {"candidates": ["a", "b"]}
+
+
+def test_a_table_without_prices(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("title,stars\ngreen tea,5\nblack tea,4\n")
+    report = profile_table(path)
+    assert (report.usable, report.duplicates, report.trainable) == (None, None, False)
+    assert "usable" not in report.to_dict()
+    assert "2 rows" in repr(report)
