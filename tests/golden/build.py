@@ -2,8 +2,8 @@
 
 python tests/golden/build.py
 
-The folder v0.1 is not rebuilt: version 0.1 wrote it, from the same table (`make_catalog(200, seed=1)`), and v0.1/prices.json
-holds the prices that version 0.1 then gave for `TEXTS`.
+The folder v0.1 is not rebuilt: version 0.1 wrote it, from the same table (`make_catalog(200, seed=1)`), and
+v0.1/prices.json holds the prices that version 0.1 then gave for `TEXTS`.
 
     pricekit train golden.csv --out run-0     with the settings `TINY`
     pricekit train golden.csv --out run-1     with features fast15 and numbers, loss focal-smape, 8 epochs
@@ -12,7 +12,8 @@ holds the prices that version 0.1 then gave for `TEXTS`.
     pricekit export run-0 --out bundle-int8 --precision int8
     pricekit export ensemble --out bundle-ensemble
 
-`ensemble/members/0` and `ensemble/members/1` are copies of the two runs. In ensemble.json the paths of the runs are names.
+`ensemble/members/0` and `ensemble/members/1` are copies of the two runs. ensemble.json holds their names
+instead of their paths.
 """
 
 import json
