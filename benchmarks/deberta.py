@@ -27,7 +27,7 @@ from pricekit.model.backbones.architectures import DEBERTA_V3_SMALL
 from pricekit.model.backbones.deberta import export_by_distance, slice_positions
 from pricekit.model.backbones.families import FAMILIES
 from pricekit.model.backbones.transformer import TransformerEncoder
-from pricekit.model.losses import Smape
+from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
 
 LENGTHS = (32, 64, 128, 256)
@@ -74,7 +74,7 @@ def _forward(
 def _priced(model: Any, options: argparse.Namespace) -> PriceBatch:
     """Export a model and load the graph."""
     torch.manual_seed(0)  # the same heads
-    priced = PriceModel(TransformerEncoder(model, "mean"), HeadConfig(), Smape(), 1)
+    priced = PriceModel(TransformerEncoder(model, "mean"), HeadConfig(), smape(), 1)
     example = _batch(2, 16)
     with tempfile.TemporaryDirectory() as folder:
         export_graph(priced, example, Path(folder) / "m.onnx")

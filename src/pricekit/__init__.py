@@ -7,6 +7,8 @@ import os
 from importlib import import_module
 from typing import Any
 
+from pricekit import moved
+
 __version__ = "0.1.0"
 
 # Since 1.29 ONNX Runtime tells a server what runs in it, unless this is set before it is imported.
@@ -25,6 +27,9 @@ _PUBLIC = {
 }
 
 __all__ = ["__version__", *_PUBLIC]
+
+
+moved.install()
 
 
 def __getattr__(name: str) -> Any:
