@@ -274,7 +274,7 @@ def test_a_column_that_pandas_cannot_hold_is_text(tmp_path: Path, odd: pa.Array)
 def test_a_column_that_nobody_can_read_is_named(tmp_path: Path, odd: pa.Array) -> None:
     pq.write_table(pa.table({"sku": [7, 8, 9], "t": ["a", "b", "c"], "odd": odd}), tmp_path / "t.parquet")
     for named in (Columns(("t",), None, "sku"), Columns(("odd",), None, "sku"), Columns(("t",), None, "odd")):
-        with pytest.raises(DataError, match=r"t\.parquet: column 'odd' holds values that cannot be read"):
+        with pytest.raises(DataError, match=r"t\.parquet: the column 'odd' has values that cannot be read"):
             read_table(tmp_path / "t.parquet", named)
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pricekit.errors import DataError, NoRowsError
 from pricekit.evaluation.duplicates import irreducible_error
 from pricekit.evaluation.leaks import IN_TEXT, Leaks, as_strings, find_leaks, price_in_text, some_rows
-from pricekit.table import Columns, ReadOptions, Table, split_usable
+from pricekit.table import ColumnGuess, Columns, Table, split_usable
 from pricekit.table.columns import equal_texts
-from pricekit.table.formats.dialect import looks_like_data
-from pricekit.table.formats.table_file import OpenedFile, open_file
-from pricekit.table.model import RAGGED, ReadWarnings
-from pricekit.table.profile import Profile, guess_id, guess_price, guess_text, profile, without_header
-from pricekit.table.read import MAY_BE_TITLE, Facts
+from pricekit.table.guess import describe_headless
+from pricekit.table.model import RAGGED
+from pricekit.table.profile import Profile
+from pricekit.table.read import Facts
 from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
 from pricekit.text import counted, shorten
 
@@ -26,24 +23,6 @@ SMALL_TABLE = 1000
 """The report warns about fewer usable rows than this."""
 QUANTILES = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999, 1)
 HIGHEST = 5
-_PROFILED_ROWS = 8192
-
-
-@dataclass(frozen=True)
-class ChosenColumns:
-    """The role of each column, as named or guessed.
-
-    Attributes:
-        columns: the text, price and id columns.
-        profiles: one for each column of the file.
-        read_options: how to read the file, with names for the columns of a file without a header.
-        headless: the file has no header.
-    """
-
-    columns: Columns
-    profiles: list[Profile]
-    read_options: ReadOptions
-    headless: bool
 
 
 @dataclass(frozen=True)
@@ -93,38 +72,6 @@ class PriceFindings:
     leaks: Leaks | None = None
 
 
-def choose_columns(
-    path: Path, text: Sequence[str], price: str | None, id_name: str | None, read_options: ReadOptions
-) -> ChosenColumns:
-    """Guess the columns that are not named, from the first rows of a file.
-
-    Raises:
-        DataError: the file has no column of text.
-        NoRowsError: the file has no rows.
-    """
-    file = open_file(path, read_options, lambda _: None)
-    row = [] if read_options.names else file.first_row()
-    profiles = [] if len(set(row)) < len(row) and looks_like_data(row) else _profiles(file)
-    headless = bool(row) and (not profiles or without_header(profiles))
-    if headless:
-        read_options = replace(read_options, names=tuple(f"column{n}" for n in range(1, len(row) + 1)))
-        profiles = _profiles(open_file(path, read_options, lambda _: None))
-    price = price or guess_price(profiles)
-    others = [column for column in profiles if column.name != price]
-    describing = [column for column in others if column.name not in (id_name, "sample_id")]
-    chosen = tuple(text) or guess_text(describing)
-    if not chosen:
-        names = ", ".join(f"{shorten(p.name)} ({p.kind})" for p in profiles)
-        raise DataError(
-            f"{path} has no column of text; it has {names}. Name the columns that describe a product."
-            + (MAY_BE_TITLE if len(profiles) == 1 else ""),
-            parameters=("text",),
-            candidates=[p.name for p in profiles],
-        )
-    found = Columns(chosen, price, id_name or guess_id(others, chosen), id_name is not None)
-    return ChosenColumns(found, profiles, read_options, headless)
-
-
 def has_title_line(facts: Facts, profiles: Sequence[Profile], rows: Table) -> bool:
     """Return whether the first line names one column while the lines below have several."""
     if facts.file.layout is None or facts.file.layout.names:
@@ -136,14 +83,11 @@ def has_title_line(facts: Facts, profiles: Sequence[Profile], rows: Table) -> bo
     return wider or (named == 1 and sum(column.kind != "empty" for column in profiles) > 2)
 
 
-def column_notes(chosen: ChosenColumns, *, guessed: bool) -> list[str]:
+def column_notes(chosen: ColumnGuess, *, guessed: bool) -> list[str]:
     """Return notes on a missing header and on text columns that were guessed."""
     notes = []
     if chosen.headless:
-        notes.append(
-            "The first line looks like data, so the file is read as one without a header; its columns are called "
-            f"{chosen.profiles[0].name} and so on. Set columns to give them better names, in their order."
-        )
+        notes.append(describe_headless(chosen))
     if guessed and len(chosen.columns.text) > 1:
         notes.append(
             "Every column that may describe a product is used as text. Leave out columns that are not known at "
@@ -203,13 +147,6 @@ def without_leaks(columns: Columns, leaks: Leaks, notes: list[str]) -> Columns:
         left_out = ", ".join(name for name in columns.text if name not in text)
         notes.append(f"The suggested text columns leave out what gives the price away: {left_out}.")
     return replace(columns, text=text)
-
-
-def _profiles(file: OpenedFile) -> list[Profile]:
-    first = next(file.chunks(_PROFILED_ROWS, ReadWarnings()), None)
-    if first is None or not len(first.columns):
-        raise NoRowsError(f"{file.path} has no rows: at least one is expected below the header.")
-    return profile(first.columns)
 
 
 def _row_notes(usable: Table) -> list[str]:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from pricekit.evaluation.leaks import Leaks
 from pricekit.evaluation.table_findings import (
-    ChosenColumns,
     Duplicates,
     PriceFindings,
-    choose_columns,
     column_notes,
     examine_prices,
     has_title_line,
     title_note,
     without_leaks,
 )
-from pricekit.table import AS_FOUND, ReadOptions, Table
+from pricekit.table import (
+    DEFAULT_READ_OPTIONS,
+    ColumnGuess,
+    ReadOptions,
+    Table,
+    TableSource,
+    guess_columns,
+)
 from pricekit.table.prices.describe import count_currencies
 from pricekit.table.prices.price_format import PriceFormat
 from pricekit.table.profile import Profile, text_lengths
@@ -36,9 +40,9 @@ class TableReport:
     """What `profile_table` found in a table.
 
     Attributes:
-        table: the path of the file.
+        table: the path of the file, or such as "the DataFrame".
         rows: how many rows the file has.
-        format: csv, tsv, txt, jsonl or parquet.
+        format: csv, tsv, txt, jsonl, parquet or frame.
         encoding: of a text file, such as utf-8; None for Parquet.
         delimiter: of a delimited file; None for other formats.
         columns: a profile of each column: name, kind, share of filled cells, share of distinct cells, an example.
@@ -141,18 +145,18 @@ class TableReport:
 
 
 def profile_table(
-    table: str | Path,
+    table: TableSource,
     *,
     text: Sequence[str] = (),
     price: str | None = None,
     id: str | None = None,  # noqa: A002
-    read_options: ReadOptions = AS_FOUND,
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS,
     limit: int | None = None,
 ) -> TableReport:
     """Report how a table is read and what to know about it before training; nothing is trained.
 
     Args:
-        table: the file.
+        table: a file or a frame.
         text: the text columns; guessed where none is named.
         price: the price column; guessed where it is None.
         id: the id column; guessed where it is None.
@@ -167,10 +171,12 @@ def profile_table(
         >>> report = profile_table("products.csv")  # doctest: +SKIP
         >>> report.usable, report.price_quantiles[0.5], report.notes  # doctest: +SKIP
     """
-    path = Path(table)
-    chosen = choose_columns(path, text, price, id, read_options)
+    chosen = guess_columns(table, text=text, price=price, id=id, read_options=read_options)
     columns, read_options, notes = chosen.columns, chosen.read_options, column_notes(chosen, guessed=not text)
-    rows, facts = read_with_facts(path, columns, limit=limit, read_options=read_options, notices=notes.append)
+    source = chosen.file if chosen.file.kind == "frame" else table  # a file is opened again for its notices
+    rows, facts = read_with_facts(
+        source, columns, limit=limit, read_options=read_options, notices=notes.append
+    )
     titled = has_title_line(facts, chosen.profiles, rows)
     if titled:
         notes.insert(0, title_note(chosen.profiles[0].name))
@@ -185,14 +191,13 @@ def profile_table(
         columns = without_leaks(columns, found.leaks, notes)
     trainable = bool(columns.text) and found is not None and found.usable >= MIN_ROWS and not titled
     chosen = replace(chosen, columns=columns, read_options=read_options)
-    return _report(path, rows, facts, chosen, found, notes, trainable=trainable)
+    return _report(rows, facts, chosen, found, notes, trainable=trainable)
 
 
 def _report(
-    path: Path,
     rows: Table,
     facts: Facts,
-    chosen: ChosenColumns,
+    chosen: ColumnGuess,
     found: PriceFindings | None,
     notes: list[str],
     *,
@@ -200,7 +205,7 @@ def _report(
 ) -> TableReport:
     file, empty = facts.file, int((rows.text.str.strip() == "").sum())
     return TableReport(
-        table=str(path),
+        table=file.name,
         rows=len(rows),
         format=file.kind,
         encoding=file.charset.name.removesuffix("-sig") if file.charset else None,
@@ -217,7 +222,7 @@ def _report(
         highest_prices=found.highest if found else [],
         duplicates=found.duplicates if found else None,
         leaks=found.leaks if found else None,
-        notes=tuple(note.removeprefix(f"{path}: ") for note in notes),
+        notes=tuple(note.removeprefix(f"{file.name}: ") for note in notes),
         read_options=chosen.read_options,
         trainable=trainable,
     )

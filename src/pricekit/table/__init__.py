@@ -30,30 +30,39 @@ rejected.py      rows that were set aside, of any files, into one file
 """
 
 from pricekit.table.files import check_columns, files_size, iter_files, table_files
-from pricekit.table.frames import check_labelled, table_of_texts
+from pricekit.table.formats.frame import is_frame
+from pricekit.table.guess import ColumnGuess, guess_columns
 from pricekit.table.model import MAX_TEXT_CHARS, NO_PRICE, REASONS, Columns, Notices, Table, concat_tables
-from pricekit.table.options import AS_FOUND, ReadOptions
+from pricekit.table.options import AS_FOUND, DEFAULT_READ_OPTIONS, ReadOptions
 from pricekit.table.read import iter_table, read_frame, read_table
 from pricekit.table.rejected import write_rejected
+from pricekit.table.source import ArrowStream, TableSource, source_name
+from pricekit.table.texts import check_labelled, table_of_texts
 from pricekit.table.usable import count_reasons, read_usable, row_reasons, split_usable
 from pricekit.table.write import PredictionWriter, check_output, read_predictions, write_frame
 
 __all__ = [
     "AS_FOUND",
+    "DEFAULT_READ_OPTIONS",
     "MAX_TEXT_CHARS",
     "NO_PRICE",
     "REASONS",
+    "ArrowStream",
+    "ColumnGuess",
     "Columns",
     "Notices",
     "PredictionWriter",
     "ReadOptions",
     "Table",
+    "TableSource",
     "check_columns",
     "check_labelled",
     "check_output",
     "concat_tables",
     "count_reasons",
     "files_size",
+    "guess_columns",
+    "is_frame",
     "iter_files",
     "iter_table",
     "read_frame",
@@ -61,6 +70,7 @@ __all__ = [
     "read_table",
     "read_usable",
     "row_reasons",
+    "source_name",
     "split_usable",
     "table_files",
     "table_of_texts",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pricekit.errors import DataError
 from pricekit.table.model import MAX_TEXT_CHARS, ReadWarnings
 
 _FOLDED = r"[\pP\pS\pZ\pC]+"
@@ -21,6 +23,18 @@ _NULLABLE = {
 }
 
 _NOT_FOR_PANDAS = (pa.ArrowException, ValueError, OverflowError)
+
+
+def check_names(name: str, columns: Sequence[str]) -> None:
+    """Raise a DataError where several columns of the table called `name` have one name."""
+    twice = sorted(column for column, count in Counter(columns).items() if count > 1)
+    if twice:
+        raise DataError(
+            f"{name} has several columns named {twice[0]!r}. Rename all but one of them.",
+            parameters=("table",),
+            column=twice[0],
+            duplicates=twice,
+        )
 
 
 def text_array(cells: Sequence[str]) -> pa.Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -10,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.errors import DataError, NoRowsError
+from pricekit.log import logger
 from pricekit.table.model import Columns, Notices, Table, format_of
-from pricekit.table.options import AS_FOUND, ReadOptions
+from pricekit.table.options import DEFAULT_READ_OPTIONS, ReadOptions
 from pricekit.table.read import columns_found, iter_table
 
-_log = logging.getLogger("pricekit")
 _WILD = frozenset("*?[")
 
 
@@ -56,8 +55,8 @@ def iter_files(
     *,
     rows: int = 8192,
     limit: int | None = None,
-    read_options: ReadOptions = AS_FOUND,
-    notices: Notices = _log.warning,
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS,
+    notices: Notices = logger.warning,
 ) -> Iterator[Table]:
     """Yield the tables of files, such as those of `table_files`, one after the other, as `iter_table` does.
 
@@ -96,7 +95,7 @@ def _refuse_other_ids(first: Path, other: Path, columns: Columns) -> None:
     )
 
 
-def check_columns(path: Path, columns: Columns, read_options: ReadOptions = AS_FOUND) -> None:
+def check_columns(path: Path, columns: Columns, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> None:
     """Read what tells the columns of what `path` stands for; raises DataError where that or a column is missing.
 
     Some rows of each file do, and of Parquet what the file says of itself.

@@ -49,8 +49,10 @@ class ReadOptions:
             )
 
 
-AS_FOUND = ReadOptions()
-"""Everything as the file itself shows it."""
+DEFAULT_READ_OPTIONS = ReadOptions()
+"""Find everything in the file itself."""
+
+AS_FOUND = DEFAULT_READ_OPTIONS
 
 
 def _delimiter(given: str) -> str:

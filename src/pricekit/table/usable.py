@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError
+from pricekit.log import logger
 from pricekit.table.model import (
     DUPLICATE_ID,
     NO_PRICE,
@@ -21,11 +20,12 @@ from pricekit.table.model import (
     Notices,
     Table,
 )
-from pricekit.table.options import AS_FOUND, ReadOptions
+from pricekit.table.options import DEFAULT_READ_OPTIONS, ReadOptions
 from pricekit.table.prices.currency import is_currency
 from pricekit.table.prices.describe import count_currencies
 from pricekit.table.prices.price_format import PriceFormat
 from pricekit.table.read import read_with_facts
+from pricekit.table.source import TableSource
 
 MIN_ROWS = 10
 """Usable rows that training needs."""
@@ -36,32 +36,47 @@ _FAR_FROM_MIDDLE = 10_000
 
 
 def read_usable(
-    path: Path, columns: Columns, *, limit: int | None, read_options: ReadOptions = AS_FOUND, notices: Notices
+    source: TableSource,
+    columns: Columns | None = None,
+    *,
+    limit: int | None = None,
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS,
+    notices: Notices = logger.warning,
 ) -> tuple[Table, pd.DataFrame]:
     """Read a table and split it by `split_usable`, with notices that count the reasons and name outliers.
 
+    Arguments are those of `read_table`.
+
     Raises:
-        DataError: the table cannot be read, its prices are in several currencies and the reading names none,
-            or no row of it can be used.
+        DataError: the table cannot be read, its prices are in several currencies and `read_options` names none, or no
+            row of it can be used.
     """
-    table, facts = read_with_facts(path, columns, limit=limit, read_options=read_options, notices=notices)
+    table, facts = read_with_facts(source, columns, limit=limit, read_options=read_options, notices=notices)
+    name = facts.file.name
     if facts.prices is not None and read_options.currency is None:
-        _check_currency(path, columns, facts.prices)
+        _check_currency(name, facts.columns, facts.prices)
     usable, rejected = split_usable(table)
     if not len(usable):
-        raise DataError(
-            f"{path} has no usable row ({count_reasons(rejected)}). Expected text in {', '.join(columns.text)} and "
-            f"positive numbers in {columns.price}; name other columns with --text and --price."
-        )
+        raise _no_usable_row(name, facts.columns, rejected)
     if len(rejected):
         notices(
-            f"{path}: {len(rejected):,} of {len(table):,} rows cannot be used ({count_reasons(rejected)})."
+            f"{name}: {len(rejected):,} of {len(table):,} rows cannot be used ({count_reasons(rejected)})."
         )
     if usable.price is not None and (outliers := describe_outliers(usable.price)):
-        notices(f"{path}: {outliers}")
-    if named := describe_currency_column(usable):
-        notices(f"{path}: {named}")
+        notices(f"{name}: {outliers}")
+    if currencies := describe_currency_column(usable):
+        notices(f"{name}: {currencies}")
     return usable, rejected
+
+
+def _no_usable_row(name: str, columns: Columns, rejected: pd.DataFrame) -> DataError:
+    price = "" if columns.price is None else f" and positive numbers in {columns.price}"
+    return DataError(
+        f"{name} has no usable row ({count_reasons(rejected)}). Expected text in {', '.join(columns.text)}{price}; "
+        "name other columns or fix the table.",
+        parameters=("text", "price"),
+        reasons=rejected["reason"].value_counts().to_dict(),
+    )
 
 
 def describe_currency_column(table: Table) -> str:
@@ -98,11 +113,14 @@ def describe_outliers(price: np.ndarray) -> str:
     )
 
 
-def _check_currency(path: Path, columns: Columns, prices: PriceFormat) -> None:
+def _check_currency(name: str, columns: Columns, prices: PriceFormat) -> None:
     if prices.mixed:
         raise DataError(
-            f"{path}: the column {columns.price!r} has prices in several currencies ({count_currencies(prices)}). "
-            f"A model learns one: give --currency '{prices.currency}' to use its rows alone, or convert the prices."
+            f"{name}: the column {columns.price!r} has prices in several currencies ({count_currencies(prices)}). "
+            f"A model learns one: set currency to '{prices.currency}' to use only its rows, or convert the prices.",
+            parameters=("currency",),
+            column=columns.price,
+            currencies=prices.currencies,
         )
 
 

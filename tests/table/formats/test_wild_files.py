@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pricekit.errors import DataError
 from pricekit.table import Columns, ReadOptions, Table, iter_table, read_table
 from pricekit.table.formats.dialect import guess_delimiter, looks_like_data
-from pricekit.table.formats.table_file import open_file
 from pricekit.table.model import ReadWarnings
 from pricekit.table.profile import Profile, guess_id, guess_price, guess_text, profile, without_header
+from pricekit.table.source import open_table
 
 COLUMNS = Columns(("name",), id=None)
 
@@ -195,8 +195,11 @@ def test_what_excel_puts_first_is_no_header(tmp_path: Path) -> None:
 def test_a_file_without_a_header(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("https://x.vn/1,Bàn phím,565.000₫\nhttps://x.vn/2,Chuột,25.000₫\n", "utf-8")
-    with pytest.raises(DataError, match=r"looks like data \('https://x.vn/1'\).*3 columns with --columns"):
+    with pytest.raises(
+        DataError, match=r"looks like data \('https://x.vn/1'\).*name its 3 columns"
+    ) as caught:
         read(path)
+    assert caught.value.parameters == ("text", "columns")
     table, _ = read(path, names=("url", "name", "price"))
     assert table.text.tolist() == ["Bàn phím", "Chuột"]
     assert table.known_price.tolist() == [565_000, 25_000]
@@ -244,7 +247,7 @@ def test_what_a_header_may_say() -> None:
 
 
 def profiles(path: Path, **said: object) -> list[Profile]:
-    file = open_file(path, ReadOptions(**said), lambda _: None)  # type: ignore[arg-type]
+    file = open_table(path, ReadOptions(**said), lambda _: None)  # type: ignore[arg-type]
     return profile(next(file.chunks(1000, ReadWarnings())).columns)
 
 

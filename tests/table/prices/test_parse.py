@@ -531,8 +531,9 @@ def table(tmp_path: Path, cells: list[str]) -> Path:
 
 def test_a_table_of_several_currencies_needs_to_be_told_which(tmp_path: Path) -> None:
     path, columns = table(tmp_path, ["$5"] * 30 + ["€6"] * 10), Columns(("name",), id=None)
-    with pytest.raises(DataError, match=r"USD \(\$\): 30, EUR: 10.*--currency"):
+    with pytest.raises(DataError, match=r"USD \(\$\): 30, EUR: 10.*set currency to '\$'") as caught:
         read_usable(path, columns, limit=None, notices=lambda _: None)
+    assert caught.value.parameters == ("currency",)
     said: list[str] = []
     rows, aside = read_usable(
         path, columns, limit=None, read_options=ReadOptions(currency="EUR"), notices=said.append

@@ -20,6 +20,8 @@ _EXCEL = re.compile(r"sep=([^\w\r\n\"])\r?\n", re.IGNORECASE)
 ANNOUNCED = ["sep=", ""]
 """The first row of a file that tells Excel its delimiter; it is no header."""
 
+TITLE_HINT = " If the first line is a title above the header, delete it."
+
 _AROUND_COMMA = re.compile(r"(?<=(.)),(?=(.))")
 _VALUE = re.compile(
     r"https?://.*|[^\w\s]*\s*\d[\d.,\s']*\s*[^\w\s]*|\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b.*", re.DOTALL

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
-from pricekit.table.columns import is_text, text_array
+from pricekit.table.columns import check_names, is_text, text_array
 from pricekit.table.formats.encoding import check_readable
 from pricekit.table.model import RawChunk, ReadWarnings
 
@@ -52,7 +52,7 @@ def _explained(path: Path) -> Iterator[None]:
 def _chunks(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
     size = path.stat().st_size
     with pq.ParquetFile(path) as file:
-        check_names(path, file.schema_arrow.names)
+        check_names(str(path), file.schema_arrow.names)
         total = file.metadata.num_rows
         done = 0
         found: list[pa.Table] = []
@@ -75,9 +75,16 @@ def plain_columns(batch: pa.RecordBatch, read_warnings: ReadWarnings) -> pa.Tabl
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
+            column = _decoded(column)
         columns[name] = _utf8(column, read_warnings) if is_text(column.type) else column
     return pa.table(columns)
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    values = column.dictionary
+    if pa.types.is_string_view(values.type):  # as polars has; Arrow has no kernel to take from it
+        values = values.cast(pa.large_string())
+    return values.take(column.indices)
 
 
 def _utf8(column: pa.Array, read_warnings: ReadWarnings) -> pa.Array:
@@ -95,10 +102,3 @@ def _batch_size(metadata: pq.FileMetaData, rows: int) -> int:
     groups = range(metadata.num_row_groups)
     average: int = sum(metadata.row_group(g).total_byte_size for g in groups) // max(metadata.num_rows, 1)
     return max(1, min(rows, _ROWS_AT_ONCE, MAX_CHUNK_BYTES // max(average, 1)))
-
-
-def check_names(path: Path, names: list[str]) -> None:
-    """Refuse names that are there twice; raises DataError."""
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise DataError(f"{path}: the column {twice[0]!r} is there more than once. Rename one of them.")

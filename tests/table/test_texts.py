@@ -36,7 +36,10 @@ def test_texts_are_cleaned_as_those_of_a_file(tmp_path: Path, caplog: pytest.Log
 
 
 def test_any_sequence_of_texts_will_do() -> None:
-    for texts in (["a", "b"], ("a", "b"), pd.Series(["a", "b"], index=[5, 6]), np.array(["a", "b"])):
+    column = pd.Series(["a", "b"], index=[5, 6])
+    dtypes = ["object", "string[python]", "string[pyarrow]", "category", pd.ArrowDtype(pa.string())]
+    arrays = [np.array(["a", "b"], dtype=dtype) for dtype in ("U1", object, np.dtypes.StringDType())]
+    for texts in (["a", "b"], ("a", "b"), column, *map(column.astype, dtypes), *arrays):
         table = table_of_texts(texts)  # type: ignore[arg-type]
         assert table.frame["text"].tolist() == ["a", "b"]
         assert table.ids.tolist() == [0, 1]
@@ -52,14 +55,33 @@ def test_a_single_text_is_no_list(one: object) -> None:
 
 @pytest.mark.parametrize("value", [None, 7, float("nan"), b"x"])
 def test_a_value_that_is_no_text(value: object) -> None:
-    with pytest.raises(DataError, match="value 1 of the texts is of type"):
-        table_of_texts(["a", value])  # type: ignore[list-item]
+    for texts in (["a", value], np.array(["a", value], dtype=object), pd.Series(["a", value], dtype=object)):
+        with pytest.raises(DataError, match="value 1 of the texts is of type") as caught:
+            table_of_texts(texts)  # type: ignore[arg-type]
+        assert caught.value.parameters == ("table",)
+        assert caught.value.facts == {"position": 1, "type": type(value).__name__}
+
+
+@pytest.mark.parametrize("array", [np.array("x"), np.array([["x"], ["y"]])])
+def test_an_array_of_texts_has_one_dimension(array: np.ndarray) -> None:
+    with pytest.raises(DataError, match="texts of one dimension are expected, not an array of shape"):
+        table_of_texts(array)
 
 
 @pytest.mark.parametrize("whole", [pd.DataFrame({"a": ["x"]}), pa.table({"a": ["x"]})])
 def test_a_whole_table_is_no_list_of_texts(whole: object) -> None:
-    with pytest.raises(DataError, match="Give its column of texts as a list"):
+    with pytest.raises(DataError, match="Give its column of texts"):
         table_of_texts(whole)  # type: ignore[arg-type]
+
+
+def test_a_column_of_polars_is_a_list_of_texts() -> None:
+    polars = pytest.importorskip("polars")
+    for kind in (polars.String, polars.Categorical):
+        assert table_of_texts(polars.Series(["x", "y"], dtype=kind)).text.tolist() == ["x", "y"]
+    with pytest.raises(DataError, match="value 1 of the texts is of type NoneType"):
+        table_of_texts(polars.Series(["x", None]))
+    with pytest.raises(DataError, match="not a whole DataFrame"):
+        table_of_texts(polars.DataFrame({"a": ["x"]}))
 
 
 def test_a_column_of_arrow_is_a_list_of_texts() -> None:

@@ -1,0 +1,89 @@
+"""Frames in memory: pandas, Arrow, polars and any other with the Arrow PyCapsule interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from pricekit.errors import DataError
+from pricekit.table.columns import check_names
+from pricekit.table.formats.parquet import plain_columns
+from pricekit.table.model import RawChunk, ReadWarnings
+
+
+def is_frame(value: object) -> bool:
+    """Whether a value is a frame with named columns: pandas, Arrow, polars or one with `__arrow_c_stream__`."""
+    if isinstance(value, pd.DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+        return True
+    if not hasattr(value, "__arrow_c_stream__"):
+        return False
+    try:  # a single column has the interface, too, but its type is not a struct
+        pa.RecordBatchReader.from_stream(value)
+    except (pa.ArrowException, TypeError, ValueError):
+        return False
+    return True
+
+
+def as_arrow(frame: Any, name: str) -> pa.Table:
+    """Return a frame as an Arrow table; the index of a pandas frame is left out.
+
+    Args:
+        frame: what `is_frame` accepts.
+        name: of the frame, for messages.
+
+    Raises:
+        DataError: several columns of one name, column names of several levels, or values that Arrow cannot hold.
+    """
+    if isinstance(frame, pd.DataFrame):
+        _check_labels(frame, name)
+    try:
+        table = _arrow(frame)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        column = _unreadable_column(frame) if isinstance(frame, pd.DataFrame) else None
+        where = "" if column is None else f" in the column {column!r}"
+        raise DataError(
+            f"{name} has values that cannot be read{where}: {error.args[0] if error.args else error}. "
+            "Convert the column to one type, or leave it out.",
+            parameters=("table",),
+            column=column,
+        ) from None
+    check_names(name, table.column_names)
+    return table
+
+
+def read_arrow(frame: pa.Table, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
+    """Yield chunks of at most `rows` rows, dictionary-encoded values written out."""
+    for start in range(0, frame.num_rows, rows):
+        batches = frame.slice(start, rows).to_batches()
+        yield RawChunk(pa.concat_tables(plain_columns(batch, read_warnings) for batch in batches), None, 0)
+
+
+def _arrow(frame: Any) -> pa.Table:
+    if isinstance(frame, pd.DataFrame):
+        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+    if isinstance(frame, pa.RecordBatchReader):
+        return frame.read_all()
+    return pa.table(frame)
+
+
+def _check_labels(frame: pd.DataFrame, name: str) -> None:
+    if frame.columns.nlevels > 1:
+        raise DataError(
+            f"{name} has a MultiIndex of {frame.columns.nlevels} levels as its columns. Give each column one name, for "
+            "example with frame.columns = frame.columns.map('_'.join).",
+            parameters=("table",),
+            columns=[str(column) for column in frame.columns],
+        )
+    check_names(name, [str(column) for column in frame.columns])
+
+
+def _unreadable_column(frame: pd.DataFrame) -> str | None:
+    for label in frame.columns:
+        try:
+            pa.array(frame[label], from_pandas=True)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+            return str(label)
+    return None

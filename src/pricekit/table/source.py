@@ -1,0 +1,121 @@
+"""Table sources: files, and frames in memory, opened to raw chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import pandas as pd
+
+from pricekit.errors import DataError, NoRowsError
+from pricekit.table.formats.delimited import Layout, first_row, read_delimited
+from pricekit.table.formats.dialect import delimiter_of
+from pricekit.table.formats.encoding import Charset, charset_of, check_readable
+from pricekit.table.formats.frame import as_arrow, is_frame, read_arrow
+from pricekit.table.formats.jsonlines import read_json_lines
+from pricekit.table.formats.parquet import read_parquet
+from pricekit.table.model import Notices, RawChunk, ReadWarnings, format_of
+from pricekit.table.options import ReadOptions
+
+_EXPECTED = {"csv": ",", "tsv": "\t", "txt": None}
+
+
+class ArrowStream(Protocol):
+    """A frame of any library that exports the Arrow PyCapsule interface, such as pyarrow, polars and duckdb."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a PyCapsule of an Arrow stream of record batches."""
+
+
+TableSource: TypeAlias = "str | Path | pd.DataFrame | ArrowStream"
+"""A table: the path of a file, or a pandas, Arrow, polars or similar frame in memory."""
+
+
+@dataclass(frozen=True)
+class OpenedTable:
+    """A table whose format is known and whose rows can be read any number of times.
+
+    Attributes:
+        name: as messages name it: the path, or "the DataFrame".
+        kind: the format of a file as `format_of` names it, or "frame".
+        origin: the path of a file, or a frame as Arrow.
+        charset: the encoding; None of Parquet and frames.
+        layout: the layout of a delimited file; None of all others.
+    """
+
+    name: str
+    kind: str
+    origin: Any  # Path | pa.Table
+    charset: Charset | None = None
+    layout: Layout | None = None
+
+    def first_row(self) -> list[str]:
+        """Return the fields of the first row of a delimited file, header or not; [] of other tables."""
+        return [] if self.layout is None else first_row(self.origin, self.layout)
+
+    def chunks(self, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
+        """Yield the rows, at most `rows` at a time, and count repairs in `read_warnings`."""
+        if self.kind == "frame":
+            return read_arrow(self.origin, rows, read_warnings)
+        if self.layout is not None:
+            return read_delimited(self.origin, self.layout, rows, read_warnings)
+        if self.charset is not None:
+            return read_json_lines(self.origin, rows, self.charset, read_warnings)
+        return read_parquet(self.origin, rows, read_warnings)
+
+
+def source_name(source: TableSource) -> str:
+    """Return a short name of a table: "products.csv" for a path, "DataFrame" for a frame.
+
+    Example:
+        >>> from pathlib import Path
+        >>> source_name(Path("data/products.csv"))
+        'products.csv'
+    """
+    return Path(source).name if isinstance(source, str | Path) else type(source).__name__
+
+
+def open_table(source: TableSource | OpenedTable, read_options: ReadOptions, notices: Notices) -> OpenedTable:
+    """Find out how a table is read, and report whatever differs from what the suffix of a file says.
+
+    Raises:
+        DataError: the file is missing, of an unknown format, or not text although its suffix says so; or the source is
+            neither a path nor a frame.
+    """
+    if isinstance(source, OpenedTable):
+        return source
+    if isinstance(source, str | Path):
+        return _open_file(Path(source), read_options, notices)
+    if not is_frame(source):
+        hint = " Call its collect() first." if hasattr(source, "collect") else ""
+        raise DataError(
+            f"a table is expected: a path, or a pandas, Arrow or polars frame, not {_an_instance(source)}.{hint}",
+            parameters=("table",),
+            type=type(source).__name__,
+        )
+    name = f"the {type(source).__name__}"
+    return OpenedTable(name, "frame", as_arrow(source, name))
+
+
+def no_rows(table: OpenedTable) -> NoRowsError:
+    """Return the error for a table without rows."""
+    where = "" if table.kind == "frame" else " below the header"
+    return NoRowsError(f"{table.name} has no rows: at least one is expected{where}.", parameters=("table",))
+
+
+def _an_instance(value: object) -> str:
+    return "None" if value is None else f"an object of type {type(value).__name__}"
+
+
+def _open_file(path: Path, read_options: ReadOptions, notices: Notices) -> OpenedTable:
+    check_readable(path)
+    name, kind = str(path), format_of(path)
+    if kind == "parquet":
+        return OpenedTable(name, kind, path)
+    charset = charset_of(path, read_options.encoding, notices)
+    if kind == "jsonl":
+        return OpenedTable(name, kind, path, charset)
+    delimiter = read_options.delimiter or delimiter_of(path, charset, _EXPECTED[kind], notices)
+    return OpenedTable(name, kind, path, charset, Layout(charset, delimiter, read_options.names))

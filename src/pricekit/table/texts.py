@@ -1,0 +1,88 @@
+"""Texts in memory to a table, cleaned as those of a file are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from pricekit.errors import DataError
+from pricekit.log import logger
+from pricekit.table.columns import clean, text_array
+from pricekit.table.formats.frame import is_frame
+from pricekit.table.model import Columns, ReadWarnings, Table
+
+
+def table_of_texts(texts: Sequence[str] | np.ndarray | pd.Series, name: str = "text") -> Table:
+    """Return a table of one text column called `name`, without prices, its ids the row numbers.
+
+    NUL bytes are removed and texts are cut to `MAX_TEXT_CHARS` characters, as `read_table` does; a warning counts both.
+
+    Args:
+        texts: strings, (N,): a list, a numpy array, or a pandas, Arrow or polars column.
+        name: of the column.
+
+    Raises:
+        DataError: a single text or a whole table instead of a list of texts, or a value that is not a string.
+
+    Example:
+        >>> table_of_texts(["Green tea 50 g", "Plum jam"]).text.tolist()
+        ['Green tea 50 g', 'Plum jam']
+    """
+    cells = _cells(texts)
+    wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str)), None)
+    if wrong is not None:
+        raise DataError(
+            f"value {wrong:,} of the texts is of type {type(cells[wrong]).__name__}; a string is expected. "
+            'Give "" where there is no text.',
+            parameters=("table",),
+            position=wrong,
+            type=type(cells[wrong]).__name__,
+        )
+    read_warnings = ReadWarnings()
+    frame: pd.DataFrame = pa.table({name: clean(text_array(cells), read_warnings)}).to_pandas()
+    for sentence in read_warnings.sentences("the texts"):
+        logger.warning(sentence)
+    rows = np.arange(len(frame), dtype=np.int64)
+    return Table(pd.Series(rows, name="row"), frame[name].rename("text"), None, frame, rows=rows)
+
+
+def _cells(texts: Any) -> list[Any]:
+    """Return the values of a list of texts; raises DataError where it is something else."""
+    kind = type(texts).__name__
+    if is_frame(texts):
+        raise DataError(
+            f"a list of texts is expected, not a whole {kind}. Give its column of texts.",
+            parameters=("table",),
+            type=kind,
+        )
+    if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
+        raise DataError(
+            f"a list of texts is expected, not one {kind}. Put a text into a list: [text].",
+            parameters=("table",),
+            type=kind,
+        )
+    if isinstance(texts, np.ndarray) and texts.ndim != 1:
+        raise DataError(
+            f"texts of one dimension are expected, not an array of shape {texts.shape}. Give one column of it.",
+            parameters=("table",),
+            shape=texts.shape,
+        )
+    return texts.to_pylist() if isinstance(texts, pa.Array | pa.ChunkedArray) else list(texts)
+
+
+def check_labelled(texts: Iterable[str], columns: Columns) -> None:
+    """Raise a DataError where a model reads several columns and no text names one of them, as `join_text` does."""
+    labels = tuple(f"{name}: " for name in columns.text)
+    if len(labels) == 1 or not any(texts):
+        return
+    if not any(line.startswith(labels) for text in texts for line in text.split("\n")):
+        raise DataError(
+            f"no text has a line such as '{labels[0]}…': this model reads the columns {', '.join(columns.text)}. Give "
+            "a DataFrame with these columns, or texts with a line 'column: cell' for each.",
+            parameters=("table",),
+            columns=list(columns.text),
+        )
