@@ -20,11 +20,11 @@ import peers
 from pricekit import smape
 from pricekit.cli.terminal import show_table
 from pricekit.evaluation.held_out import HeldOut, read_held_out
-from pricekit.evaluation.weights import cross_fitted, fit_weights
 from pricekit.features.fitted import fit_features
 from pricekit.log import logger
 from pricekit.progress import progress
 from pricekit.table import table_of_texts
+from pricekit.workflows.ensemble_weights import cross_fitted, fit_weights
 
 Texts = Sequence[str]
 Peer = Callable[[np.ndarray, np.ndarray], np.ndarray]

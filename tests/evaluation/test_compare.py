@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricekit.errors import DataError
-from pricekit.evaluation.compare import common_rows, compare, verdict_of
+from pricekit.errors import ConfigError, DataError
+from pricekit.evaluation.compare import common_rows, compare, compare_folders, verdict_of
 from pricekit.evaluation.held_out import write_held_out
 from pricekit.evaluation.scores import smape_interval
 from pricekit.metrics import smape
@@ -22,7 +22,7 @@ def moved(held_out, factor, seed=0):
 
 def test_differences_by_hand(rows):
     first, second = rows(40), rows(40, seed=9)
-    one, other = compare({"a": first, "b": second})
+    one, other = compare({"a": first, "b": second}).runs
     assert (one.name, one.difference, one.interval, one.verdict) == ("a", None, None, "")
     assert one.smape == pytest.approx(smape(first.predicted, first.price))
     expected = smape(second.predicted, second.price) - smape(first.predicted, first.price)
@@ -33,20 +33,21 @@ def test_differences_by_hand(rows):
 def test_a_true_difference_is_found_in_either_direction(rows):
     better = rows(400)
     worse = moved(better, 0.03)
-    assert [c.verdict for c in compare({"a": better, "b": worse})] == ["", "worse"]
-    assert [c.verdict for c in compare({"a": worse, "b": better})] == ["", "better"]
+    assert [c.verdict for c in compare({"a": better, "b": worse}).runs] == ["", "worse"]
+    assert [c.verdict for c in compare({"a": worse, "b": better}).runs] == ["", "better"]
 
 
 def test_pairing_finds_what_two_intervals_would_not(rows):
     better = rows(400)
     worse = moved(better, 0.03)
     assert smape_interval(better)[1] > smape_interval(worse)[0]  # they overlap
-    assert compare({"a": better, "b": worse})[1].verdict == "worse"
+    assert compare({"a": better, "b": worse}).runs[1].verdict == "worse"
 
 
 def test_noise_is_rarely_taken_for_a_difference(rows):
     verdicts = [
-        compare({"a": rows(100, seed=2 * n), "b": rows(100, seed=2 * n + 1)})[1].verdict for n in range(60)
+        compare({"a": rows(100, seed=2 * n), "b": rows(100, seed=2 * n + 1)}).runs[1].verdict
+        for n in range(60)
     ]
     assert verdicts.count("cannot tell") >= 52  # 57 on average
 
@@ -56,15 +57,15 @@ def test_noise_is_rarely_taken_for_a_difference(rows):
 def test_a_run_and_itself_cannot_be_told_apart_in_any_order(rows, seed):
     some = rows(30, seed=seed)
     shuffled = some.take(np.random.default_rng(seed).permutation(30))
-    found = compare(common_rows({"a": some, "b": shuffled}))[1]
+    found = compare(common_rows({"a": some, "b": shuffled})).runs[1]
     assert (found.difference, found.interval, found.verdict) == (0, (0, 0), "cannot tell")
 
 
 def test_the_order_of_rows_changes_nothing(rows):
     a, b = rows(80), rows(80, seed=4)
     order = np.random.default_rng(1).permutation(80)
-    found = compare(common_rows({"a": a, "b": b}))[1]
-    other = compare(common_rows({"a": a.take(order), "b": b.take(order[::-1])}))[1]
+    found = compare({"a": a, "b": b}).runs[1]
+    other = compare(common_rows({"a": a.take(order), "b": b.take(order[::-1])})).runs[1]
     assert other.difference == pytest.approx(found.difference)
     assert other.interval == pytest.approx(found.interval)
 
@@ -74,19 +75,19 @@ def test_only_rows_that_all_hold_out_are_judged(rows):
     part = b.take(np.arange(90, 40, -1))
     found = common_rows({"a": a, "b": part})
     assert found["a"].rows.tolist() == found["b"].rows.tolist() == list(range(41, 91))
-    assert compare(found)[0].smape == pytest.approx(smape(a.predicted[41:91], a.price[41:91]))
-    assert compare(found)[1].folds is None
-    assert compare(found)[0].folds is not None
+    assert compare(found).runs[0].smape == pytest.approx(smape(a.predicted[41:91], a.price[41:91]))
+    assert compare(found).runs[1].folds is None
+    assert compare(found).runs[0].folds is not None
 
 
 def test_nothing_in_common_is_explained(rows):
     some = rows(100)
     with pytest.raises(
-        DataError, match=r"\(a: 50, b: 50\): they were trained on other tables or with other seeds"
+        DataError, match=r"\(a: 50, b: 50\): they were trained on different tables or with different seeds"
     ):
         common_rows({"a": some.take(np.arange(50)), "b": some.take(np.arange(50, 100))})
     with pytest.raises(
-        DataError, match="100 row numbers are held out by all, but their ids or prices differ"
+        DataError, match="100 row numbers are held out by all of them, but their ids or prices differ"
     ):
         common_rows({"a": some, "b": replace(some, price=some.price * 2)})
     with pytest.raises(DataError, match="ids or prices differ"):
@@ -95,7 +96,7 @@ def test_nothing_in_common_is_explained(rows):
 
 def test_few_rows_are_no_proof(rows):
     better = rows(9)
-    assert compare({"a": better, "b": moved(better, 1)})[1].verdict == "cannot tell"
+    assert compare({"a": better, "b": moved(better, 1)}).runs[1].verdict == "cannot tell"
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,24 @@ def test_verdicts(interval, verdict):
     assert verdict_of(interval) == verdict
 
 
+def test_a_comparison_as_frame_json_and_text(rows):
+    better = rows(300, folds=3)
+    found = compare({"<b>new</b>": better, "old": moved(better, 0.1)})
+    assert (found.rows, found.verdicts) == (300, {"old": "worse"})
+    frame = found.to_frame()
+    assert list(frame.columns) == ["smape", "folds_mean", "folds_sd", "difference", "low", "high", "verdict"]
+    assert frame.loc["old", "difference"] == found.runs[1].difference
+    assert json.loads(found.to_json()) == found.to_dict()
+    assert len(repr(found)) < 120
+    assert "(worse)" in repr(found)
+    assert "<b>" not in found._repr_html_()
+
+
+def test_fewer_than_two_runs_are_no_comparison():
+    with pytest.raises(ConfigError, match="at least two runs; found 1"):
+        compare_folders(["a"])
+
+
 @pytest.fixture
 def folders(tmp_path, rows):
     better = rows(300, folds=3)
@@ -125,7 +144,7 @@ def test_the_command_says_which_is_better(pricekit, folders, monkeypatch):
     monkeypatch.chdir(folders)
     code, out, err = pricekit("compare", "old", "new", "part")
     assert (code, out) == (0, "")
-    assert "only the 60 rows that all hold out are judged (old: 300, new: 300, part: 60)" in err
+    assert "only the 60 rows that all of them hold out are compared (old: 300, new: 300, part: 60)" in err
     assert "better" in err
     assert "±" in err
     assert max(map(len, err.splitlines()[1:])) <= 80

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricekit.evaluation import duplicates
-from pricekit.evaluation.duplicates import are_labels, duplicate_groups, irreducible_error, kept_together
+from pricekit.evaluation.duplicates import are_labels, duplicate_groups, irreducible_error, split_groups_of
 from pricekit.metrics import smape
 from pricekit.table.columns import equal_texts
 
@@ -76,28 +76,28 @@ def test_a_chain_of_texts_is_cut(logged):
     alone = [text_of(np.random.default_rng(seed)) for seed in range(140)]
     groups = duplicate_groups(series(chain + alone))
     assert np.bincount(groups).max() <= 10
-    assert "chained together" in logged()
+    assert "near-duplicate texts connect" in logged()
     assert len(set(groups[60:])) == 140
 
 
 def test_the_irreducible_error_by_hand():
     same = np.array([0, 0, 1, 1, 2, 3, 3, 3])
     price = np.array([10.0, 30.0, 5.0, 5.0, 7.0, 1.0, 2.0, 4.0])
-    floor = irreducible_error(same, price)
+    error = irreducible_error(same, price)
     # One price for (10, 30): 0 + 100 = 200·20/40 of one row. For (1, 2, 4) the middle: 200/3 twice.
-    assert floor.rows == 5
-    assert floor.smape == pytest.approx((100 + 2 * 200 / 3) / 5)
-    assert floor.smape_of_all == pytest.approx((100 + 2 * 200 / 3) / 8)
-    assert "5 rows have the text of a row with another price" in floor.sentence()
+    assert error.rows == 5
+    assert error.smape == pytest.approx((100 + 2 * 200 / 3) / 5)
+    assert error.smape_of_all == pytest.approx((100 + 2 * 200 / 3) / 8)
+    assert "5 rows have the text of a row with another price" in error.sentence()
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0.1, 1e4), min_size=2, max_size=12), st.floats(0.1, 1e4))
 def test_no_constant_is_below_the_irreducible_error(prices, constant):
     price = np.array(prices)
-    floor = irreducible_error(np.zeros(len(price), int), price)
-    if floor.rows:
-        assert smape(np.full_like(price, constant), price) >= floor.smape - 1e-9
+    error = irreducible_error(np.zeros(len(price), int), price)
+    if error.rows:
+        assert smape(np.full_like(price, constant), price) >= error.smape - 1e-9
     else:
         assert len(set(prices)) == 1
 
@@ -105,7 +105,7 @@ def test_no_constant_is_below_the_irreducible_error(prices, constant):
 def test_many_rows_of_a_text_are_nearly_as_exact(monkeypatch):
     price = np.exp(np.random.default_rng(0).normal(size=900))
     few = irreducible_error(np.zeros(900, int), price).smape
-    monkeypatch.setattr(duplicates, "_CANDIDATES", 1000)
+    monkeypatch.setattr(duplicates, "_MAX_CANDIDATES", 1000)
     assert few == pytest.approx(irreducible_error(np.zeros(900, int), price).smape, abs=0.05)
 
 
@@ -114,10 +114,10 @@ def test_labels_are_told_from_a_table_that_is_there_three_times(logged):
     words = series(rng.choice(["shirt", "lamp", "pen"], 300))
     price = np.exp(rng.normal(size=300))
     assert are_labels(equal_texts(words), price)
-    assert len(set(kept_together(words, price, near=True))) == 300
-    assert "the texts are labels, 3 different ones for 300 rows" in logged()
+    assert len(set(split_groups_of(words, price, near=True))) == 300
+    assert "the texts are labels (3 distinct texts for 300 rows" in logged()
     copies = series([text_of(np.random.default_rng(seed)) for seed in range(20)] * 15)
     same = equal_texts(copies)
     assert not are_labels(same, np.tile(price[:20], 15))
-    assert np.array_equal(kept_together(copies, np.tile(price[:20], 15), near=False), same)
+    assert np.array_equal(split_groups_of(copies, np.tile(price[:20], 15), near=False), same)
     assert not are_labels(np.zeros(0, int), np.zeros(0))

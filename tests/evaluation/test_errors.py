@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -5,7 +6,7 @@ import pandas as pd
 import pytest
 
 from pricekit.errors import DataError
-from pricekit.evaluation.errors import error_table, groupings_of_errors, share_of_worst
+from pricekit.evaluation.errors import error_table, find_errors, groupings_of_errors, share_of_worst
 from pricekit.evaluation.groups import quantities_of
 from pricekit.evaluation.held_out import read_held_out, write_held_out
 from pricekit.metrics import smape, smape_terms
@@ -60,8 +61,22 @@ def test_what_rows_are_grouped_by(rows):
     ]  # brands are too small
     (kind,) = groupings_of_errors(some, quantities, "kind")
     assert kind.labels == ["ink", "tea"]
-    with pytest.raises(DataError, match=r"no column 'colour' to group by, but kind, brand\."):
+    with pytest.raises(DataError, match=r"no column 'colour' to group by; they have kind, brand\."):
         groupings_of_errors(some, quantities, "colour")
+
+
+def test_a_report_of_errors(rows):
+    some = rows(60, kind=["<b>tea</b>", "ink"] * 30)
+    report = find_errors(some)
+    assert report.smape == pytest.approx(smape(some.predicted, some.price))
+    assert report.worst(3)["error"].is_monotonic_decreasing
+    assert report.share_of_worst(60) == pytest.approx(100)
+    found = json.loads(report.to_json(3))
+    assert (found["rows"], len(found["worst"])) == (60, 3)
+    assert {group["by"] for group in found["groups"]} == {"price", "kind"}
+    assert len(repr(report)) < 120
+    assert "<b>" not in report._repr_html_()
+    assert set(find_errors(some, "kind").groups["by"]) == {"kind"}
 
 
 @pytest.fixture
@@ -122,7 +137,7 @@ def test_wrong_input_is_told_before_the_work(pricekit, folder, tmp_path):
     for arguments, said in {
         (folder, "--out", tmp_path / "x.xyz"): "x.xyz",
         (folder, "--by", "colour"): "no column 'colour'",
-        (tmp_path / "none",): "is not there",
+        (tmp_path / "none",): "does not exist",
     }.items():
         code, _, err = pricekit("errors", *arguments)
         assert code == 1

@@ -9,7 +9,7 @@ from pricekit.errors import DataError
 from pricekit.evaluation.held_out import (
     FILE,
     MOST_VALUES,
-    count_found,
+    count_shared_rows,
     held_out_of,
     read_held_out,
     write_held_out,
@@ -101,18 +101,18 @@ def test_the_row_numbers_and_folds_of_a_part():
 
 def test_rows_that_are_there_too_are_counted(rows):
     whole = rows(30)
-    assert count_found(whole, whole.take(np.array([4, 9, 9]))) == 2
-    assert count_found(whole, replace(whole, price=whole.price + 1)) == 0  # equal texts, other prices
+    assert count_shared_rows(whole, whole.take(np.array([4, 9, 9]))) == 2
+    assert count_shared_rows(whole, replace(whole, price=whole.price + 1)) == 0  # equal texts, other prices
 
 
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        (None, "is not there; expected the folder of pricekit train"),
+        (None, "does not exist; expected the folder of a run"),
         ([], "has no held_out.parquet; expected the folder"),
-        (["config.toml", "source.json"], "not a finished run.*--resume"),
+        (["config.toml", "source.json"], "not a finished run.*resume it"),
         (["config.toml", "source.json", "run.json"], "older pricekit.*evaluate"),
-        (["manifest.json"], "is a bundle.*give the run"),
+        (["manifest.json"], "is a bundle.*Use the run"),
     ],
 )
 def test_a_folder_without_such_rows_is_told_apart(tmp_path, files, said):
@@ -151,5 +151,5 @@ def _with(**columns):
 def test_a_damaged_file_is_named(tmp_path, rows, spoil):
     write_held_out(tmp_path, rows(20))
     spoil(tmp_path / FILE, pd.read_parquet(tmp_path / FILE))
-    with pytest.raises(DataError, match=r"held_out.parquet is damaged \(.*train again"):
+    with pytest.raises(DataError, match=r"held_out.parquet is damaged \(.*Train again"):
         read_held_out(tmp_path)

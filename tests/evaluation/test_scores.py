@@ -148,6 +148,17 @@ def test_scores_do_not_depend_on_the_order(rows):
     pd.testing.assert_frame_equal(other.folds, found.folds)
 
 
+def test_scores_as_json_and_text(rows):
+    scores = scores_of(rows(120, folds=4, kind=["<b>tea</b>", "ink"] * 60))
+    assert json.loads(scores.to_json()) == scores.to_dict()
+    assert repr(scores).startswith("Scores(120 rows, 4 folds: SMAPE ")
+    assert len(repr(scores)) < 120
+    shown = scores._repr_html_()
+    assert "smape" in shown
+    assert "<b>" not in shown
+    assert "<table" in scores_of(rows(1))._repr_html_()
+
+
 def test_mean_and_sd_over_folds(rows):
     some = rows(90, folds=3)
     folds = fold_metrics(some)

@@ -109,7 +109,7 @@ def test_a_killed_one_goes_on_where_it_was(done, table, tmp_path, monkeypatch):
         return call(*args, **named)
 
     monkeypatch.setattr(cv, "train", train)
-    monkeypatch.setattr(cv, "kept_together", None)  # the folds are those that were written
+    monkeypatch.setattr(cv, "split_groups_of", None)  # the folds are those that were written
     cross_validate(Source(table), config(), out, resume=True)
     assert called == ["fold-1", "fold-2"]
     whole, mine = read_held_out(done[0]), read_held_out(out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -24,22 +23,14 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> None:
     a paired bootstrap, and a verdict: better or worse where the interval leaves 0 out, else cannot tell.
     """
     from pricekit.cli.terminal import show_table
-    from pricekit.evaluation.compare import common_rows
-    from pricekit.evaluation.compare import compare as compared
-    from pricekit.evaluation.held_out import read_held_out
+    from pricekit.evaluation.compare import compare_folders
     from pricekit.log import logger
 
     if len(runs) < 2:
         raise click.UsageError("give at least two runs")
-    models = {name: read_held_out(path) for name, path in zip(_names(runs), runs, strict=True)}
-    rows = common_rows(models)
-    count = len(next(iter(rows.values())))
-    if any(len(model) > count for model in models.values()):
-        counts = ", ".join(f"{name}: {len(model):,}" for name, model in models.items())
-        logger.warning(f"only the {count:,} rows that all hold out are judged ({counts})")
-    found = compared(rows)
+    found = compare_folders(runs)
     if as_json:
-        click.echo(json.dumps({"rows": count, "runs": [one.to_json() for one in found]}))
+        click.echo(found.to_json())
         return
     table = [
         [
@@ -50,18 +41,9 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> None:
             "" if one.interval is None else f"{one.interval[0]:+.2f} to {one.interval[1]:+.2f}",
             one.verdict or "(the first)",
         ]
-        for one in found
+        for one in found.runs
     ]
-    logger.info(f"{count:,} rows that none was trained on")
+    logger.info(f"{found.rows:,} rows that none was trained on")
     headers = ["run", "SMAPE", "mean ± sd of folds", "difference", "95% interval", "verdict"]
     shown = [place for place in range(6) if any(row[place] for row in table)]
     show_table("", [headers[place] for place in shown], [[row[place] for place in shown] for row in table])
-
-
-def _names(runs: tuple[Path, ...]) -> list[str]:
-    """Name each folder as it was typed, with a number where it was typed before."""
-    names = list(map(str, runs))
-    return [
-        name if name not in names[:place] else f"{name} ({names[:place].count(name) + 1})"
-        for place, name in enumerate(names)
-    ]

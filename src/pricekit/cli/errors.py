@@ -42,8 +42,7 @@ def errors(
     """
     from pricekit.cli.evaluate import judged_rows
     from pricekit.cli.show_scores import show_groups
-    from pricekit.evaluation.errors import error_table, groupings_of_errors, share_of_worst
-    from pricekit.evaluation.groups import group_scores, quantities_of
+    from pricekit.evaluation.errors import find_errors
     from pricekit.log import logger
     from pricekit.table import check_output, write_frame
     from pricekit.text import counted
@@ -51,16 +50,14 @@ def errors(
     if out is not None:
         check_output(out, [] if table is None else [table])
     rows, _ = judged_rows(model, table, flags)
-    quantities = quantities_of(rows.text)
-    groupings = groupings_of_errors(rows, quantities, by)
-    listed = error_table(rows, quantities)
+    found = find_errors(rows, by)
     if worst:
-        _show_worst(listed.head(worst))
-    share = f", {share_of_worst(listed, worst):.1f}% of all error in the worst {counted(min(worst, len(rows)), 'row')}"
-    logger.info(f"{counted(len(rows), 'row')}, SMAPE {listed['error'].mean():.2f}{share if worst else ''}")
-    show_groups(group_scores(groupings, rows.predicted, rows.price), errors=True)
+        _show_worst(found.worst(worst))
+    share = f", {found.share_of_worst(worst):.1f}% of all error in the worst {counted(min(worst, len(rows)), 'row')}"
+    logger.info(f"{counted(len(rows), 'row')}, SMAPE {found.smape:.2f}{share if worst else ''}")
+    show_groups(found.groups, errors=True)
     if out is not None:
-        write_frame(out, listed)
+        write_frame(out, found.rows)
         logger.info(f"all rows, the worst first, are in {out}")
 
 

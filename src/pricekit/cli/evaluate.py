@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +51,7 @@ def evaluate(model: Path, table: Path | None, as_json: bool, **flags: Any) -> No
     if scores.interval is None and len(rows) >= MIN_ROWS:
         logger.warning("the interval of SMAPE is left out, as it needs scipy: pip install scipy")
     if as_json:
-        click.echo(json.dumps(scores.to_json()))
+        click.echo(scores.to_json())
     else:
         show_scores(scores)
 
@@ -93,11 +92,11 @@ def judged_rows(model: Path, table: Path | None, flags: dict[str, Any]) -> tuple
 
 def _warn_of_training_rows(model: Path, table: Path, rows: HeldOut) -> None:
     """Say that a table seems to be the one that a run was trained on: where it has the rows that the run held out."""
-    from pricekit.evaluation.held_out import count_found, read_held_out
+    from pricekit.evaluation.held_out import count_shared_rows, read_held_out
     from pricekit.log import logger
 
     held_out = read_held_out(model)
-    found = count_found(held_out, rows)
+    found = count_shared_rows(held_out, rows)
     if found >= TRAINED_ON * len(held_out):
         logger.warning(
             f"{table} has {found:,} of the {len(held_out):,} rows that were held out of the training of {model}, so "

@@ -1,1 +1,1 @@
-"""How good predicted prices are: rows held out of training, their scores, and what two models differ in."""
+"""Model and table quality: held-out rows and their scores, comparisons, errors, duplicates, leaks, table reports."""

@@ -1,4 +1,4 @@
-"""How far a mean over rows could lie from that over all rows of this kind: the bootstrap, by scipy."""
+"""Bootstrap intervals of a mean over rows, by scipy."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import numpy as np
 RESAMPLES = 2000
 LEVEL = 0.95
 MIN_ROWS = 10
-"""Of fewer rows no interval is given: resamples of so few differ too little, so it would be too narrow."""
+"""With fewer rows there is no interval: their resamples vary too little, so it would be too narrow."""
 
-_DRAWS = 4_000_000  # at a time, 64 MB
+_DRAWS_PER_BATCH = 4_000_000  # 64 MB
 
 
 def mean_interval(terms: np.ndarray) -> tuple[float, float] | None:
-    """Return the 95% interval of the mean of some rows' terms, None for fewer than `MIN_ROWS`.
+    """Return the 95% interval of the mean of some rows' terms; None for fewer than `MIN_ROWS`.
 
-    Percentile bootstrap: the 2.5% and 97.5% quantiles of the means of samples as large as the rows, drawn from
-    them with replacement (Efron 1979; `scipy.stats.bootstrap`). The terms of SMAPE give that of SMAPE, the
-    differences of two models' terms on equal rows that of their difference. The draws are the same each time, and
-    the order of the rows does not matter.
+    Percentile bootstrap: the 2.5% and 97.5% quantiles of the means of resamples, each as large as the rows and drawn
+    from them with replacement (Efron 1979; `scipy.stats.bootstrap`). The terms of SMAPE give the interval of SMAPE;
+    the differences of two models' terms on the same rows give that of their difference. The draws are deterministic,
+    and the order of the rows does not matter.
 
     Args:
         terms: float (N,).
@@ -34,7 +34,7 @@ def mean_interval(terms: np.ndarray) -> tuple[float, float] | None:
         (np.sort(terms),),
         np.mean,
         n_resamples=RESAMPLES,
-        batch=max(1, _DRAWS // len(terms)),
+        batch=max(1, _DRAWS_PER_BATCH // len(terms)),
         vectorized=True,
         confidence_level=LEVEL,
         method="percentile",

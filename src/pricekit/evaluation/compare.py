@@ -1,34 +1,38 @@
-"""Which of several models is better, on the rows that none of them was trained on."""
+"""Comparing models on the rows that none of them was trained on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from pricekit.errors import DataError
+from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.bootstrap import MIN_ROWS, mean_interval
-from pricekit.evaluation.held_out import HeldOut
+from pricekit.evaluation.held_out import HeldOut, read_held_out
 from pricekit.evaluation.scores import fold_metrics, mean_and_sd
+from pricekit.log import logger
 from pricekit.metrics import smape_terms
+from pricekit.text import counted
 
 BETTER, WORSE, UNKNOWN = "better", "worse", "cannot tell"
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """One model beside the first, on the rows that all hold out.
+class ComparedRun:
+    """One model of a comparison.
 
     Attributes:
-        name: what the model is called.
-        smape: in percent.
-        folds: mean and sd of SMAPE over its folds; None where there is one.
-        difference: its SMAPE minus the first one's, below 0 where it is better; None for the first.
-        interval: the 95% interval of the difference by the paired bootstrap; None for the first or of too few rows.
-        verdict: "better" or "worse" where the interval leaves 0 out, else "cannot tell"; "" for the first.
+        name: of the model.
+        smape: on the common rows, in percent.
+        folds: mean and standard deviation of SMAPE over the folds; None with fewer than two folds.
+        difference: SMAPE minus the SMAPE of the first model, below 0 if this one is better; None for the first.
+        interval: 95% interval of the difference by the paired bootstrap; None for the first or with too few rows.
+        verdict: "better" or "worse" if the interval excludes 0, else "cannot tell"; "" for the first.
     """
 
     name: str
@@ -38,51 +42,137 @@ class Comparison:
     interval: tuple[float, float] | None = None
     verdict: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain numbers."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
         folds = None if self.folds is None else {"mean": self.folds[0], "sd": self.folds[1]}
-        found = {"run": self.name, "smape": self.smape, "folds": folds, "difference": self.difference}
         interval = None if self.interval is None else list(self.interval)
-        return {**found, "interval": interval, "verdict": self.verdict or None}
+        return {
+            "run": self.name,
+            "smape": self.smape,
+            "folds": folds,
+            "difference": self.difference,
+            "interval": interval,
+            "verdict": self.verdict or None,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Several models on the same held-out rows, each compared with the first.
+
+    Attributes:
+        rows: how many rows all of them hold out.
+        runs: the models, in the order given.
+    """
+
+    rows: int
+    runs: tuple[ComparedRun, ...]
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The verdict on each model but the first, by name: "better", "worse" or "cannot tell"."""
+        return {run.name: run.verdict for run in self.runs[1:]}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, as `pricekit compare --json` prints them."""
+        return {"rows": self.rows, "runs": [run.to_dict() for run in self.runs]}
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row for each model: smape, folds_mean, folds_sd, difference, low, high, verdict."""
+        rows = {
+            run.name: {
+                "smape": run.smape,
+                **dict(zip(("folds_mean", "folds_sd"), run.folds or (None, None), strict=True)),
+                "difference": run.difference,
+                **dict(zip(("low", "high"), run.interval or (None, None), strict=True)),
+                "verdict": run.verdict,
+            }
+            for run in self.runs
+        }
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
+
+    def __repr__(self) -> str:
+        runs = ", ".join(
+            f"{run.name}: SMAPE {run.smape:.2f}" + f" ({run.verdict})" * bool(run.verdict)
+            for run in self.runs
+        )
+        return f"Comparison({counted(self.rows, 'row')}; {runs})"
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().to_html(float_format="{:.2f}".format, na_rep="", border=0))
+
+
+def compare_folders(paths: Sequence[str | Path]) -> Comparison:
+    """Compare runs or cross-validations with the first of them.
+
+    Args:
+        paths: at least two folders of runs or cross-validations. A folder that is given twice gets a number.
+
+    Raises:
+        ConfigError: fewer than two folders.
+        DataError: a folder has no held-out rows, or they have none in common.
+        ModuleNotFoundError: scipy is not installed.
+    """
+    if len(paths) < 2:
+        raise ConfigError(f"a comparison needs at least two runs; found {len(paths)}")
+    names = _unique(list(map(str, paths)))
+    return compare({name: read_held_out(Path(path)) for name, path in zip(names, paths, strict=True)})
+
+
+def compare(models: Mapping[str, HeldOut]) -> Comparison:
+    """Compare each model with the first on the rows that all of them hold out.
+
+    The paired bootstrap draws the same rows for both models, so differences in how hard rows are cancel out.
+
+    Args:
+        models: at least two, by name.
+
+    Raises:
+        DataError: no row is held out by all of them.
+        ModuleNotFoundError: scipy is not installed.
+    """
+    rows = common_rows(models)
+    count = len(next(iter(rows.values())))
+    if any(len(model) > count for model in models.values()):
+        counts = ", ".join(f"{name}: {len(model):,}" for name, model in models.items())
+        logger.warning(f"only the {count:,} rows that all of them hold out are compared ({counts})")
+    terms = {name: smape_terms(model.predicted, model.price) for name, model in rows.items()}
+    first, *others = rows
+    found = [ComparedRun(first, float(terms[first].mean()), _folds(rows[first]))]
+    for name in others:
+        difference = terms[name] - terms[first]
+        interval = mean_interval(difference)
+        smape, folds = float(terms[name].mean()), _folds(rows[name])
+        found.append(
+            ComparedRun(name, smape, folds, float(difference.mean()), interval, verdict_of(interval))
+        )
+    return Comparison(count, tuple(found))
 
 
 def common_rows(models: Mapping[str, HeldOut]) -> dict[str, HeldOut]:
-    """Return of each model the rows that all hold out, in the same order: equal by row, id and price.
+    """Return the rows that all models hold out, in one order: those with equal row number, id and price.
 
     Raises:
-        DataError: there are none, and why.
+        DataError: there are none; the message explains why.
     """
-    keys = {name: _keys(held_out) for name, held_out in models.items()}
+    keys = {name: row_keys(held_out) for name, held_out in models.items()}
     common = reduce(lambda a, b: a.intersection(b, sort=False), keys.values()).sort_values()
     if not len(common):
-        raise DataError(_nothing_common(models))
+        raise _nothing_common(models)
     return {name: held_out.take(keys[name].get_indexer(common)) for name, held_out in models.items()}
 
 
-def compare(models: Mapping[str, HeldOut]) -> list[Comparison]:
-    """Compare each model with the first.
-
-    The same rows are drawn for both (paired bootstrap), so that what makes a row hard for either cancels out.
-
-    Args:
-        models: at least two by name, of the same rows in the same order, as `common_rows` returns them.
-
-    Raises:
-        ModuleNotFoundError: scipy is not installed.
-    """
-    terms = {name: smape_terms(rows.predicted, rows.price) for name, rows in models.items()}
-    first, *others = models
-    found = [Comparison(first, float(terms[first].mean()), _folds(models[first]))]
-    for name in others:
-        gain = terms[name] - terms[first]
-        interval = mean_interval(gain)
-        verdict, smape = verdict_of(interval), float(terms[name].mean())
-        found.append(Comparison(name, smape, _folds(models[name]), float(gain.mean()), interval, verdict))
-    return found
+def row_keys(held_out: HeldOut) -> pd.MultiIndex:
+    """Return what identifies a row across runs on one table: row number, id and price."""
+    return pd.MultiIndex.from_arrays([held_out.rows, held_out.ids, held_out.price])
 
 
 def verdict_of(interval: tuple[float, float] | None) -> str:
-    """Say what the interval of a difference in SMAPE means for the second model."""
+    """Return what the interval of a SMAPE difference means for the second model."""
     if interval is None or interval[0] <= 0 <= interval[1]:
         return UNKNOWN
     return BETTER if interval[1] < 0 else WORSE
@@ -96,21 +186,27 @@ def _folds(rows: HeldOut) -> tuple[float, float] | None:
     return mean["smape"], sd["smape"]
 
 
-def _keys(held_out: HeldOut) -> pd.MultiIndex:
-    return pd.MultiIndex.from_arrays([held_out.rows, held_out.ids, held_out.price])
-
-
-def _nothing_common(models: Mapping[str, HeldOut]) -> str:
-    counts = ", ".join(f"{name}: {len(held_out):,}" for name, held_out in models.items())
+def _nothing_common(models: Mapping[str, HeldOut]) -> DataError:
+    sizes = {name: len(held_out) for name, held_out in models.items()}
+    counts = ", ".join(f"{name}: {size:,}" for name, size in sizes.items())
     numbers = reduce(set.intersection, (set(held_out.rows.tolist()) for held_out in models.values()))
     if len(numbers) >= MIN_ROWS:
         why = (
-            f"{len(numbers):,} row numbers are held out by all, but their ids or prices differ, so the tables, or what "
-            "was read as id and price, are not the same. Train them on one table"
+            f"{len(numbers):,} row numbers are held out by all of them, but their ids or prices differ. Either the "
+            "tables differ, or their id and price columns do. Train them on one table"
         )
     else:
         why = (
-            "they were trained on other tables or with other seeds, which hold out other rows. Train them on one table "
-            "with one --seed, or let pricekit cv hold out every row"
+            "they were trained on different tables or with different seeds, which hold out different rows. Train them "
+            "on one table with one seed, or cross-validate them, which holds out every row"
         )
-    return f"No row is held out by all of them ({counts}): {why}."
+    return DataError(
+        f"No row is held out by all of them ({counts}): {why}.", parameters=("seed",), held_out=sizes
+    )
+
+
+def _unique(names: list[str]) -> list[str]:
+    return [
+        name if name not in names[:place] else f"{name} ({names[:place].count(name) + 1})"
+        for place, name in enumerate(names)
+    ]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -15,17 +19,86 @@ from pricekit.evaluation.groups import (
     by_price,
     by_quantity,
     by_unit,
+    group_scores,
+    quantities_of,
 )
 from pricekit.evaluation.held_out import MOST_VALUES, HeldOut
 from pricekit.metrics import smape_terms
+from pricekit.text import counted
+
+WORST = 20
+
+
+@dataclass(frozen=True, repr=False)
+class ErrorReport:
+    """The errors of all rows, largest first, and of groups of rows.
+
+    Attributes:
+        rows: one line for each row, largest error first; see `error_table` for the columns.
+        groups: scores and share of the total error by group; see `pricekit.evaluation.groups.group_scores`.
+    """
+
+    rows: pd.DataFrame
+    groups: pd.DataFrame
+
+    @property
+    def smape(self) -> float:
+        """SMAPE over all rows, in percent."""
+        return float(self.rows["error"].mean())
+
+    def worst(self, count: int = WORST) -> pd.DataFrame:
+        """Return the `count` rows with the largest errors."""
+        return self.rows.head(count)
+
+    def share_of_worst(self, count: int = WORST) -> float:
+        """Return the percentage of the total error in the `count` rows with the largest errors."""
+        return share_of_worst(self.rows, count)
+
+    def to_dict(self, count: int = WORST) -> dict[str, Any]:
+        """Return plain JSON values: row count, SMAPE, the worst rows, the groups."""
+        return {
+            "rows": len(self.rows),
+            "smape": self.smape,
+            "worst": self.worst(count).to_dict("records"),
+            "share_of_worst": self.share_of_worst(count),
+            "groups": self.groups.to_dict("records"),
+        }
+
+    def to_json(self, count: int = WORST) -> str:
+        """Return `to_dict` as JSON text."""
+        return json.dumps(self.to_dict(count), ensure_ascii=False)
+
+    def __repr__(self) -> str:
+        count = min(WORST, len(self.rows))
+        worst = f"{self.share_of_worst(count):.1f}% of the error in the worst {count}"
+        return f"ErrorReport({counted(len(self.rows), 'row')}: SMAPE {self.smape:.2f}, {worst})"
+
+    def _repr_html_(self) -> str:
+        return str(self.worst().to_html(float_format="{:.2f}".format, max_cols=20, index=False, border=0))
+
+
+def find_errors(held_out: HeldOut, by: str | None = None) -> ErrorReport:
+    """Rank rows by their error and group all of them.
+
+    Args:
+        held_out: rows with true and predicted prices.
+        by: group by this column alone; None groups by unit, quantity, price and each category.
+
+    Raises:
+        DataError: there is no group column `by`.
+    """
+    quantities = quantities_of(held_out.text)
+    groupings = groupings_of_errors(held_out, quantities, by)
+    groups = group_scores(groupings, held_out.predicted, held_out.price)
+    return ErrorReport(error_table(held_out, quantities), groups)
 
 
 def error_table(held_out: HeldOut, quantities: Quantities) -> pd.DataFrame:
-    """Return all rows, the largest error first, equal ones in the order of their rows.
+    """Return all rows, largest error first; ties in the order of the file.
 
-    Columns: `row`, `id`, `fold`; `error`, what the row adds to SMAPE, 0 to 200; `price`, `predicted`; `value` in
-    the unit that the text states, 0 for none, `total` in the common `measure` (g, ml, pieces, mm or none); the
-    group columns; `text`.
+    Columns: `row`, `id`, `fold`; `error`, what the row adds to SMAPE, 0 to 200; `price`, `predicted`; `value`, the
+    quantity in the unit that the text states, 0 for none; `total`, the quantity in the common `measure` (g, ml,
+    pieces, mm or none); the group columns; `text`.
     """
     frame = pd.DataFrame(
         {
@@ -51,19 +124,22 @@ def error_table(held_out: HeldOut, quantities: Quantities) -> pd.DataFrame:
 
 
 def groupings_of_errors(held_out: HeldOut, quantities: Quantities, by: str | None = None) -> list[Grouping]:
-    """Return the groupings that `errors` shows: unit, quantity, price and each category, or all groups of one column.
+    """Return the groupings by unit, quantity, price and each category, or only that by one column.
 
-    A grouping that has all rows in one group is left out.
+    Groupings with a single group are omitted.
 
     Raises:
-        DataError: there is no group column `by`, and which there are.
+        DataError: there is no group column `by`; the message lists those that exist.
     """
     if by is not None:
         if by not in held_out.groups:
-            there = ", ".join(held_out.groups.columns) or "none at all"
+            names = [str(name) for name in held_out.groups.columns]
             raise DataError(
-                f"the held-out rows have no column {by!r} to group by, but {there}. A column of the table is "
-                f"kept where it is text with 2 to {MOST_VALUES} different values."
+                f"the held-out rows have no column {by!r} to group by; they have {', '.join(names) or 'none'}. A "
+                f"column of the table is kept if it is text with 2 to {MOST_VALUES} different values.",
+                parameters=("by",),
+                column=by,
+                candidates=names,
             )
         return [by_category(held_out.groups[by], MOST_VALUES)]
     built_in = [by_unit(quantities), by_quantity(quantities), by_price(held_out.price)]
@@ -71,6 +147,6 @@ def groupings_of_errors(held_out: HeldOut, quantities: Quantities, by: str | Non
 
 
 def share_of_worst(table: pd.DataFrame, count: int) -> float:
-    """Return the percentage of all error that the `count` rows with the largest make up, of an `error_table`."""
+    """Return the percentage of the total error in the first `count` rows of an `error_table`."""
     total = float(table["error"].sum())
     return 100 * float(table["error"].head(count).sum()) / total if total else 0.0

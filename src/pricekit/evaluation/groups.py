@@ -1,6 +1,6 @@
-"""Scores by group: by price, by length of the text, by unit, and by the table's own categories.
+"""Scores by group: by price, text length, unit, and the table's own categories.
 
-Every row is in exactly one group of each grouping, so the groups' SMAPE, weighted by their rows, is that of all.
+Each grouping contains every row once, so the mean of the groups' SMAPE, weighted by rows, is the SMAPE of all rows.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from pricekit.features.lines import as_strings
 from pricekit.metrics import smape_terms
 
 MIN_ROWS = 10
-"""Groups with fewer rows are joined: their numbers would be those of a few rows."""
+"""Smaller groups are merged, because scores of a few rows are unreliable."""
 MAX_GROUPS = 10
 PRICE_GROUPS = 10
 LENGTH_GROUPS = 5
 
 BUILT_IN = ("price", "text length", "unit", "quantity")
-"""What rows are grouped by without a column of their table."""
+"""Groupings that need no column of the table."""
 OTHER = "(other)"
 BLANK = "(blank)"
 KINDS = ("none", "weight", "volume", "pieces", "length")
-"""Names of the values of the feature `unit_type`."""
+"""Names for the values of the feature `unit_type`."""
 MEASURES = ("", "g", "ml", "pieces", "mm")
-"""What `total_quantity` counts, for each of them."""
+"""The unit of `total_quantity` for each kind."""
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """N rows in groups.
+    """An assignment of N rows to groups.
 
     Attributes:
-        by: what they are grouped by.
-        codes: each row's group, an index of `labels`, int64 (N,).
-        labels: the groups, in the order in which they are shown; each has a row.
+        by: name of the grouping.
+        codes: each row's group, an index into `labels`, int64 (N,).
+        labels: names of the groups, in display order; each group has at least one row.
     """
 
     by: str
@@ -49,11 +49,11 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Quantities:
-    """What the texts of N rows say of how much one buys; see `pricekit.features.quantity`.
+    """The quantities that the texts of N rows state; see `pricekit.features.quantity`.
 
     Attributes:
-        value: in the stated unit, 0 where there is none, (N,).
-        kind: the class of the unit, an index of `KINDS`, int64 (N,).
+        value: in the stated unit, 0 without a quantity, (N,).
+        kind: the class of the unit, an index into `KINDS`, int64 (N,).
         total: in g, ml, pieces or mm, (N,).
     """
 
@@ -63,15 +63,15 @@ class Quantities:
 
 
 def quantities_of(text: pd.Series) -> Quantities:
-    """Read the quantities of texts, (N,), as the built-in features do."""
+    """Extract the quantities from texts, (N,), as the built-in features do."""
     block = compute(as_strings(text), ("value", "unit_type", "total_quantity"), {"label": ""})
     return Quantities(block[:, 0], block[:, 1].astype(np.int64), block[:, 2])
 
 
 def groupings_of(held_out: HeldOut) -> list[Grouping]:
-    """Return the groupings that `evaluate` scores: price, length, and each category or else the unit.
+    """Return the groupings that `evaluate` scores: price, text length, each category (else the unit).
 
-    A grouping that has all rows in one group is left out.
+    Groupings with a single group are omitted.
     """
     found = [by_price(held_out.price), by_length(held_out.text), *by_categories(held_out)]
     if not len(held_out.groups.columns):
@@ -80,35 +80,35 @@ def groupings_of(held_out: HeldOut) -> list[Grouping]:
 
 
 def by_price(price: np.ndarray) -> Grouping:
-    """Group rows by decile of the true price, fewer groups where there are fewer than 100 rows."""
+    """Group rows by decile of the true price; fewer than 100 rows give fewer groups."""
     codes, ranges = _ranges(price, PRICE_GROUPS)
     return Grouping("price", codes, [f"{amount(low)} to {amount(high)}" for low, high in ranges])
 
 
 def by_length(text: pd.Series) -> Grouping:
-    """Group rows by fifth of the text's length in characters, which every language has."""
+    """Group rows by quintile of the text length in characters, which works in every language."""
     codes, ranges = _ranges(text.str.len().to_numpy(np.float64), LENGTH_GROUPS)
     return Grouping("text length", codes, [f"{low:,.0f} to {high:,.0f} characters" for low, high in ranges])
 
 
 def by_unit(quantities: Quantities) -> Grouping:
-    """Group rows by the class of the unit that their text states."""
+    """Group rows by the kind of unit that their text states."""
     return _by_text("unit", pd.Series(np.array(KINDS)[quantities.kind]), len(KINDS))
 
 
 def by_quantity(quantities: Quantities) -> Grouping:
-    """Group rows by whether their text states a quantity at all."""
+    """Group rows by whether their text states a quantity."""
     used, codes = np.unique(quantities.value > 0, return_inverse=True)
-    return Grouping("quantity", codes, ["found" if there else "missing" for there in used])
+    return Grouping("quantity", codes, ["found" if stated else "missing" for stated in used])
 
 
 def by_categories(held_out: HeldOut) -> list[Grouping]:
-    """Group rows by each group column; its `MAX_GROUPS` largest groups by themselves, the small ones joined."""
+    """Group rows by each group column; the `MAX_GROUPS` largest groups, the others merged."""
     return [by_category(held_out.groups[name], MAX_GROUPS) for name in held_out.groups]
 
 
 def by_category(column: pd.Series, most: int) -> Grouping:
-    """Group rows by a column of texts, (N,); the largest groups first, those after the first `most` joined."""
+    """Group rows by a column of texts, (N,); the `most` largest groups in descending order, the others merged."""
     return _by_text(f"{column.name}_" if column.name in BUILT_IN else str(column.name), column, most)
 
 
@@ -126,13 +126,13 @@ def group_scores(groupings: Sequence[Grouping], predicted: np.ndarray, price: np
     """Score each group of each grouping.
 
     Columns: `by` and `group`; `rows`; `smape` in percent; `mdape`, the median of |p - a| / a in percent; `bias`,
-    the median of log(p / a) as a percentage of the price, above 0 where predictions are typically too high;
-    `share`, the group's percentage of the sum of all rows' SMAPE.
+    the median of log(p / a) as a percentage of the price, above 0 if predictions are typically too high; `share`, the
+    group's percentage of the total SMAPE.
 
     Args:
         groupings: of the N rows.
-        predicted: prices p, (N,), not negative.
-        price: prices a, (N,), positive.
+        predicted: predicted prices p, (N,), not negative.
+        price: true prices a, (N,), positive.
     """
     with np.errstate(divide="ignore"):
         log_ratio = np.log(predicted / price)
@@ -165,9 +165,9 @@ def _scores(grouping: Grouping, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ranges(values: np.ndarray, parts: int) -> tuple[np.ndarray, list[tuple[float, float]]]:
-    """Cut rows at quantiles of a value into at most `parts` groups; return their codes, lowest and highest values.
+    """Cut rows at quantiles into at most `parts` groups; return each row's group, and each group's range.
 
-    Equal values are never parted.
+    Equal values stay in one group.
     """
     parts = max(1, min(parts, len(values) // MIN_ROWS))
     edges = np.quantile(values, np.arange(1, parts) / parts)
@@ -177,7 +177,7 @@ def _ranges(values: np.ndarray, parts: int) -> tuple[np.ndarray, list[tuple[floa
 
 
 def amount(price: float) -> str:
-    """Write a price: cents below a thousand, none above, and three digits of what is under a cent."""
+    """Format a price: with cents below a thousand, without above, with three digits below a cent."""
     if price and abs(price) < 0.01:
         return f"{price:.3g}"
     return f"{price:,.2f}" if abs(price) < 1000 else f"{price:,.0f}"

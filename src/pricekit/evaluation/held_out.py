@@ -1,14 +1,14 @@
-"""`held_out.parquet`: the rows that no weights were trained on, with what was predicted for them.
+"""`held_out.parquet`: rows that the weights were not trained on, with their predictions.
 
-A finished run holds the rows that it validated on, a folder of `pricekit cv` every row once, predicted by the
-fold that did not see it. `evaluate`, `compare` and `errors` read nothing else of such a folder.
+A finished run holds its validation rows. A cross-validation holds every row once, predicted by the fold that did not
+train on it. `evaluate`, `compare` and `errors` read nothing else from these folders.
 
-| column | what it is |
+| column | meaning |
 |---|---|
 | row | the row's number in its file, from 0, int64 |
 | id | its id as text |
-| fold | the fold that left it out, int64; 0 in a run |
-| text | what the model was given |
+| fold | the fold that held it out, int64; 0 in a run |
+| text | the model's input |
 | price, predicted | in the table's currency, float64 |
 | any other | a column of the table with 2 to 50 different texts, such as a category |
 """
@@ -28,21 +28,21 @@ from pricekit.table import Table
 
 FILE = "held_out.parquet"
 MOST_VALUES = 50
-"""A column with more different texts is no grouping."""
+"""A column with more different texts is not used to group rows."""
 
 _COLUMNS = ("row", "id", "fold", "text", "price", "predicted")
-_EXPECTED = "expected the folder of pricekit train --out or of pricekit cv --out"
+_EXPECTED = "expected the folder of a run or of a cross-validation"
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Rows that the weights were not trained on, in the order of `rows` within each fold.
+    """Rows that the weights were not trained on, with their predictions.
 
     Attributes:
         rows: each row's number in its file, int64 (N,).
-        ids: their ids as text, (N,), "" where there is none.
-        fold: the fold that left each out, int64 (N,).
-        text: what the model was given, (N,).
+        ids: their ids as text, (N,), "" for a missing id.
+        fold: the fold that held each row out, int64 (N,).
+        text: the model's input, (N,).
         price: true prices, positive, float64 (N,).
         predicted: predicted prices, float64 (N,).
         groups: columns of the table with few different texts, (N, G).
@@ -60,7 +60,7 @@ class HeldOut:
         return len(self.rows)
 
     def take(self, positions: np.ndarray) -> HeldOut:
-        """The rows at these positions, int (M,), in the order given."""
+        """Return the rows at these positions, int (M,), in the order given."""
         return HeldOut(
             rows=self.rows[positions],
             ids=self.ids.take(positions).reset_index(drop=True),
@@ -73,20 +73,20 @@ class HeldOut:
 
 
 def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0) -> HeldOut:
-    """Put the rows of a table beside what was predicted for them.
+    """Combine the rows of a table with their predictions.
 
     Args:
-        table: usable rows with prices, as `read_usable` returns them, or a part of them.
-        predicted: one price a row, (N,), by weights that were not trained on that row.
-        fold: which fold that was, for all rows or for each, (N,).
+        table: usable rows with prices, as `read_usable` returns them, or some of them.
+        predicted: one price for each row, (N,), by weights that were not trained on that row.
+        fold: the fold that held the row out, for all rows or for each row, (N,).
 
     Raises:
-        ValueError: not one prediction a row.
+        ValueError: the number of predictions differs from the number of rows.
     """
     count = len(table)
     if np.shape(predicted) != (count,):
         raise ValueError(
-            f"{count} rows and predictions of shape {np.shape(predicted)}; one for each row is expected"
+            f"{count} rows, but predictions of shape {np.shape(predicted)}; expected one for each row"
         )
     return HeldOut(
         rows=np.arange(count, dtype=np.int64) if table.rows is None else table.rows.astype(np.int64),
@@ -99,14 +99,14 @@ def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0)
     )
 
 
-def count_found(held_out: HeldOut, others: HeldOut) -> int:
-    """Count the rows whose text and price some other row has too."""
+def count_shared_rows(held_out: HeldOut, others: HeldOut) -> int:
+    """Return how many rows have the text and the price of some row of `others`."""
     mine, theirs = (pd.MultiIndex.from_arrays([rows.text, rows.price]) for rows in (held_out, others))
     return int(mine.isin(theirs).sum())
 
 
 def write_held_out(folder: Path, held_out: HeldOut) -> None:
-    """Write `held_out.parquet` into a folder, whole or not at all."""
+    """Write `held_out.parquet` into a folder, atomically."""
     frame = held_out.groups.copy()
     values: tuple[Any, ...] = (
         *(held_out.rows, held_out.ids, held_out.fold),
@@ -119,24 +119,24 @@ def write_held_out(folder: Path, held_out: HeldOut) -> None:
 
 
 def read_held_out(folder: Path) -> HeldOut:
-    """Read the held-out rows of a run or of a folder of `pricekit cv`.
+    """Read the held-out rows of a run or a cross-validation.
 
     Raises:
-        DataError: the folder has none, and what to do instead; or the file is damaged.
+        DataError: the folder has no held-out rows, or the file is damaged.
     """
     if not (folder / FILE).is_file():
-        raise DataError(_absence(folder))
+        raise DataError(_absence(folder), path=str(folder))
     try:
         frame = pd.read_parquet(folder / FILE)
         found = _of_frame(frame)
         if not (len(found) and np.isfinite(found.price).all() and (found.price > 0).all()):
-            raise ValueError("it needs rows with positive prices")
+            raise ValueError("expected rows with positive prices")
         if len(np.unique(found.rows)) < len(found):
-            raise ValueError("a row is there twice")
+            raise ValueError("a row occurs twice")
         if not np.isfinite(found.predicted).all():
             raise ValueError("a prediction is not finite")
-    except (OSError, ValueError, KeyError, TypeError) as error:  # pyarrow's errors are among them
-        raise DataError(f"{folder / FILE} is damaged ({error}); train again.") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:  # includes the errors of pyarrow
+        raise DataError(f"{folder / FILE} is damaged ({error}). Train again.", path=str(folder)) from None
     return found
 
 
@@ -154,26 +154,26 @@ def _of_frame(frame: pd.DataFrame) -> HeldOut:
 
 
 def _absence(folder: Path) -> str:
-    """Say why a folder has no held-out rows, and what to do."""
+    """Explain why a folder has no held-out rows, and what to do."""
     if not folder.is_dir():
-        return f"{folder} {'is a file' if folder.exists() else 'is not there'}; {_EXPECTED}."
+        return f"{folder} {'is a file' if folder.exists() else 'does not exist'}; {_EXPECTED}."
     if (folder / "manifest.json").is_file():
         return (
-            f"{folder} is a bundle, which keeps no rows that were held out of training; give the run that it was "
-            "exported from, or a table with prices beside it."
+            f"{folder} is a bundle, and bundles hold no held-out rows. Use the run that it was exported from, or add a "
+            "table with prices."
         )
     if not (folder / "source.json").is_file():
         return f"{folder} has no {FILE}; {_EXPECTED}."
     if not (folder / "run.json").is_file():
-        return f"{folder} is not a finished run, so it has no {FILE}; finish it with pricekit train --resume."
+        return f"{folder} is not a finished run, so it has no {FILE}; resume it to finish it."
     return (
-        f"{folder} has no {FILE}: it was trained by an older pricekit. Train it again, or judge it on other rows: "
-        f"pricekit evaluate {folder} TABLE."
+        f"{folder} has no {FILE}: an older pricekit trained it. Train it again, or evaluate it on a table with other "
+        "rows."
     )
 
 
 def _groups(table: Table) -> pd.DataFrame:
-    """Copy the columns that group the rows, under names that are free in the file."""
+    """Return the columns that group the rows, renamed where they clash with the columns of the file."""
     frame, found = table.frame.reset_index(drop=True), {}
     for name in frame:
         if isinstance(frame[name].dtype, pd.StringDtype) and _groups_rows(frame[name], table):
@@ -185,9 +185,9 @@ def _groups(table: Table) -> pd.DataFrame:
 
 
 def _groups_rows(column: pd.Series, table: Table) -> bool:
-    """Say whether a column has 2 to 50 different texts and is neither the model's text nor the price or an id.
+    """Return whether a column has 2 to 50 different texts and is neither the model's text nor the price or an id.
 
-    A table does not say which column its prices came from; each text of that column has one price.
+    A table does not record which column its prices came from: in that column each text has one price.
     """
     if not 2 <= column.nunique() <= MOST_VALUES or (column.array == table.text.array).all():
         return False

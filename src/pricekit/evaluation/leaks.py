@@ -1,6 +1,6 @@
-"""Columns that give the price away: a market price, a discounted price, the price itself in the text.
+"""Leaks: columns that give the price away, such as a market price or a discounted price, and prices in the text.
 
-A model that reads one looks good here and fails where the price is not known yet.
+A model that reads a leak scores well here and fails where the price is not known yet.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ import pandas as pd
 from pricekit.table import Columns, Table
 
 EXPLAINED = 0.7
-"""Share of the log price's variance that a column explains alone, from which it leaks. On the tables that this was
-chosen on, brands, years and the like explain up to 0.6, list prices with discounts of up to 70% 0.74 and more."""
+"""A column leaks if it alone explains this share of the log price's variance. On the tables that this was tuned on,
+brands, years and similar columns explain up to 0.6; list prices with discounts of up to 70% explain 0.74 and more."""
 REMAINING = 0.6
-"""Standard deviation of the log price that may be left: with more, kinds of goods differ in price, not the goods."""
+"""A column leaks only if at most this standard deviation of the log price remains: above it, the column explains
+the price level of a kind of product, not the price of a product."""
 IN_TEXT = 0.1
-"""Share of the texts that hold their row's price, beyond chance, from which the text leaks; elsewhere 0.01 at most."""
+"""The text leaks if this share of texts contains their row's price, beyond chance; other tables have 0.01 at most."""
 MIN_ROWS = 20
 MOST_ROWS = 10_000
-"""A column is judged on so many rows, drawn at random, since more tell nothing else."""
+"""A column is judged on a random sample of this size: more rows do not change the result."""
 
 _NUMBER = re.compile(r"\d{1,3}(?:[ '.,]\d{3})+(?:[.,]\d+)?|\d[\d.,]*")
 _FOLDS = 5
-_NUMBERS = 0.5  # of the cells that are not empty, from which a column is one of numbers
+_NUMERIC = 0.5  # share of the filled cells that must be numbers in a numeric column
 _CONFIDENT = 4.0  # standard errors
 
 Guess = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""Learn from a column's values and log prices, then guess those of other values."""
+"""Fits on values and log prices, then predicts the log prices of other values."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Leaks:
     """What gives the price of a table away.
 
     Attributes:
-        columns: and the share of the log price's variance that each explains, the highest first.
-        in_text: share of the texts that hold their price; 0 where a column of them leaks, which says it already.
+        columns: the share of the log price's variance that each leaking column explains, highest first.
+        in_text: share of the texts that contain their price; 0 if a text column leaks, which already covers it.
     """
 
     columns: dict[str, float]
@@ -50,11 +51,11 @@ class Leaks:
 
 
 def find_leaks(table: Table, columns: Columns) -> Leaks:
-    """Look for the price in every column but that of the price and the id, and in the text.
+    """Search for the price in the text and in every column but the price and the id.
 
-    The first text column is the title, which may repeat and then tells the price of a product as it should.
+    The first text column is the title. It may repeat, and then it rightly predicts the price of a product.
     """
-    named = columns.id if table.ids.name == columns.id else None  # else the rows are numbered
+    named = columns.id if table.ids.name == columns.id else None  # otherwise the rows are numbered
     found = dict(leaking_columns(table, (columns.price, named), columns.text[:1]))
     if set(found) & set(columns.text):
         return Leaks(found, 0.0)
@@ -65,15 +66,18 @@ def find_leaks(table: Table, columns: Columns) -> Leaks:
 def leaking_columns(
     table: Table, ignored: Iterable[str | None] = (), described: Iterable[str] = ()
 ) -> list[tuple[str, float]]:
-    """Return the columns that predict the price almost alone, and the share that each explains, the highest first.
+    """Return the columns that predict the price almost alone, with the share of variance that each explains.
 
-    Each column predicts log prices of rows that it did not learn from: numbers, also those written as text, by
-    isotonic regression, categories by the mean of their rows. The share is 1 - Σ (p - a)² / Σ (a - mean a)².
+    Each column predicts the log prices of rows that it was not fitted on: numbers, including numbers written as text,
+    by isotonic regression, categories by the mean of their rows. The share is 1 - Σ (p - a)² / Σ (a - mean a)².
 
     Args:
         table: rows with prices.
-        ignored: columns that are not asked: the price itself, the id.
-        described: columns that leak only as numbers: where they repeat, they name a product.
+        ignored: columns to skip: the price itself, the id.
+        described: columns that are judged as numbers only: their repeated cells name a product.
+
+    Returns:
+        Names and shares, highest share first.
     """
     chosen = some_rows(len(table))
     frame, price = table.frame.iloc[chosen], np.log(table.known_price[chosen])
@@ -90,24 +94,23 @@ def leaking_columns(
 
 
 def explained(column: pd.Series, log_price: np.ndarray, *, as_category: bool = True) -> float:
-    """Return the share of the log price's variance, out of fold, that a column explains; 0 where it tells nothing."""
+    """Return the share of the log price's variance, out of fold, that a column explains; at least 0."""
     cells = as_strings(column).str.strip()
-    there = (cells != "").to_numpy(bool)
+    filled = (cells != "").to_numpy(bool)
     shares = [0.0]
     if as_category:
-        shares.append(_share(pd.factorize(cells)[0][there], log_price[there], _by_category))
+        shares.append(_share(pd.factorize(cells)[0][filled], log_price[filled], _by_category))
     for numbers in _readings(column):
         known = np.isfinite(numbers)
-        if known.sum() >= _NUMBERS * there.sum():
+        if known.sum() >= _NUMERIC * filled.sum():
             shares.append(_share(numbers[known], log_price[known], _by_number))
     return max(shares)
 
 
 def price_in_text(text: pd.Series, price: np.ndarray) -> float:
-    """Return the share of texts that hold their row's price as a number, beyond that expected by chance.
+    """Return the share of texts that contain their row's price as a number, beyond the share expected by chance.
 
-    0 where no more of them do than chance explains. Numbers are compared by their digits, so `$1,299.00` and
-    `1.299,00` hold 1299.
+    0 if chance explains all of them. Numbers are compared by their digits, so `$1,299.00` and `1.299,00` contain 1299.
 
     Args:
         text: (N,).
@@ -128,20 +131,20 @@ def _digits(number: str) -> str:
 
 
 def some_rows(count: int) -> np.ndarray:
-    """Return the numbers of the rows that are judged by, drawn at random where there are more than `MOST_ROWS`."""
+    """Return the row numbers of a random sample of at most `MOST_ROWS` rows, in order."""
     return np.sort(np.random.default_rng(0).permutation(count)[:MOST_ROWS])
 
 
 def as_strings(column: pd.Series) -> pd.Series:
-    """Return a column as text, "" where a cell is empty; what is bytes in Parquet is no text to pandas."""
+    """Return a column as text, "" for an empty cell; pandas does not treat the bytes of Parquet as text."""
     texts = column.map(str, na_action="ignore") if column.dtype == object else column
     return texts.astype("str").fillna("")
 
 
 def _readings(column: pd.Series) -> list[np.ndarray]:
-    """Read one number a cell, NaN where there is none: as programs write it, and as people do, 15.675 for 15,675.
+    """Parse one number from each cell, NaN for none: in machine notation and in human notation (15.675 for 15,675).
 
-    What is misread in one way only hides a leak there, and makes none.
+    A misread cell can hide a leak in one notation, but cannot create one.
     """
     if pd.api.types.is_numeric_dtype(column.dtype):
         return [column.to_numpy(np.float64, na_value=np.nan)]
@@ -153,7 +156,7 @@ def _readings(column: pd.Series) -> list[np.ndarray]:
 
 
 def _share(values: np.ndarray, log_price: np.ndarray, guess: Guess) -> float:
-    """Return 1 - Σ (p - a)² / Σ (a - mean a)² of guesses for rows that were not learned from."""
+    """Return 1 - Σ (p - a)² / Σ (a - mean a)² of out-of-fold predictions."""
     spread = float(((log_price - log_price.mean()) ** 2).sum()) if len(values) else 0.0
     if len(values) < MIN_ROWS or spread < 1e-9 * len(values):
         return 0.0
@@ -176,7 +179,7 @@ def _by_number(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) ->
     from sklearn.isotonic import IsotonicRegression
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the direction is uncertain
+        warnings.simplefilter("ignore")  # about an uncertain direction
         model = IsotonicRegression(increasing="auto", out_of_bounds="clip").fit(values, log_price)
     found: np.ndarray = model.predict(others)
     return found

@@ -1,7 +1,8 @@
-"""What `evaluate` and `cv` say of predicted prices: metrics, their spread over folds, an interval, groups."""
+"""Scores of predicted prices: metrics, an interval, the spread over folds, and scores by group."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,18 +13,28 @@ from pricekit.evaluation.bootstrap import mean_interval
 from pricekit.evaluation.groups import group_scores, groupings_of
 from pricekit.evaluation.held_out import HeldOut
 from pricekit.metrics import price_metrics, smape_terms
+from pricekit.text import counted
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scores:
-    """How good the predictions of some rows are.
+    """Scores of the predictions for some rows.
 
     Attributes:
-        rows: how many.
-        metrics: over all rows, see `price_metrics`.
-        interval: of SMAPE, the 95% bootstrap interval; None without scipy or of too few rows.
+        rows: how many rows.
+        metrics: over all rows, as `pricekit.metrics.price_metrics` returns them: smape, mdape, mae, rmsle, r2_log.
+        interval: 95% bootstrap interval of SMAPE; None without scipy or with too few rows.
         folds: metrics of each fold, (F, metrics), ordered by fold.
-        groups: see `group_scores`.
+        groups: scores by price, text length and category; see `pricekit.evaluation.groups.group_scores`.
+
+    Example:
+        >>> import numpy as np, pandas as pd
+        >>> from pricekit.evaluation.held_out import held_out_of
+        >>> from pricekit.table import read_frame, Columns
+        >>> frame = pd.DataFrame({"title": ["green tea", "black tea"], "price": [2.0, 4.0]})
+        >>> table = read_frame(frame, Columns(("title",), "price", None))
+        >>> scores_of(held_out_of(table, np.array([2.0, 4.0]))).metrics["smape"]
+        0.0
     """
 
     rows: int
@@ -32,8 +43,8 @@ class Scores:
     folds: pd.DataFrame
     groups: pd.DataFrame
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain numbers; mean and sd only where there is more than one fold."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, as `pricekit evaluate --json` prints them; mean and sd with two folds or more."""
         found: dict[str, Any] = {"rows": self.rows, **self.metrics}
         if self.interval is not None:
             found["smape_interval"] = list(self.interval)
@@ -42,9 +53,29 @@ class Scores:
             found |= {"folds": len(self.folds), "mean": mean, "sd": sd}
         return {**found, "groups": self.groups.to_dict("records")}
 
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON text."""
+        return json.dumps(self.to_dict())
+
+    def __repr__(self) -> str:
+        interval = "" if self.interval is None else f" [{self.interval[0]:.2f}, {self.interval[1]:.2f}]"
+        folds = f", {len(self.folds)} folds" * (len(self.folds) > 1)
+        smape, median = self.metrics["smape"], self.metrics["mdape"]
+        rows = counted(self.rows, "row")
+        return f"Scores({rows}{folds}: SMAPE {smape:.2f}{interval}, median error {median:.1f}%)"
+
+    def _repr_html_(self) -> str:
+        frame = pd.DataFrame({"value": self.metrics})
+        if len(self.folds) > 1:
+            mean, sd = mean_and_sd(self.folds)
+            frame = frame.assign(mean=pd.Series(mean), sd=pd.Series(sd))
+        tables = [frame] + [self.groups.set_index(["by", "group"])] * bool(len(self.groups))
+        shown = (table.to_html(float_format="{:.2f}".format, na_rep="", border=0) for table in tables)
+        return f"<p>{counted(self.rows, 'row')}</p>" + "".join(map(str, shown))
+
 
 def scores_of(held_out: HeldOut) -> Scores:
-    """Score the predictions of held-out rows, at least one."""
+    """Score the predictions for held-out rows; at least one row."""
     return Scores(
         rows=len(held_out),
         metrics=price_metrics(held_out.predicted, held_out.price),
@@ -64,16 +95,16 @@ def fold_metrics(held_out: HeldOut) -> pd.DataFrame:
 
 
 def mean_and_sd(folds: pd.DataFrame) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the mean and the standard deviation (of F - 1) over at least two folds, by metric.
+    """Return the mean and the sample standard deviation (F - 1) of each metric over at least two folds.
 
-    A metric that is not defined in some fold is left out.
+    A metric that is undefined in some fold is omitted.
     """
     defined = folds.dropna(axis="columns")
     return _floats(defined.mean()), _floats(defined.std(ddof=1))
 
 
 def smape_interval(held_out: HeldOut) -> tuple[float, float] | None:
-    """Return the 95% bootstrap interval of SMAPE; None where scipy is absent, or of too few rows."""
+    """Return the 95% bootstrap interval of SMAPE; None without scipy or with too few rows."""
     try:
         return mean_interval(smape_terms(held_out.predicted, held_out.price))
     except ModuleNotFoundError:

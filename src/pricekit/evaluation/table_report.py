@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from pricekit.evaluation.leaks import Leaks
@@ -115,6 +117,10 @@ class TableReport:
         found["columns"] = [asdict(column) | {"used_as": self.role(column.name)} for column in self.columns]
         return found | {"notes": list(self.notes)}
 
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
     def role(self, column: str) -> str:
         """Return "text", "price", "id", or "" for a column that training does not read."""
         if column in self.text:
@@ -131,17 +137,14 @@ class TableReport:
         return f"TableReport({self.table!r}: {rows}, {used}, {counted(len(self.notes), 'note')})"
 
     def _repr_html_(self) -> str:
-        heads = ("column", "kind", "filled", "distinct", "example", "used as")
         rows = [
             (c.name, c.kind, f"{c.filled:.0%}", f"{c.distinct:.0%}", shorten(c.example), self.role(c.name))
             for c in self.columns
         ]
-        body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
+        headers = ["column", "kind", "filled", "distinct", "example", "used as"]
+        columns = pd.DataFrame(rows, columns=headers).to_html(index=False, border=0)
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
-        return (
-            f"<p>{html.escape(repr(self))}</p><table><thead><tr>{_cells('th', heads)}</tr></thead>"
-            f"<tbody>{body}</tbody></table><ul>{notes}</ul>"
-        )
+        return f"<p>{html.escape(repr(self))}</p>{columns}<ul>{notes}</ul>"
 
 
 def profile_table(
@@ -226,7 +229,3 @@ def _report(
         read_options=chosen.read_options,
         trainable=trainable,
     )
-
-
-def _cells(tag: str, values: Sequence[str]) -> str:
-    return "".join(f"<{tag}>{html.escape(value)}</{tag}>" for value in values)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from pricekit.config import RunConfig
 from pricekit.errors import DataError
-from pricekit.evaluation.duplicates import kept_together
+from pricekit.evaluation.duplicates import split_groups_of
 from pricekit.log import logger
 from pricekit.runs.leak_checks import check_leaks, check_shared
 from pricekit.table import AS_FOUND, Columns, ReadOptions, Table, count_reasons, read_usable
@@ -104,7 +104,7 @@ def load_split(source: Source, config: RunConfig, *, allow_leak: bool = False, l
     table, rejected = load_rows(source, config)
     leaks = () if looked else check_leaks(table, config, allow_leak=allow_leak)
     if source.valid is None:
-        together = kept_together(table.text, table.known_price, near=False)
+        together = split_groups_of(table.text, table.known_price, near=False)
         return Split(*split_table(table, together, config), [rejected], leaks)
     valid, more = _read(source.valid, source, config)
     require_like(table.currency, valid.currency)

@@ -20,8 +20,7 @@ import pandas as pd
 
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
-from pricekit.evaluation.duplicates import kept_together
-from pricekit.evaluation.folds import check_folds, folds_of
+from pricekit.evaluation.duplicates import split_groups_of
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
@@ -36,6 +35,7 @@ from pricekit.runs.start import check_same_rows
 from pricekit.runs.train import train
 from pricekit.table import Table
 from pricekit.training.processes import Processes
+from pricekit.workflows.folds import check_folds, folds_of
 
 CONFIG, FOLDS, PLAN, FACTS = "cv.toml", "folds.parquet", "plan.json", "cv.json"
 
@@ -143,7 +143,7 @@ def _new_plan(table: Table, rejected: pd.DataFrame, config: RunConfig, folds: in
     price = table.known_price
     check_folds(folds, len(price))
     leaks = check_leaks(table, config, allow_leak=allow_leak)
-    together = kept_together(table.text, price, near=True, shown=config.speed.progress)
+    together = split_groups_of(table.text, price, near=True, shown=config.speed.progress)
     alike = [rows for rows in np.bincount(together) if rows > 1]
     if alike:
         logger.info(
@@ -277,7 +277,7 @@ def _facts(source: Source, config: RunConfig, runs: list[dict[str, Any]], scores
         "folds": folds,
         "constant_smape": float(constant),
         "seconds": round(seconds, 1),
-        "scores": scores.to_json(),
+        "scores": scores.to_dict(),
         "plugins": runs[0]["plugins"],
         "config": config.model_dump(mode="json", exclude_none=True),
     }

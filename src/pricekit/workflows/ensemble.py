@@ -15,13 +15,13 @@ import pandas as pd
 
 from pricekit.errors import TrainingError
 from pricekit.evaluation.held_out import HeldOut, read_held_out, write_held_out
-from pricekit.evaluation.weights import cross_fitted, fit_weights
 from pricekit.files import is_free, others, replace_folder, sync, write_text
 from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.runs.calibration import fit_intervals
 from pricekit.runs.ensemble import FILE, is_ensemble
 from pricekit.runs.folder import INTERVALS, is_run
 from pricekit.training.checkpoint import LAST
+from pricekit.workflows.ensemble_weights import cross_fitted, fit_weights
 
 LEAST_ROWS = 20
 """Rows that all members must have held out; fewer say nothing about weights."""

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricekit.errors import ConfigError, DataError
-from pricekit.evaluation.folds import folds_of
+from pricekit.workflows.folds import folds_of
 
 
 @settings(max_examples=25, deadline=None)
