@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from pricekit.core.contracts import Batch
 from pricekit.errors import BundleError, first_wrong
 from pricekit.features.fitted import FittedFeatures
+from pricekit.features.rowwise import FEW
 from pricekit.table import Columns, Table
 from pricekit.tokens import KnownWords, Tokens, encode, pad
 
@@ -71,11 +72,16 @@ class Preprocessor:
     known: KnownWords = field(default_factory=KnownWords, repr=False, compare=False)
 
     def __call__(self, table: Table) -> Inputs:
-        """Return the inputs of all rows; features are computed while the texts are tokenised."""
+        """Return the inputs of all rows; a second thread computes the features of more than a few."""
+        visible = without_price(table, self.columns)
+        if len(table) <= FEW:  # a thread would cost more than it saves
+            return Inputs(self._tokens(table), self.features.transform(visible), self.pad_id)
         with ThreadPoolExecutor(1) as pool:
-            features = pool.submit(self.features.transform, without_price(table, self.columns))
-            tokens = encode(self.tokenizer, self.texts(table), self.max_length, self.pad_id, self.known)
-            return Inputs(tokens, features.result(), self.pad_id)
+            features = pool.submit(self.features.transform, visible)
+            return Inputs(self._tokens(table), features.result(), self.pad_id)
+
+    def _tokens(self, table: Table) -> Tokens:
+        return encode(self.tokenizer, self.texts(table), self.max_length, self.pad_id, self.known)
 
     def texts(self, table: Table) -> list[str]:
         """Return the texts as they are tokenised."""
@@ -110,7 +116,8 @@ def bring_facts_first(text: str) -> str:
 
 def without_price(table: Table, columns: Columns) -> Table:
     """Return the table as feature plugins see it: no price, neither as such nor among the columns."""
-    return replace(table, price=None, frame=table.frame.drop(columns=columns.price or [], errors="ignore"))
+    seen = table.frame if columns.price not in table.frame else table.frame.drop(columns=columns.price)
+    return replace(table, price=None, frame=seen)
 
 
 FILES = ("tokenizer.json", "preprocess.json")

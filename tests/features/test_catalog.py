@@ -106,10 +106,10 @@ def make_table(texts: list[str], price: list[float] | None = None) -> Table:
     return Table(ids=text.index.to_series(), text=text, price=prices, frame=text.to_frame())
 
 
-@pytest.fixture(scope="module")
-def golden() -> dict[str, np.ndarray]:
-    table = make_table(PRODUCTS)
-    block = Ultra25().transform(table, Ultra25().fit(table))
+@pytest.fixture(scope="module", params=[1, 10], ids=["few texts", "many texts"])
+def golden(request: pytest.FixtureRequest) -> dict[str, np.ndarray]:
+    state = Ultra25().fit(make_table(PRODUCTS))
+    block = Ultra25().transform(make_table(PRODUCTS * request.param), state)[: len(PRODUCTS)]
     return dict(zip(ULTRA25, block.T, strict=True))
 
 
@@ -160,11 +160,11 @@ def test_any_text_gives_the_same_finite_numbers_in_every_grouping(train: list[st
 
 @pytest.mark.parametrize(("batch", "words"), [(1, 1), (100, 10), (1000, 300)])
 def test_the_size_of_batches_changes_nothing(monkeypatch: pytest.MonkeyPatch, batch: int, words: int) -> None:
-    table = make_table(PRODUCTS * 2)
+    table = make_table(PRODUCTS * 4)  # more than are parsed one by one
     state = Ultra25().fit(table)
     whole = Ultra25().transform(table, state)
-    monkeypatch.setattr(columns, "BATCH_BYTES", batch)
-    monkeypatch.setattr(columns, "WORDS_BYTES", words)
+    monkeypatch.setattr("pricekit.features.lines.BATCH_BYTES", batch)
+    monkeypatch.setattr("pricekit.features.words.PART_BYTES", words)
     assert Ultra25().fit(table) == state
     assert Ultra25().transform(table, state).tobytes() == whole.tobytes()
 

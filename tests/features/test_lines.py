@@ -52,7 +52,7 @@ def test_kinds_of_lines() -> None:
     found = split(
         "Bullet Point: a\nBullet Point 2: b\nBullet Point 13: c\nbullets: d\nBRAND: Acme\nDepartment: Toys"
     )
-    assert found.read_warnings("bullet").tolist() == [3]
+    assert found.count("bullet").tolist() == [3]
     assert found.find("brand").to_pylist() == ["Acme"]
     assert found.find("category").to_pylist() == ["Toys"]
     assert found.find("value").to_pylist() == [""]

@@ -74,6 +74,15 @@ def test_any_features_give_bounded_numbers(values, bins):
     assert found.abs().max() <= BOUND
 
 
+def test_a_bin_from_minus_3e38_to_3e38_has_a_finite_width():
+    """Their difference, 6e38, is beyond float32."""
+    encoding = NumericEncoding(1, bins=1)
+    encoding.fit(torch.tensor([[-3e38], [3e38]]))
+    assert encoding.width.isfinite().all()
+    low, high = encoding(torch.tensor([[-3e38], [3e38]]))[:, 1].tolist()
+    assert (low, high) == (-0.5, 0.5)
+
+
 def test_no_features_at_all():
     encoding = NumericEncoding(0, bins=3)
     encoding.fit(torch.zeros(4, 0))

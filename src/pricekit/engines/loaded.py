@@ -56,7 +56,7 @@ class LoadedEngine:
             prices[some] = self.price_batch(self.batch(inputs, some))
 
         longest_first = self.batches(inputs, rows)[::-1]  # so that the streams end together
-        each(fill, longest_first, self.streams)
+        each(fill, longest_first, min(self.streams, len(longest_first)))
         wrong = int((~(np.isfinite(prices[rows]) & (prices[rows] > 0))).sum())
         if wrong:
             cure = (
@@ -89,7 +89,7 @@ def batches_of(inputs: Inputs) -> Iterator[tuple[np.ndarray, Batch]]:
 
 def each(function: Callable[[Item], Any], items: Iterable[Item], streams: int) -> None:
     """Call a function with every item, in so many threads; the first that fails ends it."""
-    if streams == 1:
+    if streams <= 1:
         deque(map(function, items), maxlen=0)
         return
     with ThreadPoolExecutor(streams) as pool:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.evaluation.held_out import HeldOut
-from pricekit.features.columns import compute
+from pricekit.features.catalog import compute
 from pricekit.features.lines import as_strings
 from pricekit.metrics import smape_terms
 

@@ -28,9 +28,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from pricekit.features.columns import compute, fit_names
-from pricekit.features.lines import as_strings
+from pricekit.features import names
+from pricekit.features.columns import COLUMNS
+from pricekit.features.lines import as_strings, batches
+from pricekit.features.rowwise import FEW, RowwiseTexts
+from pricekit.features.vectorized import VectorizedTexts
 from pricekit.table import Table
 
 State = dict[str, Any]
@@ -98,3 +102,43 @@ class Ultra25:
     names: tuple[str, ...] = ULTRA25
     fit = _fit
     transform = _transform
+
+
+def compute(texts: pa.LargeStringArray, columns: tuple[str, ...], state: State) -> npt.NDArray[np.float32]:
+    """Compute columns of texts; no row depends on another.
+
+    Args:
+        texts: as `as_strings` returns them, (N,).
+        columns: names of `columns.COLUMNS`, K of them.
+        state: what `fit` of a feature set returned.
+
+    Returns:
+        float32 (N, K).
+    """
+    block = np.empty((len(texts), len(columns)), np.float32)
+    few = len(texts) <= FEW
+    start = 0
+    for part in [texts] if few else batches(texts):
+        parsed = RowwiseTexts(part.to_pylist(), state) if few else VectorizedTexts(part, state)
+        for place, name in enumerate(columns):
+            block[start : start + len(part), place] = COLUMNS[name](parsed)
+        start += len(part)
+    return block
+
+
+def fit_names(texts: pa.LargeStringArray) -> State:
+    """Learn the label that begins most texts, and count brands and categories."""
+    parts = batches(texts)
+    first_lines = [VectorizedTexts(part, {}).lines.first_lines() for part in parts]
+    label = names.common_label(pa.concat_arrays(first_lines))
+    found = [_names_of(VectorizedTexts(part, {"label": label})) for part in parts]
+    brand, category, title = (pa.concat_arrays(column) for column in zip(*found, strict=True))
+    return {
+        "label": label,
+        "brand": names.count_brands(brand, title),
+        "category": names.count_categories(category, title),
+    }
+
+
+def _names_of(texts: VectorizedTexts) -> tuple[pa.LargeStringArray, ...]:
+    return names.labelled(texts.lines, "brand"), names.labelled(texts.lines, "category"), texts.title

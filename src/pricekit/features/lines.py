@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
+BATCH_BYTES = 8 << 20  # large, since regular expressions are compiled again for each batch
 LABEL_BYTES = 40  # a colon further into the line than this ends no label
 TITLE_CHARACTERS = 300  # what an item name is searched in; plain text without lines is cut here
 TEXT_CHARACTERS = (
@@ -61,6 +62,15 @@ def as_strings(values: object) -> pa.LargeStringArray:
     return pc.utf8_slice_codeunits(array, 0, TEXT_CHARACTERS) if longest > TEXT_CHARACTERS else array
 
 
+def batches(texts: pa.LargeStringArray) -> list[pa.LargeStringArray]:
+    """Cut texts into runs of about `BATCH_BYTES`, without copying; a longer text is one by itself."""
+    end = np.cumsum(numpy_of(pc.binary_length(texts)) + 1)
+    cuts = np.flatnonzero(np.diff(end // BATCH_BYTES, prepend=-1)).tolist()
+    if not cuts:
+        return [texts]
+    return [texts.slice(a, b - a) for a, b in itertools.pairwise([*cuts, len(texts)])]
+
+
 @dataclass(frozen=True)
 class Texts:
     """N texts end to end in one buffer, a newline behind each, so that no word or line goes on into the next.
@@ -88,7 +98,7 @@ class Texts:
         data = self.data[offset[0] : offset[-1]]
         return Texts(data, offset - offset[0], self.characters[first:last])
 
-    def read_warnings(self, positions: Ints) -> Ints:
+    def count(self, positions: Ints) -> Ints:
         """Count the sorted byte positions that fall into each text, (N,)."""
         return np.diff(np.searchsorted(positions, self.offset))
 
@@ -149,7 +159,7 @@ class Lines:
         index[self.row[ordered]] = ordered
         return self._content(index)
 
-    def read_warnings(self, name: str) -> Ints:
+    def count(self, name: str) -> Ints:
         """Count the lines of a kind in each text, (N,)."""
         return np.bincount(self.row[self.kind == KIND_CODES[name]], minlength=len(self.first))
 
@@ -184,6 +194,6 @@ def split_lines(texts: Texts) -> Lines:
     cut[labelled] = colon[labelled]
     kind[labelled] = _kinds(_pieces(data, start, cut).take(pa.array(2 * labelled)))
     content = np.where(kind > 0, colon + 1, start)
-    count = texts.read_warnings(start)
+    count = texts.count(start)
     row = np.repeat(np.arange(len(texts)), count)
     return Lines(row, kind, np.cumsum(count) - count, _pieces(data, start, content))

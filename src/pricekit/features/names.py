@@ -7,15 +7,16 @@ as the original systems used, would say nothing, and an unseen brand would have 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.features.lines import LABEL_BYTES, Lines, numpy_of
+from pricekit.features.lines import LABEL_BYTES, Ints, Lines, numpy_of
 
-Floats = npt.NDArray[np.float64]
+State = Mapping[str, Any]
+"""What `fit` of a feature set returns, see `catalog`."""
 
 MIN_COUNT = 2  # a name of one training row says nothing about another row
 MAX_NAMES = 50_000  # of each dictionary; the most frequent stay
@@ -98,33 +99,29 @@ def count_names(columns: list[pa.LargeStringArray]) -> dict[str, int]:
     return dict(zip(top["values"].to_pylist(), top["counts"].to_pylist(), strict=True))
 
 
-def brand_frequency(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, int]) -> Floats:
-    """Give log(1 + count) of the brand line, or else of the longest known beginning of the name, (N,)."""
+def brand_rows(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, int]) -> Ints:
+    """Return the count of the brand line, or else of the longest known beginning of the name, (N,)."""
     stated = labelled(lines, "brand")
-    candidates = [*leading_words(title), stated]
-    frequency = np.zeros(len(title))
-    for found in _lookup(candidates, counts):
-        frequency = np.where(found > 0, found, frequency)
-    has_line = numpy_of(pc.not_equal(stated, ""))
-    return np.where(has_line, _lookup([stated], counts)[0], frequency)
+    rows = np.zeros(len(title), np.int64)
+    for found in _lookup(leading_words(title), counts):
+        rows = np.where(found > 0, found, rows)
+    return np.where(numpy_of(pc.not_equal(stated, "")), _lookup([stated], counts)[0], rows)
 
 
-def category_frequency(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, int]) -> Floats:
-    """Give log(1 + count) of the category line, or else of the head word of the name, (N,)."""
+def category_rows(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, int]) -> Ints:
+    """Return the count of the category line, or else of the head word of the name, (N,)."""
     stated = labelled(lines, "category")
     name = pc.if_else(pc.not_equal(stated, ""), stated, head_word(title))
-    frequency: Floats = _lookup([name], counts)[0]
-    return frequency
+    rows: Ints = _lookup([name], counts)[0]
+    return rows
 
 
 def _any(text: pa.LargeStringArray) -> bool:
     return bool(pc.any(pc.not_equal(text, "")).as_py())
 
 
-def _lookup(columns: list[pa.LargeStringArray], counts: Mapping[str, int]) -> Floats:
-    """Give log(1 + count) of each name, (columns, N)."""
-    logs = np.log1p(np.array([*counts.values(), 0], np.float64))
-    index = pc.fill_null(
-        pc.index_in(pa.concat_arrays(columns), pa.array(list(counts), pa.large_string())), len(counts)
-    )
-    return np.take(logs, numpy_of(index)).reshape(len(columns), -1)
+def _lookup(columns: list[pa.LargeStringArray], counts: Mapping[str, int]) -> Ints:
+    """Return the count of each name, 0 for an unknown one, (columns, N)."""
+    rows = np.array([*counts.values(), 0], np.int64)
+    index = pc.index_in(pa.concat_arrays(columns), pa.array(list(counts), pa.large_string()))
+    return np.take(rows, numpy_of(pc.fill_null(index, len(counts)))).reshape(len(columns), -1)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from pricekit.config import Section
-from pricekit.features.columns import batches
-from pricekit.features.lines import as_strings, numpy_of
+from pricekit.features.lines import as_strings, batches, numpy_of
+from pricekit.features.rowwise import FEW
 from pricekit.table import Table
 
 LOOKED_AT = 20_000
@@ -34,10 +34,11 @@ BOUND = 1e12
 
 _ANY = "[^:]{1,40}"
 _NUMBER = (
-    r":[ \t]*(?:\p{L}{1,2}\.|[^-0-9:.,\s]{0,3})"  # Rs.500, but $.75
+    r":[ \t]*(?:\p{L}{1,2}\.|[^-0-9:., \t\n\f\r]{0,3})"  # Rs.500, but $.75
     r"(?:(?P<grouped>-?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?)|"
     r"(?P<plain>-?(?:[0-9]+(?:[.,][0-9]+)?|[.,][0-9]+)(?:[eE][-+]?[0-9]{1,2})?))[^0-9]{0,20}$"
 )
+_ASCII_NUMBER = re.compile(_NUMBER.replace(r"\p{L}", "[A-Za-z]"))
 
 
 class Numbers:
@@ -80,8 +81,10 @@ class Numbers:
         block = np.zeros((len(table), len(self.names)), np.float32)
         if not state["labels"]:
             return block
-        any_of_them = "|".join(map(re.escape, state["labels"]))
-        for found in _find_in_parts(as_strings(table.text), any_of_them):
+        if len(table) <= FEW:
+            _fill_rowwise(block, as_strings(table.text).to_pylist(), state["labels"])
+            return block
+        for found in _find_in_parts(as_strings(table.text), _any_of(state["labels"])):
             place = numpy_of(pc.fill_null(pc.index_in(found.label, labels), -1))
             known = np.flatnonzero(place >= 0)[::-1]  # of several lines of a label the first is kept
             block[found.row[known], place[known]] = found.value[known]
@@ -133,3 +136,33 @@ def _find(texts: pa.LargeStringArray, label: str) -> _Found:
     value = numpy_of(pc.cast(pc.if_else(pc.equal(grouped, ""), plain, grouped), pa.float64()))
     labels = pc.struct_field(parts, "label").cast(pa.large_string())
     return _Found(numpy_of(row).astype(np.int64), labels, np.clip(value, -BOUND, BOUND))
+
+
+def _any_of(labels: list[str]) -> str:
+    return "|".join(map(re.escape, labels))
+
+
+def _fill_rowwise(block: npt.NDArray[np.float32], texts: list[str], labels: list[str]) -> None:
+    """Write the numbers of a few texts, line by line: the same ones in a hundredth of the time for one text."""
+    for row, text in enumerate(texts):
+        places = {label: place for place, label in enumerate(labels)}
+        for line in text.split("\n"):
+            label = line.partition(":")[0]
+            if label not in places or len(line.encode()) > MOST_BYTES:
+                continue
+            value = _number(line, len(label), labels)
+            if value is not None:
+                block[row, places.pop(label)] = value  # of several lines of a label the first is kept
+
+
+def _number(line: str, label_end: int, labels: list[str]) -> float | None:
+    """Return the number of a line that begins with a label and a colon, if it has one."""
+    if not line.isascii():  # only Arrow knows its letters outside ASCII
+        found = _find(pa.array([line], pa.large_string()), _any_of(labels)).value
+        return float(found[0]) if len(found) else None
+    match = _ASCII_NUMBER.match(line, label_end)
+    if match is None:
+        return None
+    grouped, plain = match["grouped"], match["plain"]
+    value = float(grouped.replace(",", "") if grouped else plain.replace(",", "."))
+    return min(max(value, -BOUND), BOUND)

@@ -15,6 +15,9 @@ from pricekit.features.lines import Bytes, Ints, Texts
 
 Floats = npt.NDArray[np.float64]
 
+PART_BYTES = (
+    1 << 19
+)  # work on words takes many times their bytes; a part and its arrays fit into the processor's cache
 WORD_BYTES = 64  # two words that agree so far are the same one for vocab_richness
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits, the multiplier of Fibonacci hashing
@@ -51,7 +54,7 @@ class Words:
 
     @cached_property
     def _count(self) -> Ints:
-        return self._texts.read_warnings(self._edges[::2])
+        return self._texts.count(self._edges[::2])
 
     def mean_length(self) -> Floats:
         """Characters a word, on average; 0 without words, (N,)."""
@@ -78,11 +81,11 @@ class Words:
         mark = np.flatnonzero((data == ord(".")) | (data == ord("!")) | (data == ord("?")))
         follows = data[mark + 1]  # the newline behind each text is the last byte, so there is always one
         ends = mark[_among(follows, "\t", "\r") | (follows == ord(" "))]
-        return np.maximum(self._texts.read_warnings(ends), np.minimum(self._count, 1))
+        return np.maximum(self._texts.count(ends), np.minimum(self._count, 1))
 
     def commas(self) -> Ints:
         """Commas of each text, (N,)."""
-        return self._texts.read_warnings(np.flatnonzero(self._lower == ord(",")))
+        return self._texts.count(np.flatnonzero(self._lower == ord(",")))
 
     def _hashes(self) -> npt.NDArray[np.uint64]:
         """Hash each word, eight bytes at a time; few words are longer, so the later rounds are short."""
@@ -99,6 +102,11 @@ class Words:
                 break
             code[longer] = code[longer] * _ODD ^ _mixed(eight[start[longer] + k], length[longer] - k)
         return code
+
+
+def split_words(texts: Texts) -> list[Words]:
+    """Return the words of texts in parts of about `PART_BYTES`."""
+    return [Words(part) for part in texts.parts(PART_BYTES)]
 
 
 def _mixed(piece: npt.NDArray[np.uint64], length: Ints) -> npt.NDArray[np.uint64]:

@@ -1,0 +1,84 @@
+"""Many texts parsed together, with Arrow.
+
+A batch costs about 20 ms, most of it to compile regular expressions, and then some 40 µs a text. `rowwise` parses
+a few texts faster, with the same results.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pricekit.features import names, quantity
+from pricekit.features.lines import Ints, Lines, Texts, join_texts, numpy_of, split_lines
+from pricekit.features.quantity import Amounts, Packs
+from pricekit.features.words import Words, split_words
+
+
+class VectorizedTexts:
+    """N parsed texts, see `columns.ParsedTexts`; each attribute is computed on first use."""
+
+    def __init__(self, texts: pa.LargeStringArray, state: names.State) -> None:
+        self.state = state
+        self.texts: Texts = join_texts(texts)
+
+    @cached_property
+    def words(self) -> list[Words]:
+        """The words of the texts, in parts."""
+        return split_words(self.texts)
+
+    @cached_property
+    def lines(self) -> Lines:
+        """The lines of the texts."""
+        return split_lines(self.texts)
+
+    @cached_property
+    def name(self) -> pa.LargeStringArray:
+        """The item names as written, (N,)."""
+        return self.lines.titles(self.state["label"])
+
+    @cached_property
+    def title(self) -> pa.LargeStringArray:
+        """The item names in ASCII lower case and with ASCII fractions, (N,)."""
+        return quantity.clean_title(self.name)
+
+    @cached_property
+    def packs(self) -> Packs:
+        """The pack sizes."""
+        return quantity.packs(self.title)
+
+    @cached_property
+    def amounts(self) -> Amounts:
+        """The quantities."""
+        return quantity.amounts(self.lines, self.title, self.packs)
+
+    @cached_property
+    def brand_rows(self) -> Ints:
+        """Training rows of each text's brand, (N,)."""
+        return names.brand_rows(self.lines, self.title, self.state["brand"])
+
+    @cached_property
+    def category_rows(self) -> Ints:
+        """Training rows of each text's category, (N,)."""
+        return names.category_rows(self.lines, self.title, self.state["category"])
+
+    def line_count(self, kind: str) -> Ints:
+        """Count the lines of a kind in each text, (N,)."""
+        return self.lines.count(kind)
+
+    def has_content(self, kind: str) -> npt.NDArray[np.bool_]:
+        """Report whether the first line of a kind has content, (N,)."""
+        return numpy_of(pc.not_equal(self.lines.find(kind), ""))
+
+    def contains(self, strings: Any, expression: str) -> npt.NDArray[np.bool_]:
+        """Report whether an expression matches anywhere in each name or title, (N,)."""
+        return numpy_of(pc.match_substring_regex(strings, expression))
+
+    def count(self, strings: Any, expression: str) -> Ints:
+        """Count the matches of an expression in each name or title, (N,)."""
+        return numpy_of(pc.count_substring_regex(strings, expression))

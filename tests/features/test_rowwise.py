@@ -1,0 +1,160 @@
+"""`rowwise` gives the same columns as `vectorized`, to the bit."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pricekit.datasets import make_catalog
+from pricekit.features import catalog, names, quantity, units
+from pricekit.features.catalog import ULTRA25, compute, fit_names
+from pricekit.features.lines import KINDS, as_strings
+from pricekit.features.rowwise import FEW
+
+LABELS = [
+    "Item Name",
+    "name",
+    "Title",
+    "Value",
+    "Unit",
+    "Brand",
+    "category_name",
+    "type",
+    "Bullet Point 1",
+    "desc",
+]
+NUMBERS = [
+    "0",
+    "1",
+    "12",
+    "1/2",
+    "6/12",
+    "1 1/2",
+    "1,000",
+    "1,5",
+    "1.5",
+    ".5",
+    "99999",
+    "1e308",
+    "nan",
+    "9" * 20,
+    "½",
+    "⁄",
+]
+WORDS = [
+    "pack of",
+    "case of",
+    "per case",
+    "x",
+    "×",
+    "- pack",
+    "-pack",
+    "of protein",
+    "with",
+    " - ",
+    "premium",
+    "bulk",
+]
+HOSTILE = [
+    "\x00",
+    "\x1c",
+    "\x85",
+    "\xa0",
+    "\u2028",
+    "\u200b",
+    "İ",
+    "ſ",
+    "K",
+    "é",
+    "ÿ",
+    "ɏ",
+    "ɐ",
+    "名",
+    "🍿",
+    "\ufeff",
+    "_",
+    "\v",
+]
+FRAGMENT = st.one_of(
+    st.sampled_from(LABELS).map(lambda label: f"\n{label}: "),
+    st.sampled_from(NUMBERS),
+    st.sampled_from(sorted(units.UNITS)),
+    st.sampled_from(WORDS),
+    st.sampled_from(HOSTILE),
+    st.sampled_from(
+        [" ", ", ", "\n", "\r\n", ":", "(", ")", "|", "-", "–", "/", "'", "s", "acme tools", "ACME", "!"]
+    ),
+    st.from_regex(re.compile(quantity.SIZE, re.ASCII)),
+    st.from_regex(re.compile(quantity.PACKS, re.ASCII)),
+    st.text(st.characters(codec="utf-8"), max_size=8),
+)
+TEXTS = st.lists(st.lists(FRAGMENT, max_size=12).map("".join), min_size=1, max_size=6)
+
+
+def vectorized(texts: list[str], state: names.State) -> np.ndarray:
+    """Compute the columns as those of a large table."""
+    many = texts + [""] * (FEW + 1)
+    return compute(as_strings(many), ULTRA25, state)[: len(texts)]
+
+
+def assert_same(texts: list[str], state: names.State) -> None:
+    one_by_one = np.vstack([compute(as_strings([text]), ULTRA25, state) for text in texts])
+    expected = vectorized(texts, state)
+    for place, name in enumerate(ULTRA25):
+        np.testing.assert_array_equal(one_by_one[:, place], expected[:, place], name)
+    assert one_by_one.tobytes() == expected.tobytes()
+
+
+@given(TEXTS, TEXTS)
+@settings(max_examples=150, deadline=None)
+@example(["a"], ["Item Name: acme, 12/1 oz\nValue: 1,000.5 fl. oz\nUnit: none"])
+def test_any_text_has_the_same_columns(train: list[str], texts: list[str]) -> None:
+    assert_same([*texts, *train], fit_names(as_strings(train * 2)))
+
+
+@given(TEXTS, st.text(st.characters(codec="utf-8", exclude_characters=":\n"), min_size=1, max_size=40))
+@settings(max_examples=50, deadline=None)
+def test_any_common_label_is_left_out_of_names(texts: list[str], label: str) -> None:
+    assert_same([f"{label}: {text}" for text in texts], {"label": label, "brand": {"a": 2}, "category": {}})
+
+
+def test_products_have_the_same_columns() -> None:
+    texts = make_catalog(300, seed=3).catalog_content.tolist()
+    assert_same(texts, json.loads(json.dumps(fit_names(as_strings(texts)))))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_line_is_recognised(kind: str) -> None:
+    labels = [
+        "bullet_point2",
+        "desc",
+        "Value",
+        "UNITS",
+        "brand name",
+        "categories",
+        " item name ",
+        "Title",
+        "maker",
+    ]
+    assert_same(
+        [f"acme saw\n{label}: {kind} 5 kg" for label in labels], fit_names(as_strings(["acme saw, 5 kg"] * 2))
+    )
+
+
+def test_an_absurdly_long_text_is_cut_alike() -> None:
+    texts = ["wörd, " * 20_000, "Value: 5" + "x" * 50_000, "\n" * 40_000, "a:" * 30_000]
+    assert_same(texts, {"label": "", "brand": {}, "category": {}})
+
+
+def test_few_texts_are_parsed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table's size decides which parser runs; Arrow's costs 20 ms for one text."""
+    monkeypatch.setattr(catalog, "VectorizedTexts", None)
+    texts = as_strings(pd.Series(["tea, 12 oz"] * FEW))
+    assert compute(texts, ("value",), {"label": "", "brand": {}, "category": {}}).tolist() == [[12.0]] * FEW
+    with pytest.raises(TypeError):
+        compute(pa.concat_arrays([texts, texts]), ("value",), {"label": "", "brand": {}, "category": {}})
