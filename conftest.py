@@ -12,6 +12,7 @@ import pytest
 from pricekit.cli.main import main
 from pricekit.config import RunConfig
 from pricekit.config.resolve import configure
+from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.evaluation.held_out import HeldOut
 
@@ -56,10 +57,22 @@ def rows() -> Callable[..., HeldOut]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what engines remember out of the user's folders."""
+    """Keep caches out of the user's folders, and installed plugin packages out of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("PRICEKIT_LOAD_PLUGINS", "")
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_plugins(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Load no installed plugin package, except the one in plugins/ whose tests run."""
+    folder, name, *_ = request.path.relative_to(Path(__file__).parent).parts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PRICEKIT_LOAD_PLUGINS", name if folder == "plugins" else "")
+        registry.cache_clear()
+        yield
+    registry.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -48,7 +48,10 @@ def broken(tmp_path_factory):
 def with_broken(broken):
     def run(*arguments, **environment):
         command = [sys.executable, "-m", "pricekit", *map(str, arguments)]
-        environment = os.environ | {"PYTHONPATH": str(broken)} | environment
+        paths = [str(broken), *filter(None, [os.environ.get("PYTHONPATH")])]
+        packages = ",".join(f"broken-{way}" for way in BROKEN)
+        given = {"PYTHONPATH": os.pathsep.join(paths), "PRICEKIT_LOAD_PLUGINS": packages}
+        environment = os.environ | given | environment
         return subprocess.run(
             command, capture_output=True, text=True, env=environment, check=False, timeout=240
         )

@@ -1,5 +1,6 @@
 """The registry and the guarded loader, with toy plugins that no line of the core knows."""
 
+import os
 import re
 import subprocess
 import sys
@@ -164,3 +165,8 @@ def test_a_plugin_that_prints_does_not_spoil_stdout(plugin, capsys):
 def test_an_import_that_raises_a_base_exception_hurts_nobody(plugin):
     source = "class Panic(BaseException): pass\nraise Panic('rust')"
     assert load([plugin("toy_broken", source)]).broken[0].reason == "Panic: rust"
+
+
+def test_the_suite_loads_no_installed_package():
+    assert os.environ["PRICEKIT_LOAD_PLUGINS"] == ""
+    assert {entry.package for entry in registry().entries.values()} == {"pricekit"}
