@@ -161,7 +161,7 @@ def _file_runs(
     table.frame.to_csv(source, index=False)
 
     def through(predictor: Predictor) -> Run:
-        return lambda: predictor.predict_file(source, out, notices=lambda _: None)
+        return lambda: predictor.predict_file(source, out)
 
     runs = {name: through(predictor) for name, predictor in predictors.items()}
     if "loop" in peers:

@@ -160,10 +160,10 @@ def test_a_prediction_that_is_terminated_keeps_what_is_priced(
     with monkeypatch.context() as patch:
         patch.setattr(PredictionCheckpoint, "add", terminated)
         code, _, err = pricekit(*given)
-    assert (code, "with --resume goes on" in " ".join(err.split())) == (130, True)
+    assert (code, "with resume to continue" in " ".join(err.split())) == (130, True)
     assert signal.getsignal(signal.SIGTERM) is before
     code, _, err = pricekit(*given, "--resume")
-    assert (code, "going on after 1 window" in err) == (0, True)
+    assert (code, "resuming after 1 window" in err) == (0, True)
 
 
 def test_help_imports_nothing_heavy():

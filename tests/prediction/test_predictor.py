@@ -1,22 +1,28 @@
+"""Prices of rows in memory, intervals around them, and predictors in other processes."""
+
+import copy
 import json
+import multiprocessing
 import os
 import pickle
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
+import cloudpickle
+import joblib
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from filelock import FileLock
 
-import pricekit.prediction.predictor as predict_module
-from pricekit.errors import DataError
+from pricekit.bundle import open_bundle
+from pricekit.errors import BundleError, ConfigError, DataError
+from pricekit.prediction.members import read_bundle
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.folder import open_run
+from pricekit.runs.load import load_model
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +39,7 @@ def test_run_and_bundle_agree(run, predictor, texts):
     assert predictor.predict(texts) == pytest.approx(open_run(run).predictor().predict(texts), rel=1e-5)
 
 
-def test_a_price_does_not_depend_on_the_company_a_row_keeps(predictor, texts):
+def test_a_price_does_not_depend_on_the_other_rows(predictor, texts):
     together = predictor.predict(texts)
     alone = np.concatenate([predictor.predict([text]) for text in texts[:40]])
     assert alone == pytest.approx(together[:40], rel=1e-6)
@@ -51,18 +57,6 @@ def test_prices_are_finite_and_positive_for_any_text(predictor):
     assert len(predictor.predict([])) == 0
 
 
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet", "jsonl"])
-def test_every_row_gets_one_price_in_order(predictor, texts, catalog, tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(predict_module, "WINDOW", 64)  # several windows
-    out = tmp_path / f"prices.{suffix}"
-    assert predictor.predict_file(catalog, out) == 400
-    read = {"parquet": pd.read_parquet, "jsonl": lambda p: pd.read_json(p, lines=True)}
-    found = read.get(suffix, lambda p: pd.read_csv(p, sep="\t" if suffix == "tsv" else ","))(out)
-    assert found["sample_id"].astype(str).tolist() == pd.read_csv(catalog)["sample_id"].astype(str).tolist()
-    assert found["price"].to_numpy() == pytest.approx(predictor.predict(texts), rel=1e-5)
-    assert [p.name for p in tmp_path.iterdir()] == [out.name]
-
-
 class Failing:
     """An engine that fails after some rows, and counts those that it priced."""
 
@@ -76,115 +70,10 @@ class Failing:
         return self.price_batch(batch)
 
 
-@pytest.fixture
-def suffix():
-    return "csv"
-
-
-@pytest.fixture
-def interrupted(predictor, catalog, tmp_path, monkeypatch, suffix):
-    """Return the output that an interrupted prediction was to write, three windows of it priced."""
-    monkeypatch.setattr(predict_module, "WINDOW", 64)
-    out, said = tmp_path / f"prices.{suffix}", []
-    with pytest.raises(KeyboardInterrupt):
-        _with(predictor, Failing(predictor, 200)).predict_file(catalog, out, notices=said.append)
-    assert "--resume" in said[-1]
-    return out
-
-
 def _with(predictor, price_batch):
     member = predictor.members[0]
     engine = replace(member.engine, price_batch=price_batch, streams=1)
     return replace(predictor, members=(replace(member, engine=engine),))
-
-
-def test_a_failure_in_the_middle_leaves_no_output(interrupted):
-    assert not interrupted.exists()
-    assert [path.name for path in interrupted.parent.iterdir()] == [".prices.csv.parts"]
-
-
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_an_interrupted_prediction_is_resumed(predictor, catalog, interrupted):
-    engine = Failing(predictor)
-    assert _with(predictor, engine).predict_file(catalog, interrupted, resume=True) == 400
-    assert engine.rows == 400 - 192
-    assert [path.name for path in interrupted.parent.iterdir()] == [interrupted.name]
-    whole = interrupted.with_stem("whole")
-    predictor.predict_file(catalog, whole)
-    assert interrupted.read_bytes() == whole.read_bytes()
-
-
-@pytest.mark.parametrize("change", ["not asked for", "another model", "another table", "another limit"])
-def test_parts_of_another_prediction_are_not_used(predictor, catalog, interrupted, change):
-    engine, options = Failing(predictor), {"resume": change != "not asked for"}
-    other = _with(predictor, engine)
-    told = []
-    if change == "another model":
-        other = replace(other, model="x")
-    if change == "another table":
-        catalog = shutil.copy(catalog, interrupted.with_name("copy.csv"))
-    if change == "another limit":
-        options["limit"] = 300
-    rows = other.predict_file(Path(catalog), interrupted, notices=told.append, **options)
-    assert engine.rows == rows
-    why = {"not asked for": "--resume would have gone on with them"}.get(change, f"they are of {change}")
-    assert f"deleting 3 windows that an interrupted prediction kept: {why}" in told[0]
-    assert not interrupted.with_name(".prices.csv.parts").exists()
-
-
-def test_parts_that_a_kill_left_half_written_are_no_hindrance(predictor, catalog, interrupted):
-    parts = interrupted.with_name(".prices.csv.parts")
-    (parts / ".part-000003.parquet.6dc16e64.tmp").write_bytes(b"half")
-    with pytest.raises(KeyboardInterrupt):
-        _with(predictor, Failing(predictor, 200)).predict_file(catalog, interrupted)
-    engine = Failing(predictor)
-    _with(predictor, engine).predict_file(catalog, interrupted, resume=True)
-    assert engine.rows == 400 - 192
-    assert not parts.exists()
-
-
-def test_a_damaged_part_and_those_after_it_are_priced_again(predictor, catalog, interrupted):
-    part = interrupted.with_name(".prices.csv.parts") / "part-000001.parquet"
-    part.write_bytes(part.read_bytes()[:-9])
-    engine = Failing(predictor)
-    _with(predictor, engine).predict_file(catalog, interrupted, resume=True)
-    assert engine.rows == 400 - 64
-    alone = interrupted.with_name("alone.csv")
-    predictor.predict_file(catalog, alone)
-    assert interrupted.read_text() == alone.read_text()
-
-
-@pytest.mark.parametrize("change", ["grown", "gone"])
-def test_a_table_that_changes_while_it_is_priced_is_refused(predictor, catalog, tmp_path, change):
-    table = Path(shutil.copy(catalog, tmp_path / "t.csv"))
-    price_batch = predictor.members[0].engine.price_batch
-
-    def meddling(batch):
-        if change == "grown":
-            table.write_bytes(catalog.read_bytes() + b"x,late,1\n")
-        else:
-            table.unlink(missing_ok=True)
-        return price_batch(batch)
-
-    with pytest.raises(DataError, match=r"t\.csv was changed while it was priced"):
-        _with(predictor, meddling).predict_file(table, tmp_path / "prices.csv")
-    assert {path.name for path in tmp_path.iterdir()} <= {"t.csv"}
-
-
-def test_files_that_come_while_others_are_priced_are_said(predictor, catalog, tmp_path):
-    shutil.copy(catalog, tmp_path / "1.csv")
-    price_batch = predictor.members[0].engine.price_batch
-
-    def meddling(batch):
-        shutil.copy(catalog, tmp_path / "2.csv")
-        return price_batch(batch)
-
-    told = []
-    pattern, out = tmp_path / "*.csv", tmp_path / "prices.csv"
-    assert _with(predictor, meddling).predict_file(pattern, out, notices=told.append) == 400
-    assert len(told) == 1
-    assert "1 file of" in told[0]
-    assert "2.csv: not in the output" in told[0]
 
 
 def test_frames_are_priced_as_files_of_them(predictor, catalog, tmp_path):
@@ -217,206 +106,106 @@ def test_texts_for_a_model_of_several_columns_name_them(predictor):
         several.predict(["tea", "jam"])
 
 
-def test_a_missing_table_is_an_error_of_pricekit(predictor, tmp_path):
-    with pytest.raises(DataError, match=r"nowhere\.csv"):
-        predictor.predict_file(tmp_path / "nowhere.csv", tmp_path / "prices.csv")
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+def test_a_predictor_pickles_as_path_digest_and_engine(predictor, bundle, texts, dumps):
+    sent = dumps(predictor)
+    assert len(sent) < 1000
+    received = pickle.loads(sent)
+    assert received.engine == predictor.engine
+    assert np.array_equal(received.predict(texts), predictor.predict(texts))
+    assert pickle.loads(sent) is received  # a pool sends it with each task, and opens it once
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_the_file_that_an_output_links_to_is_written(predictor, catalog, tmp_path, there):
-    (tmp_path / "there").mkdir()
-    if there:
-        (tmp_path / "there" / "real.csv").write_text("old")
-    out = tmp_path / "prices.csv"
-    out.symlink_to(tmp_path / "there" / "real.csv")
-    predictor.predict_file(catalog, out)
-    assert out.is_symlink()
-    assert len(pd.read_csv(tmp_path / "there" / "real.csv")) == 400
-    assert len(list(tmp_path.rglob("*"))) == 3
+def test_copies_are_the_predictor_itself(predictor):
+    assert copy.copy(predictor) is predictor
+    assert copy.deepcopy({"model": predictor})["model"] is predictor
 
 
-def test_an_output_is_a_file_in_a_folder_that_is_there(predictor, catalog, tmp_path):
-    os.mkfifo(tmp_path / "pipe.csv")
-    (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere" / "real.csv")
-    (tmp_path / "round.csv").symlink_to(tmp_path / "round.csv")
-    predictor.predict_file(catalog, tmp_path / "round.csv")  # what leads nowhere is replaced
-    with pytest.raises(DataError, match="is a pipe or a device"):
-        predictor.predict_file(catalog, tmp_path / "pipe.csv")
-    with pytest.raises(DataError, match=r"there is no folder .*nowhere"):
-        predictor.predict_file(catalog, tmp_path / "link.csv")
+@pytest.mark.parametrize("model", ["run", "bundle"])
+def test_other_processes_predict_the_same(model, texts, request):
+    opened = load_model(request.getfixturevalue(model))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = pool.map(opened.predict, [texts[:20], texts[20:40]])
+    assert np.concatenate(found) == pytest.approx(opened.predict(texts[:40]), rel=1e-6)
 
 
-def test_an_output_s_name_is_text(predictor, catalog, tmp_path):
-    with pytest.raises(DataError, match=r"o\\xff\.csv' is no name in UTF-8"):
-        predictor.predict_file(catalog, tmp_path / os.fsdecode(b"o\xff.csv"))
+def test_joblib_sends_a_predictor(predictor, texts):
+    found = joblib.Parallel(2)(joblib.delayed(predictor.predict)(part) for part in (texts[:9], texts[9:18]))
+    assert np.concatenate(found) == pytest.approx(predictor.predict(texts[:18]), rel=1e-6)
 
 
-def test_an_output_s_name_leaves_room_for_a_temporary_one(predictor, catalog, tmp_path):
-    assert predictor.predict_file(catalog, tmp_path / f"{'y' * 236}.csv") == 400
-    for letter in ("y", "ä"):
-        with pytest.raises(DataError, match="name is too long"):
-            predictor.predict_file(catalog, tmp_path / f"{letter * (237 if letter == 'y' else 121)}.csv")
+def test_a_model_that_changed_after_pickling_is_refused(bundle, tmp_path):
+    copied = shutil.copytree(bundle, tmp_path / "copied")
+    sent = pickle.dumps(Predictor.load(copied, "ort-cpu"))
+    manifest = json.loads((copied / "manifest.json").read_text())
+    (copied / "manifest.json").write_text(json.dumps(manifest | {"table": "other.csv"}))
+    with pytest.raises(BundleError, match=r"copied has changed since its predictor was pickled"):
+        pickle.loads(sent)
+    shutil.rmtree(copied)
+    with pytest.raises(BundleError, match="copied"):
+        pickle.loads(sent)
 
 
-def test_a_predictor_stays_in_its_process(predictor):
-    with pytest.raises(TypeError, match=r"load it there, with Predictor\.load"):
-        pickle.dumps(predictor)
+def test_a_run_with_other_weights_is_refused(run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    sent = pickle.dumps(load_model(copied))
+    weights = copied / "best.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(BundleError, match="has changed since"):
+        pickle.loads(sent)
 
 
-def test_many_small_files_are_one_window(predictor, catalog, tmp_path, monkeypatch):
-    frame = pd.read_csv(catalog).head(150)
-    for number in range(30):
-        part = frame.iloc[5 * number : 5 * number + 5]
-        if number >= 20:  # of another type, which must not become one with the others'
-            part = part.assign(sample_id=[f"0{row}" for row in part.index])
-        part.to_parquet(tmp_path / f"{number:02d}.parquet")
-    sizes, inputs = [], Predictor._inputs
-    monkeypatch.setattr(
-        Predictor, "_inputs", lambda self, table: sizes.append(len(table)) or inputs(self, table)
-    )
-    monkeypatch.setattr(predict_module, "WINDOW", 64)
-    predictor.predict_file(tmp_path, tmp_path / "prices.csv")
-    assert sizes == [60, 40, 50]
-    found = pd.read_csv(tmp_path / "prices.csv", dtype=str)
-    assert found["sample_id"].tolist() == [
-        *map(str, frame["sample_id"].head(100)),
-        *(f"0{row}" for row in range(100, 150)),
-    ]
-    monkeypatch.setattr(predict_module, "WINDOW_BYTES", 1)
-    sizes.clear()
-    predictor.predict_file(tmp_path, tmp_path / "prices.csv")
-    assert sizes == [5] * 30
+def test_a_predictor_from_no_folder_cannot_be_pickled(predictor):
+    with pytest.raises(TypeError, match="not loaded from a folder"):
+        pickle.dumps(replace(predictor, origin=None))
 
 
-def test_what_is_priced_is_kept_where_the_output_cannot_be_written(
-    predictor, catalog, interrupted, monkeypatch
-):
-    def refuse(*_):
-        raise DataError("no space")
-
-    said, engine = [], Failing(predictor)
-    with monkeypatch.context() as patch:
-        patch.setattr(Predictor, "_write", refuse)
-        with pytest.raises(DataError, match="no space"):
-            _with(predictor, engine).predict_file(catalog, interrupted, resume=True, notices=said.append)
-    assert "--resume" in said[-1]
-    again = Failing(predictor)
-    _with(predictor, again).predict_file(catalog, interrupted, resume=True)
-    assert (engine.rows, again.rows) == (400 - 192, 0)
+def test_reprs_are_one_short_line(predictor, bundle, run):
+    assert repr(predictor) == "Predictor('bundle', engine='ort-cpu', text=['catalog_content'])"
+    odd = replace(predictor, currency="<b>$", members=(replace(predictor.members[0], weight=0.5),) * 2)
+    assert repr(odd).endswith("members=2, currency='<b>$')")
+    assert "&lt;b&gt;$" in odd._repr_html_()
+    assert "<b>$" not in odd._repr_html_()
+    for value in (predictor.members[0], predictor.intervals, read_bundle(bundle), open_bundle(bundle)):
+        assert len(repr(value)) < 250
 
 
-def test_parts_outlive_a_folder_that_cannot_be_read_for_a_while(predictor, catalog, interrupted, monkeypatch):
-    def fail(*_):
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_text", fail)
-        with pytest.raises(DataError, match="Input/output error"):
-            predictor.predict_file(catalog, interrupted, resume=True)
-    engine = Failing(predictor)
-    _with(predictor, engine).predict_file(catalog, interrupted, resume=True)
-    assert engine.rows == 400 - 192
-
-
-def test_where_nothing_can_be_locked_a_prediction_goes_on(predictor, catalog, tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise NotImplementedError
-
-    monkeypatch.setattr(FileLock, "acquire", refuse)
-    assert predictor.predict_file(catalog, tmp_path / "prices.csv", limit=9) == 9
+def test_predictions_with_an_interval_are_a_frame(predictor, texts):
+    rows = pd.DataFrame({"catalog_content": texts[:5]}, index=list("vwxyz"))
+    found = predictor.predict(rows, interval=0.5)
+    assert found.columns.tolist() == ["price", "price_low", "price_high"]
+    assert (found.dtypes == np.float32).all()
+    assert found.index.tolist() == list("vwxyz")
+    assert found["price"].to_numpy() == pytest.approx(predictor.predict(texts[:5]), rel=1e-6)
+    low, high = predictor.interval(found["price"].to_numpy(), 0.5)
+    assert np.array_equal(found["price_low"], low)
+    assert np.array_equal(found["price_high"], high)
+    assert predictor.predict([], interval=0.5).shape == (0, 3)
+    with pytest.raises(ConfigError, match="up to") as error:
+        predictor.predict(texts, interval=0.9999)
+    assert error.value.parameters == ("interval",)
 
 
-def test_two_predictions_do_not_write_one_output(predictor, catalog, tmp_path, monkeypatch):
-    monkeypatch.setattr(predict_module, "WINDOW", 64)
-    out, price_batch = tmp_path / "prices.csv", predictor.members[0].engine.price_batch
-
-    def meddling(batch):
-        with pytest.raises(DataError, match="another prediction is writing"):
-            predictor.predict_file(catalog, out, limit=100)
-        return price_batch(batch)
-
-    _with(predictor, meddling).predict_file(catalog, out)
-    alone = tmp_path / "alone.csv"
-    predictor.predict_file(catalog, alone)
-    assert out.read_text() == alone.read_text()
-    assert {path.name for path in tmp_path.iterdir()} == {"prices.csv", "alone.csv"}
-
-
-def test_a_linked_folder_of_parts_is_left_alone(predictor, catalog, tmp_path):
-    other = tmp_path / "spark"
-    other.mkdir()
-    (other / "part-00000-abc.parquet").touch()
-    parts = tmp_path / ".prices.csv.parts"
-    parts.symlink_to(other)
-    with pytest.raises(DataError, match="is a link"):
-        predictor.predict_file(catalog, tmp_path / "prices.csv")
-    parts.unlink()
-    other.rename(parts)  # a folder with other files
-    predictor.predict_file(catalog, tmp_path / "prices.csv")
-    assert (parts / "part-00000-abc.parquet").exists()
-
-
-@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
-def test_whole_numbers_with_gaps_are_still_ids(predictor, catalog, tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(predict_module, "WINDOW", 64)
-    ids = pd.Series(range(9007199254740993, 9007199254740993 + 150), dtype="Int64")
-    ids[100] = pd.NA
-    pd.read_csv(catalog).head(150).assign(sample_id=ids).to_parquet(tmp_path / "in.parquet")
-    out = tmp_path / f"out.{suffix}"
-    predictor.predict_file(tmp_path / "in.parquet", out)
-    read = {"csv": pd.read_csv, "parquet": pd.read_parquet, "jsonl": _read_jsonl}[suffix]
-    found = read(out, dtype_backend="numpy_nullable")["sample_id"]
-    assert found.astype("Int64").equals(ids.rename("sample_id"))
-
-
-def _read_jsonl(path, dtype_backend):
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return pd.DataFrame({"sample_id": pd.array([row["sample_id"] for row in rows], dtype="Int64")})
-
-
-def test_ids_of_several_types_are_text(predictor, catalog, tmp_path):
-    frame = pd.read_csv(catalog).head(4)
-    folder = tmp_path / "in"
-    folder.mkdir()
-    frame.head(2).assign(sample_id=[7, 8]).to_parquet(folder / "a.parquet")
-    frame.tail(2).assign(sample_id=["X9", "7"]).to_parquet(folder / "b.parquet")
-    predictor.predict_file(folder, tmp_path / "out.parquet")
-    assert pd.read_parquet(tmp_path / "out.parquet")["sample_id"].tolist() == ["7", "8", "X9", "7"]
-
-
-def test_a_failure_before_the_first_window_leaves_nothing(predictor, catalog, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        _with(predictor, Failing(predictor, 0)).predict_file(catalog, tmp_path / "prices.csv")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_parts_and_hidden_folders_are_no_data(predictor, catalog, tmp_path):
-    frame = pd.read_csv(catalog).head(6)
-    for folder in (".out.parquet.parts", "_temporary", "day=1"):
-        (tmp_path / folder).mkdir()
-        frame.to_parquet(tmp_path / folder / "x.parquet")
-    assert predictor.predict_file(tmp_path, tmp_path / "out.parquet", limit=100) == 6
-    (tmp_path / "out.parquet").unlink()
-    assert predictor.predict_file(tmp_path / "*/*.parquet", tmp_path / "out.csv") == 6
-    assert predictor.predict_file(tmp_path / "_*/*.parquet", tmp_path / "out.csv") == 6
-    assert predictor.predict_file(tmp_path / "d*/../day=1/*.parquet", tmp_path / "out.csv") == 6
-
-
-@pytest.mark.parametrize("empty", ["a", "b", "c"])
-def test_of_several_files_those_without_rows_are_left_out(predictor, catalog, tmp_path, empty):
-    frame = pd.read_csv(catalog).head(12)
-    said = []
-    for name in "abc":
-        frame.head(0 if name == empty else 6).to_csv(tmp_path / f"{name}.csv", index=False)
-    (tmp_path / "d.csv").touch()
-    (tmp_path / "e.jsonl").touch()
-    count = predictor.predict_file(tmp_path / "[abcde].*", tmp_path / "out.csv", notices=said.append)
-    assert count == 12
-    assert [Path(line.split(" ")[0]).name for line in said] == [f"{empty}.csv", "d.csv", "e.jsonl"]
-    for name in "abc":
-        frame.head(0).to_csv(tmp_path / f"{name}.csv", index=False)
-    with pytest.raises(DataError, match="has no rows"):
-        predictor.predict_file(tmp_path / "[abc].csv", tmp_path / "out.csv")
+def test_texts_may_be_a_series_or_an_array(predictor, texts):
+    expected = predictor.predict(texts[:5])
+    for rows in (
+        pd.Series(texts[:5], index=[9, 8, 7, 6, 5]),
+        pd.Series(texts[:5], dtype="string[pyarrow]"),
+        pd.Series(texts[:5], dtype="category"),
+        np.array(texts[:5]),
+        np.array(texts[:5], dtype=object),
+        np.array(texts[:5], dtype=np.dtypes.StringDType()),
+        tuple(texts[:5]),
+        pa.chunked_array([texts[:5]]),
+    ):
+        assert np.array_equal(predictor.predict(rows), expected)
+    for rows in ([], np.array([], dtype=str), pd.Series([], dtype="str")):
+        assert predictor.predict(rows).shape == (0,)
+    for rows in (["tea", 3], np.array([["tea"]]), pd.Series(["tea", None]), "tea", 7):
+        with pytest.raises(DataError):
+            predictor.predict(rows)
 
 
 def test_equal_rows_are_priced_once(predictor, texts):
@@ -427,80 +216,7 @@ def test_equal_rows_are_priced_once(predictor, texts):
     assert found[:50] == pytest.approx(predictor.predict(texts[:50]), rel=1e-6)
 
 
-@pytest.mark.parametrize("pattern", ["parts", "parts/*.parquet", "par*/day=*/*", "**/*.parquet"])
-def test_a_folder_or_a_pattern_is_one_table(predictor, catalog, tmp_path, pattern):
-    frame = pd.read_csv(catalog).head(120)
-    for number, day in enumerate(["day=1", "day=2"]):
-        folder = tmp_path / "parts" if "*.parquet" in pattern else tmp_path / "parts" / day
-        folder.mkdir(parents=True, exist_ok=True)
-        frame.iloc[60 * number : 60 * number + 60].to_parquet(folder / f"{number}.parquet")
-    frame.head(0).to_parquet(tmp_path / "parts" / "none.parquet")
-    predictor.predict_file(tmp_path / pattern, tmp_path / "prices.csv")
-    found = pd.read_csv(tmp_path / "prices.csv")
-    assert found["sample_id"].tolist() == frame["sample_id"].tolist()
-    assert found["price"].to_numpy() == pytest.approx(
-        predictor.predict(frame["catalog_content"].tolist()), rel=1e-5
-    )
-
-
-def test_row_numbers_go_on_from_file_to_file(predictor, catalog, tmp_path):
-    for number in range(3):
-        pd.read_csv(catalog)[["catalog_content"]].head(5).to_csv(tmp_path / f"t{number}.csv", index=False)
-    predictor.predict_file(tmp_path / "t*.csv", tmp_path / "prices.csv", limit=12, notices=lambda _: None)
-    assert pd.read_csv(tmp_path / "prices.csv")["row"].tolist() == [*range(12)]
-
-
-@pytest.mark.parametrize("without", [0, 1])
-def test_row_numbers_never_stand_among_ids(predictor, catalog, tmp_path, without):
-    frame = pd.read_csv(catalog).head(5)
-    for number in range(2):
-        columns = ["catalog_content"] if number == without else ["sample_id", "catalog_content"]
-        frame[columns].to_csv(tmp_path / f"t{number}.csv", index=False)
-    with pytest.raises(DataError, match=r"t0\.csv and .*t1\.csv only one has the id column 'sample_id'"):
-        predictor.predict_file(tmp_path / "t*.csv", tmp_path / "prices.csv", notices=lambda _: None)
-
-
-@pytest.mark.parametrize("path", ["empty", "no*.csv"])
-def test_a_folder_or_pattern_without_files_is_told(predictor, tmp_path, path):
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="Check the path"):
-        predictor.predict_file(tmp_path / path, tmp_path / "prices.csv")
-
-
-def test_an_id_that_is_called_like_what_is_predicted_is_refused_before_the_work(predictor, catalog, tmp_path):
-    columns = replace(predictor.columns, id="price")
-    with pytest.raises(DataError, match=r"cannot be 'price'.*--id"):
-        predictor.predict_file(catalog, tmp_path / "prices.csv", columns=columns)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_missing_id_column_becomes_row_numbers_and_is_said(predictor, catalog, tmp_path):
-    pd.read_csv(catalog)[["catalog_content"]].to_csv(tmp_path / "t.csv", index=False)
-    said = []
-    predictor.predict_file(tmp_path / "t.csv", tmp_path / "p.csv", notices=said.append)
-    assert pd.read_csv(tmp_path / "p.csv").iloc[:, 0].tolist() == list(range(400))
-    assert any("row number" in s for s in said)
-
-
-def test_unknown_categories_and_empty_texts_are_priced_and_counted(predictor, tmp_path):
-    rows = {"sample_id": ["a", "b"], "catalog_content": ["Brand: Nobody\nCategory: Unheard Of", ""]}
-    pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False)
-    said = []
-    assert predictor.predict_file(tmp_path / "t.csv", tmp_path / "p.csv", notices=said.append) == 2
-    assert said == ["1 of 2 rows have no text; they were priced all the same."]
-
-
-def test_prediction_imports_no_torch(bundle, catalog, tmp_path):
-    code = (
-        "import sys; from pathlib import Path; from pricekit import Predictor;"
-        "Predictor.load(sys.argv[1]).predict_file(Path(sys.argv[2]), Path(sys.argv[3]));"
-        "assert not {'torch', 'transformers', 'onnx', 'sklearn'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code, bundle, catalog, tmp_path / "p.csv"], check=True)
-    assert len(pd.read_csv(tmp_path / "p.csv")) == 400
-
-
-def test_nothing_is_left_at_home_but_what_was_measured(bundle, catalog, tmp_path):
+def test_a_named_engine_leaves_nothing_at_home(bundle, tmp_path):
     """ONNX Runtime's telemetry keeps the number of a device there before it sends anything."""
     home = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
     home.pop("ORT_DISABLE_TELEMETRY", None)
@@ -509,12 +225,4 @@ def test_nothing_is_left_at_home_but_what_was_measured(bundle, catalog, tmp_path
         "import sys; from pricekit import Predictor; Predictor.load(sys.argv[1], 'ort-cpu').predict(['tea'])"
     )
     subprocess.run([sys.executable, "-c", code, bundle], check=True, env=home)
-    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"engine.json"}
-
-
-def test_the_table_itself_is_never_overwritten(predictor, catalog, tmp_path):
-    table = tmp_path / "t.csv"
-    table.write_bytes(catalog.read_bytes())
-    with pytest.raises(DataError, match="is the table itself"):
-        predictor.predict_file(table, tmp_path / "." / "t.csv")
-    assert table.read_bytes() == catalog.read_bytes()
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] in ([], ["engine.json"])

@@ -19,7 +19,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,8 @@ class Bundle:
     """
 
     path: Path
-    manifest: dict[str, Any]
-    files: dict[str, bytes]
+    manifest: dict[str, Any] = field(repr=False)
+    files: dict[str, bytes] = field(repr=False)
     digest: str
 
     def members(self) -> list[tuple[dict[str, bytes], float]]:

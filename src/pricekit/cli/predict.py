@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, named_columns, table_options
+from pricekit.cli.options import FOLDER, TABLE, named_columns, split_names, table_options
 
 if TYPE_CHECKING:
     from pricekit.table import ReadOptions
@@ -67,13 +67,21 @@ def predict(
 
     reader = read_model(model, engine)
     columns = named_columns(reader.columns, text, None, id_)
-    check_columns(
-        table, replace(columns, price=None), read_options
-    )  # before an engine is measured, for seconds
+    columns = replace(columns, price=None)
+    check_columns(table, columns, read_options)  # before an engine is measured, which takes seconds
     predictor = reader.open()
     started = time.perf_counter()
     rows = predictor.predict_file(
-        table, out, columns=columns, read_options=read_options, limit=limit, interval=interval, resume=resume
+        table,
+        out,
+        text=split_names(text) if text else None,
+        id=id_,
+        encoding=read_options.encoding,
+        delimiter=read_options.delimiter,
+        columns=read_options.names,
+        limit=limit,
+        interval=interval,
+        resume=resume,
     )
     seconds = time.perf_counter() - started
     speed = "" if resume else f"{rows / seconds:,.0f} rows/s, "  # of what was priced before nobody knows it

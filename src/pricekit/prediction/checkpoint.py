@@ -1,4 +1,4 @@
-"""What a prediction has finished, kept beside its output until that is whole."""
+"""The finished windows of a prediction, kept next to its output until that is complete."""
 
 from __future__ import annotations
 
@@ -19,35 +19,37 @@ from pricekit.errors import DataError
 from pricekit.files import behind_link, write_text
 from pricekit.table import PredictionWriter, read_predictions
 
-_PART = "part-" + 6 * "[0-9]" + ".parquet"
+_WINDOWS = "part-" + 6 * "[0-9]" + ".parquet"
 
 
 class PredictionCheckpoint:
-    """Windows of ids and prices, a Parquet file each, in a hidden folder beside the output.
+    """Windows of ids and prices, one Parquet file each, in a hidden folder next to the output.
 
-    Used as a context manager, which keeps other predictions out of the folder by a lock in it. It is gone afterwards
-    unless parts are left in it.
+    Used as a context manager, which locks the folder against other predictions and deletes it at the end unless it
+    holds windows.
 
     Args:
-        out: the output that they will become.
-        made_from: what they depend on, such as model, table and columns, as JSON values by name. Parts of
-            another prediction are not gone on with.
+        out: the output that the windows will become.
+        key: what the windows depend on, such as model, table and columns, as JSON values by name. Windows with
+            another key are not used.
 
     Raises:
-        DataError: the folder cannot be written, or another prediction has it.
+        DataError: the folder cannot be written, or another prediction uses it.
     """
 
-    def __init__(self, out: Path, made_from: dict[str, object]) -> None:
+    def __init__(self, out: Path, key: dict[str, object]) -> None:
         self.out = out
-        whole = behind_link(out)
-        self.folder = whole.with_name(f".{whole.name}.parts")
-        self.made_from: dict[str, object] = json.loads(json.dumps(made_from))
+        target = behind_link(out)
+        self.folder = target.with_name(f".{target.name}.parts")
+        self.key: dict[str, object] = json.loads(json.dumps(key))
         self.count = 0
         self._lock = FileLock(self.folder / "lock", timeout=0, fallback_to_soft=False)
 
     def __enter__(self) -> Self:
         if self.folder.is_symlink():
-            raise DataError(f"{self.folder} is a link, where unfinished predictions are kept; delete it.")
+            raise DataError(
+                f"{self.folder}, the folder of unfinished predictions, is a link; delete the link."
+            )
         try:
             self.folder.mkdir(exist_ok=True)
         except OSError as error:
@@ -56,84 +58,80 @@ class PredictionCheckpoint:
             self._lock.acquire()
         except Timeout:
             raise DataError(
-                f"another prediction is writing {self.out} now; wait for it, or name another file with --out."
+                f"another prediction is writing {self.out} now; wait for it, or choose another output file.",
+                parameters=("out",),
             ) from None
         except (OSError, NotImplementedError):
-            pass  # a disk without locks: then nobody can tell
+            pass  # a file system without locks: two predictions into one output are not detected
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self.folder.is_dir() and not any(self.folder.glob(_PART)):
-                self._clear()
-                with suppress(OSError):  # while it is held: whoever waits for this file sees that it is gone
+            if self.folder.is_dir() and not any(self.folder.glob(_WINDOWS)):
+                self.clear()
+                with suppress(
+                    OSError
+                ):  # while the lock is held: whoever waits for this file sees that it is gone
                     Path(self._lock.lock_file).unlink(missing_ok=True)
                     self.folder.rmdir()
         finally:
             self._lock.release()
 
-    def kept(self) -> tuple[int, list[str]]:
-        """Return how many windows an earlier prediction left, and by what it was another one than this."""
-        whole = 0
-        while _is_whole(self._part(whole)):
-            whole += 1
-        key = self.folder / "key.json"
+    def found(self) -> tuple[int, list[str]]:
+        """Return how many windows an earlier prediction left, and the names of the key's values that differ."""
+        windows = 0
+        while _is_intact(self._window(windows)):
+            windows += 1
+        file = self.folder / "key.json"
         try:
-            found = json.loads(key.read_text("utf-8")) if key.is_file() else {}
+            saved = json.loads(file.read_text("utf-8")) if file.is_file() else {}
         except OSError as error:
-            raise DataError(f"{key} cannot be read: {error.strerror or error}.") from None
+            raise DataError(f"{file} cannot be read: {error.strerror or error}.") from None
         except ValueError:
-            found = {}
-        known = found if isinstance(found, dict) else {}
-        return whole, [
-            name for name, value in self.made_from.items() if name not in known or known[name] != value
-        ]
+            saved = {}
+        known = saved if isinstance(saved, dict) else {}
+        return windows, [name for name, value in self.key.items() if known.get(name, ...) != value]
 
     def resume(self, windows: int) -> None:
-        """Go on after so many windows of those that are there."""
+        """Continue after the first `windows` windows."""
         self.count = windows
 
     def start(self) -> None:
-        """Delete what an earlier prediction left, and begin."""
-        self._clear()
-        self.count = 0
+        """Delete what an earlier prediction left, and write the key."""
+        self.clear()
         try:
-            write_text(self.folder / "key.json", json.dumps(self.made_from))
+            write_text(self.folder / "key.json", json.dumps(self.key))
         except OSError as error:
             raise DataError(f"{self.out} cannot be written: {error.strerror or error}.") from None
 
     def add(self, ids: pd.Series, price: np.ndarray) -> None:
         """Keep a window: ids (N,) and prices, float (N,)."""
-        with PredictionWriter(self._part(self.count)) as writer:
+        with PredictionWriter(self._window(self.count)) as writer:
             writer.write(ids, price)
         self.count += 1
 
     def __iter__(self) -> Iterator[tuple[pd.Series, np.ndarray]]:
-        """Yield ids and prices, float32, of all windows in order; ids of several types are text."""
-        parts = [self._part(number) for number in range(self.count)]
-        types = {pq.read_schema(part).field(0).type for part in parts}
-        for part in parts:
-            ids, price = read_predictions(part, text_ids=len(types) > 1)
-            yield ids, price
+        """Yield ids and prices, float32, of all windows in order; ids of several types become text."""
+        windows = [self._window(number) for number in range(self.count)]
+        types = {pq.read_schema(window).field(0).type for window in windows}
+        for window in windows:
+            yield read_predictions(window, text_ids=len(types) > 1)
 
-    def end(self) -> None:
-        """Delete the parts, which the output holds now."""
-        self._clear()
+    def clear(self) -> None:
+        """Delete all windows and the key."""
+        for path in [*self.folder.glob(_WINDOWS), *self.folder.glob(".*.tmp"), self.folder / "key.json"]:
+            path.unlink(missing_ok=True)
         self.count = 0
 
-    def _clear(self) -> None:
-        for path in [*self.folder.glob(_PART), *self.folder.glob(".*.tmp"), self.folder / "key.json"]:
-            path.unlink(missing_ok=True)
-
-    def _part(self, number: int) -> Path:
+    def _window(self, number: int) -> Path:
         return self.folder / f"part-{number:06d}.parquet"
 
 
-def _is_whole(part: Path) -> bool:
-    """Say whether a part is there, as it was written: a damaged one and those after it are priced again."""
+def _is_intact(window: Path) -> bool:
+    """Whether a window exists and is undamaged; a damaged one and those after it are priced again."""
     try:
-        return bool(pq.read_metadata(part).num_rows)
+        return bool(pq.read_metadata(window).num_rows)
     except (OSError, pa.ArrowException):
         return False

@@ -1,4 +1,4 @@
-"""Price intervals: numbers that were learned on the validation rows, read and applied."""
+"""Price intervals: half widths that were fitted on the validation rows, read and applied."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ WIDEST = 80.0
 """Half width of a log price; exp(80) times a price is still a float32."""
 
 
-@dataclass(frozen=True)
+BOUNDS = "price_low", "price_high"
+"""The columns of an interval."""
+
+
+@dataclass(frozen=True, repr=False)
 class Intervals:
     """Half widths of the log price by level and by predicted price.
 
-    Split conformal prediction: of prices to come, the share `level` lies within [p·exp(-w), p·exp(w)], whatever
-    their distribution, as long as they are like the validation rows (Papadopoulos et al. 2002; by bins of the
+    Split conformal prediction: a share `level` of new prices lies within [p·exp(-w), p·exp(w)], whatever their
+    distribution, if they are exchangeable with the validation rows (Papadopoulos et al. 2002; by bins of the
     prediction: Boström & Johansson 2020, Mondrian conformal regressors).
 
     Attributes:
@@ -33,34 +37,40 @@ class Intervals:
     widths: np.ndarray
 
     def bounds(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the low and the high end for each predicted price, both float32 (N,).
+        """Return the lower and the upper bound for each predicted price, both float32 (N,).
 
-        A level that was not stored is rounded up to the next one.
+        A level that was not fitted is rounded up to the next one.
 
         Raises:
-            ConfigError: the level is not in (0, 1), or above all that so few validation rows allow.
+            ConfigError: the level is not in (0, 1), or higher than the number of validation rows allows.
         """
         known = np.flatnonzero(self.levels >= level - 1e-9)
         if not 0 < level < 1 or not len(known):
             raise ConfigError(
-                f"an interval of {level:g} was asked for; this model's validation rows allow levels above 0 and up to "
-                f"{self.levels[-1]:g}; for a higher one train with more validation rows"
+                f"the interval is {level:g}; this model's validation rows allow levels above 0 and up to "
+                f"{self.levels[-1]:g}; train with more validation rows for a higher one",
+                parameters=("interval",),
+                highest=float(self.levels[-1]),
             )
         factor = np.exp(self.widths[known[0]])[np.searchsorted(self.edges, price, side="right")]
         return (price / factor).astype(np.float32), (price * factor).astype(np.float32)
 
+    def __repr__(self) -> str:
+        """Return one line without the numbers."""
+        return f"Intervals(levels={self.levels[0]:g} to {self.levels[-1]:g}, bins={len(self.edges) + 1})"
+
     def to_json(self) -> dict[str, Any]:
-        """Return lists of numbers, which `read_intervals` reads."""
+        """Return lists of numbers for `read_intervals`."""
         return {"edges": self.edges.tolist(), "levels": self.levels.tolist(), "widths": self.widths.tolist()}
 
 
 def read_intervals(text: str | bytes, where: object) -> Intervals:
-    """Read what `to_json` gave as JSON; raises BundleError that names `where` for anything else."""
+    """Read the JSON of `to_json`; raises BundleError that names `where` if it is damaged."""
     try:
         record = json.loads(text)
         found = Intervals(*(np.asarray(record[name], np.float64) for name in ("edges", "levels", "widths")))
-        if not _fit_together(found):
-            raise ValueError("the numbers do not fit together")
+        if not _is_consistent(found):
+            raise ValueError("the numbers are inconsistent")
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise BundleError(
             f"the intervals of {where} are damaged ({error}); train or export it again"
@@ -68,7 +78,7 @@ def read_intervals(text: str | bytes, where: object) -> Intervals:
     return found
 
 
-def _fit_together(found: Intervals) -> bool:
+def _is_consistent(found: Intervals) -> bool:
     levels, edges, widths = found.levels, found.edges, found.widths
     shapes = levels.ndim == edges.ndim == 1 <= len(levels) and widths.shape == (len(levels), len(edges) + 1)
     return bool(

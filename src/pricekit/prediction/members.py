@@ -44,7 +44,7 @@ class Member:
         return cast(np.ndarray, self.engine.price(inputs, first)[first][kind])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BundleReader:
     """A bundle that was read and checked, before an engine is opened.
 
@@ -55,6 +55,10 @@ class BundleReader:
 
     bundle: Bundle
     preprocessors: tuple[Preprocessor, ...]
+
+    def __repr__(self) -> str:
+        """Return one line: the files have megabytes."""
+        return f"BundleReader({str(self.bundle.path)!r}, members={len(self.preprocessors)})"
 
     @property
     def columns(self) -> Columns:

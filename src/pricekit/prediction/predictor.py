@@ -1,68 +1,69 @@
-"""The predictor: preprocessor and engine, over a table in memory or streamed from files."""
+"""The predictor: prices of rows in memory, and of table files through `prediction/files.py`."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+import html
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import NoReturn, TypeVar, cast
+from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pricekit import __version__
 from pricekit.engines.choose import AUTO
-from pricekit.errors import ConfigError, DataError
-from pricekit.log import logger
-from pricekit.prediction.checkpoint import PredictionCheckpoint
-from pricekit.prediction.intervals import Intervals, read_intervals
+from pricekit.errors import BundleError, ConfigError
+from pricekit.prediction import files
+from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
 from pricekit.prediction.members import BundleReader, Member, read_bundle
 from pricekit.preprocess import Inputs
-from pricekit.progress import progress
-from pricekit.table import (
-    AS_FOUND,
-    Columns,
-    PredictionWriter,
-    ReadOptions,
-    Table,
-    check_labelled,
-    check_output,
-    concat_tables,
-    files_size,
-    iter_files,
-    read_frame,
-    table_files,
-    table_of_texts,
-)
-from pricekit.text import counted
+from pricekit.table import Columns, ReadOptions, Table, check_labelled, read_frame, table_of_texts
 
-Item = TypeVar("Item")
-
-BOUNDS = "price_low", "price_high"
-
-WINDOW, WINDOW_BYTES = 8192, 64 << 20
-"""Rows held in memory at once, sorted by length inside, and bytes of text of several files among them."""
+Rows: TypeAlias = Table | pd.DataFrame | pd.Series | pa.Table | np.ndarray | Sequence[str]
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a predictor was loaded from.
+
+    Attributes:
+        path: of the model's folder, absolute.
+        engine: the engine to load it in again; None for a run, which uses torch.
+        load: loads it again, called with path and engine; a function that can be pickled.
+    """
+
+    path: Path
+    engine: str | None
+    load: Callable[[Path, Any], Predictor]
+
+
+@dataclass(frozen=True, repr=False)
 class Predictor:
     """Prices from a trained model, or from several whose log prices are averaged.
 
+    A predictor does not change; threads may share it. Pickled, it is the model's path, digest and engine: the other
+    process loads the model again from that path, and checks its digest.
+
     Attributes:
         members: the models, at least one; their weights sum to 1.
-        model: what the weights are known by, to tell one model's unfinished output from another's.
-        intervals: None where the model is older than they are.
-        currency: of the prices, None where the training table showed none.
+        digest: identifies the model by its contents.
+        intervals: None for a model older than price intervals.
+        currency: of the prices; None if the training table did not show one.
+        origin: None for a predictor that was not loaded from a folder.
+
+    Example:
+        >>> from pricekit import Predictor
+        >>> Predictor.load("bundle").predict(["Green tea, 20 count"])  # doctest: +SKIP
+        array([5.4], dtype=float32)
     """
 
     members: tuple[Member, ...]
-    model: str = ""
+    digest: str = ""
     intervals: Intervals | None = None
     currency: str | None = None
+    origin: Origin | None = None
 
     @classmethod
     def load(cls, path: str | Path, engine: str = AUTO) -> Predictor:
@@ -81,16 +82,12 @@ class Predictor:
     @classmethod
     def from_bundle(cls, reader: BundleReader, engine: str = AUTO) -> Predictor:
         """Open a bundle that was read; raises PluginError, BundleError."""
-        bundle = reader.bundle
+        bundle, members = reader.bundle, reader.open_members(engine)
         saved = bundle.files.get("intervals.json")
         intervals = None if saved is None else read_intervals(saved, bundle.path)
-        return cls(reader.open_members(engine), bundle.digest, intervals, bundle.manifest.get("currency"))
-
-    def __reduce__(self) -> NoReturn:
-        """Raise TypeError: an engine belongs to its process."""
-        raise TypeError(
-            "a Predictor cannot be sent to another process; load it there, with Predictor.load(path)"
-        )
+        names = {member.engine.name for member in members}
+        origin = Origin(bundle.path.absolute(), names.pop() if len(names) == 1 else engine, _load_bundle)
+        return cls(members, bundle.digest, intervals, bundle.manifest.get("currency"), origin)
 
     @property
     def columns(self) -> Columns:
@@ -99,148 +96,110 @@ class Predictor:
 
     @property
     def engine(self) -> str:
-        """The name of the engine that prices, of several members' each once."""
+        """The name of the engine; the distinct names if the members use several."""
         return ", ".join(dict.fromkeys(member.engine.name for member in self.members))
 
-    def predict(self, rows: Table | pd.DataFrame | pa.Table | Sequence[str]) -> np.ndarray:
-        """Return one price a row, float32 (N,), in the order given.
+    @overload
+    def predict(self, rows: Rows) -> np.ndarray: ...
+    @overload
+    def predict(self, rows: Rows, interval: None) -> np.ndarray: ...
+    @overload
+    def predict(self, rows: Rows, interval: float) -> pd.DataFrame: ...
+
+    def predict(self, rows: Rows, interval: float | None = None) -> np.ndarray | pd.DataFrame:
+        """Return one price per row, in order.
 
         Args:
-            rows: a table; or a pandas or Arrow frame with the columns of `columns`, read as a Parquet file of it
-                would be; or texts. Where the model reads several columns a text is a line "column: cell" for each.
+            rows: a table or a frame with the columns of `columns`, or texts: a list, a pandas Series or a numpy array
+                of strings. For a model of several columns, a text has one line "column: cell" for each of them.
+            interval: the share of true prices that the returned bounds contain, such as 0.9.
+
+        Returns:
+            Prices, float32 (N,), in the currency of the training table; with `interval` a frame with the columns
+            `price`, `price_low` and `price_high`, float32, and the index of a pandas `rows`.
 
         Raises:
-            DataError: a column is missing, or the texts are none that the model knows.
+            ConfigError: the model has no intervals, or none of that level.
+            DataError: a column is missing, or a text has no line of the expected form.
         """
-        columns = replace(self.columns, price=None)
-        if isinstance(rows, pd.DataFrame | pa.Table):
-            rows = read_frame(rows, columns)
-        if isinstance(rows, Table):
-            table = rows
-        else:
-            table = table_of_texts(rows, columns.text[0])
-            check_labelled(table.text.tolist(), columns)
-        return self._prices(self._inputs(table)) if len(table) else np.empty(0, np.float32)
+        if interval is not None:
+            self.check_interval(interval)
+        table = _table_of(rows, replace(self.columns, price=None))
+        price = self.price(self.prepare(table)) if len(table) else np.empty(0, np.float32)
+        if interval is None:
+            return price
+        bounds = dict(zip(BOUNDS, self.interval(price, interval), strict=True))
+        index = rows.index if isinstance(rows, pd.DataFrame | pd.Series) else None
+        return pd.DataFrame({"price": price, **bounds}, index=index)
 
     def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends of the interval around predicted prices, (N,), that holds the share `level` of true ones.
+        """Return the bounds around predicted prices, float32 (N,) each, that contain a share `level` of true prices.
 
         Raises:
-            ConfigError: the level cannot be had, or the model has no intervals.
+            ConfigError: the model has no intervals, or none of that level.
         """
         if self.intervals is None:
             raise ConfigError(
-                "this model was trained before there were price intervals; train and export it again, or leave "
-                "--interval out"
+                "this model has no price intervals: it was trained by a version without them; train and export it "
+                "again, or leave the interval out",
+                parameters=("interval",),
             )
         return self.intervals.bounds(price, level)
 
+    def check_interval(self, level: float) -> None:
+        """Raise ConfigError unless the model has intervals of that level."""
+        self.interval(np.ones(1, np.float32), level)
+
     def predict_file(
         self,
-        source: Path,
-        out: Path,
+        table: str | Path,
+        out: str | Path,
         *,
-        columns: Columns | None = None,
-        read_options: ReadOptions = AS_FOUND,
+        text: str | Sequence[str] | None = None,
+        id: str | None = None,  # noqa: A002
+        encoding: str | None = None,
+        delimiter: str | None = None,
+        columns: Sequence[str] = (),
         limit: int | None = None,
         interval: float | None = None,
         resume: bool = False,
-        notices: Callable[[str], None] = logger.warning,
     ) -> int:
-        """Price table files window by window in bounded memory; returns the number of rows.
+        """Price a table file of any size in bounded memory; return the number of rows.
 
-        Every input row gets exactly one output row, in the table's order. The output appears whole
-        or not at all; windows that are priced are kept in a hidden folder beside it until then.
+        Every row of the table has one row in the output, in order. The output appears when it is complete; until
+        then, finished windows of rows are kept in a hidden folder next to it.
 
         Args:
-            source: a table file, a folder of Parquet files, or a pattern of files.
-            out: the file to write.
-            columns: which columns mean what; those of training where it is None.
-            read_options: how the files are read, where they do not show it.
-            limit: price the first `limit` rows only.
-            interval: also write `price_low` and `price_high`, between which this share of true prices lies.
-            resume: go on with the windows that an interrupted prediction kept.
-            notices: is told what the user should know.
+            table: a table file, a folder of Parquet files, or a pattern such as "new/*.csv".
+            out: the CSV, TSV, Parquet or JSON lines file to write.
+            text: the text columns, by default those of the training table.
+            id: the id column, by default that of the training table, or else row numbers.
+            encoding: of a text file, by default detected.
+            delimiter: between the fields, by default detected.
+            columns: the names of all columns of a file without a header.
+            limit: price only the first `limit` rows.
+            interval: also write `price_low` and `price_high`, which contain this share of true prices.
+            resume: continue an interrupted prediction into `out`.
 
         Raises:
+            ConfigError: the model has no intervals of that level.
             DataError: the table cannot be read, or the output cannot be written.
         """
-        files = table_files(source)
-        check_output(out, files)
-        if interval is not None:
-            self.interval(np.ones(1), interval)  # said before the work, not after it
-        columns = replace(columns or self.columns, price=None)
-        if columns.id in ("price", *(BOUNDS if interval is not None else ())):
-            raise DataError(
-                f"the id column cannot be '{columns.id}', the name of what is predicted; name another with --id"
-            )
-        tables = _joined(
-            iter_files(files, columns, rows=WINDOW, limit=limit, read_options=read_options, notices=notices)
+        names = (text,) if isinstance(text, str) else tuple(text or ())
+        meant = replace(self.columns, price=None, text=names or self.columns.text)
+        if id is not None:
+            meant = replace(meant, id=id, id_required=True)
+        read_options = ReadOptions(encoding=encoding, delimiter=delimiter, names=tuple(columns))
+        return files.predict_file(
+            self, Path(table), Path(out), meant, read_options, limit=limit, interval=interval, resume=resume
         )
-        fingerprint = _fingerprint(files)
-        made_from: dict[str, object] = {
-            "model": self.model,
-            "columns": str(columns),
-            "way of reading": str(read_options),
-            "limit": limit,
-            "table, or it was changed since": fingerprint,
-            "version of pricekit": [WINDOW, __version__],
-        }
-        with PredictionCheckpoint(out, made_from) as parts:
-            _begin(parts, resume, notices)
-            try:
-                rows, empty = self._price_windows(tables, parts, files_size(files))
-                if _fingerprint(files) != fingerprint:
-                    parts.end()
-                    raise DataError(
-                        f"{source} was changed while it was priced; price it again when it is complete."
-                    )
-                self._write(out, parts, interval)
-            except BaseException:
-                if parts.count:
-                    notices(
-                        "what is priced so far is kept; the same again with --resume goes on with it, unless a file "
-                        "changes."
-                    )
-                raise
-            parts.end()
-        if empty:
-            notices(f"{empty:,} of {rows:,} rows have no text; they were priced all the same.")
-        _say_what_came_later(source, [*files, out], notices)
-        return rows
 
-    def _write(self, out: Path, parts: PredictionCheckpoint, interval: float | None) -> None:
-        """Write what has been priced, all of it, as one file."""
-        with PredictionWriter(out) as writer:
-            for ids, prices in parts:
-                bounds = () if interval is None else self.interval(prices, interval)
-                writer.write(ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
-
-    def _price_windows(
-        self, tables: Iterator[Table], parts: PredictionCheckpoint, size: int
-    ) -> tuple[int, int]:
-        """Price the windows that are not among the parts yet; return the rows, and those without text."""
-        done, rows, priced, empty, position = parts.count, 0, 0, 0, 0
-        numbered = enumerate(_made_ahead(tables))
-        prepared = ((table, None if i < done else self._inputs(table)) for i, table in numbered)
-        started = time.perf_counter()
-        with progress("pricing", size) as advance:
-            for table, inputs in _made_ahead(prepared):
-                if inputs is not None:
-                    parts.add(table.ids, self._prices(inputs))
-                    priced += len(table)
-                rows += len(table)
-                empty += int((table.text.str.strip() == "").sum())
-                speed = priced / (time.perf_counter() - started)
-                advance(table.position - position, f"{rows:,} rows  {speed:,.0f} rows/s")
-                position = table.position
-        return rows, empty
-
-    def _inputs(self, table: Table) -> list[Inputs]:
+    def prepare(self, table: Table) -> list[Inputs]:
+        """Return each member's inputs of a table's rows."""
         return [member.preprocessor(table) for member in self.members]
 
-    def _prices(self, inputs: list[Inputs]) -> np.ndarray:
-        """Return the weighted geometric mean of the members' prices, float32 (N,)."""
+    def price(self, inputs: list[Inputs]) -> np.ndarray:
+        """Return the weighted geometric mean of the members' prices, float32 (N,); inputs as of `prepare`."""
         prices = [member.prices(some) for member, some in zip(self.members, inputs, strict=True)]
         if len(prices) == 1:
             return prices[0]
@@ -250,72 +209,62 @@ class Predictor:
         ]
         return cast(np.ndarray, np.exp(np.sum(logs, axis=0)).astype(np.float32))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle path, digest and engine; an open engine belongs to its process."""
+        if self.origin is None:
+            raise TypeError("a Predictor that was not loaded from a folder cannot be pickled")
+        return _reopen, (self.origin.load, self.origin.path, self.digest, self.origin.engine)
 
-def _joined(tables: Iterable[Table]) -> Iterator[Table]:
-    """Yield the tables, small ones of the same columns as one: of many small files each would be a window."""
-    found: list[Table] = []
-    rows = size = 0
-    for table in tables:
-        rows, size = rows + len(table), size + _bytes(table)
-        if found and (rows > WINDOW or size > WINDOW_BYTES or not _alike_tables(found[-1], table)):
-            yield concat_tables(found)
-            found, rows, size = [], len(table), _bytes(table)
-        found.append(table)
-    if found:
-        yield concat_tables(found)
+    def __copy__(self) -> Predictor:
+        """Return the predictor itself, which does not change."""
+        return self
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Predictor:
+        """Return the predictor itself, which does not change."""
+        return self
 
-def _alike_tables(one: Table, other: Table) -> bool:
-    return one.ids.dtype == other.ids.dtype and one.frame.dtypes.equals(other.frame.dtypes)
+    def __repr__(self) -> str:
+        """Return one line, such as Predictor('bundle', engine='ort-cpu', text=['title'], currency='USD')."""
+        return f"Predictor({', '.join(self._facts('{!r}', '{}={!r}'))})"
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        facts = " · ".join(html.escape(fact) for fact in self._facts("{}", "{}: {}"))
+        return f"<div><b>Predictor</b> {facts}</div>"
 
-def _bytes(table: Table) -> int:
-    return int(table.text.memory_usage(index=False, deep=True))
-
-
-def _made_ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items, the next one made in another thread while the last one is used."""
-    iterator = iter(items)
-    with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(next, iterator, None)
-        while (item := following.result()) is not None:
-            following = pool.submit(next, iterator, None)
-            yield item
-
-
-def _say_what_came_later(source: Path, known: Iterable[Path], notices: Callable[[str], None]) -> None:
-    """Name a file that a folder or a pattern had not when its prediction began."""
-    with suppress(DataError):  # all are gone
-        if later := {file.absolute() for file in table_files(source)} - {file.absolute() for file in known}:
-            notices(
-                f"{counted(len(later), 'file')} of {source} came while it was priced, such as {min(later)}: not in the "
-                "output."
-            )
+    def _facts(self, plain: str, named: str) -> list[str]:
+        facts: dict[str, object] = {"engine": self.engine, "text": list(self.columns.text)}
+        if len(self.members) > 1:
+            facts["members"] = len(self.members)
+        if self.currency is not None:
+            facts["currency"] = self.currency
+        where = [] if self.origin is None else [plain.format(self.origin.path.name)]
+        return where + [named.format(name, value) for name, value in facts.items()]
 
 
-def _fingerprint(files: list[Path]) -> list[list[object]]:
-    """Return what tells files that were changed from those that were read before."""
-    return [
-        [str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns]
-        for file in files
-        if file.exists()
-    ]
+def _table_of(rows: Rows, columns: Columns) -> Table:
+    """Return rows in memory as a table with the columns of a model."""
+    if isinstance(rows, Table):
+        return rows
+    if isinstance(rows, pd.DataFrame | pa.Table):
+        return read_frame(rows, columns)
+    table = table_of_texts(cast(Sequence[str], rows), columns.text[0])
+    check_labelled(table.text.tolist(), columns)
+    return table
 
 
-def _begin(parts: PredictionCheckpoint, resume: bool, notices: Callable[[str], None]) -> None:
-    """Go on with the parts that an interrupted prediction left, or without any."""
-    windows, other = parts.kept()
-    if resume and windows and not other:
-        notices(f"going on after {counted(windows, 'window')} of {WINDOW:,} rows, priced already.")
-        parts.resume(windows)
-        return
-    if windows:
-        why = (
-            f"they are of another {'; another '.join(other)}"
-            if other
-            else "--resume would have gone on with them"
+def _load_bundle(path: Path, engine: str) -> Predictor:
+    """Load a bundle; unlike the class method, a function is pickled by name by all picklers."""
+    return Predictor.load(path, engine)
+
+
+@lru_cache(maxsize=1)  # a pool that sends a predictor with each task opens it once
+def _reopen(load: Callable[[Path, Any], Predictor], path: Path, digest: str, engine: str | None) -> Predictor:
+    """Open a pickled predictor in this process; raises BundleError if the model has changed."""
+    found = load(path, engine)
+    if found.digest != digest:
+        raise BundleError(
+            f"the model {path} has changed since its predictor was pickled; load the new model and pickle that",
+            path=path,
         )
-        notices(f"deleting {counted(windows, 'window')} that an interrupted prediction kept: {why}.")
-    elif resume:
-        notices("there is nothing to resume of this prediction; starting from the first row.")
-    parts.start()
+    return found

@@ -19,7 +19,9 @@ run.json              table, rows, plugins, metrics of the best weights; written
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,9 +39,10 @@ from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.members import Member
-from pricekit.prediction.predictor import Predictor
+from pricekit.prediction.predictor import Origin, Predictor
 from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
+from pricekit.runs.load import load_model
 from pricekit.table import Table, read_table
 from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
 
@@ -70,13 +73,29 @@ class Run:
 
     def predictor(self) -> Predictor:
         """Return a predictor that runs the model in torch."""
-        weights = (self.path / BEST).stat()
-        fingerprint = f"{self.path.absolute()} {weights.st_size} {weights.st_mtime_ns}"
-        return Predictor((self.member(),), fingerprint, self.intervals, self.facts.get("currency"))
+        origin = Origin(self.path.absolute(), None, load_model)
+        return Predictor((self.member(),), self.digest(), self.intervals, self.facts.get("currency"), origin)
+
+    def digest(self) -> str:
+        """Return a hash of the files that prices depend on."""
+        names = (BEST, BACKBONE, "config.toml", INTERVALS, *FILES_OF_PREPROCESSOR)
+        return files_digest([self.path / name for name in names])
 
     def member(self, weight: float = 1.0) -> Member:
         """Return the model, which runs in torch, as a predictor's member."""
         return Member(self.preprocessor, LoadedEngine("torch", torch_engine(self.model)), weight)
+
+
+def files_digest(files: Iterable[Path]) -> str:
+    """Return a hash of the contents of files, in order; a missing file counts as an empty one."""
+    whole = hashlib.sha256()
+    for file in files:
+        content = hashlib.sha256()
+        if file.is_file():
+            with file.open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256")
+        whole.update(content.digest())
+    return whole.hexdigest()
 
 
 def is_run(path: Path) -> bool:

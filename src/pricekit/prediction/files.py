@@ -1,0 +1,198 @@
+"""Prediction of table files: the next windows of rows are read and prepared while one is priced and kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pricekit import __version__
+from pricekit.errors import DataError
+from pricekit.log import logger
+from pricekit.prediction.checkpoint import PredictionCheckpoint
+from pricekit.prediction.intervals import BOUNDS
+from pricekit.progress import progress
+from pricekit.table import (
+    Columns,
+    PredictionWriter,
+    ReadOptions,
+    Table,
+    check_output,
+    concat_tables,
+    files_size,
+    iter_files,
+    table_files,
+)
+from pricekit.text import counted
+
+if TYPE_CHECKING:
+    from pricekit.prediction.predictor import Predictor
+
+Item = TypeVar("Item")
+
+WINDOW, WINDOW_BYTES = 8192, 64 << 20
+"""The rows of a window, in which batches are formed by length; the bytes of text that small files may share in one."""
+
+
+def predict_file(
+    predictor: Predictor,
+    source: Path,
+    out: Path,
+    columns: Columns,
+    read_options: ReadOptions,
+    *,
+    limit: int | None,
+    interval: float | None,
+    resume: bool,
+) -> int:
+    """Price a table file; see `Predictor.predict_file`."""
+    files = table_files(source)
+    check_output(out, files)
+    _check_request(predictor, columns, interval)
+    fingerprints = _fingerprints(files)
+    key: dict[str, object] = {
+        "model": predictor.digest,
+        "columns": str(columns),
+        "read options": str(read_options),
+        "limit": limit,
+        "table": fingerprints,
+        "pricekit version": [WINDOW, __version__],
+    }
+    tables = _merge_small(iter_files(files, columns, rows=WINDOW, limit=limit, read_options=read_options))
+    with PredictionCheckpoint(out, key) as checkpoint:
+        _resume_or_start(checkpoint, resume)
+        with _announcing_what_is_kept(checkpoint):
+            rows, empty = _price_windows(predictor, tables, checkpoint, files_size(files))
+            if _fingerprints(files) != fingerprints:
+                checkpoint.clear()
+                raise DataError(f"{source} changed while it was priced; price it again when it is complete.")
+            _write(out, checkpoint, predictor, interval)
+        checkpoint.clear()
+    if empty:
+        logger.warning(f"{empty:,} of {rows:,} rows have no text; they have a price nevertheless.")
+    _warn_of_new_files(source, [*files, out])
+    return rows
+
+
+def _check_request(predictor: Predictor, columns: Columns, interval: float | None) -> None:
+    """Raise before the work what would fail after it."""
+    if interval is not None:
+        predictor.check_interval(interval)
+    if columns.id in ("price", *(BOUNDS if interval is not None else ())):
+        raise DataError(
+            f"the id column is called '{columns.id}', like a column of the output; choose another id column",
+            parameters=("id",),
+            column=columns.id,
+        )
+
+
+def _resume_or_start(checkpoint: PredictionCheckpoint, resume: bool) -> None:
+    """Continue an interrupted prediction, or start from the first row."""
+    windows, differences = checkpoint.found()
+    if resume and windows and not differences:
+        logger.info(f"resuming after {counted(windows, 'window')} of {WINDOW:,} rows.")
+        checkpoint.resume(windows)
+        return
+    if windows:
+        reason = (
+            f"it had another {', another '.join(differences)}" if differences else "resume would keep them"
+        )
+        logger.warning(f"deleting {counted(windows, 'window')} of an interrupted prediction: {reason}.")
+    elif resume:
+        logger.info("there is no interrupted prediction to resume; starting from the first row.")
+    checkpoint.start()
+
+
+@contextmanager
+def _announcing_what_is_kept(checkpoint: PredictionCheckpoint) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        if checkpoint.count:
+            logger.warning(
+                "finished windows are kept; predict again with resume to continue, unless a file changes."
+            )
+        raise
+
+
+def _price_windows(
+    predictor: Predictor, tables: Iterator[Table], checkpoint: PredictionCheckpoint, size: int
+) -> tuple[int, int]:
+    """Price the windows that the checkpoint does not hold; return the rows, and those without text."""
+    done, rows, priced, empty, position = checkpoint.count, 0, 0, 0, 0
+    numbered = enumerate(_prefetched(tables))
+    prepared = ((table, None if i < done else predictor.prepare(table)) for i, table in numbered)
+    started = time.perf_counter()
+    with progress("pricing", size) as advance:
+        for table, inputs in _prefetched(prepared):
+            if inputs is not None:
+                checkpoint.add(table.ids, predictor.price(inputs))
+                priced += len(table)
+            rows += len(table)
+            empty += int((table.text.str.strip() == "").sum())
+            speed = priced / (time.perf_counter() - started)
+            advance(table.position - position, f"{rows:,} rows  {speed:,.0f} rows/s")
+            position = table.position
+    return rows, empty
+
+
+def _write(out: Path, checkpoint: PredictionCheckpoint, predictor: Predictor, interval: float | None) -> None:
+    """Write all windows as one file."""
+    with PredictionWriter(out) as writer:
+        for ids, prices in checkpoint:
+            bounds = () if interval is None else predictor.interval(prices, interval)
+            writer.write(ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
+
+
+def _merge_small(tables: Iterable[Table]) -> Iterator[Table]:
+    """Yield the tables, with consecutive small ones of the same columns merged into one window."""
+    merged: list[Table] = []
+    rows = size = 0
+    for table in tables:
+        rows, size = rows + len(table), size + _text_bytes(table)
+        if merged and (rows > WINDOW or size > WINDOW_BYTES or not _same_columns(merged[-1], table)):
+            yield concat_tables(merged)
+            merged, rows, size = [], len(table), _text_bytes(table)
+        merged.append(table)
+    if merged:
+        yield concat_tables(merged)
+
+
+def _same_columns(one: Table, other: Table) -> bool:
+    return one.ids.dtype == other.ids.dtype and one.frame.dtypes.equals(other.frame.dtypes)
+
+
+def _text_bytes(table: Table) -> int:
+    return int(table.text.memory_usage(index=False, deep=True))
+
+
+def _prefetched(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items; another thread makes the next one while the last one is used."""
+    iterator = iter(items)
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, iterator, None)
+        while (item := following.result()) is not None:
+            following = pool.submit(next, iterator, None)
+            yield item
+
+
+def _warn_of_new_files(source: Path, known: Iterable[Path]) -> None:
+    """Name a file that appeared in a folder or a pattern during the prediction."""
+    with suppress(DataError):  # all files were deleted
+        if new := {file.absolute() for file in table_files(source)} - {file.absolute() for file in known}:
+            logger.warning(
+                f"{counted(len(new), 'file')} of {source} appeared during the prediction, such as {min(new)}; the "
+                "output does not include them."
+            )
+
+
+def _fingerprints(files: list[Path]) -> list[list[object]]:
+    """Return path, size and modification time of each file."""
+    return [
+        [str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns]
+        for file in files
+        if file.exists()
+    ]
