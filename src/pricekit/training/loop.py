@@ -1,200 +1,207 @@
-"""The training loop: flat, one optimizer step after the other."""
+"""The training loop: epochs of optimizer steps, each followed by a validation."""
 
 from __future__ import annotations
 
 import json
-import math
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from pricekit.config import RunConfig
-from pricekit.core.contracts import Policy
 from pricekit.core.events import tell
 from pricekit.errors import TrainingError
 from pricekit.files import write_text
 from pricekit.log import logger
 from pricekit.metrics import smape
 from pricekit.model.inference import predict
-from pricekit.model.network import PriceModel
-from pricekit.progress import progress
-from pricekit.training.batches import Examples, dealt
+from pricekit.progress import Advance, progress
+from pricekit.text import counted, duration
+from pricekit.training.batches import micro_batches
 from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
-from pricekit.training.interrupt import noted_interrupts
+from pricekit.training.interrupt import defer_interrupts
 from pricekit.training.machine import describe, fast_math
-from pricekit.training.session import Session, TrainingState, start_session
+from pricekit.training.monitor import DIVERGED, EpochLoss
+from pricekit.training.session import EpochResult, Job, Session, TrainingState, start_session
 
-SHOW_SECONDS = 0.5
-"""The loss is fetched from the device this often, no more: fetching waits for it."""
-
-_DIVERGED = (
-    "the loss or a predicted price is not finite; lower training.learning_rate, or set "
-    "training.max_grad_norm=1.0. The checkpoints of the earlier epochs are kept"
-)
+BAR_SECONDS = 1.0
+"""A validation that takes longer than this has a progress bar of its own."""
 
 
 def fit(
-    model: PriceModel,
-    policy: Policy,
-    config: RunConfig,
-    train: Examples,
-    valid: Examples,
-    folder: Path,
-    *,
-    resume: bool = False,
-    started: float | None = None,
+    job: Job, folder: Path, *, resume: bool = False, started: float | None = None
 ) -> TrainingState:
     """Train until the last epoch, or until patience or the time budget runs out.
 
-    Leaves the best weights in the model, on its device: those with the lowest validation SMAPE or, where
-    `training.keep` says so, the last ones. `folder` holds `last.safetensors` (to resume from: written after each
-    epoch, every `save_steps`, and when the run is interrupted), `best.safetensors` and one line an epoch in
-    `metrics.jsonl`. A resumed run takes the same steps as one that was never stopped.
+    Afterwards the model holds the best weights, on its device: those with the lowest validation SMAPE, or the last
+    ones with `training.keep` "last". `folder` holds `last.safetensors` (to resume from; written after each epoch,
+    every `save_steps`, and on an interrupt), `best.safetensors`, and one line per epoch in `metrics.jsonl`. A resumed
+    run takes the same steps as an uninterrupted one.
 
     Args:
-        model: with its constants fitted.
-        policy: gives optimizer and schedule.
-        config: the run's.
-        train: rows to train on.
-        valid: rows to validate on.
+        job: what to train.
         folder: of the run.
-        resume: go on from `last.safetensors`.
-        started: `time.perf_counter()` when the command began, from which a time budget counts.
+        resume: continue from `last.safetensors`.
+        started: `time.perf_counter()` when the run began, from which a time budget counts; None: now.
 
     Raises:
-        TrainingError: the loss is not finite, memory ran out, or there is nothing to resume from.
+        TrainingError: the loss is not finite, memory ran out, or the checkpoint to resume from is unusable.
         KeyboardInterrupt: the run was interrupted; a checkpoint was written.
     """
-    session = start_session(model, policy, config, train, folder, resume=resume, started=started)
-    state, processes = session.state, session.processes
-    logger.info(
-        describe(processes.device, session.stepper.objective.precision, config.speed, processes.count)
-    )
-    with noted_interrupts(enabled=processes.count == 1) as interrupted, fast_math(config.speed):
+    session = start_session(job, folder, resume=resume, started=started)
+    log_plan(session)
+    with (
+        defer_interrupts(enabled=job.processes.count == 1) as interrupted,
+        fast_math(job.config.speed),
+        _progress(session) as advance,
+    ):
         while not session.finished:
-            began, rows_before = time.perf_counter(), state.rows
-            out_of_time = train_epoch(session, interrupted)
-            trained = time.perf_counter()
-            record = validate(session, valid)
-            record["rows_per_second"] = (record.pop("rows") - rows_before) / (trained - began)
-            finish_epoch(session, record, folder, out_of_time=out_of_time)
-            if interrupted.is_set():  # while it was validated
+            out_of_time = run_epoch(session, interrupted, advance)
+            if interrupted.is_set():  # during validation
                 session.save(LAST)
                 raise KeyboardInterrupt
             if out_of_time:
-                logger.info(
-                    f"the time budget is used up; the {config.training.keep} weights so far are kept."
-                )
+                logger.info(f"the time budget is used up; the {job.config.training.keep} weights are kept")
                 break
-            session.after_pause(time.perf_counter() - trained)
     if advice := session.monitor.advice():
         logger.info(advice)
-    load_checkpoint(folder / BEST, model)
-    return state
+    load_checkpoint(folder / BEST, job.model)
+    return session.state
 
 
-def train_epoch(session: Session, interrupted: threading.Event) -> bool:
-    """Take the optimizer steps of an epoch that are left; return whether the time budget ended it."""
-    state, config, processes = session.state, session.config, session.processes
-    steps = session.steps_left()
-    mine = [dealt(step, processes.rank, processes.count) for step in steps]
-    batches = session.loader([rows for step in mine for _, rows, _ in step])
-    total = torch.zeros((), device=processes.device)  # of the loss; on the device until it is shown
-    began, shown_at, rows_before = time.perf_counter(), 0.0, state.rows
-    out_of_time = False
-    session.model.train()
-    title = f"epoch {state.epoch + 1}/{config.training.epochs}"
-    with progress(title, session.rows, state.rows, shown=config.speed.progress) as advance:
-        for step, part in zip(steps, mine, strict=True):
-            session.set_rates()
-            loss = session.stepper.take(
-                [(number, next(batches), share) for number, _, share in part], f"{config.seed}/{state.step}"
-            )
-            rows = sum(map(len, step))
-            session.count(rows, skipped=loss is None)
-            if loss is not None:
-                total += loss * rows
-            out_of_time = session.out_of_time(epoch_ends=step is steps[-1])
-            now, note = time.perf_counter(), ""
-            if now - shown_at > SHOW_SECONDS:
-                speed, shown_at = (state.rows - rows_before) / (now - began), now
-                mean = _finite(state.loss + float(total) * processes.count) / max(1, state.rows)
-                note = f"loss {mean:.4f}  {speed:,.0f} rows/s{session.monitor.note()}"
-            advance(rows, note)
-            save_now = config.training.save_steps and state.step % config.training.save_steps == 0
-            if interrupted.is_set() or save_now:
-                state.loss = _finite(state.loss + float(processes.sum(total)))
-                total.zero_()
-                session.save(LAST)
-            if interrupted.is_set():
-                raise KeyboardInterrupt
-            if out_of_time or session.position_ended:
-                break
-    state.loss = _finite(state.loss + float(processes.sum(total)))
+def log_plan(session: Session) -> None:
+    """Log what will be trained: rows, model, epochs, steps, device and precision."""
+    job, config = session.job, session.config
+    parameters = sum(parameter.numel() for parameter in job.model.parameters())
+    logger.info(
+        f"plan: {counted(len(job.train.price), 'training row')}, {len(job.valid.price):,} for validation; backbone "
+        f"{config.backbone.name}, {parameters / 1e6:,.1f}M parameters; {counted(session.epochs, 'epoch')}, "
+        f"{counted(session.time_budget.total_steps, 'optimizer step')}"
+    )
+    logger.info(
+        describe(job.processes.device, session.stepper.precision, config.speed, job.processes.count)
+    )
+
+
+def run_epoch(session: Session, interrupted: threading.Event, advance: Advance) -> bool:
+    """Train, validate and report one epoch; return whether the time budget ended it."""
+    state, rows_before, began = session.state, session.state.rows, time.perf_counter()
+    out_of_time = train_epoch(session, interrupted, advance)
+    trained = time.perf_counter()
+    rows_per_second = (state.rows - rows_before) / (trained - began)
+    result = validate(session)
+    session.end_epoch(result)
+    report_epoch(session, result, rows_per_second)
+    # The checkpoint comes last: a run killed before it repeats the epoch's end and overwrites its line.
+    if out_of_time or session.finished or state.epoch % session.config.training.save_epochs == 0:
+        session.save(LAST)
+    session.after_pause(time.perf_counter() - trained)
     return out_of_time
 
 
-def validate(session: Session, valid: Examples) -> dict[str, Any]:
-    """Score the weights, keep them where they are the best so far, and return the epoch's record."""
+def train_epoch(session: Session, interrupted: threading.Event, advance: Advance | None = None) -> bool:
+    """Take the remaining optimizer steps of an epoch; return whether the time budget ended it.
+
+    Args:
+        session: the training in progress.
+        interrupted: ends the epoch with a checkpoint and KeyboardInterrupt when it is set.
+        advance: moves a progress bar whose unit is a step of the schedule.
+    """
     state, processes = session.state, session.processes
-    processes.share(session.scored.buffers())
-    prices = predict(
-        session.scored,
-        valid.inputs,
-        session.config.training.eval_batch_size,
-        autocast=session.stepper.objective.autocast,
-        processes=processes,
-    )
+    steps = session.remaining_steps()
+    parts = [micro_batches(step, processes.rank, processes.count) for step in steps]
+    batches = session.loader([rows for part in parts for _, rows, _ in part])
+    total = EpochLoss(session)
+    out_of_time = False
+    session.job.model.train()
+    for step, part in zip(steps, parts, strict=True):
+        before, rows = state.position, sum(map(len, step))
+        session.set_rates()
+        loss = session.stepper.take(
+            [(number, next(batches), share) for number, _, share in part], f"{session.config.seed}/{state.step}"
+        )
+        session.count_step(rows, skipped=loss is None)
+        total.add(loss, rows)
+        out_of_time = session.out_of_time(epoch_ends=step is steps[-1])
+        _log_estimate(session)
+        if advance is not None:
+            advance(state.position - before, total.note())
+        if interrupted.is_set() or session.save_due:
+            total.store()
+            session.save(LAST)
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        if out_of_time or session.schedule_ended:
+            break
+    total.store()
+    return out_of_time
+
+
+def validate(session: Session) -> EpochResult:
+    """Return the result of the current epoch: the SMAPE of the scored weights on the validation rows.
+
+    Raises:
+        TrainingError: a price is not finite.
+    """
+    state, processes, valid = session.state, session.processes, session.job.valid
+    processes.broadcast(session.scored_model.buffers())
+    shown = session.config.speed.progress and session.time_budget.pause > BAR_SECONDS
+    with progress("validation", len(valid.price), shown=shown) as advance:
+        prices = predict(
+            session.scored_model,
+            valid.inputs,
+            session.config.training.eval_batch_size,
+            autocast=session.stepper.objective.autocast,
+            processes=processes,
+            advance=advance,
+        )
     if not np.isfinite(prices).all():
-        raise TrainingError(_DIVERGED)
-    found = smape(prices, valid.price)
-    record = {
-        "epoch": state.epoch + 1,
-        "step": state.step,
-        "loss": state.loss / max(1, state.rows),
-        "valid_smape": found,
-    }
-    rows = state.rows
-    state.epoch, state.steps_in_epoch, state.loss, state.rows = state.epoch + 1, 0, 0.0, 0
-    if session.config.training.keep == "last" or found < state.best_smape:
-        state.best_smape, state.best_epoch = found, state.epoch
-        session.save(BEST)
-    return record | {"rows": rows}
-
-
-def finish_epoch(session: Session, record: dict[str, Any], folder: Path, *, out_of_time: bool) -> None:
-    """Write the epoch's line in `metrics.jsonl`, say it, and write the checkpoint to resume from."""
-    state, training = session.state, session.config.training
-    record["learning_rate"] = session.optimizer.param_groups[0]["lr"]
-    record["seconds"] = session.elapsed()
-    record |= session.monitor.record()
-    if session.processes.main:
-        _append_line(folder / "metrics.jsonl", record, first=state.epoch == 1)
-        tell("epoch_ended", folder=folder, record=record)
-    best = "  best" if training.keep == "best" and state.best_epoch == state.epoch else ""
-    logger.info(
-        f"epoch {state.epoch:>3}  loss {record['loss']:.4f}  validation SMAPE {record['valid_smape']:.2f}{best}"
-        f"  {record['rows_per_second']:,.0f} rows/s"
+        raise TrainingError(DIVERGED, parameters=("settings",))
+    return EpochResult(
+        epoch=state.epoch + 1,
+        step=state.step,
+        loss=state.loss / max(1, state.rows),
+        valid_smape=smape(prices, valid.price),
     )
-    # Last: a run killed before this repeats what came after the checkpoint, and overwrites its lines.
-    if out_of_time or session.finished or state.epoch % training.save_epochs == 0:
-        session.save(LAST)
 
 
-def _finite(loss: float) -> float:
-    if not math.isfinite(loss):
-        raise TrainingError(_DIVERGED)
-    return loss
+def report_epoch(session: Session, result: EpochResult, rows_per_second: float) -> None:
+    """Write the epoch's line to `metrics.jsonl`, give it to observers, and log it."""
+    record: dict[str, Any] = asdict(result) | {
+        "rows_per_second": rows_per_second,
+        "learning_rate": session.optimizer.param_groups[0]["lr"],
+        "seconds": session.elapsed(),
+    }
+    record |= session.monitor.record()
+    if session.processes.main and session.folder is not None:
+        _append_line(session.folder / "metrics.jsonl", record)
+        tell("epoch_ended", folder=session.folder, record=record)
+    improved = session.config.training.keep == "best" and session.state.best_epoch == result.epoch
+    logger.info(
+        f"epoch {result.epoch:>3}  loss {result.loss:.4f}  validation SMAPE {result.valid_smape:.2f}"
+        f"{'  best' if improved else ''}  {rows_per_second:,.0f} rows/s"
+    )
 
 
-def _append_line(path: Path, record: dict[str, Any], *, first: bool) -> None:
-    """Add one JSON line; lines of an epoch that is being repeated after a kill are dropped."""
+def _progress(session: Session) -> Any:
+    """Return a progress bar over all epochs; its unit is a step of the schedule."""
+    total, done = session.time_budget.total_steps, session.state.position
+    return progress("training", total, done, shown=session.config.speed.progress)
+
+
+def _log_estimate(session: Session) -> None:
+    """Log the estimated time of the run once, as soon as enough steps are timed."""
+    if session.time_budget.just_calibrated:
+        seconds = session.time_budget.remaining_seconds(session.state.position)
+        logger.info(f"estimated time: {duration(seconds)} for {counted(session.epochs, 'epoch')} at most")
+
+
+def _append_line(path: Path, record: dict[str, Any]) -> None:
+    """Append a JSON line; drop lines of this and later epochs, which a killed process or an older run left."""
     kept = []
-    if path.exists() and not first:
+    if path.exists() and record["epoch"] > 1:
         lines = path.read_text("utf-8").splitlines()
         kept = [line for line in lines if json.loads(line)["epoch"] < record["epoch"]]
     write_text(path, "\n".join([*kept, json.dumps(record)]) + "\n")

@@ -1,15 +1,71 @@
-"""How busy the GPU is, for the progress line and for `metrics.jsonl`."""
+"""What a progress bar and `metrics.jsonl` show of a training: its loss, its speed, and how busy the GPU is."""
 
 from __future__ import annotations
 
+import math
+import time
+from typing import TYPE_CHECKING
+
 import torch
+from torch import Tensor
+
+from pricekit.errors import TrainingError
+
+if TYPE_CHECKING:
+    from pricekit.training.session import Session
 
 BUSY = 80
-"""Percent of utilisation under which the run ends with a line of advice."""
+"""Percent of utilisation below which the run ends with advice."""
+
+NOTE_SECONDS = 0.5
+"""The loss is read from the device at most this often: reading waits for the device."""
+
+DIVERGED = (
+    "the loss or a predicted price is not finite; lower training.learning_rate, or set "
+    "training.max_grad_norm=1.0. The checkpoints of earlier epochs are kept"
+)
+
+
+class EpochLoss:
+    """The loss of the current epoch, summed on the device until it is read."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.total = torch.zeros((), device=session.processes.device)
+        self.began, self.noted_at = time.perf_counter(), 0.0
+        self.rows_before = session.state.rows
+
+    def add(self, loss: Tensor | None, rows: int) -> None:
+        """Add the mean loss of a step, a scalar, over its rows; None is a skipped step."""
+        if loss is not None:
+            self.total += loss * rows
+
+    def store(self) -> None:
+        """Move the sum, over all processes, to the training state; raises TrainingError where it is not finite."""
+        session = self.session
+        session.state.loss = _finite(session.state.loss + float(session.processes.sum(self.total)))
+        self.total.zero_()
+
+    def note(self) -> str:
+        """Return epoch, mean loss and rows per second; "" within half a second of the last note."""
+        now, session = time.perf_counter(), self.session
+        if now - self.noted_at <= NOTE_SECONDS:
+            return ""
+        state, self.noted_at = session.state, now
+        mean = _finite(state.loss + float(self.total) * session.processes.count) / max(1, state.rows)
+        speed = (state.rows - self.rows_before) / (now - self.began)
+        epoch = f"epoch {state.epoch + 1}/{session.epochs}"
+        return f"{epoch}  loss {mean:.4f}  {speed:,.0f} rows/s{session.monitor.note()}"
+
+
+def _finite(loss: float) -> float:
+    if not math.isfinite(loss):
+        raise TrainingError(DIVERGED, parameters=("settings",))
+    return loss
 
 
 class Monitor:
-    """Reads memory and utilisation of one NVIDIA GPU; silent where there is none or no driver library."""
+    """Reads memory and utilisation of one NVIDIA GPU; silent without a GPU or its driver library."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -20,14 +76,14 @@ class Monitor:
                 import pynvml
 
                 pynvml.nvmlInit()
-                # By its UUID, because CUDA_VISIBLE_DEVICES renumbers the devices of torch.
+                # By UUID, because CUDA_VISIBLE_DEVICES renumbers the devices of torch.
                 uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
                 self.handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-            except Exception:  # no library, no driver, no permission: training goes on without
+            except Exception:  # no library, no driver, no permission: nothing is monitored
                 self.handle = None
 
     def note(self) -> str:
-        """Read the GPU and return a short note, "" where there is none."""
+        """Read the GPU and return a short note; "" without a GPU."""
         if self.device.type != "cuda":
             return ""
         memory = torch.cuda.max_memory_allocated(self.device) / 2**30
@@ -37,13 +93,13 @@ class Monitor:
             import pynvml
 
             self.readings.append(int(pynvml.nvmlDeviceGetUtilizationRates(self.handle).gpu))
-        except Exception:  # a part of a GPU, and some virtual ones, do not tell
+        except Exception:  # a part of a GPU and some virtual GPUs do not report it
             self.handle = None
             return f"  {memory:.1f} GiB"
         return f"  {memory:.1f} GiB, GPU {self.readings[-1]}%"
 
     def record(self) -> dict[str, float]:
-        """Return what `metrics.jsonl` keeps: peak memory in GiB and mean utilisation in percent."""
+        """Return the values for `metrics.jsonl`: peak memory in GiB, mean utilisation in percent."""
         if self.device.type != "cuda":
             return {}
         found = {"gpu_memory_gib": torch.cuda.max_memory_allocated(self.device) / 2**30}
@@ -52,10 +108,10 @@ class Monitor:
         return found
 
     def advice(self) -> str:
-        """Return one line where the GPU was idle for much of the time, else ""."""
+        """Return one line where the GPU was often idle, else ""."""
         if not self.readings or (busy := sum(self.readings) / len(self.readings)) >= BUSY:
             return ""
         return (
-            f"the GPU was busy {busy:.0f}% of the time; a larger training.batch_size with fewer "
-            "gradient_accumulation_steps, or --set speed.workers=2, would use more of it."
+            f"the GPU was busy {busy:.0f}% of the time; use more of it with a larger training.batch_size and fewer "
+            "gradient_accumulation_steps, or with speed.workers=2"
         )

@@ -1,10 +1,11 @@
-"""What a training in progress consists of, and where it stands."""
+"""A training in progress: what it trains, how far it is, and its checkpoints."""
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -20,33 +21,52 @@ from pricekit.errors import ConfigError
 from pricekit.model.network import PriceModel
 from pricekit.optim.adamw import sparse_embeddings
 from pricekit.optim.average import averaged
-from pricekit.training.batches import Examples, epoch_batches, steps_of
-from pricekit.training.checkpoint import LAST, load_checkpoint, save_checkpoint
+from pricekit.training.batches import PricedInputs, epoch_batches, steps_of
+from pricekit.training.checkpoint import BEST, LAST, load_checkpoint, save_checkpoint
 from pricekit.training.loader import Loader
-from pricekit.training.machine import choose_precision
 from pricekit.training.monitor import Monitor
 from pricekit.training.processes import Processes
 from pricekit.training.step import Stepper
 from pricekit.training.time_budget import TimeBudget
 
 
-@dataclass
-class TrainingState:
-    """Where training stands: what a checkpoint holds beside tensors.
+@dataclass(frozen=True)
+class Job:
+    """What to train, on which rows, with which settings.
 
     Attributes:
-        epoch: epochs that are finished.
-        steps_in_epoch: optimizer steps of the epoch under way.
-        step: optimizer steps in all.
+        model: with its constants fitted.
+        policy: gives the optimizer and the schedule.
+        config: of the run; `training.epochs` is a number.
+        train: rows to train on.
+        valid: rows to validate on.
+        processes: the processes that train together.
+        precision: of matrix products: fp32, bf16 or fp16.
+    """
+
+    model: PriceModel
+    policy: Policy
+    config: RunConfig
+    train: PricedInputs
+    valid: PricedInputs
+    processes: Processes
+    precision: str
+
+
+@dataclass
+class TrainingState:
+    """How far a training is: the JSON values of a checkpoint.
+
+    Attributes:
+        epoch: finished epochs.
+        steps_in_epoch: optimizer steps of the current epoch.
+        step: optimizer steps of all epochs.
         position: steps of the schedule; under a time budget more than `step`.
         best_smape: lowest validation SMAPE so far.
-        best_epoch: the epoch that had it.
-        seconds: that training has taken, all resumed processes together.
-        loss: of the epoch under way, summed over rows.
-        rows: of the epoch under way.
-        parts: pieces that a micro-batch is cut into since memory ran out.
-        skipped: steps in a row that loss scaling skipped.
-        precision: of the matrix products.
+        best_epoch: the epoch with `best_smape`.
+        seconds: training time, earlier processes of a resumed run included.
+        loss: of the current epoch, summed over rows.
+        rows: of the current epoch.
     """
 
     epoch: int = 0
@@ -58,21 +78,46 @@ class TrainingState:
     seconds: float = 0.0
     loss: float = 0.0
     rows: int = 0
-    parts: int = 1
-    skipped: int = 0
-    precision: str = ""
+
+
+@dataclass(frozen=True)
+class EpochResult:
+    """What validation found after an epoch.
+
+    Attributes:
+        epoch: counted from 1.
+        step: optimizer steps so far.
+        loss: mean training loss of the epoch's rows.
+        valid_smape: SMAPE on the validation rows, 0 to 200 percent.
+    """
+
+    epoch: int
+    step: int
+    loss: float
+    valid_smape: float
 
 
 @dataclass
 class Session:
-    """A training in progress."""
+    """A training in progress.
 
-    model: PriceModel
-    policy: Policy
-    config: RunConfig
+    Attributes:
+        job: what to train.
+        folder: of the run; None: nothing is written.
+        optimizer: over the model's parameters.
+        stepper: takes the optimizer steps.
+        loader: makes the batches.
+        monitor: observes the GPU.
+        ema: moving average of the weights, where the settings ask for one.
+        time_budget: times the steps and moves the schedule.
+        warmup_steps: of the schedule.
+        rates: learning rate of each parameter group at its peak.
+        state: how far the training is.
+        began: `time.perf_counter()` when the run began.
+    """
+
+    job: Job
     folder: Path | None
-    lengths: np.ndarray
-    processes: Processes
     optimizer: torch.optim.Optimizer
     stepper: Stepper
     loader: Loader
@@ -80,172 +125,212 @@ class Session:
     ema: AveragedModel | None
     time_budget: TimeBudget
     warmup_steps: int
+    rates: list[float]
     state: TrainingState
     began: float
-    rates: list[float] = field(default_factory=list)
-
-    def steps_left(self) -> list[tuple[np.ndarray, ...]]:
-        """Return what is left of the epoch under way: optimizer steps, each as micro-batches of row numbers."""
-        if self.position_ended:
-            return []
-        return plan_epoch(self.lengths, self.config, self.state.epoch)[self.state.steps_in_epoch :]
 
     @property
-    def rows(self) -> int:
-        """The number of training rows."""
-        return len(self.lengths)
+    def config(self) -> RunConfig:
+        """The settings of the run."""
+        return self.job.config
+
+    @property
+    def processes(self) -> Processes:
+        """The processes that train together."""
+        return self.job.processes
 
     @property
     def epochs(self) -> int:
-        """How many epochs there are; `auto` has been settled by the rows."""
+        """The number of epochs at most."""
         return int(self.config.training.epochs)
 
     @property
-    def scored(self) -> nn.Module:
-        """The model that is validated and kept: the average of the weights where there is one."""
-        return self.model if self.ema is None else self.ema.module
+    def scored_model(self) -> nn.Module:
+        """The model to validate and keep: the moving average where there is one."""
+        return self.job.model if self.ema is None else self.ema.module
 
     @property
-    def position_ended(self) -> bool:
-        """Whether the schedule is done."""
+    def schedule_ended(self) -> bool:
+        """Whether the schedule has no steps left."""
         return self.state.position >= self.time_budget.total_steps
 
     @property
     def finished(self) -> bool:
-        """Whether the epochs or the schedule are done or patience ran out, and the last epoch is validated."""
-        state, training = self.state, self.config.training
-        patient = training.patience is None or state.epoch - state.best_epoch < training.patience
-        done = state.epoch >= self.epochs or self.position_ended or not patient
-        return done and state.steps_in_epoch == 0
+        """Whether the epochs, the schedule or patience ended, and the last epoch is validated."""
+        state, patience = self.state, self.config.training.patience
+        impatient = patience is not None and state.epoch - state.best_epoch >= patience
+        ended = state.epoch >= self.epochs or self.schedule_ended or impatient
+        return ended and state.steps_in_epoch == 0
+
+    @property
+    def save_due(self) -> bool:
+        """Whether `training.save_steps` asks for a checkpoint after this step."""
+        every = self.config.training.save_steps
+        return bool(every) and self.state.step % int(every or 1) == 0
+
+    def remaining_steps(self) -> list[tuple[np.ndarray, ...]]:
+        """Return the remaining optimizer steps of this epoch, each as micro-batches of row numbers."""
+        if self.schedule_ended:
+            return []
+        lengths = self.job.train.inputs.tokens.lengths
+        return plan_epoch(lengths, self.config, self.state.epoch)[self.state.steps_in_epoch :]
 
     def elapsed(self) -> float:
-        """Return the seconds of training so far, those of the processes before this one included."""
+        """Return the seconds of training so far, earlier processes of a resumed run included."""
         return self.state.seconds + time.perf_counter() - self.began
 
     def out_of_time(self, *, epoch_ends: bool) -> bool:
-        """Say whether the time budget allows no further step; `epoch_ends`: a validation comes before it."""
-        if self.time_budget.budget is None:
-            return False
-        seconds = self.processes.agreed(self.elapsed())
+        """Time the step just taken; say whether the time budget allows no further one.
+
+        Args:
+            epoch_ends: whether a validation comes before the next step.
+        """
+        limited = self.time_budget.budget is not None
+        seconds = self.processes.from_main(self.elapsed()) if limited else self.elapsed()
         self.time_budget.after_step(self.state.position, seconds)
-        last = self.position_ended or self.state.epoch + 1 >= self.epochs
+        last = self.schedule_ended or self.state.epoch + 1 >= self.epochs
         return self.time_budget.must_stop(seconds, epoch_ends=epoch_ends and not last)
 
     def after_pause(self, pause_seconds: float) -> None:
-        """Tell the pace how long validation and checkpoints took."""
-        agreed = self.processes.agreed
-        self.time_budget.after_pause(agreed(pause_seconds), agreed(self.elapsed()))
+        """Give the time budget the duration of a validation with its checkpoints."""
+        from_main = self.processes.from_main
+        self.time_budget.after_pause(from_main(pause_seconds), from_main(self.elapsed()))
 
     def set_rates(self) -> None:
-        """Give each parameter group its learning rate for the next step."""
+        """Set the learning rate of each parameter group for the next step."""
         with guarded("policy", self.config.policy.name, "giving the learning rate of a step"):
-            factor = self.policy.schedule(
+            factor = self.job.policy.schedule(
                 self.state.position, self.warmup_steps, self.time_budget.total_steps
             )
         for rate, group in zip(self.rates, self.optimizer.param_groups, strict=True):
             group["lr"] = rate * factor
 
-    def count(self, rows: int, *, skipped: bool) -> None:
-        """Count a step; one that was skipped moves neither the rows, nor the schedule, nor the average."""
+    def count_step(self, rows: int, *, skipped: bool) -> None:
+        """Count an optimizer step; a skipped one moves neither the rows, nor the schedule, nor the average."""
         state = self.state
         state.step, state.steps_in_epoch = state.step + 1, state.steps_in_epoch + 1
         if not skipped:
             state.rows += rows
             state.position = min(self.time_budget.total_steps, state.position + self.time_budget.stride)
             if self.ema is not None:
-                self.ema.update_parameters(self.model)
+                self.ema.update_parameters(self.job.model)
+
+    def end_epoch(self, result: EpochResult) -> None:
+        """Begin the next epoch; keep the weights where they are the best so far, or the last ones are wanted."""
+        state = self.state
+        state.epoch, state.steps_in_epoch, state.loss, state.rows = result.epoch, 0, 0.0, 0
+        if self.config.training.keep == "last" or result.valid_smape < state.best_smape:
+            state.best_smape, state.best_epoch = result.valid_smape, state.epoch
+            self.save(BEST)
 
     def save(self, name: str) -> None:
-        """Write a checkpoint: all that it takes to go on, or for the best one the scored weights alone."""
+        """Write a checkpoint: LAST holds all that a resumed run needs, BEST the scored weights alone."""
         if self.processes.main and self.folder is not None:
-            record = asdict(self.state) | {"seconds": self.elapsed()} | self.stepper.state()
+            path = self.folder / name
+            record = asdict(self.state) | {"seconds": self.elapsed()} | self.stepper.state_dict()
             if name == LAST:
-                save_checkpoint(
-                    self.folder / name, self.model, self.optimizer, record, self.ema, self.stepper.scaler
-                )
+                scaler = self.stepper.scaler
+                save_checkpoint(path, self.job.model, self.optimizer, record, self.ema, scaler)
             else:
-                save_checkpoint(self.folder / name, self.scored, None, record)
-            tell("checkpoint_saved", folder=self.folder, path=self.folder / name)
+                save_checkpoint(path, self.scored_model, None, record)
+            tell("checkpoint_saved", folder=self.folder, path=path)
         self.processes.wait()
+
+    def load(self, path: Path) -> None:
+        """Continue where a checkpoint ends; raises TrainingError."""
+        record = load_checkpoint(path, self.job.model, self.optimizer, self.ema, self.stepper.scaler)
+        self.state = TrainingState(**{field.name: record[field.name] for field in fields(TrainingState)})
+        self.stepper.load_state_dict(record)
 
 
 def start_session(
-    model: PriceModel,
-    policy: Policy,
-    config: RunConfig,
-    train: Examples,
-    folder: Path | None,
-    *,
-    resume: bool = False,
-    started: float | None = None,
+    job: Job, folder: Path | None = None, *, resume: bool = False, started: float | None = None
 ) -> Session:
-    """Put the model on its device and make what trains it; see `fit` for the arguments.
+    """Put the model on its device and make what trains it.
 
-    Without a folder nothing is written and nothing can be resumed.
+    Args:
+        job: what to train.
+        folder: of the run; None: nothing is written.
+        resume: continue from the folder's last checkpoint.
+        started: `time.perf_counter()` when the run began; None: now.
+
+    Raises:
+        ConfigError: the encoder cannot do what the settings ask for.
+        TrainingError: the checkpoint cannot be read or written.
     """
     began = time.perf_counter() if started is None else started
-    processes, training, speed = Processes(), config.training, config.speed
-    precision = choose_precision(speed, processes.device)
-    model.to(processes.device)
+    model, config, processes = job.model, job.config, job.processes
+    training, device = config.training, processes.device
+    model.to(device)
     prepare_encoder(model, config)
-    if processes.count > 1 and processes.device.type == "cuda" and sparse_embeddings(model):
-        raise ConfigError(
-            f"the backbone '{config.backbone.name}' has embeddings with sparse gradients, which several GPUs cannot "
-            "exchange; train it in one process, without accelerate launch: it is small"
-        )
-    optimizer = policy.optimizer(model, training, fused=speed.fused_optimizer)
-    rates = [group["lr"] for group in optimizer.param_groups]
-    ema = None if training.ema_decay is None else averaged(model, training.ema_decay)
-    stepper = Stepper(model, optimizer, config, precision, processes.device, processes.count)
-    state = TrainingState()
-    if resume and folder is not None:
-        state = TrainingState(**load_checkpoint(folder / LAST, model, optimizer, ema, stepper.scaler))
-        stepper.restore(state.parts, state.skipped, state.precision)
-    lengths = train.inputs.tokens.lengths
-    first = len(plan_epoch(lengths, config, 0))
+    _check_gradients(model, config, processes)
+    optimizer = job.policy.optimizer(model, training, fused=config.speed.fused_optimizer)
+    steps = [len(plan) for plan in _plans(job.train.inputs.tokens.lengths, config)]
     session = Session(
-        *(model, policy, config, folder, lengths, processes, optimizer, stepper),
-        Loader(train, config, processes.device),
-        Monitor(processes.device),
-        ema,
-        TimeBudget(training.time_budget, _total_steps(lengths, config, first), first),
-        warmup_steps=round(training.warmup_epochs * first),
-        state=state,
+        job=job,
+        folder=folder,
+        optimizer=optimizer,
+        stepper=Stepper(model, optimizer, config, job.precision, device, processes.count),
+        loader=Loader(job.train, config, device),
+        monitor=Monitor(device),
+        ema=None if training.ema_decay is None else averaged(model, training.ema_decay),
+        time_budget=TimeBudget(training.time_budget, sum(steps), steps[0]),
+        warmup_steps=round(training.warmup_epochs * steps[0]),
+        rates=[group["lr"] for group in optimizer.param_groups],
+        state=TrainingState(),
         began=began,
-        rates=rates,
     )
-    if not resume:
+    if resume and folder is not None:
+        session.load(folder / LAST)
+    else:
         session.save(LAST)
     session.after_pause(0.0)
     return session
 
 
 def plan_epoch(lengths: np.ndarray, config: RunConfig, epoch: int) -> list[tuple[np.ndarray, ...]]:
-    """Return the optimizer steps of an epoch, each as micro-batches of row numbers."""
+    """Return the optimizer steps of an epoch, each as micro-batches of row numbers.
+
+    Args:
+        lengths: tokens of each training row, int64 (N,).
+        config: of the run.
+        epoch: counted from 0.
+    """
     multiple = config.speed.length_multiple
     padded = -(-lengths // multiple) * multiple
     batches = epoch_batches(padded, config.training, config.speed.sort_window, config.seed, epoch)
     return steps_of(batches, config.training)
 
 
-def _total_steps(lengths: np.ndarray, config: RunConfig, first: int) -> int:
-    """Return the optimizer steps of all epochs; only a token budget makes their numbers differ."""
+def _plans(lengths: np.ndarray, config: RunConfig) -> Sequence[Sequence[object]]:
+    """Return the plans of all epochs; only with a token budget do their numbers of steps differ."""
     epochs = int(config.training.epochs)
     if config.training.batch_tokens is None:
-        return epochs * first
-    return sum(len(plan_epoch(lengths, config, epoch)) for epoch in range(epochs))
+        return [plan_epoch(lengths, config, 0)] * epochs
+    return [plan_epoch(lengths, config, epoch) for epoch in range(epochs)]
 
 
 def prepare_encoder(model: PriceModel, config: RunConfig) -> None:
-    """Switch checkpointing and compilation on where they are asked for; raises ConfigError."""
+    """Switch on gradient checkpointing and compilation where the settings ask for them; raises ConfigError."""
     encoder = model.encoder
     if config.speed.gradient_checkpointing:
         enable = getattr(encoder, "gradient_checkpointing_enable", None)
         if enable is None:
             raise ConfigError(
                 f"speed.gradient_checkpointing is true, but the backbone '{config.backbone.name}' has no layers to "
-                "checkpoint; use --set speed.gradient_checkpointing=false"
+                "checkpoint; set it to false",
+                parameters=("settings",),
+                setting="speed.gradient_checkpointing",
             )
         enable()
     if config.speed.compile:
         encoder.compile()
+
+
+def _check_gradients(model: PriceModel, config: RunConfig, processes: Processes) -> None:
+    if processes.count > 1 and processes.device.type == "cuda" and sparse_embeddings(model):
+        raise ConfigError(
+            f"the backbone '{config.backbone.name}' has embeddings with sparse gradients, which several GPUs cannot "
+            "exchange; train it in one process, without accelerate launch",
+            backbone=config.backbone.name,
+        )
