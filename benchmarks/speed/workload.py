@@ -19,16 +19,17 @@ from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.features.fitted import fit_features
 from pricekit.log import logger
+from pricekit.model.build import ModelPlugins, build_model
 from pricekit.model.network import PriceModel
 from pricekit.preprocess import Preprocessor, without_price
-from pricekit.runs.folder import build_model
 from pricekit.runs.source import columns_of
 from pricekit.table import Columns, Table, read_usable
 from pricekit.tokens import encode, pad_id_of
-from pricekit.training.batches import Examples
+from pricekit.training.batches import PricedInputs
 from pricekit.training.loop import train_epoch
-from pricekit.training.machine import DTYPES, fast_math
-from pricekit.training.session import Session, plan_epoch, start_session
+from pricekit.training.machine import DTYPES, choose_precision, fast_math
+from pricekit.training.processes import Processes
+from pricekit.training.session import Job, Session, plan_epoch, start_session
 from speed.timing import synchronize
 
 INVENTED = 4000
@@ -64,7 +65,7 @@ class Workload:
     config: RunConfig
     table: Table
     preprocessor: Preprocessor
-    examples: Examples
+    examples: PricedInputs
     model: PriceModel
     lengths: np.ndarray
 
@@ -83,8 +84,8 @@ def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
     """Make a model and the first rows of a table into a workload; nothing is written."""
     config = build_config([config.model_dump(), _ENDLESS_EPOCH])
     part = table.take(np.arange(min(rows, len(table))))
-    backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
-    tokenizer = backbone.tokenizer(part.text.tolist())
+    plugins = ModelPlugins.create(config)
+    tokenizer = plugins.backbone.tokenizer(part.text.tolist())
     columns = Columns(tuple(config.columns.text), config.columns.price, None)
     features, _ = fit_features(
         config.features, config.feature_options, without_price(part, columns), part.known_price
@@ -92,9 +93,10 @@ def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
     preprocessor = Preprocessor(
         columns, tokenizer, config.max_length, pad_id_of(tokenizer), features, config.facts_first
     )
-    examples = Examples(preprocessor(part), part.known_price)
+    examples = PricedInputs(preprocessor(part), part.known_price)
     torch.manual_seed(config.seed)
-    model = build_model(config, preprocessor, backbone.architecture(tokenizer), examples.inputs)
+    architecture = plugins.backbone.architecture(tokenizer)
+    model = build_model(plugins, config, preprocessor, architecture, examples.inputs)
     model.fit(torch.from_numpy(examples.inputs.features), torch.from_numpy(examples.price))
     lengths = encode(tokenizer, preprocessor.texts(table), config.max_length, preprocessor.pad_id).lengths
     return Workload(config, part, preprocessor, examples, model, lengths)
@@ -103,9 +105,9 @@ def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
 def fresh_model(workload: Workload, config: RunConfig | None = None) -> PriceModel:
     """Return a new model with the workload's weights; unlike a deep copy it works for every encoder."""
     config = config or workload.config
-    backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
-    architecture = backbone.architecture(workload.preprocessor.tokenizer)
-    model = build_model(config, workload.preprocessor, architecture, None)
+    plugins = ModelPlugins.create(config)
+    architecture = plugins.backbone.architecture(workload.preprocessor.tokenizer)
+    model = build_model(plugins, config, workload.preprocessor, architecture, None)
     model.load_state_dict(workload.model.state_dict())
     return model
 
@@ -118,7 +120,10 @@ def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tupl
     config = build_config([workload.config.model_dump(), changes or {}])
     model = fresh_model(workload, config)
     policy: Policy = registry().create("policy", config.policy.name, config.policy.options)
-    session = start_session(model, policy, config, workload.examples, None)
+    processes = Processes()
+    precision = choose_precision(config.speed, processes.device)
+    rows = workload.examples
+    session = start_session(Job(model, policy, config, rows, rows, processes, precision))
     session.time_budget.total_steps = ENDLESS
     never = threading.Event()
 

@@ -11,6 +11,6 @@ import logging
 logger = logging.getLogger("pricekit")
 
 
-def mute() -> None:
-    """Log nothing more in this process: the main process of a distributed training logs for all."""
+def silence() -> None:
+    """Log nothing from now on in this process: in distributed training only the main process logs."""
     logger.setLevel(logging.CRITICAL + 1)

@@ -11,6 +11,16 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
+def duration(seconds: float) -> str:
+    """Return a time in two units at most: 45 s, 3 min 20 s, 2 h 5 min."""
+    whole = max(1, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 and whole < 600 else "")
+    return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 >= 60 else "")
+
+
 def shorten(text: str, width: int = 40) -> str:
     """Return a text of at most `width` characters, on one line; a cut text ends in an ellipsis."""
     text = " ".join(text.split())

@@ -56,7 +56,7 @@ def test_flops_are_six_a_weight_of_a_linear_layer(workload):
 
 def test_an_epoch_trains_every_row_once(workload, monkeypatch):
     session, run = own_epoch(workload)
-    before = session.model.state_dict()["heads.0.0.weight"].clone()
+    before = session.job.model.state_dict()["heads.0.0.weight"].clone()
     seen = []
     monkeypatch.setattr(session.stepper, "take", lambda batches, key: seen.append(batches) or torch.zeros(()))
     run()

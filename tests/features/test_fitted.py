@@ -73,14 +73,14 @@ def test_a_run_trains_on_them_and_resumes_with_them(known, pricekit, catalog, tm
     assert len(columns) == 340
 
     from pricekit.config import build_config, read_toml
-    from pricekit.runs.source import Source, load_split
-    from pricekit.runs.start import start_again
+    from pricekit.runs.prepare import prepare
+    from pricekit.runs.source import Source
 
     registry.cache_clear()
     config = build_config([read_toml(run / "config.toml")])
-    start = start_again(run, config, load_split(Source(catalog), config))
+    job = prepare(Source(catalog), config, run, resume=True).job
     names = registry().create("feature", "fast15").names
-    assert start.train.inputs.features[:, len(names)].tolist() == columns["known"].tolist()
+    assert job.train.inputs.features[:, len(names)].tolist() == columns["known"].tolist()
     bundle, prices = tmp_path / "bundle", tmp_path / "prices.csv"
     assert pricekit("export", run, "--out", bundle, "--plugin", known)[0] == 0
     assert pricekit("predict", bundle, catalog, "--out", prices, "--plugin", known)[0] == 0

@@ -179,9 +179,9 @@ def test_wrong_features(register, catalog, tmp_path, case):
     ("encoder", "message"),
     [
         (SeesPadding, "depends on padding"),
-        (WrongSize, r"gave torch.float32 of shape \(8, 4\), expected finite float32 of shape \(8, 5\)"),
-        (Doubles, "gave torch.float64"),
-        (KeepsOutside, "opened again, gives other prices"),
+        (WrongSize, r"returned torch.float32 of shape \(8, 4\), expected finite float32 of shape \(8, 5\)"),
+        (Doubles, "returned torch.float64"),
+        (KeepsOutside, "predicts other prices after it is opened again"),
     ],
 )
 def test_wrong_backbones(register, catalog, tmp_path, encoder, message):
@@ -194,7 +194,7 @@ def test_wrong_backbones(register, catalog, tmp_path, encoder, message):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (Negative, "expected one finite, positive price a row"),
+        (Negative, "expected one finite, positive price per row"),
         (PerRow, "expected a scalar with a gradient"),
         (Raises, "of toy-package 1.0 failed while computing the loss of a batch: IndexError: of mine"),
     ],

@@ -8,7 +8,13 @@ from conftest import tiny_config
 from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
 from pricekit.runs.folder import open_run
-from pricekit.runs.pseudo_labels import MOST, read_pseudo_labelled, read_unpriced, teach, with_teachers
+from pricekit.runs.pseudo_labels import (
+    MAX_RATIO,
+    add_pseudo_labels,
+    pseudo_label,
+    read_pseudo_labelled,
+    read_unpriced,
+)
 from pricekit.runs.source import Source, load_split
 from pricekit.runs.train import train
 from pricekit.table import AS_FOUND, Columns, table_of_texts
@@ -46,20 +52,20 @@ def test_rows_are_taught_the_geometric_mean_and_known_texts_are_left_out():
     known = table_of_texts(["tea", "coffee"], "catalog_content")
     new = table_of_texts(["tea", "cocoa", "cocoa", "juice!!"], "catalog_content")
     tenfold = type("Tenfold", (), {"predict": lambda self, rows: 100 * Teacher().predict(rows)})()
-    pseudo_labelled = teach(known, new, [Teacher(), tenfold], Columns(), 0)
+    pseudo_labelled = pseudo_label(known, new, [Teacher(), tenfold], Columns(), 0)
     assert pseudo_labelled.text.tolist() == ["cocoa", "juice!!"]
     assert pseudo_labelled.price == pytest.approx([50, 70])
     many = table_of_texts([f"text {n}" for n in range(50)], "catalog_content")
-    assert len(teach(known, many, [Teacher()], Columns(), 0)) == MOST * len(known)
+    assert len(pseudo_label(known, many, [Teacher()], Columns(), 0)) == MAX_RATIO * len(known)
     with pytest.raises(DataError, match="every unpriced row"):
-        teach(known, known, [Teacher()], Columns(), 0)
+        pseudo_label(known, known, [Teacher()], Columns(), 0)
 
 
 def test_a_student_is_trained_on_both_and_judged_by_true_prices_alone(run, catalog, new, tmp_path):
     source = Source(catalog, unpriced=(new,), teachers=(run,))
     facts = train(source, tiny_config(ONE_EPOCH), tmp_path / "student")
     plain = load_split(Source(catalog), tiny_config(ONE_EPOCH))
-    assert facts["rows"]["taught"] == 60
+    assert facts["rows"]["pseudo_labelled"] == 60
     assert facts["rows"]["train"] == len(plain.train) + 60
     assert facts["rows"]["valid"] == len(plain.valid)
     pseudo_labelled = read_pseudo_labelled(tmp_path / "student")
@@ -68,7 +74,7 @@ def test_a_student_is_trained_on_both_and_judged_by_true_prices_alone(run, catal
     )
     told = json.loads((tmp_path / "student" / "source.json").read_text())
     assert told["unpriced"] == ["new.csv"]
-    resumed = with_teachers(Source(catalog), plain, tiny_config(ONE_EPOCH), tmp_path / "student")
+    resumed = add_pseudo_labels(Source(catalog), plain, tiny_config(ONE_EPOCH), tmp_path / "student")
     assert told["digest"] == resumed.digest()
 
 
@@ -84,7 +90,7 @@ def test_a_student_killed_before_its_first_checkpoint_keeps_the_rows_it_was_taug
             train(source, config, out)
     code, _, err = pricekit("train", catalog, "--out", out, "--resume")
     assert code == 0, err
-    assert "has no checkpoint yet" in " ".join(err.split())
+    assert "has no checkpoint: its first epoch is repeated" in " ".join(err.split())
     facts = json.loads((out / "run.json").read_text())
     assert facts["rows"] == whole["rows"]
     assert facts["metrics"] == whole["metrics"]
@@ -100,10 +106,10 @@ def test_a_teacher_that_saw_the_judging_rows_is_named(pricekit, run, bundle, cat
         "train", catalog, "--out", tmp_path / "a", *flags[:-1], "--teacher", run, "--seed", 5
     )
     assert code == 0
-    assert "rows that judge this run, which flatter it" in " ".join(err.split())
+    assert "validation rows, so validation metrics are optimistic" in " ".join(err.split())
     code, _, err = pricekit("train", catalog, "--out", tmp_path / "b", *flags[:-1], "--teacher", bundle)
     assert code == 0
-    assert "nobody can tell" in err
+    assert "does not record its training rows" in " ".join(err.split())
     code, _, err = pricekit("train", catalog, "--out", tmp_path / "c", *flags[:-1])
     assert code == 1
     assert "give both or neither" in " ".join(err.split())

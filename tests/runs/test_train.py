@@ -77,10 +77,10 @@ def test_a_run_killed_while_it_validates_goes_on_there(catalog, tmp_path, monkey
     """The last checkpoint is that of the epoch's last step: nothing is left to train, all to validate."""
     config = tiny_config({"training": {"epochs": epochs, "save_steps": 1}})
 
-    def validate(session, valid, call=loop.validate):
+    def validate(session, call=loop.validate):
         if session.state.epoch == killed:
             raise KeyboardInterrupt
-        return call(session, valid)
+        return call(session)
 
     with monkeypatch.context() as patch:
         patch.setattr(loop, "validate", validate)
@@ -99,10 +99,10 @@ def test_a_run_killed_while_it_validates_goes_on_there(catalog, tmp_path, monkey
 def test_a_signal_while_it_validates_stops_it_after_a_checkpoint(catalog, tmp_path, monkeypatch, epoch):
     config = tiny_config({"training": {"epochs": 2, "save_epochs": 9}})
 
-    def validate(session, valid, call=loop.validate):
+    def validate(session, call=loop.validate):
         if session.state.epoch == epoch:
             signal.raise_signal(signal.SIGINT)
-        return call(session, valid)
+        return call(session)
 
     with monkeypatch.context() as patch:
         patch.setattr(loop, "validate", validate)
@@ -265,7 +265,7 @@ def test_resume_refuses_another_table(catalog, tmp_path, change):
         frame["catalog_content"] += "!"
     frame.to_csv(other, index=False)
     before = (out / "run.json").read_bytes()
-    with pytest.raises(TrainingError, match="not those that"):
+    with pytest.raises(TrainingError, match="rows differ from those that"):
         train(Source(other), tiny_config({"training": {"epochs": 2}}), out, resume=True)
     assert (out / "run.json").read_bytes() == before
 
@@ -280,7 +280,7 @@ def _without_checkpoints(run, out, *names):
 def test_a_run_killed_before_its_first_checkpoint_takes_other_rows_as_little(run, catalog, tmp_path):
     out = _without_checkpoints(run, tmp_path / "run")
     pd.read_csv(catalog).iloc[:-5].to_csv(tmp_path / "other.csv", index=False)
-    with pytest.raises(TrainingError, match="not those that"):
+    with pytest.raises(TrainingError, match="rows differ from those that"):
         train(Source(tmp_path / "other.csv"), tiny_config(), out, resume=True)
     train(Source(catalog), tiny_config(), out, resume=True)
     assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(run).items())
@@ -521,7 +521,7 @@ def test_wrong_settings_are_told(catalog, tmp_path, layer, error, message):
 
 
 def test_a_taken_folder_is_left_alone(catalog, run, tmp_path):
-    with pytest.raises(TrainingError, match="exists already"):
+    with pytest.raises(TrainingError, match="exists; resume it, overwrite it"):
         train(Source(catalog), tiny_config(), run)
     (tmp_path / "config.toml").write_text("title = 'a web site'")
     with pytest.raises(TrainingError, match="not a run"):
@@ -534,7 +534,7 @@ def test_a_trained_run_is_not_started_anew_without_being_asked(catalog, run, tmp
     out = shutil.copytree(run, tmp_path / "run")
     (out / lost).unlink()
     kept = (out / "best.safetensors").read_bytes()
-    with pytest.raises(TrainingError, match="start it anew with --overwrite"):
+    with pytest.raises(TrainingError, match="overwrite it"):
         train(Source(catalog), tiny_config(), out)
     assert (out / "best.safetensors").read_bytes() == kept
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.config import TrainingConfig
-from pricekit.training.batches import dealt, epoch_batches, split_groups, split_rows, steps_of
+from pricekit.training.batches import epoch_batches, micro_batches, split_groups, split_rows, steps_of
 
 LENGTHS = st.lists(st.integers(1, 50), min_size=1, max_size=300).map(np.array)
 
@@ -113,7 +113,7 @@ def test_accumulation_keeps_the_last_smaller_group():
 def test_processes_share_a_step_without_changing_it(sizes, processes):
     rows = iter(range(sum(sizes)))
     step = [np.array([next(rows) for _ in range(size)]) for size in sizes]
-    shares = [dealt(step, process, processes) for process in range(processes)]
+    shares = [micro_batches(step, process, processes) for process in range(processes)]
     assert len({len(share) for share in shares}) == 1  # gradients are exchanged together
     counted = [(part, rows) for share in shares for _, rows, part in share if part]
     assert sorted(np.concatenate([rows for _, rows in counted]).tolist()) == list(range(sum(sizes)))

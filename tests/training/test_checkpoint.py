@@ -51,7 +51,7 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch, error):
         raise error
 
     monkeypatch.setattr("pricekit.training.checkpoint.save_file", cut_short)
-    with pytest.raises(TrainingError, match=r"cannot be written: .*No space left.* --resume"):
+    with pytest.raises(TrainingError, match=r"cannot be written: .*No space left.* resume, or train into"):
         save_checkpoint(path, model, None, {"epoch": 2})
     assert load_checkpoint(path, model) == {"epoch": 1}
     assert [f.name for f in tmp_path.iterdir()] == ["c.safetensors"]

@@ -7,8 +7,8 @@ import torch
 from pricekit.config import RunConfig
 from pricekit.preprocess import Inputs
 from pricekit.tokens import Tokens
-from pricekit.training.batches import Examples
-from pricekit.training.interrupt import noted_interrupts
+from pricekit.training.batches import PricedInputs
+from pricekit.training.interrupt import defer_interrupts
 from pricekit.training.loader import Loader, Rows
 
 CPU = torch.device("cpu")
@@ -21,7 +21,7 @@ def examples():
     offsets = np.cumsum([0, *LENGTHS])
     tokens = Tokens(np.arange(offsets[-1], dtype=np.int32), offsets)
     features = np.arange(12, dtype=np.float32).reshape(6, 2)
-    return Examples(Inputs(tokens, features, 99), np.arange(1.0, 7.0))
+    return PricedInputs(Inputs(tokens, features, 99), np.arange(1.0, 7.0))
 
 
 def speed(**settings):
@@ -87,7 +87,7 @@ def test_workers_leave_interrupts_to_the_training_process(examples, monkeypatch)
         return call(self, rows)
 
     monkeypatch.setattr(Rows, "__getitem__", handlers)
-    with noted_interrupts(enabled=True):
+    with defer_interrupts(enabled=True):
         loader = Loader(examples, speed(workers=1), CPU)
         assert loader.workers is not None
         assert len(list(loader.workers)) == 0  # starts them

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.runs.folder import open_run
-from pricekit.training.batches import dealt
+from pricekit.training.batches import micro_batches
 
 SETTINGS = (
     *("backbone.vocab_size=1000", "backbone.buckets=512", "backbone.width=8", "backbone.members=2"),
@@ -44,7 +44,7 @@ def run(launcher, catalog, out):
 def test_dealing_leaves_no_row_alone(sizes, processes):
     ends = np.cumsum([0, *sizes])
     step = [np.arange(a, b) for a, b in pairwise(ends)]
-    dealt_rows = [piece for rank in range(processes) for piece in dealt(step, rank, processes)]
+    dealt_rows = [piece for rank in range(processes) for piece in micro_batches(step, rank, processes)]
     assert sorted(row for _, rows, share in dealt_rows if share for row in rows) == [*range(ends[-1])]
     assert sum(share for _, _, share in dealt_rows) == pytest.approx(1)
     if min(sizes) > 1:

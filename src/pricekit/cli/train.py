@@ -94,7 +94,7 @@ def train(
     """
     from pricekit.log import logger
     from pricekit.runs.folder import BACKBONE
-    from pricekit.runs.pseudo_labels import with_teachers
+    from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.source import Source, load_split
     from pricekit.runs.train import train
     from pricekit.training.processes import Processes
@@ -104,8 +104,8 @@ def train(
     config = _saved_config(out, flags) if resume else config_of(flags)
     before = stamp(out / BACKBONE)
     if dry_run:
-        split = load_split(source, config, allow_leak=allow_leak, looked=resume)
-        split = with_teachers(source, split, config, out if resume else None)
+        split = load_split(source, config, allow_leak=allow_leak, checked=resume)
+        split = add_pseudo_labels(source, split, config, out if resume else None)
         logger.info(
             f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on; nothing was trained"
         )
@@ -150,7 +150,7 @@ def resume_line(
 def _saved_config(out: Path, flags: dict[str, Any]) -> RunConfig:
     from pricekit.errors import TrainingError
     from pricekit.runs.folder import is_run, require_plugins
-    from pricekit.runs.start import is_started
+    from pricekit.runs.prepare import is_started
 
     if not is_run(out):
         raise TrainingError(f"there is no run in {out} to resume; train without --resume")

@@ -1,4 +1,4 @@
-"""The trained model as an engine: called for a run as ONNX Runtime is called for a bundle."""
+"""Inference in torch: runs the model of a run as ONNX Runtime runs the graph of a bundle."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.preprocess import Inputs
+from pricekit.progress import Advance
 from pricekit.tokens import batches_by_length
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def torch_engine(model: nn.Module, autocast: Callable[[], Any] = nullcontext) -> PriceBatch:
-    """Return what runs the model with dropout off, on the device where its weights are."""
+    """Return a function that prices a batch: the model in evaluation mode, on the device of its weights."""
     model.eval()
     device = next(model.parameters()).device
 
@@ -39,17 +40,29 @@ def predict(
     *,
     autocast: Callable[[], Any] = nullcontext,
     processes: Processes | None = None,
+    advance: Advance | None = None,
 ) -> np.ndarray:
-    """Return the model's prices of all rows, float32 (N,); several processes share the work."""
+    """Return the model's price of each row, float32 (N,).
+
+    Args:
+        model: a `PriceModel`, on its device.
+        inputs: N rows.
+        batch_size: rows of a forward pass.
+        autocast: returns the context of a forward pass.
+        processes: those that share the work; None: this process alone.
+        advance: moves a progress bar whose unit is a row.
+    """
     prices = np.zeros(len(inputs), np.float32)
     share = (processes.rank, processes.count) if processes else (0, 1)
     engine = torch_engine(model, autocast)
     batches = batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), batch_size)
     for rows in islice(batches, share[0], None, share[1]):
         prices[rows] = engine(inputs.batch(rows))
+        if advance is not None:
+            advance(len(rows) * share[1])
     return prices if processes is None else processes.sum(torch.from_numpy(prices)).cpu().numpy()
 
 
 def to_tensors(batch: Batch) -> dict[str, Tensor]:
-    """Return a batch's arrays as tensors that share their memory."""
+    """Return the arrays of a batch as tensors that share their memory."""
     return {name: torch.from_numpy(array) for name, array in batch.items()}

@@ -1,1 +1,1 @@
-"""The run folder: read and split a table, train into the folder, open it again."""
+"""The run folder: split a table, train into the folder, resume it, open it."""

@@ -1,4 +1,4 @@
-"""Tokens and features on disk, found again by what they were made from."""
+"""A cache of tokens and features on disk, keyed by what they are computed from."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ from pricekit.tokens import Tokens
 
 
 def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) -> Inputs:
-    """Return the model inputs of a table, from the folder where they are there, else made and kept.
+    """Return the model inputs of a table: from the cache, or computed and then cached.
 
-    The key is the content of the table, the fitted preprocessor and pricekit's version: another text,
-    tokenizer, length or feature is another file. A file that cannot be read is made again.
+    The key is a hash of the table's content, the fitted preprocessor and the version of pricekit, so another text,
+    tokenizer, length or feature is another file. An unreadable file is replaced.
+
+    Args:
+        preprocessor: fitted.
+        table: N rows.
+        folder: of the cache; None caches nothing.
     """
     if folder is None:
         return preprocessor(table)
@@ -30,7 +35,7 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) 
         path = Path(folder).expanduser() / f"{_key(preprocessor, table)}.safetensors"
     except TypeError as error:
         logger.warning(
-            f"tokens and features of this table are not cached: a column cannot be hashed ({error})."
+            f"tokens and features of this table are not cached: a column cannot be hashed ({error})"
         )
         return preprocessor(table)
     try:
@@ -49,7 +54,7 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) 
             save_file(arrays, temporary)
     except (OSError, SafetensorError) as error:
         logger.warning(
-            f"tokens and features of this table are not cached: {path} cannot be written ({error})."
+            f"tokens and features of this table are not cached: {path} cannot be written ({error})"
         )
     return inputs
 

@@ -1,4 +1,4 @@
-"""Price intervals learned from the validation rows."""
+"""Calibration of price intervals on the validation rows."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from pricekit.prediction.intervals import Intervals
 
 ROWS_PER_BIN, MAX_BINS = 100, 10
 ROUNDING = 1e-9
-"""(1 - level)·(n + 1) is a rank: a tenth of 10 rows is one, and not the 0.99 that floats make of it."""
+"""Keeps the rank (1 - level)·(n + 1) from being rounded down: a tenth of 10 rows is 1, not 0.99."""
 LEVELS = (*np.arange(5, 100, 5) / 100, 0.96, 0.97, 0.98, 0.99)
 
 
 def fit_intervals(predicted: np.ndarray, actual: np.ndarray) -> Intervals:
-    """Learn half widths of the log price from predicted and true prices, both (N,), N at least 1.
+    """Calibrate half widths of the log price, by split conformal prediction within bins of the predicted price.
 
-    Bins of the prediction hold at least 100 rows each, where there are so many; a level that some bin has too few
-    rows for is left out.
+    Each bin holds at least 100 rows if there are so many. A level is left out if a bin has too few rows for it.
+
+    Args:
+        predicted: float (N,), N at least 1.
+        actual: true prices, float (N,).
     """
     edges = _edges(predicted.astype(np.float64))
     residuals = np.abs(np.log(actual) - np.log(predicted.astype(np.float64)))
@@ -27,9 +30,7 @@ def fit_intervals(predicted: np.ndarray, actual: np.ndarray) -> Intervals:
     regressor.fit(residuals, bins=np.searchsorted(edges, predicted, side="right"))
     every = np.arange(len(edges) + 1)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # of levels that are too high for so few rows: infinite, dropped below
+        warnings.simplefilter("ignore")  # levels too high for so few rows are infinite, and dropped below
         widths = np.array(
             [
                 regressor.predict_int(np.zeros(len(every)), bins=every, confidence=level - ROUNDING)[:, 1]
@@ -41,9 +42,10 @@ def fit_intervals(predicted: np.ndarray, actual: np.ndarray) -> Intervals:
 
 
 def _edges(predicted: np.ndarray) -> np.ndarray:
-    """Return the prices between bins of about as many rows, each halfway between two predictions, ascending.
+    """Return ascending prices that separate bins of about equally many rows.
 
-    So equal predictions are in one bin, and stay in it where another engine or precision rounds them otherwise.
+    Each is the geometric mean of two neighbouring predictions. So equal predictions share a bin, also where another
+    engine or precision rounds them differently.
     """
     bins = int(np.clip(len(predicted) // ROWS_PER_BIN, 1, MAX_BINS))
     prices, counts = np.unique(predicted, return_counts=True)

@@ -1,68 +1,85 @@
-"""The run: a folder with all that training leaves behind.
+"""The run: the folder that training writes.
 
-source.json           the tables that it was started with, and the plugins
-config.toml           the whole configuration
-split.parquet         the ids of the training and validation rows
-rejected.parquet      the rows that could not be used, with the reason
-sample.parquet        some validation rows, on which an exported graph is checked
-out_of_fold.parquet   of features that use the price, the training rows' columns; only where there are such
-taught.parquet        rows that a teacher priced for the training; only where there is one
-tokenizer.json, preprocess.json    what turns a table into model inputs
-backbone.json         what it takes to build the encoder again
-metrics.jsonl         one line an epoch
-last.safetensors      to resume from
-best.safetensors      lowest validation SMAPE, or the last weights
-intervals.json        how far prices lie from the predicted ones
-held_out.parquet      the validation rows with their predicted prices
-run.json              table, rows, plugins, metrics of the best weights; written at the end
+source.json               tables that the run was started with, and its plugins
+config.toml               the complete configuration
+split.parquet             ids of the training and validation rows
+rejected.parquet          unusable rows, with the reason
+sample.parquet            some validation rows, to verify an exported graph on
+out_of_fold.parquet       training columns of features that use the price; only with such features
+pseudo_labelled.parquet   training rows that a teacher priced; only with a teacher
+tokenizer.json, preprocess.json    turn a table into model inputs
+backbone.json             what the backbone stored to build its encoder again
+metrics.jsonl             one line per epoch
+last.safetensors          checkpoint to resume from
+best.safetensors          weights with the lowest validation SMAPE, or the last ones
+intervals.json            calibrated widths of price intervals
+held_out.parquet          validation rows with their predicted prices
+run.json                  table, rows, plugins, metrics of the best weights; written last
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from pricekit.config import RunConfig, build_config, read_toml
 from pricekit.core.contracts import State
-from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.engines.loaded import LoadedEngine
 from pricekit.errors import TrainingError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
-from pricekit.files import is_free, leftovers
+from pricekit.files import is_free, leftovers, write_atomically
+from pricekit.model.build import ModelPlugins, build_model
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.members import Member
 from pricekit.prediction.predictor import Origin, Predictor
 from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
-from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
+from pricekit.preprocess import Preprocessor, load_preprocessor
 from pricekit.runs.load import load_model
-from pricekit.table import Table, read_table
+from pricekit.runs.source import Split
+from pricekit.table import Table, read_table, write_rejected
 from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
 
 SOURCE = "source.json"
 BACKBONE = "backbone.json"
 INTERVALS = "intervals.json"
 OUT_OF_FOLD = "out_of_fold.parquet"
-PSEUDO_LABELLED = "taught.parquet"
+PSEUDO_LABELLED, OLD_PSEUDO_LABELLED = "pseudo_labelled.parquet", "taught.parquet"
+"""The second name is that of version 0.1."""
 
-# In the order of their deletion: a run is finished by the first, started by the second, known by the last.
+SAMPLE_ROWS = 512
+"""Validation rows that a run keeps, at most."""
+
+# In the order of deletion: the first makes a run finished, the second started, the last makes the folder a run.
 FILES = (
     *("run.json", BACKBONE, "config.toml", "split.parquet", "rejected.parquet", "sample.parquet"),
-    *("tokenizer.json", "preprocess.json", OUT_OF_FOLD, PSEUDO_LABELLED, "metrics.jsonl", LAST, BEST),
-    *(INTERVALS, HELD_OUT, SOURCE),
+    *("tokenizer.json", "preprocess.json", OUT_OF_FOLD, PSEUDO_LABELLED, OLD_PSEUDO_LABELLED),
+    *("metrics.jsonl", LAST, BEST, INTERVALS, HELD_OUT, SOURCE),
 )
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, opened."""
+    """A finished run, opened.
+
+    Attributes:
+        path: its folder.
+        config: its configuration.
+        preprocessor: turns a table into model inputs.
+        model: with the best weights, on the CPU.
+        facts: the content of `run.json`.
+        intervals: calibrated on the validation rows; None for runs without them.
+    """
 
     path: Path
     config: RunConfig
@@ -82,7 +99,11 @@ class Run:
         return files_digest([self.path / name for name in names])
 
     def member(self, weight: float = 1.0) -> Member:
-        """Return the model, which runs in torch, as a predictor's member."""
+        """Return the model as a member of a predictor; it runs in torch.
+
+        Args:
+            weight: of its log prices in the ensemble.
+        """
         return Member(self.preprocessor, LoadedEngine("torch", torch_engine(self.model)), weight)
 
 
@@ -99,12 +120,12 @@ def files_digest(files: Iterable[Path]) -> str:
 
 
 def is_run(path: Path) -> bool:
-    """Say whether a folder looks like a run, be it one that was cut off while it was begun."""
+    """Say whether a folder is a run, finished or not."""
     return names_rows(path / SOURCE)
 
 
 def names_rows(file: Path) -> bool:
-    """Say whether a JSON file holds the digest of rows, as what training was started with does, and others do not."""
+    """Say whether a JSON file holds a digest of training rows, which only the files of runs do."""
     try:
         facts = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
@@ -113,27 +134,43 @@ def names_rows(file: Path) -> bool:
 
 
 def clear_run(path: Path) -> None:
-    """Delete the files of a run and nothing else; raises TrainingError where the folder is no run."""
+    """Delete the files of a run and nothing else; raises TrainingError where the folder is not a run."""
     if not path.exists():
         return
     if not is_free(path) and not is_run(path):
-        raise TrainingError(f"{path} is not a run, so it is not overwritten; name another folder")
+        raise TrainingError(
+            f"{path} is not a run, so it is not overwritten; choose another folder",
+            parameters=("out",),
+            path=str(path),
+        )
     for file in [*leftovers(path), *(path / name for name in FILES)]:
         file.unlink(missing_ok=True)
 
 
 def open_run(path: Path) -> Run:
-    """Open a finished run with its best weights; raises TrainingError, PluginError, ConfigError."""
+    """Open a finished run with its best weights.
+
+    Args:
+        path: folder of the run.
+
+    Raises:
+        TrainingError: the folder is not a finished run, or a file is damaged.
+        PluginError, ConfigError: a plugin is missing, or refuses the options of the run.
+    """
     if not (path / "run.json").is_file():
+        if is_run(path):
+            raise TrainingError(
+                f"{path} is not a finished run: it has no run.json; resume the training to finish it",
+                parameters=("resume",),
+                path=str(path),
+            )
         raise TrainingError(
-            f"{path} is not a finished run: it has no run.json; finish it with pricekit train --resume"
-            if is_run(path)
-            else f"{path} is not a run: it has no {SOURCE} of one; make one with pricekit train"
+            f"{path} is not a run: expected the folder that training wrote, with {SOURCE}", path=str(path)
         )
     require_plugins(path)
     config = build_config([read_toml(path / "config.toml")])
     preprocessor = read_preprocessor(path)
-    model = build_model(config, preprocessor, read_architecture(path), None)
+    model = build_model(ModelPlugins.create(config), config, preprocessor, read_architecture(path), None)
     load_checkpoint(path / BEST, model)
     facts, kept = json.loads((path / "run.json").read_text("utf-8")), path / INTERVALS
     intervals = read_intervals(kept.read_text("utf-8"), path) if kept.is_file() else None
@@ -141,43 +178,74 @@ def open_run(path: Path) -> Run:
 
 
 def require_plugins(path: Path) -> None:
-    """Raise PluginError where a plugin that a run was started with is not loaded."""
+    """Raise PluginError where a plugin of a run is not loaded."""
     source = json.loads((path / SOURCE).read_text("utf-8"))
-    for plugin in source.get("plugins", []):  # older runs do not say
+    for plugin in source.get("plugins", []):  # the oldest runs do not list them
         registry().require(plugin["kind"], plugin["name"], plugin["package"], plugin["version"])
 
 
 def read_preprocessor(path: Path) -> Preprocessor:
-    """Open the preprocessor that a run's folder holds; raises BundleError, PluginError."""
+    """Open the preprocessor of a run; raises BundleError, PluginError."""
     return load_preprocessor({name: (path / name).read_bytes() for name in FILES_OF_PREPROCESSOR}, path)
 
 
 def read_sample(run: Run) -> Table:
-    """Return the run's sample rows, with their prices."""
+    """Return the sample rows of a run, with their prices."""
     return read_table(run.path / "sample.parquet", run.preprocessor.columns, notices=lambda _: None)
 
 
 def read_architecture(path: Path) -> State:
-    """Return what the run's backbone said of its encoder; raises TrainingError."""
+    """Return what the backbone of a run stored to build its encoder again; raises TrainingError."""
     try:
         return dict(json.loads((path / BACKBONE).read_text("utf-8")))
     except (OSError, ValueError) as error:
-        raise TrainingError(f"{path / BACKBONE} is missing or damaged ({error}); train again") from None
-
-
-def build_model(
-    config: RunConfig, preprocessor: Preprocessor, architecture: State, train: Inputs | None
-) -> PriceModel:
-    """Make the model; `train` is None for one whose weights are loaded afterwards."""
-    backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
-    with guarded("backbone", config.backbone.name, "making its encoder"):
-        encoder = backbone.encoder(architecture, preprocessor.tokenizer, train.tokens if train else None)
-    loss = registry().create("loss", config.loss.name, config.loss.options)
-    return PriceModel(encoder, config.head, loss, len(preprocessor.features.names))
+        raise TrainingError(
+            f"{path / BACKBONE} is missing or damaged ({error}); train again", path=str(path)
+        ) from None
 
 
 def plugins_of(config: RunConfig) -> list[Entry]:
-    """Return the registered plugins that a configuration uses."""
+    """Return the registry entries of all plugins that a configuration names; raises PluginError."""
     chosen = [("feature", name) for name in config.features]
     chosen += [("backbone", config.backbone.name), ("loss", config.loss.name), ("policy", config.policy.name)]
     return [registry().get(kind, name) for kind, name in chosen]
+
+
+def write_split(out: Path, split: Split, seed: int, price: str | None) -> None:
+    """Write the ids of both parts, the rejected rows, and the sample.
+
+    Args:
+        out: folder of the run.
+        split: its rows.
+        seed: of the sample.
+        price: name of the price column.
+    """
+    parts = [
+        pd.DataFrame({"id": part.ids.astype(str), "part": name})
+        for name, part in (("train", split.train), ("valid", split.valid))
+    ]
+    chosen = np.random.default_rng(seed).permutation(len(split.valid))[:SAMPLE_ROWS]
+    sample = split.valid.take(np.sort(chosen))
+    write_rejected(out / "rejected.parquet", split.rejected)
+    write_parquet(out / "split.parquet", pd.concat(parts))
+    write_parquet(out / "sample.parquet", sample.frame.assign(**{str(price): sample.known_price}))
+
+
+def write_out_of_fold(out: Path, columns: Mapping[str, np.ndarray]) -> None:
+    """Write out-of-fold columns of the training rows, float32 (N,) each."""
+    write_parquet(out / OUT_OF_FOLD, pd.DataFrame(columns))
+
+
+def read_out_of_fold(out: Path) -> dict[str, np.ndarray]:
+    """Read what `write_out_of_fold` wrote; empty where it wrote nothing."""
+    path = out / OUT_OF_FOLD
+    if not path.is_file():
+        return {}
+    frame = pd.read_parquet(path)
+    return {str(name): column.to_numpy(np.float32) for name, column in frame.items()}
+
+
+def write_parquet(path: Path, frame: pd.DataFrame) -> None:
+    """Write a frame without its index, atomically."""
+    with write_atomically(path) as temporary:
+        frame.to_parquet(temporary, index=False)

@@ -1,4 +1,4 @@
-"""One batch through every plugin before the first epoch, so that a wrong one costs seconds, not a run."""
+"""Runs one batch through every plugin before the first epoch, so that a faulty one costs seconds, not a run."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import torch
 from torch import Tensor
 
 from pricekit.config import RunConfig
-from pricekit.core.contracts import Policy
 from pricekit.core.guard import guarded
 from pricekit.errors import PluginError
 from pricekit.model.inference import to_tensors
 from pricekit.model.network import PriceModel
-from pricekit.training.batches import Examples
+from pricekit.training.session import Job
 
 ROWS = 8
 PADDED = 5
 PADDING_TOLERANCE = 1e-4
 
 
-def check_plugins(model: PriceModel, policy: Policy, config: RunConfig, train: Examples) -> None:
-    """Run encoder, loss and optimizer on a few rows; raises PluginError that names the one at fault.
+def check_plugins(job: Job) -> None:
+    """Run encoder, loss and optimizer on a few training rows; the model's weights and buffers stay the same.
 
-    The model's weights and buffers are left as they were.
+    Raises:
+        PluginError: a plugin breaks its contract; names the plugin.
     """
+    model, config, train = job.model, job.config, job.train
     saved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     batch = to_tensors(train.inputs.batch(np.arange(min(ROWS, len(train.price)))))
     price = torch.from_numpy(train.price[:ROWS].astype(np.float32))
@@ -40,7 +41,7 @@ def check_plugins(model: PriceModel, policy: Policy, config: RunConfig, train: E
         )
         loss.backward()  # type: ignore[no-untyped-call]
     with guarded("policy", config.policy.name, "taking an optimizer step on this backbone"):
-        policy.optimizer(model, config.training, fused=config.speed.fused_optimizer).step()
+        job.policy.optimizer(model, config.training, fused=config.speed.fused_optimizer).step()
     model.zero_grad(set_to_none=True)
     model.load_state_dict(saved)
 
@@ -60,7 +61,7 @@ def _check_encoder(model: PriceModel, config: RunConfig, batch: dict[str, Tensor
             f"finite float32 of shape {shape}",
             encoding,
         )
-        # Other ids where the mask is 0, and more of them, must change nothing.
+        # More padding, and other ids where the mask is 0, must not change the encoding.
         padded = torch.nn.functional.pad(
             torch.where(mask > 0, ids, ids.flip(1)), (0, room), value=int(ids[0, 0])
         )
@@ -69,7 +70,8 @@ def _check_encoder(model: PriceModel, config: RunConfig, batch: dict[str, Tensor
     if not difference <= PADDING_TOLERANCE:
         raise PluginError(
             f"the encoding of the backbone '{name}' depends on padding (relative difference {difference:.2g} for "
-            "other ids where attention_mask is 0): a price would depend on the rows beside it; report it to its author"
+            "other ids where attention_mask is 0), so a price would depend on the other rows of its batch; report it "
+            "to the plugin's author"
         )
 
 
@@ -78,7 +80,7 @@ def _check_prices(model: PriceModel, name: str, batch: dict[str, Tensor]) -> Non
         prices = model(**batch)
     fits = isinstance(prices, Tensor) and prices.shape == (len(batch["features"]),)
     usable = fits and bool(prices.isfinite().all() and (prices > 0).all())
-    _require(usable, "loss", name, "one finite, positive price a row from to_price", prices)
+    _require(usable, "loss", name, "one finite, positive price per row from to_price", prices)
 
 
 def _require(good: bool, kind: str, name: str, expected: str, found: object) -> None:
@@ -89,5 +91,5 @@ def _require(good: bool, kind: str, name: str, expected: str, found: object) -> 
             else type(found).__name__
         )
         raise PluginError(
-            f"the {kind} '{name}' gave {shape}, expected {expected}; report it to the plugin's author"
+            f"the {kind} '{name}' returned {shape}, expected {expected}; report it to the plugin's author"
         )

@@ -1,8 +1,8 @@
-"""Rows without a price, priced by a teacher, as further training rows.
+"""Pseudo-labels: rows without a price become training rows, at the prices of a teacher.
 
-Self-training and distillation are the same here: a teacher of another kind, or an ensemble, teaches what it knows
-(Bucilă et al. 2006, Model compression; Hinton et al. 2015, arXiv:1503.02531), and the rows to be priced later are met
-in training (Scudder 1965, self-training).
+This covers distillation, where the teacher is another kind of model or an ensemble (Bucilă et al. 2006, Model
+compression; Hinton et al. 2015, arXiv:1503.02531), and self-training, where the rows are those to be priced later
+(Scudder 1965).
 """
 
 from __future__ import annotations
@@ -18,91 +18,102 @@ from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import read_held_out
-from pricekit.files import write_atomically
 from pricekit.log import logger
 from pricekit.prediction.predictor import Predictor
-from pricekit.runs.folder import PSEUDO_LABELLED
+from pricekit.runs.folder import OLD_PSEUDO_LABELLED, PSEUDO_LABELLED, write_parquet
 from pricekit.runs.load import load_model
 from pricekit.runs.source import Source, Split, columns_of
 from pricekit.table import NO_PRICE, Columns, ReadOptions, Table, concat_tables, read_table, row_reasons
 from pricekit.table.prices.currency import require_like
 from pricekit.text import counted
 
-MOST = 4
-"""Unpriced rows at most, as a multiple of the priced ones; of more, a random part."""
+MAX_RATIO = 4
+"""Pseudo-labelled rows per priced row, at most; of more rows a random part is used."""
 
 
-def with_teachers(source: Source, split: Split, config: RunConfig, resumed: Path | None) -> Split:
-    """Return a split with the rows that teachers price among its training rows.
+def add_pseudo_labels(source: Source, split: Split, config: RunConfig, resumed: Path | None) -> Split:
+    """Return a split whose training rows include the rows that teachers price.
 
     Args:
         source: names unpriced tables and teachers, or neither.
         split: the rows with prices.
-        config: the run's.
-        resumed: the run to go on with, which keeps the rows that it was started with; None for a new one.
+        config: of the run.
+        resumed: the run to resume, which keeps its pseudo-labelled rows; None for a new one.
 
     Raises:
-        ConfigError: unpriced rows without a teacher, or a teacher without them.
-        DataError: there is no row to teach, or a teacher prices in another currency.
+        ConfigError: unpriced tables without a teacher, or a teacher without them.
+        DataError: there is no row to price, or a teacher prices in another currency.
         TrainingError, BundleError, PluginError: a teacher cannot be opened.
     """
-    if resumed is not None:
-        pseudo_labelled = read_pseudo_labelled(resumed)
-    elif source.teachers or source.unpriced:
-        _check_pair(source)
-        columns = columns_of(config)
-        teachers = [load_model(path) for path in source.teachers]
-        for path, teacher in zip(source.teachers, teachers, strict=True):
-            require_like(split.train.currency, teacher.currency, f"of the teacher {path}")
-            _check_teacher(path, split.valid)
-        unpriced = read_unpriced(source.unpriced, columns, source.read_options)
-        pseudo_labelled = teach(split.train, unpriced, teachers, columns, config.seed)
-    else:
-        pseudo_labelled = None
-    return (
-        split
-        if pseudo_labelled is None
-        else replace(
-            split, train=with_pseudo_labelled(split.train, pseudo_labelled), pseudo_labelled=pseudo_labelled
+    pseudo_labelled = read_pseudo_labelled(resumed) if resumed else _from_teachers(source, split, config)
+    if pseudo_labelled is None:
+        return split
+    train = with_pseudo_labelled(split.train, pseudo_labelled)
+    return replace(split, train=train, pseudo_labelled=pseudo_labelled)
+
+
+def _from_teachers(source: Source, split: Split, config: RunConfig) -> Table | None:
+    """Return the unpriced rows with the prices of the teachers; None without teachers."""
+    if not (source.teachers or source.unpriced):
+        return None
+    if not (source.teachers and source.unpriced):
+        raise ConfigError(
+            "pseudo-labels need unpriced tables and a teacher that prices their rows; give both or neither",
+            parameters=("unpriced", "teacher"),
         )
-    )
+    columns = columns_of(config)
+    teachers = [load_model(path) for path in source.teachers]
+    for path, teacher in zip(source.teachers, teachers, strict=True):
+        require_like(split.train.currency, teacher.currency, f"of the teacher {path}")
+        _check_teacher(path, split.valid)
+    unpriced = read_unpriced(source.unpriced, columns, source.read_options)
+    return pseudo_label(split.train, unpriced, teachers, columns, config.seed)
 
 
 def read_unpriced(paths: Sequence[Path], columns: Columns, read_options: ReadOptions) -> Table:
-    """Read the rows of some tables that have a text and no price; all rows of a table without a price column.
+    """Read the rows that have a text and no price; of a table without a price column, all rows with a text.
 
     Raises:
         DataError: a table cannot be read, or there is no such row.
     """
-    parts = [_unpriced(path, columns, read_options) for path in paths]
+    parts = [_read_unpriced(path, columns, read_options) for path in paths]
     rows = concat_tables([_of_columns(part, columns) for part in parts])
     if not len(rows):
         names = ", ".join(map(str, paths))
         raise DataError(
-            f"{names} has no row with a text and without a price; --unpriced is for rows that a teacher prices"
+            f"{names} has no row with a text and without a price, which a teacher could price",
+            parameters=("unpriced",),
         )
     return rows
 
 
-def teach(train: Table, unpriced: Table, teachers: Sequence[Predictor], columns: Columns, seed: int) -> Table:
-    """Return unpriced rows with the geometric mean of what the teachers price them at.
+def pseudo_label(
+    train: Table, unpriced: Table, teachers: Sequence[Predictor], columns: Columns, seed: int
+) -> Table:
+    """Return unpriced rows at the geometric mean of the teachers' prices.
 
     Args:
-        train: the priced training rows; those with the same text are left out.
+        train: the priced training rows; unpriced rows with one of their texts are left out.
         unpriced: from `read_unpriced`.
         teachers: at least one.
-        columns: the run's.
-        seed: makes the choice where there are more than `MOST` times as many as training rows.
+        columns: of the run.
+        seed: of the choice, where there are more than `MAX_RATIO` unpriced rows per training row.
+
+    Raises:
+        DataError: every unpriced row has the text of a training row.
     """
     known = set(train.text)
     new = np.flatnonzero(~unpriced.text.isin(known) & ~unpriced.text.duplicated())
-    if len(new) > MOST * len(train):
-        new = np.sort(np.random.default_rng(seed).permutation(new)[: MOST * len(train)])
+    if len(new) > MAX_RATIO * len(train):
+        new = np.sort(np.random.default_rng(seed).permutation(new)[: MAX_RATIO * len(train)])
     rows = unpriced.take(new)
     if not len(rows):
-        raise DataError("every unpriced row has the text of a training row; leave --unpriced out")
+        raise DataError(
+            "every unpriced row has the text of a training row; give other rows or none",
+            parameters=("unpriced",),
+        )
     logs = [np.log(teacher.predict(rows).astype(np.float64)) for teacher in teachers]
-    logger.info(f"{counted(len(rows), 'row')} without a price priced by {counted(len(teachers), 'teacher')}")
+    logger.info(f"{counted(len(teachers), 'teacher')} priced {counted(len(rows), 'row')} without a price")
     frame = rows.frame.copy()
     price = np.exp(np.mean(logs, axis=0))
     if columns.price is not None:
@@ -111,7 +122,7 @@ def teach(train: Table, unpriced: Table, teachers: Sequence[Predictor], columns:
 
 
 def with_pseudo_labelled(train: Table, pseudo_labelled: Table) -> Table:
-    """Return training rows followed by taught ones, with the columns that both have."""
+    """Return training rows followed by pseudo-labelled ones, with the columns that both have."""
     shared = [name for name in train.frame.columns if name in pseudo_labelled.frame.columns]
     parts = []
     for part in (train, pseudo_labelled):
@@ -123,11 +134,11 @@ def with_pseudo_labelled(train: Table, pseudo_labelled: Table) -> Table:
 
 
 def _check_teacher(path: Path, valid: Table) -> None:
-    """Say where a teacher may have been trained on rows that the student is judged by."""
+    """Warn where a teacher may have been trained on the rows that validate the student."""
     if not (path / HELD_OUT).is_file():
         logger.warning(
-            f"nobody can tell whether the teacher {path} was trained on the rows that judge this run; if so, they "
-            "flatter it."
+            f"the teacher {path} does not record its training rows; if they include validation rows of this run, "
+            "its validation metrics are optimistic"
         )
         return
     held_out = read_held_out(path)
@@ -135,13 +146,13 @@ def _check_teacher(path: Path, valid: Table) -> None:
     seen = sum((text, price) not in unseen for text, price in zip(valid.text, valid.known_price, strict=True))
     if seen:
         logger.warning(
-            f"the teacher {path} was trained on {seen:,} of the {len(valid):,} rows that judge this run, which "
-            "flatter it; train the teacher on the same table with the same --seed."
+            f"the teacher {path} was trained on {seen:,} of the {len(valid):,} validation rows, so validation metrics "
+            "are optimistic; train the teacher on the same table with the same seed"
         )
 
 
 def write_pseudo_labelled(folder: Path, pseudo_labelled: Table) -> None:
-    """Keep the taught rows, so that a run is resumed with the same ones."""
+    """Write the pseudo-labelled rows, which a resumed run reads."""
     frame = pd.DataFrame(
         {
             "_id": pseudo_labelled.ids.astype("str"),
@@ -150,15 +161,15 @@ def write_pseudo_labelled(folder: Path, pseudo_labelled: Table) -> None:
         }
     )
     frame = frame.join(pseudo_labelled.frame.rename(columns=str).add_prefix("column "))
-    with write_atomically(folder / PSEUDO_LABELLED) as temporary:
-        frame.to_parquet(temporary, index=False)
+    write_parquet(folder / PSEUDO_LABELLED, frame)
 
 
 def read_pseudo_labelled(folder: Path) -> Table | None:
-    """Read what `write_taught` wrote; None where there is nothing."""
-    if not (folder / PSEUDO_LABELLED).is_file():
+    """Read what `write_pseudo_labelled` or version 0.1 wrote; None where there is nothing."""
+    paths = [folder / name for name in (PSEUDO_LABELLED, OLD_PSEUDO_LABELLED) if (folder / name).is_file()]
+    if not paths:
         return None
-    frame = pd.read_parquet(folder / PSEUDO_LABELLED)
+    frame = pd.read_parquet(paths[0])
     kept = frame[[name for name in map(str, frame) if name.startswith("column ")]]
     return Table(
         ids=frame["_id"],
@@ -168,15 +179,7 @@ def read_pseudo_labelled(folder: Path) -> Table | None:
     )
 
 
-def _check_pair(source: Source) -> None:
-    if not (source.unpriced and source.teachers):
-        raise ConfigError(
-            "--unpriced names tables whose rows without a price are trained on, too, and --teacher the model that "
-            "prices them; give both or neither"
-        )
-
-
-def _unpriced(path: Path, columns: Columns, read_options: ReadOptions) -> Table:
+def _read_unpriced(path: Path, columns: Columns, read_options: ReadOptions) -> Table:
     quiet = replace(columns, id_required=False)
     try:
         table = read_table(path, quiet, read_options=read_options, notices=lambda _: None)

@@ -1,10 +1,11 @@
-"""The tables to train on: read, unusable rows set aside, split in two."""
+"""The tables to train on: read, checked and split in two."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,9 +29,9 @@ class Source:
     Attributes:
         table: rows with prices.
         valid: rows to validate on; None: a part of the table.
-        read_options: how the files are read.
-        unpriced: tables whose rows without a price are trained on, too, at the prices of the `teachers`.
-        teachers: runs, ensembles or bundles.
+        read_options: how files are read.
+        unpriced: tables whose rows without a price are also trained on, at the prices of the `teachers`.
+        teachers: folders of runs, ensembles or bundles.
     """
 
     table: Path
@@ -39,17 +40,33 @@ class Source:
     unpriced: tuple[Path, ...] = ()
     teachers: tuple[Path, ...] = ()
 
+    @property
+    def table_name(self) -> str:
+        """The name of the table, as `run.json` keeps it."""
+        return self.table.name
+
+    def facts(self, split: Split) -> dict[str, Any]:
+        """Return what `source.json` keeps of the tables: their names and a digest of the rows."""
+        facts: dict[str, Any] = {
+            "table": self.table_name,
+            "valid": self.valid.name if self.valid else None,
+        }
+        if split.pseudo_labelled is not None:
+            facts["unpriced"] = [path.name for path in self.unpriced]
+            facts["teachers"] = list(map(str, self.teachers))
+        return facts | {"digest": split.digest()}
+
 
 @dataclass(frozen=True)
 class Split:
     """The usable rows, in two parts.
 
     Attributes:
-        train: rows to train on, the taught ones at their end.
+        train: rows to train on; pseudo-labelled ones come last.
         valid: rows to validate on.
-        rejected: what was set aside of each table.
+        rejected: unusable rows of each table.
         leaks: columns that no feature may read.
-        taught: rows that teachers priced.
+        pseudo_labelled: rows that teachers priced.
     """
 
     train: Table
@@ -63,17 +80,19 @@ class Split:
         return digest_of(self.train, self.valid)
 
     def count(self) -> dict[str, int]:
-        """Return the number of rows of each part."""
+        """Return the number of rows of each part, as `run.json` keeps it; version 0.1 wrote "taught"."""
         counts = {
             "train": len(self.train),
             "valid": len(self.valid),
             "rejected": sum(map(len, self.rejected)),
         }
-        return counts if self.pseudo_labelled is None else counts | {"taught": len(self.pseudo_labelled)}
+        if self.pseudo_labelled is not None:
+            counts["pseudo_labelled"] = len(self.pseudo_labelled)
+        return counts
 
 
 def digest_of(*parts: Table) -> str:
-    """Return a hash of the texts and prices of some rows, in order."""
+    """Return a SHA-256 hash, in hexadecimal, of the texts and prices of some rows, in order."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(pd.util.hash_pandas_object(part.text, index=False).to_numpy().tobytes())
@@ -82,50 +101,64 @@ def digest_of(*parts: Table) -> str:
 
 
 def columns_of(config: RunConfig) -> Columns:
-    """Return the columns that training reads."""
+    """Return the columns of the table that training reads."""
     named = config.columns.id
     return Columns(tuple(config.columns.text), config.columns.price, named or Columns().id, named is not None)
 
 
-def load_split(source: Source, config: RunConfig, *, allow_leak: bool = False, looked: bool = False) -> Split:
-    """Read the tables, set unusable rows aside, look for leaks, split the rest.
+def load_split(
+    source: Source, config: RunConfig, *, allow_leak: bool = False, checked: bool = False
+) -> Split:
+    """Read the tables, reject unusable rows, check for leaks, and split the rest.
 
-    Rows whose texts say the same stay in one part, but where the texts are labels that name many products each.
+    Rows with equal texts stay in one part, unless the texts are labels that name many products each.
 
     Args:
         source: the tables.
-        config: the run's.
-        allow_leak: train on what gives the price away, too.
-        looked: leaks were looked for before: the run is resumed.
+        config: of the run.
+        allow_leak: also train on columns and texts that give the price away.
+        checked: leaks were checked before, as in a resumed run.
 
     Raises:
-        DataError: the tables cannot be used, or the price leaks.
+        DataError: a table cannot be used, or the price leaks.
     """
     table, rejected = load_rows(source, config)
-    leaks = () if looked else check_leaks(table, config, allow_leak=allow_leak)
+    leaks = () if checked else check_leaks(table, config, allow_leak=allow_leak)
     if source.valid is None:
         together = split_groups_of(table.text, table.known_price, near=False)
         return Split(*split_table(table, together, config), [rejected], leaks)
     valid, more = _read(source.valid, source, config)
     require_like(table.currency, valid.currency)
-    if not looked:
+    if not checked:
         check_shared(table, valid, allow_leak=allow_leak)
     return Split(table, valid, [rejected, more], leaks)
 
 
 def load_rows(source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
-    """Read one table, unusable rows set aside; raises DataError where too few rows are left."""
+    """Read the table of a source; return its usable rows and the rejected ones.
+
+    Raises:
+        DataError: the table cannot be read, or too few rows are usable.
+    """
     table, rejected = _read(source.table, source, config)
     if len(table) < MIN_ROWS:
         raise DataError(
             f"{source.table} has {counted(len(table), 'usable row')}, training needs at least {MIN_ROWS}; "
-            f"{count_reasons(rejected) or 'no row was set aside'}"
+            f"{count_reasons(rejected) or 'no row was rejected'}",
+            parameters=("table",),
+            rows=len(table),
         )
     return table, rejected
 
 
 def split_table(table: Table, together: np.ndarray, config: RunConfig) -> tuple[Table, Table]:
-    """Split rows in two, stratified by price; those that belong `together`, int64 (N,), in one part."""
+    """Split rows into training and validation, stratified by price.
+
+    Args:
+        table: N rows.
+        together: a number for each row, equal for rows that stay in one part, int64 (N,).
+        config: gives the seed and the share of the validation rows.
+    """
     parts = split_groups(table.known_price, together, config.validation_fraction, config.seed)
     return table.take(parts[0]), table.take(parts[1])
 

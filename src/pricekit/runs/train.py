@@ -1,4 +1,4 @@
-"""From a table to a finished run."""
+"""Training: from a table to a finished run, in three steps: prepare, fit, finish."""
 
 from __future__ import annotations
 
@@ -12,25 +12,20 @@ import numpy as np
 import torch
 
 from pricekit.config import RunConfig
-from pricekit.core.contracts import Policy
 from pricekit.core.events import observed_run
-from pricekit.core.loader import registry
-from pricekit.errors import ConfigError, PluginError
+from pricekit.errors import PluginError
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.files import write_text
-from pricekit.log import logger, mute
 from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
+from pricekit.progress import progress
 from pricekit.runs.calibration import fit_intervals
-from pricekit.runs.folder import INTERVALS, open_run, plugins_of, read_sample
-from pricekit.runs.pseudo_labels import with_teachers
-from pricekit.runs.source import Source, Split, load_split
-from pricekit.runs.start import SAMPLE_ROWS, Start, is_started, join_start, start_again, start_new
-from pricekit.text import counted
+from pricekit.runs.folder import INTERVALS, SAMPLE_ROWS, open_run, read_sample
+from pricekit.runs.prepare import Prepared, prepare
+from pricekit.runs.source import Source, Split
 from pricekit.training.loop import fit
-from pricekit.training.machine import choose_precision
-from pricekit.training.processes import Processes
+from pricekit.training.session import TrainingState
 
 
 def train(
@@ -43,85 +38,98 @@ def train(
     overwrite: bool = False,
     allow_leak: bool = False,
 ) -> dict[str, Any]:
-    """Train a model into the folder `out`; returns what `run.json` says.
+    """Train a model into the folder `out`.
 
     Args:
         source: the tables.
-        config: from `configure`, which also resolves the options of plugins.
+        config: from `pricekit.config.resolve.configure`, which also resolves the options of plugins.
         out: a new or empty folder.
-        split: the rows of `source`, where they have been read, looked at and split before.
-        resume: go on with the run in `out` from its last checkpoint, from its start where it has none.
-        overwrite: delete the run in `out` once the new one can start.
-        allow_leak: train on what gives the price away, too.
+        split: the rows of `source`, where they were read, checked and split before.
+        resume: continue the run in `out` from its last checkpoint, or from its beginning if it has none.
+        overwrite: replace the run in `out`; it is deleted once the new one can start.
+        allow_leak: also train on columns and texts that give the price away.
+
+    Returns:
+        The content of `run.json`: table, currency, rows, best epoch, seconds, metrics and plugins.
 
     Raises:
         DataError: the table cannot be used, or the price leaks.
-        TrainingError: `out` is taken, training failed, or the table is not the one to resume with.
+        TrainingError: `out` is taken, training failed, or the rows differ from those of the run to resume.
         ConfigError, PluginError: a setting or a plugin is wrong.
+        KeyboardInterrupt: training was interrupted; a checkpoint was written.
     """
     started = time.perf_counter()
-    plugins = plugins_of(config)
-    policy: Policy = registry().create("policy", config.policy.name, config.policy.options)
-    _check_length(config)
-    processes = Processes()
-    choose_precision(config.speed, processes.device)
-    if not processes.main:
-        mute()
-    split = split or load_split(source, config, allow_leak=allow_leak, looked=resume)
-    resume = resume and is_started(out)
-    split = with_teachers(source, split, config, out if resume else None)
-    config = config.for_rows(len(split.train))
-    if not processes.main:
-        processes.wait()
-        start = join_start(out, config, split)
-    elif resume:
-        start = start_again(out, config, split)
-    else:
-        start = start_new(out, source, config, split, policy, overwrite=overwrite)
-    if processes.main:
-        processes.wait()
-    if resume and not start.resumed:
-        logger.info(
-            f"{out} has no checkpoint yet: its first epoch begins again, with the same rows and settings"
-        )
-    logger.info(f"{counted(len(split.train), 'row')} to train on, {len(split.valid):,} to validate on")
-    model, valid = start.model, start.valid
-    rows = {"train": len(split.train), "valid": len(split.valid)}
-    plain = config.model_dump(mode="json", exclude_none=True)
-    with observed_run(out, told=processes.main, config=plain, rows=rows, resumed=resume) as facts:
-        state = fit(model, policy, config, start.train, valid, out, resume=start.resumed, started=started)
-        with _eagerly(config):
-            prices = predict(model, valid.inputs, config.training.eval_batch_size, processes=processes)
-            model.cpu()
-            facts |= {
-                "table": source.table.name,
-                "currency": split.train.currency,
-                "rows": split.count(),
-                "best_epoch": state.best_epoch,
-            }
-            facts |= {"seconds": round(state.seconds + time.perf_counter() - started, 1)}
-            facts |= _scores(prices, start) | {"plugins": [plugin.facts() for plugin in plugins]}
-            if processes.main:
-                intervals = fit_intervals(prices, valid.price).to_json()
-                write_text(out / INTERVALS, json.dumps(intervals) + "\n")
-                write_held_out(out, held_out_of(split.valid, prices))
-                write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
-                _check_reopened(out, model)
-    processes.wait()
+    prepared = prepare(
+        source, config, out, split=split, resume=resume, overwrite=overwrite, allow_leak=allow_leak
+    )
+    job = prepared.job
+    settings = job.config.model_dump(mode="json", exclude_none=True)
+    rows = {"train": len(prepared.split.train), "valid": len(prepared.split.valid)}
+    with observed_run(
+        out, told=job.processes.main, config=settings, rows=rows, resumed=prepared.reopened
+    ) as facts:
+        state = fit(job, out, resume=prepared.resumed, started=started)
+        facts |= finish(prepared, state, out, started)
+    job.processes.wait()
     return facts
 
 
-def _scores(prices: np.ndarray, start: Start) -> dict[str, Any]:
-    """Return the metrics on the validation rows, and the SMAPE of a constant price on them."""
-    constant = np.full_like(start.valid.price, best_constant(start.train.price))
-    return {
-        "metrics": price_metrics(prices, start.valid.price),
-        "constant_smape": smape(constant, start.valid.price),
-    }
+def finish(prepared: Prepared, state: TrainingState, out: Path, started: float) -> dict[str, Any]:
+    """Price the validation rows with the best weights, and write the last files of the run.
+
+    Args:
+        prepared: the run.
+        state: of the finished training.
+        out: folder of the run.
+        started: `time.perf_counter()` when the run began.
+
+    Returns:
+        The content of `run.json`.
+
+    Raises:
+        PluginError: the run predicts other prices once it is opened again.
+    """
+    job, split = prepared.job, prepared.split
+    with _without_compilation(job.config):
+        prices = _price(prepared)
+        job.model.cpu()
+        facts = {
+            "table": prepared.source.table_name,
+            "currency": split.train.currency,
+            "rows": split.count(),
+            "best_epoch": state.best_epoch,
+            "seconds": round(state.seconds + time.perf_counter() - started, 1),
+            "metrics": price_metrics(prices, job.valid.price),
+            "constant_smape": _constant_smape(prepared),
+            "plugins": [entry.facts() for entry in prepared.entries],
+        }
+        if job.processes.main:
+            intervals = fit_intervals(prices, job.valid.price).to_json()
+            write_text(out / INTERVALS, json.dumps(intervals) + "\n")
+            write_held_out(out, held_out_of(split.valid, prices))
+            write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
+            _check_reopened(out, job.model)
+    return facts
 
 
-def _eagerly(config: RunConfig) -> AbstractContextManager[object]:
-    """Run a few batches without compiling the encoder for them."""
+def _price(prepared: Prepared) -> np.ndarray:
+    """Return the model's prices of the validation rows, float32 (N,)."""
+    job = prepared.job
+    with progress(
+        "pricing the validation rows", len(job.valid.price), shown=job.config.speed.progress
+    ) as bar:
+        size = job.config.training.eval_batch_size
+        return predict(job.model, job.valid.inputs, size, processes=job.processes, advance=bar)
+
+
+def _constant_smape(prepared: Prepared) -> float:
+    """Return the SMAPE on the validation rows of the best constant price of the training rows."""
+    actual = prepared.job.valid.price
+    return smape(np.full_like(actual, best_constant(prepared.job.train.price)), actual)
+
+
+def _without_compilation(config: RunConfig) -> AbstractContextManager[object]:
+    """Compile nothing while the block runs: a few batches do not repay it."""
     if not config.speed.compile:
         return nullcontext()
     stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
@@ -129,22 +137,13 @@ def _eagerly(config: RunConfig) -> AbstractContextManager[object]:
 
 
 def _check_reopened(out: Path, model: PriceModel) -> None:
-    """Compare the run as prediction will open it with the model in memory, on the sample rows."""
+    """Check on the sample rows that the run, opened as prediction opens it, predicts what the model predicts."""
     run = open_run(out)
     inputs = run.preprocessor(read_sample(run))
     expected, found = predict(model, inputs, SAMPLE_ROWS), predict(run.model, inputs, SAMPLE_ROWS)
     if not np.allclose(found, expected, rtol=1e-4):
         (out / "run.json").unlink()
         raise PluginError(
-            f"the run {out}, opened again, gives other prices than the model that was trained: the backbone or the "
-            "loss keeps something fitted outside of its parameters and buffers; report it to the plugin's author"
-        )
-
-
-def _check_length(config: RunConfig) -> None:
-    backbone = registry().create("backbone", config.backbone.name, config.backbone.options)
-    if backbone.max_length is not None and config.max_length > backbone.max_length:
-        raise ConfigError(
-            f"max_length is {config.max_length}, '{config.backbone.name}' takes at most {backbone.max_length}; "
-            f"use --max-length {backbone.max_length}"
+            f"the run {out} predicts other prices after it is opened again: the backbone or the loss keeps fitted "
+            "values outside of its parameters and buffers; report it to the plugin's author"
         )

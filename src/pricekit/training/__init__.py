@@ -1,1 +1,1 @@
-"""Training: all of pricekit that imports torch, beside the export."""
+"""The training loop: batches, optimizer steps, epochs, checkpoints, processes."""

@@ -1,4 +1,4 @@
-"""Which rows are trained on, and in which batches."""
+"""Which rows are trained on and validated on, and the order of the batches."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pricekit.tokens import batches_by_length
 PRICE_BINS = 20
 
 LARGE_GROUP, LARGE_SHARE = 10, 0.1
-"""A group of more rows than the first, and than this share of the validation rows, is not validated on."""
+"""A group is only trained on if it has more rows than LARGE_GROUP and than this share of the validation rows."""
 MIN_GROUPS = 5
-"""Of fewer groups the rows are split one by one: there is no way to hold out a fair part."""
+"""With fewer groups the rows are split one by one: no fair part of the groups could be held out."""
 
 
 @dataclass(frozen=True)
-class Examples:
-    """Rows with a price: model inputs and prices, float64 (N,)."""
+class PricedInputs:
+    """Model inputs of N rows and their prices, float64 (N,), in the table's currency."""
 
     inputs: Inputs
     price: np.ndarray
@@ -30,15 +30,18 @@ class Examples:
 def split_groups(
     price: np.ndarray, groups: np.ndarray, fraction: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Split rows as `split_rows` does, with each group in one part; equal to it where each row is a group.
+    """Split rows as `split_rows` does, with all rows of a group in one part.
 
-    Groups that would fill much of the validation rows are trained on.
+    Groups that would fill much of the validation part are trained on.
 
     Args:
-        price: (N,).
-        groups: which rows belong together, int64 (N,).
-        fraction: share of the validation rows.
-        seed: makes the split.
+        price: float64 (N,).
+        groups: a number for each row, equal for rows that belong together, int64 (N,).
+        fraction: share of the validation rows, above 0 and below 1.
+        seed: of the random split.
+
+    Returns:
+        Row numbers of the training and of the validation part, int64, each ascending.
     """
     _, first, group, rows = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
     small = np.flatnonzero(rows <= max(LARGE_GROUP, LARGE_SHARE * fraction * len(price)))
@@ -53,18 +56,23 @@ def split_rows(price: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarra
     """Split rows into training and validation, stratified by price bin.
 
     Args:
-        price: (N,), N at least 2.
+        price: float64 (N,), N at least 2.
         fraction: share of the validation rows; each part gets at least one row.
-        seed: makes the split.
+        seed: of the random split.
 
     Returns:
-        Row numbers of the training and of the validation part, each ascending.
+        Row numbers of the training and of the validation part, int64, each ascending.
+
+    Example:
+        >>> train, valid = split_rows(np.arange(1.0, 21.0), fraction=0.25, seed=0)
+        >>> len(train), len(valid)
+        (15, 5)
     """
     rng = np.random.default_rng(seed)
     by_price = np.lexsort((rng.random(len(price)), price))
     bins = np.array_split(by_price, min(PRICE_BINS, max(1, int(len(price) * fraction) // 2)))
     shuffled = np.concatenate([rng.permutation(rows) for rows in bins])
-    # The k-th validation row is due each time that k·fraction passes a whole number, in bin after bin.
+    # A validation row is chosen each time k·fraction passes a whole number, bin by bin.
     due = np.floor((np.arange(len(price)) + 1) * fraction).astype(int)
     chosen = np.diff(due, prepend=0) > 0
     if not chosen.any():
@@ -77,16 +85,19 @@ def epoch_batches(
 ) -> list[np.ndarray]:
     """Return the micro-batches of one epoch: a pure function of its arguments.
 
-    Rows are shuffled, cut into windows of `sort_window` batches, sorted by length inside a window and
-    cut into batches, which are shuffled again. A window's last batch joins the one before it if it is
-    a single row, since batch normalisation cannot train on one.
+    The rows are shuffled and cut into windows of `sort_window` batches. Inside a window they are sorted by length
+    and cut into batches, and all batches are shuffled. If a window's last batch is a single row, it joins the batch
+    before it, because batch normalisation cannot train on one row.
 
     Args:
-        lengths: tokens of each row, (N,).
-        training: batch_size, or batch_tokens where it is set.
+        lengths: tokens of each row, int64 (N,).
+        training: gives batch_size, or batch_tokens where it is set.
         sort_window: batches of a window; 1 leaves the order random.
-        seed: with `epoch`, makes the order.
+        seed: seeds the order, together with `epoch`.
         epoch: counted from 0.
+
+    Returns:
+        Row numbers of each micro-batch.
     """
     rng = np.random.default_rng((seed, epoch))
     order = rng.permutation(len(lengths))
@@ -109,7 +120,7 @@ def epoch_batches(
 
 
 def batches_by_tokens(lengths: np.ndarray, rows: np.ndarray, tokens: int) -> list[np.ndarray]:
-    """Split rows, longest first, into batches of at most `tokens` padded tokens, at least a row each."""
+    """Split rows, longest first, into batches of at most `tokens` padded tokens and at least one row each."""
     ordered = rows[np.argsort(-lengths[rows], kind="stable")]
     batches: list[np.ndarray] = []
     start = 0
@@ -121,24 +132,31 @@ def batches_by_tokens(lengths: np.ndarray, rows: np.ndarray, tokens: int) -> lis
 
 
 def steps_of(batches: Sequence[np.ndarray], training: TrainingConfig) -> list[tuple[np.ndarray, ...]]:
-    """Group the micro-batches of one optimizer step each; the last group may be smaller."""
+    """Group micro-batches into optimizer steps; the last step may have fewer."""
     size = training.gradient_accumulation_steps
     return [tuple(batches[start : start + size]) for start in range(0, len(batches), size)]
 
 
-def dealt(step: Sequence[np.ndarray], process: int, processes: int) -> list[tuple[int, np.ndarray, float]]:
-    """Return what one of several processes computes of an optimizer step.
+def micro_batches(
+    step: Sequence[np.ndarray], process: int, processes: int
+) -> list[tuple[int, np.ndarray, float]]:
+    """Return the micro-batches of an optimizer step that one of several processes computes.
 
-    The micro-batches are dealt out, cut finer where there are fewer of them than processes, but not into
-    single rows, so that the step is the same whatever the number of processes. Each process gets equally
-    many, since gradients are exchanged together; what is short is filled with a batch of weight 0.
+    The processes take the micro-batches in turn. Where there are fewer than processes, they are cut into smaller
+    pieces, but not into single rows. So a step is the same whatever the number of processes. Each process gets
+    equally many, because gradients are exchanged together; a missing one is replaced by a batch of weight 0.
+
+    Args:
+        step: row numbers of each micro-batch.
+        process: rank of the process.
+        processes: how many there are.
 
     Returns:
-        For each micro-batch its number in the step, its rows, and its share of the step's rows.
+        For each micro-batch its number in the step, its row numbers, and its share of the step's rows.
     """
     parts = -(-processes // len(step))
     cut = [piece for rows in step for piece in np.array_split(rows, max(1, min(parts, len(rows) // 2)))]
     total = sum(map(len, step))
-    mine = [(number, cut[number], len(cut[number]) / total) for number in range(process, len(cut), processes)]
-    missing = -(-len(cut) // processes) - len(mine)
-    return mine + [(len(cut), cut[0], 0.0)] * missing
+    own = [(number, cut[number], len(cut[number]) / total) for number in range(process, len(cut), processes)]
+    missing = -(-len(cut) // processes) - len(own)
+    return own + [(len(cut), cut[0], 0.0)] * missing

@@ -1,5 +1,6 @@
-"""Checkpoints: one safetensors file each, with its JSON state in the header, so that one rename
-publishes weights, optimizer and state together.
+"""Checkpoints: safetensors files with the JSON state in the header.
+
+One file holds weights, optimizer and state, so one rename publishes all of them together.
 """
 
 from __future__ import annotations
@@ -29,10 +30,18 @@ def save_checkpoint(
     ema: nn.Module | None = None,
     scaler: torch.amp.GradScaler | None = None,
 ) -> None:
-    """Write weights, what else is given to go on from, and JSON values, atomically.
+    """Write a checkpoint atomically.
+
+    Args:
+        path: of the file.
+        model: its parameters and buffers are written.
+        optimizer: its state is written where it is given.
+        state: JSON values.
+        ema: moving average of the weights, written where it is given.
+        scaler: of the loss, written where it is given.
 
     Raises:
-        TrainingError: it cannot be written; what was there before is as it was.
+        TrainingError: the file cannot be written; an earlier one stays as it was.
     """
     tensors = _prefixed(_MODEL, model) | (_prefixed(_EMA, ema) if ema is not None else {})
     record: dict[str, Any] = {"state": dict(state), "scaler": scaler.state_dict() if scaler else {}}
@@ -44,10 +53,12 @@ def save_checkpoint(
     try:
         with write_atomically(path) as temporary:
             save_file(tensors, temporary, metadata={"pricekit": json.dumps(record)})
-    except (OSError, SafetensorError) as error:  # of a full disk safetensors has an error of its own
+    except (OSError, SafetensorError) as error:  # safetensors raises its own on a full disk
         raise TrainingError(
-            f"the checkpoint {path} cannot be written: {error}. What was written before is kept: make room on that "
-            "disk and go on with --resume, or train into a folder on another one"
+            f"the checkpoint {path} cannot be written: {error}. Earlier checkpoints are kept: free space on that disk "
+            "and resume, or train into a folder on another disk",
+            parameters=("resume", "out"),
+            path=str(path),
         ) from error
 
 
@@ -58,10 +69,10 @@ def load_checkpoint(
     ema: nn.Module | None = None,
     scaler: torch.amp.GradScaler | None = None,
 ) -> dict[str, Any]:
-    """Load what `save_checkpoint` wrote and return its JSON values.
+    """Load what `save_checkpoint` wrote into the given objects and return its JSON values.
 
     Raises:
-        TrainingError: the file is missing or damaged, or its tensors are not this model's.
+        TrainingError: the file is missing or damaged, or its tensors do not fit the objects.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -78,10 +89,14 @@ def load_checkpoint(
             optimizer.load_state_dict({"state": state, "param_groups": [g | saved for g, saved in groups]})
         return dict(record["state"])
     except FileNotFoundError:
-        raise TrainingError(f"there is no checkpoint {path}; train into a new folder") from None
+        raise TrainingError(
+            f"there is no checkpoint {path}; train into a new folder", parameters=("out",), path=str(path)
+        ) from None
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(
-            f"the checkpoint {path} is damaged or of another configuration: {error}; train again into a new folder"
+            f"the checkpoint {path} is damaged or from another configuration: {error}; train into a new folder",
+            parameters=("out",),
+            path=str(path),
         ) from error
 
 
@@ -90,7 +105,7 @@ def _prefixed(prefix: str, module: nn.Module) -> dict[str, Tensor]:
 
 
 def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a parameter group holds beside parameters and the rate, which the schedule sets."""
+    """Return the plain values of a parameter group, without the learning rate, which the schedule sets."""
     kept = {key: value for key, value in group.items() if key not in ("params", "lr")}
     return {key: value for key, value in kept.items() if isinstance(value, int | float | str | list | tuple)}
 

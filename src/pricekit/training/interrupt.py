@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM between two steps, so that a checkpoint can be written first."""
+"""Ctrl-C and SIGTERM wait for the end of a step, so that a checkpoint can be written first."""
 
 from __future__ import annotations
 
@@ -14,27 +14,26 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def noted_interrupts(*, enabled: bool) -> Iterator[threading.Event]:
-    """Set the event at the first signal instead of raising KeyboardInterrupt; the second one raises.
+def defer_interrupts(*, enabled: bool) -> Iterator[threading.Event]:
+    """Set the yielded event at the first signal; the second signal raises KeyboardInterrupt.
 
-    Not with several processes, which a signal reaches at different steps.
+    Args:
+        enabled: False leaves the signals alone, as with several processes, which a signal reaches at different steps.
     """
-    asked = threading.Event()
-    if (
-        not enabled or threading.current_thread() is not threading.main_thread()
-    ):  # signals are the main thread's
-        yield asked
+    interrupted = threading.Event()
+    if not enabled or threading.current_thread() is not threading.main_thread():  # only it receives signals
+        yield interrupted
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        if asked.is_set():
+        if interrupted.is_set():
             raise KeyboardInterrupt
-        asked.set()
-        logger.warning("stopping after this step; a checkpoint is written (once more to stop at once).")
+        interrupted.set()
+        logger.warning("stopping after this step with a checkpoint; interrupt again to stop at once")
 
     before = {number: signal.signal(number, note) for number in _SIGNALS}
     try:
-        yield asked
+        yield interrupted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

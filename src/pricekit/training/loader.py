@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from pricekit.config import RunConfig
 from pricekit.log import logger
 from pricekit.model.inference import to_tensors
-from pricekit.training.batches import Examples
+from pricekit.training.batches import PricedInputs
 
 
 def _leave_interrupts(worker: int) -> None:
@@ -28,7 +28,7 @@ def _leave_interrupts(worker: int) -> None:
 class Rows(Dataset[dict[str, Tensor]]):
     """The batch of some row numbers: model inputs and `price`, float32 (B,)."""
 
-    examples: Examples
+    examples: PricedInputs
     length_multiple: int
     max_length: int
 
@@ -41,7 +41,7 @@ class Rows(Dataset[dict[str, Tensor]]):
 class Loader:
     """Yields batches in a given order, made by worker processes where the configuration asks for them."""
 
-    def __init__(self, examples: Examples, config: RunConfig, device: torch.device) -> None:
+    def __init__(self, examples: PricedInputs, config: RunConfig, device: torch.device) -> None:
         speed = config.speed
         self.rows = Rows(examples, speed.length_multiple, config.max_length)
         self.speed = speed

@@ -30,9 +30,7 @@ BAR_SECONDS = 1.0
 """A validation that takes longer than this has a progress bar of its own."""
 
 
-def fit(
-    job: Job, folder: Path, *, resume: bool = False, started: float | None = None
-) -> TrainingState:
+def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None = None) -> TrainingState:
     """Train until the last epoch, or until patience or the time budget runs out.
 
     Afterwards the model holds the best weights, on its device: those with the lowest validation SMAPE, or the last
@@ -80,9 +78,7 @@ def log_plan(session: Session) -> None:
         f"{config.backbone.name}, {parameters / 1e6:,.1f}M parameters; {counted(session.epochs, 'epoch')}, "
         f"{counted(session.time_budget.total_steps, 'optimizer step')}"
     )
-    logger.info(
-        describe(job.processes.device, session.stepper.precision, config.speed, job.processes.count)
-    )
+    logger.info(describe(job.processes.device, session.stepper.precision, config.speed, job.processes.count))
 
 
 def run_epoch(session: Session, interrupted: threading.Event, advance: Advance) -> bool:
@@ -120,7 +116,8 @@ def train_epoch(session: Session, interrupted: threading.Event, advance: Advance
         before, rows = state.position, sum(map(len, step))
         session.set_rates()
         loss = session.stepper.take(
-            [(number, next(batches), share) for number, _, share in part], f"{session.config.seed}/{state.step}"
+            [(number, next(batches), share) for number, _, share in part],
+            f"{session.config.seed}/{state.step}",
         )
         session.count_step(rows, skipped=loss is None)
         total.add(loss, rows)
@@ -147,7 +144,7 @@ def validate(session: Session) -> EpochResult:
     """
     state, processes, valid = session.state, session.processes, session.job.valid
     processes.broadcast(session.scored_model.buffers())
-    shown = session.config.speed.progress and session.time_budget.pause > BAR_SECONDS
+    shown = session.shows_progress and session.time_budget.pause > BAR_SECONDS
     with progress("validation", len(valid.price), shown=shown) as advance:
         prices = predict(
             session.scored_model,
@@ -188,14 +185,14 @@ def report_epoch(session: Session, result: EpochResult, rows_per_second: float) 
 def _progress(session: Session) -> Any:
     """Return a progress bar over all epochs; its unit is a step of the schedule."""
     total, done = session.time_budget.total_steps, session.state.position
-    return progress("training", total, done, shown=session.config.speed.progress)
+    return progress("training", total, done, shown=session.shows_progress)
 
 
 def _log_estimate(session: Session) -> None:
     """Log the estimated time of the run once, as soon as enough steps are timed."""
     if session.time_budget.just_calibrated:
         seconds = session.time_budget.remaining_seconds(session.state.position)
-        logger.info(f"estimated time: {duration(seconds)} for {counted(session.epochs, 'epoch')} at most")
+        logger.info(f"estimated time left: at most {duration(seconds)}")
 
 
 def _append_line(path: Path, record: dict[str, Any]) -> None:

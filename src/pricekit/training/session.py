@@ -140,6 +140,11 @@ class Session:
         return self.job.processes
 
     @property
+    def shows_progress(self) -> bool:
+        """Whether this process shows progress bars."""
+        return self.config.speed.progress and self.processes.main
+
+    @property
     def epochs(self) -> int:
         """The number of epochs at most."""
         return int(self.config.training.epochs)

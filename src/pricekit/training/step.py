@@ -1,9 +1,9 @@
-"""One optimizer step: micro-batches forward and backward, and what may go wrong there."""
+"""One optimizer step: micro-batches forward and backward, overflow, and running out of memory."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -18,13 +18,13 @@ from pricekit.model.network import PriceModel
 from pricekit.training.machine import DTYPES, is_out_of_memory
 
 MAX_SKIPPED = 12
-"""Steps in a row that fp16 may skip: the scaler starts at 2^16 and halves with each."""
+"""Consecutive steps that fp16 may skip: the scaler starts at 2^16 and halves with each."""
 
 Batch = dict[str, Tensor]
 
 
 class Objective(nn.Module):
-    """The model's training loss under autocast: what is wrapped for several processes."""
+    """The model's training loss under autocast; `DistributedDataParallel` wraps it for several processes."""
 
     def __init__(self, model: PriceModel, precision: str, device: torch.device) -> None:
         super().__init__()
@@ -44,11 +44,11 @@ class Objective(nn.Module):
 
 
 class Stepper:
-    """Takes optimizer steps: accumulation, loss scaling, clipping, and a way out of full memory.
+    """Takes optimizer steps: accumulation, loss scaling, clipping, and smaller pieces when memory runs out.
 
     Attributes:
-        parts: pieces that a micro-batch is cut into since memory ran out; 1 at first.
-        skipped: steps in a row that loss scaling skipped.
+        parts: pieces of each micro-batch; 1 until memory runs out.
+        skipped: consecutive steps that loss scaling skipped.
     """
 
     def __init__(
@@ -72,24 +72,32 @@ class Stepper:
         self.parts = 1
         self.skipped = 0
 
-    def state(self) -> dict[str, Any]:
-        """Return what `restore` takes."""
-        return {"parts": self.parts, "skipped": self.skipped, "precision": self.objective.precision}
+    @property
+    def precision(self) -> str:
+        """The precision of matrix products: fp32, bf16 or fp16."""
+        return self.objective.precision
 
-    def restore(self, parts: int, skipped: int, precision: str) -> None:
-        """Go on where a checkpoint stood: one that had left fp16 stays out of it."""
-        self.parts, self.skipped = parts, skipped
-        if self.scaler.is_enabled() and precision == "fp32":
+    def state_dict(self) -> dict[str, Any]:
+        """Return the JSON values that `load_state_dict` takes; the scaler has a state of its own."""
+        return {"parts": self.parts, "skipped": self.skipped, "precision": self.precision}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where a checkpoint ends; a run that left fp16 stays in fp32."""
+        self.parts, self.skipped = state["parts"], state["skipped"]
+        if self.scaler.is_enabled() and state["precision"] == "fp32":
             self._leave_fp16()
 
     def take(self, batches: Sequence[tuple[int, Batch, float]], key: str) -> Tensor | None:
-        """Take one optimizer step; return the mean loss of this process's rows times their share.
+        """Take one optimizer step; return the mean loss of this process's rows times their share, a scalar.
 
-        None means that the step was skipped: its gradients overflowed fp16.
+        Return None for a skipped step: its gradients overflowed fp16.
 
         Args:
-            batches: number in the step, batch, and share of the step's rows, of each micro-batch.
-            key: names the step; with the number it makes a micro-batch's random state.
+            batches: for each micro-batch its number in the step, its tensors, and its share of the step's rows.
+            key: names the step; key and number seed a micro-batch's random state.
+
+        Raises:
+            TrainingError: memory ran out, or too many consecutive steps overflowed.
         """
         while True:
             try:
@@ -118,12 +126,12 @@ class Stepper:
         for place, (number, batch, share) in enumerate(batches):
             pieces = list(_pieces(batch, self.parts))
             for index, (piece, part) in enumerate(pieces):
-                # Dropout depends on the run's seed, the step and the place in it alone, so that a resumed run
-                # repeats it, and so does one on more processes.
+                # Dropout depends only on the run's seed, the step and the place in it: a resumed run, or one with
+                # more processes, repeats it.
                 torch.manual_seed(zlib.crc32(f"{key}/{number}/{index}".encode()))
                 with self._unsynced(place < last or index < len(pieces) - 1):
                     loss = self.call(piece) * (share * part)
-                    # Several processes average their gradients, a step sums those of its micro-batches.
+                    # Processes average their gradients; a step sums those of its micro-batches.
                     self.scaler.scale(loss * self.processes).backward()
                 total += loss.detach()
         return total
@@ -144,12 +152,14 @@ class Stepper:
         if self.processes > 1 or 2 * self.parts > rows // 2:
             raise TrainingError(
                 f"out of memory with micro-batches of {-(-rows // self.parts)} rows; lower training.batch_size or "
-                "max_length, or set speed.gradient_checkpointing=true; the last checkpoint is kept: go on with --resume"
+                "max_length, or set speed.gradient_checkpointing to true. The last checkpoint is kept: resume to "
+                "continue",
+                parameters=("settings", "max_length", "resume"),
             )
         self.parts *= 2
         logger.warning(
-            f"out of memory: each micro-batch is now computed in {self.parts} pieces; the rows of an optimizer step "
-            "stay the same."
+            f"out of memory: each micro-batch is now computed in {self.parts} pieces; an optimizer step still has "
+            "the same rows"
         )
 
     def _skip(self) -> None:
@@ -158,11 +168,12 @@ class Stepper:
             return
         if self.speed.precision != "auto":
             raise TrainingError(
-                f"{self.skipped} steps in a row overflowed fp16; use --set speed.precision=bf16 or fp32, lower "
-                "training.learning_rate, or set training.max_grad_norm=1.0. The earlier checkpoints are kept"
+                f"{self.skipped} consecutive steps overflowed fp16; set speed.precision to bf16 or fp32, lower "
+                "training.learning_rate, or set training.max_grad_norm to 1.0. Earlier checkpoints are kept",
+                parameters=("settings",),
             )
         self._leave_fp16()
-        logger.warning(f"fp16 overflowed {MAX_SKIPPED} steps in a row; going on in fp32.")
+        logger.warning(f"{MAX_SKIPPED} consecutive steps overflowed fp16; training continues in fp32")
 
     def _leave_fp16(self) -> None:
         # `auto` chose fp16, so the device has no bf16.
@@ -172,9 +183,9 @@ class Stepper:
 
 
 def _pieces(batch: Batch, parts: int) -> Iterator[tuple[Batch, float]]:
-    """Yield a batch cut into `parts` pieces, but none of a single row, each with its share of the rows.
+    """Yield a batch in at most `parts` pieces, each with its share of the rows.
 
-    Batch normalisation cannot train on one row.
+    No piece is a single row where the batch has more: batch normalisation cannot train on one row.
     """
     rows = len(batch["price"])
     cut = {name: tensor.tensor_split(max(1, min(parts, rows // 2))) for name, tensor in batch.items()}
@@ -184,7 +195,7 @@ def _pieces(batch: Batch, parts: int) -> Iterator[tuple[Batch, float]]:
 
 
 def clip_gradients(parameters: Any, max_norm: float) -> None:
-    """Scale dense and sparse gradients together so that their joint norm is at most `max_norm`."""
+    """Scale dense and sparse gradients by one factor, so that their joint norm is at most `max_norm`."""
     found = [p.grad for p in parameters if p.grad is not None]
     values = [g.coalesce().values() if g.is_sparse else g for g in found]
     factor = (max_norm / (torch.nn.utils.get_total_norm(values) + 1e-6)).clamp(max=1.0)

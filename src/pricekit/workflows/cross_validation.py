@@ -25,13 +25,13 @@ from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
 from pricekit.files import is_free, leftovers, write_atomically, write_text
-from pricekit.log import logger, mute
+from pricekit.log import logger, silence
 from pricekit.metrics import smape
 from pricekit.runs.folder import clear_run, is_run, names_rows, open_run
 from pricekit.runs.leak_checks import check_leaks
-from pricekit.runs.pseudo_labels import with_teachers
+from pricekit.runs.prepare import check_same_rows
+from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.source import Source, Split, digest_of, load_rows, split_table
-from pricekit.runs.start import check_same_rows
 from pricekit.runs.train import train
 from pricekit.table import Table
 from pricekit.training.processes import Processes
@@ -102,7 +102,7 @@ def cross_validate(
     """
     processes = Processes()
     if not processes.main:
-        mute()
+        silence()
     table, rejected = load_rows(source, config)
     if resume:
         plan, source = _read_plan(out, table, rejected, source)
@@ -253,7 +253,7 @@ def _run_fold(
     """Return what the run of a fold says of itself, and its prices of the rows held out."""
     folder, split = out / f"fold-{held}", plan.split(held, config)
     if resume and (folder / "run.json").is_file():
-        check_same_rows(folder, with_teachers(source, split, config, folder))
+        check_same_rows(folder, add_pseudo_labels(source, split, config, folder))
         facts = dict(json.loads((folder / "run.json").read_text("utf-8")))
     else:
         logger.info(f"fold-{held}, one of {plan.folds}")

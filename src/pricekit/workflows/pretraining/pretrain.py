@@ -17,7 +17,7 @@ from pricekit.log import logger
 from pricekit.model.backbones.weights import quiet_transformers
 from pricekit.progress import progress
 from pricekit.table import AS_FOUND, ReadOptions
-from pricekit.training.interrupt import noted_interrupts
+from pricekit.training.interrupt import defer_interrupts
 from pricekit.training.machine import is_out_of_memory
 from pricekit.training.processes import Processes
 from pricekit.workflows.pretraining.loop import (
@@ -130,7 +130,7 @@ def _fit(start: Prepared, work: Path, *, shown: bool) -> None:
     total = steps_in(start.train, start.settings)
     with (
         quiet_transformers(),
-        noted_interrupts(enabled=True) as asked,
+        defer_interrupts(enabled=True) as asked,
         progress("pretraining", total, done, shown=shown) as advance,
     ):
         try:

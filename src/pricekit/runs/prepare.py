@@ -1,0 +1,320 @@
+"""The first step of training: rows, plugins, model inputs and a model, in a new run folder or a resumed one.
+
+A new folder is written, and an older run in it deleted, only after every plugin has processed a batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pricekit.config import RunConfig
+from pricekit.core.contracts import Backbone, Policy, State
+from pricekit.core.guard import guarded
+from pricekit.core.loader import registry
+from pricekit.core.registry import Entry
+from pricekit.errors import ConfigError, TrainingError
+from pricekit.features.fitted import fit_features
+from pricekit.files import is_free, write_text
+from pricekit.log import logger, silence
+from pricekit.model.build import ModelPlugins, build_model
+from pricekit.model.network import PriceModel
+from pricekit.preprocess import Preprocessor, without_price
+from pricekit.progress import progress
+from pricekit.runs.cache import cached_inputs
+from pricekit.runs.folder import (
+    BACKBONE,
+    SOURCE,
+    clear_run,
+    is_run,
+    plugins_of,
+    read_architecture,
+    read_out_of_fold,
+    read_preprocessor,
+    write_out_of_fold,
+    write_split,
+)
+from pricekit.runs.leak_checks import check_feature_leaks
+from pricekit.runs.preflight import check_plugins
+from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
+from pricekit.runs.source import Source, Split, columns_of, load_split
+from pricekit.table import Table
+from pricekit.tokens import pad_id_of
+from pricekit.training.batches import PricedInputs
+from pricekit.training.checkpoint import BEST, LAST
+from pricekit.training.machine import choose_precision
+from pricekit.training.processes import Processes
+from pricekit.training.session import Job
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the configuration alone determines, created once per run.
+
+    Attributes:
+        config: of the run.
+        plugins: backbone and loss.
+        policy: gives the optimizer and the schedule.
+        entries: of all plugins of the run, features included.
+        processes: the processes that train together.
+        precision: of matrix products: fp32, bf16 or fp16.
+    """
+
+    config: RunConfig
+    plugins: ModelPlugins
+    policy: Policy
+    entries: list[Entry]
+    processes: Processes
+    precision: str
+
+    @classmethod
+    def create(cls, config: RunConfig) -> Setup:
+        """Create the plugins and choose the precision; raises PluginError, ConfigError."""
+        torch.manual_seed(config.seed)  # a plugin may draw random numbers when it is created
+        processes = Processes()
+        setup = cls(
+            config=config,
+            plugins=ModelPlugins.create(config),
+            policy=registry().create("policy", config.policy.name, config.policy.options),
+            entries=plugins_of(config),
+            processes=processes,
+            precision=choose_precision(config.speed, processes.device),
+        )
+        _check_length(config, setup.plugins.backbone)
+        return setup
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What is fitted on the training rows before the model is built.
+
+    Attributes:
+        preprocessor: turns a table into model inputs.
+        architecture: what the backbone stored to build its encoder again.
+        out_of_fold: training columns of features that use the price, float32 (N,) each, by name.
+    """
+
+    preprocessor: Preprocessor
+    architecture: State
+    out_of_fold: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that is ready to train.
+
+    Attributes:
+        source: where its rows come from.
+        split: its rows.
+        entries: its plugins.
+        job: what to train.
+        reopened: the run was started before.
+        resumed: the run has a checkpoint to continue from.
+    """
+
+    source: Source
+    split: Split
+    entries: list[Entry]
+    job: Job
+    reopened: bool
+    resumed: bool
+
+
+def prepare(
+    source: Source,
+    config: RunConfig,
+    out: Path,
+    *,
+    split: Split | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    allow_leak: bool = False,
+) -> Prepared:
+    """Read the rows, then start a new run folder or open the one to resume.
+
+    Arguments and errors are those of `pricekit.runs.train.train`.
+    """
+    setup = Setup.create(config)
+    processes = setup.processes
+    if not processes.main:
+        silence()
+    split = split or load_split(source, config, allow_leak=allow_leak, checked=resume)
+    resume = resume and is_started(out)
+    split = add_pseudo_labels(source, split, config, out if resume else None)
+    setup = replace(setup, config=config.for_rows(len(split.train)))
+    if not processes.main:
+        processes.wait()  # for the main process, which writes the folder
+    if resume or not processes.main:
+        job = reopen_run(out, setup, split)
+    else:
+        job = prepare_new_run(out, source, setup, split, overwrite=overwrite)
+    if processes.main:
+        processes.wait()
+    resumed = resume and (out / LAST).exists()
+    if resume and not resumed:
+        logger.info(f"{out} has no checkpoint: its first epoch is repeated, with the same rows and settings")
+    return Prepared(source, split, setup.entries, job, reopened=resume, resumed=resumed)
+
+
+def prepare_new_run(out: Path, source: Source, setup: Setup, split: Split, *, overwrite: bool) -> Job:
+    """Fit the preprocessor, build the model, check every plugin on a batch, then write the folder.
+
+    Raises:
+        TrainingError: `out` is taken.
+        PluginError, ConfigError: a plugin or its settings are wrong; the folder is unchanged.
+        DataError: a feature reads a column that gives the price away.
+    """
+    _check_free(out, overwrite)
+    config = setup.config
+    with progress("preparing", 5, shown=config.speed.progress) as advance:
+        advance(0, "tokenizer and features")
+        fitted = _fit(setup, split.train)
+        preprocessor = fitted.preprocessor
+        check_feature_leaks(
+            preprocessor.features, without_price(split.train, preprocessor.columns), split.leaks
+        )
+        advance(2, "inputs of the training rows")
+        train = _train_inputs(fitted, split, config)
+        advance(1, "inputs of the validation rows")
+        valid = _inputs(fitted, split.valid, config)
+        advance(1, "model")
+        job = _job(setup, _new_model(setup, fitted, train), train, valid)
+        check_plugins(job)
+    _write_run(out, source, setup, split, fitted)
+    return job
+
+
+def reopen_run(out: Path, setup: Setup, split: Split) -> Job:
+    """Open an unfinished run.
+
+    The weights come from its checkpoint afterwards; without a checkpoint the model is new.
+
+    Raises:
+        TrainingError: the rows differ from those that the run was started with.
+    """
+    check_same_rows(out, split)
+    fitted = Fitted(read_preprocessor(out), read_architecture(out), read_out_of_fold(out))
+    config = setup.config
+    with progress("preparing", 2, shown=config.speed.progress) as advance:
+        advance(0, "inputs of the training rows")
+        train = _train_inputs(fitted, split, config)
+        advance(1, "inputs of the validation rows")
+        valid = _inputs(fitted, split.valid, config)
+    if (out / LAST).exists():
+        model = build_model(setup.plugins, config, fitted.preprocessor, fitted.architecture, None)
+    else:
+        model = _new_model(setup, fitted, train)
+    return _job(setup, model, train, valid)
+
+
+def is_started(out: Path) -> bool:
+    """Say whether a run folder holds all that resuming needs; a checkpoint may be missing."""
+    return is_run(out) and (out / BACKBONE).is_file()  # the last file that a new run writes
+
+
+def check_same_rows(out: Path, split: Split) -> None:
+    """Raise TrainingError where the rows differ from those that a run was started with."""
+    if json.loads((out / SOURCE).read_text("utf-8"))["digest"] != split.digest():
+        raise TrainingError(
+            f"the rows differ from those that {out} was started with; give the same tables and the same options for "
+            "reading them, or train into a new folder",
+            parameters=("table", "valid", "encoding", "decimal", "out"),
+            path=str(out),
+        )
+
+
+def _check_length(config: RunConfig, backbone: Backbone) -> None:
+    longest = backbone.max_length
+    if longest is not None and config.max_length > longest:
+        raise ConfigError(
+            f"max_length is {config.max_length}, but the backbone '{config.backbone.name}' takes at most {longest}",
+            parameters=("max_length",),
+            found=config.max_length,
+            longest=longest,
+        )
+
+
+def _check_free(out: Path, overwrite: bool) -> None:
+    if is_free(out):
+        return
+    if not is_run(out):
+        raise TrainingError(
+            f"{out} exists and is not a run, so it is not overwritten; choose another folder",
+            parameters=("out",),
+            path=str(out),
+        )
+    trained = any((out / name).exists() for name in ("run.json", BEST, LAST))
+    if trained and not overwrite:
+        resume = ("resume",) if is_started(out) else ()
+        raise TrainingError(
+            f"the run {out} exists; {'resume it, ' if resume else ''}overwrite it, or choose another folder",
+            parameters=(*resume, "overwrite", "out"),
+            path=str(out),
+        )
+
+
+def _fit(setup: Setup, train: Table) -> Fitted:
+    """Train or load the tokenizer and fit the features, on the training rows."""
+    config, backbone = setup.config, setup.plugins.backbone
+    with guarded("backbone", config.backbone.name, "making its tokenizer"):
+        tokenizer = backbone.tokenizer(train.text.tolist())
+        architecture = backbone.architecture(tokenizer)
+    columns = replace(columns_of(config), id_required=False)
+    features, out_of_fold = fit_features(
+        config.features, config.feature_options, without_price(train, columns), train.known_price
+    )
+    preprocessor = Preprocessor(
+        columns, tokenizer, config.max_length, pad_id_of(tokenizer), features, config.facts_first
+    )
+    return Fitted(preprocessor, architecture, out_of_fold)
+
+
+def _inputs(fitted: Fitted, table: Table, config: RunConfig) -> PricedInputs:
+    return PricedInputs(cached_inputs(fitted.preprocessor, table, config.speed.cache), table.known_price)
+
+
+def _train_inputs(fitted: Fitted, split: Split, config: RunConfig) -> PricedInputs:
+    """Return the inputs of the training rows, with the out-of-fold columns in place."""
+    train = _inputs(fitted, split.train, config)
+    if not fitted.out_of_fold:
+        return train
+    features, names = train.inputs.features.copy(), fitted.preprocessor.features.names
+    for name, column in fitted.out_of_fold.items():
+        features[:, names.index(name)] = column
+    return replace(train, inputs=replace(train.inputs, features=features))
+
+
+def _new_model(setup: Setup, fitted: Fitted, train: PricedInputs) -> PriceModel:
+    """Return a model with random or pretrained weights, its constants fitted on the training rows."""
+    config = setup.config
+    torch.manual_seed(config.seed)
+    model = build_model(setup.plugins, config, fitted.preprocessor, fitted.architecture, train.inputs)
+    with guarded("loss", config.loss.name, "fitting to the training prices"):
+        model.fit(torch.from_numpy(train.inputs.features), torch.from_numpy(train.price))
+    return model
+
+
+def _job(setup: Setup, model: PriceModel, train: PricedInputs, valid: PricedInputs) -> Job:
+    return Job(model, setup.policy, setup.config, train, valid, setup.processes, setup.precision)
+
+
+def _write_run(out: Path, source: Source, setup: Setup, split: Split, fitted: Fitted) -> None:
+    """Write the files of a new run; `BACKBONE` is the last, and marks the run as started."""
+    clear_run(out)
+    out.mkdir(parents=True, exist_ok=True)
+    facts = source.facts(split) | {"plugins": [entry.facts() for entry in setup.entries]}
+    write_text(out / SOURCE, json.dumps(facts, indent=2) + "\n")
+    write_text(out / "config.toml", setup.config.to_toml())
+    if split.pseudo_labelled is not None:
+        write_pseudo_labelled(out, split.pseudo_labelled)
+    write_split(out, split, setup.config.seed, fitted.preprocessor.columns.price)
+    for name, text in fitted.preprocessor.files().items():
+        write_text(out / name, text)
+    if fitted.out_of_fold:
+        write_out_of_fold(out, fitted.out_of_fold)
+    write_text(out / BACKBONE, json.dumps(fitted.architecture, indent=1) + "\n")
