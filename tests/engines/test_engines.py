@@ -16,11 +16,12 @@ from pricekit.bundle import open_bundle
 from pricekit.core.contracts import Graph
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
+from pricekit.cpus import usable_cpus
 from pricekit.engines import choose, loaded
 from pricekit.engines import ort as ort_module
 from pricekit.engines.choose import open_engine
 from pricekit.engines.loaded import LoadedEngine, each
-from pricekit.engines.ort import load_cpu, tensorrt_options, usable_cpus
+from pricekit.engines.ort import load_cpu, tensorrt_options
 from pricekit.errors import BundleError, DataError, PluginError
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs

@@ -22,8 +22,8 @@ import numpy as np
 from pricekit.core.contracts import Batch, Graph
 from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
+from pricekit.cpus import usable_cpus
 from pricekit.engines.loaded import BATCH_SIZE, LoadedEngine, each
-from pricekit.engines.ort import usable_cpus
 from pricekit.errors import BundleError, PluginError, PricekitError
 from pricekit.files import write_text
 from pricekit.log import logger

@@ -6,7 +6,6 @@ ONNX Runtime falls back to the CPU without a word where a provider cannot be loa
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pricekit.core.contracts import Batch, Graph, PriceBatch
+from pricekit.cpus import usable_cpus
 from pricekit.engines.bound import BoundSession
 from pricekit.engines.loaded import BATCH_SIZE
 from pricekit.errors import BundleError, PluginError
@@ -184,8 +184,3 @@ def _missing_library(ort: Any, provider: str) -> str:
         except OSError as error:
             return f": {error}"
     return ""
-
-
-def usable_cpus() -> int:
-    """Return how many CPUs this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from pricekit.core.contracts import Batch, Graph, PriceBatch
-from pricekit.engines.ort import INPUTS, usable_cpus
+from pricekit.cpus import usable_cpus
+from pricekit.engines.ort import INPUTS
 from pricekit.errors import BundleError, PluginError
 
 HALF_MULTIPLE = 16

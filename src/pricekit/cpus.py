@@ -1,0 +1,64 @@
+"""How many CPUs this process may use: its affinity, and the CPU quota of its control group."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_PROC, _CGROUP = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+
+
+def usable_cpus() -> int:
+    """Return how many CPUs this process may use, at least 1.
+
+    A container limits a process by affinity (`docker run --cpuset-cpus`) or by quota (`--cpus`, a Kubernetes limit).
+    A quota of 1.5 CPUs counts as 2.
+
+    >>> usable_cpus() >= 1
+    True
+    """
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min(cpus, cpu_quota(_PROC, _CGROUP))))
+
+
+def cpu_quota(membership: Path, root: Path) -> float:
+    """Return the smallest CPU quota of the process's control groups, in CPUs; infinity where there is none.
+
+    A group inherits the quotas of the groups above it. Version 2 keeps them in `cpu.max`, version 1 in
+    `cpu.cfs_quota_us` and `cpu.cfs_period_us` (Linux, Documentation/admin-guide/cgroup-v2.rst and
+    Documentation/scheduler/sched-bwc.rst).
+
+    Args:
+        membership: the file `/proc/self/cgroup`.
+        root: the folder `/sys/fs/cgroup`.
+    """
+    return min((_quota(folder) for folder in _groups(membership, root)), default=math.inf)
+
+
+def _groups(membership: Path, root: Path) -> Iterator[Path]:
+    """Yield the folders that may hold a quota. In a container only the root of the hierarchy may be visible."""
+    try:
+        lines = membership.read_text("utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        top = root / controllers if controllers else root
+        group = top / path.lstrip("/")
+        yield from (group, *(above for above in group.parents if above.is_relative_to(top)))
+
+
+def _quota(group: Path) -> float:
+    try:
+        if (group / "cpu.max").exists():
+            quota, period = (group / "cpu.max").read_text("utf-8").split()
+        else:
+            quota = (group / "cpu.cfs_quota_us").read_text("utf-8")
+            period = (group / "cpu.cfs_period_us").read_text("utf-8")
+        return float(quota) / float(period) if float(quota) > 0 else math.inf
+    except (OSError, ValueError):  # "max" is no number: no quota
+        return math.inf
