@@ -14,6 +14,8 @@ MOVED = {
     "core.configure": "config.resolve",
     "core.schema": "config.schema",
     "engines.opened": "engines.loaded",
+    "evaluation.folds": "workflows.folds",
+    "evaluation.weights": "workflows.ensemble_weights",
     "export": "exporting",
     "intervals": "prediction.intervals",
     "manifest": "bundle.manifest",

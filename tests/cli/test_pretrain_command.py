@@ -42,9 +42,9 @@ def test_weights_of_two_tables_are_trained_with(pricekit, tables, tmp_path):
 
 
 def test_ctrl_c_says_the_line_to_go_on_with(pricekit, tables, tmp_path, monkeypatch):
-    from pricekit.workflows.pretraining.loop import Watch
+    from pricekit.workflows.pretraining.loop import PretrainCallback
 
-    step = Watch.on_step_end
+    step = PretrainCallback.on_step_end
 
     def interrupted(self, args, state, control, **kwargs):
         if state.global_step == 2:
@@ -53,7 +53,7 @@ def test_ctrl_c_says_the_line_to_go_on_with(pricekit, tables, tmp_path, monkeypa
 
     line = ["pretrain", tables[0], "--out", tmp_path / "weights", *TINY]
     with monkeypatch.context() as patch:
-        patch.setattr(Watch, "on_step_end", interrupted)
+        patch.setattr(PretrainCallback, "on_step_end", interrupted)
         code, _, err = pricekit(*line)
     assert code == 130
     assert f"go on with: pricekit {' '.join(map(str, line))} --resume" in err

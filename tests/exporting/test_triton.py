@@ -30,7 +30,7 @@ def test_a_model_that_is_there_is_replaced_only_when_asked(pricekit, run, tmp_pa
     for more in ([], ["--overwrite"]):  # what is no model is never replaced
         code, _, err = pricekit("export", run, "--out", tmp_path / "b", "--triton", repository, *more)
         assert code == 1
-        assert "exists already" in err
+        assert "exists and holds files that pricekit did not write" in err
         assert not (tmp_path / "b").exists()  # said before the work, not after it
     (repository / "b" / "config.pbtxt").write_text("")
     assert pricekit("export", run, "--out", tmp_path / "b", "--triton", repository, "--overwrite")[0] == 1
@@ -57,7 +57,7 @@ def test_a_file_is_no_repository(pricekit, run, tmp_path):
     (tmp_path / "models").write_text("x")
     code, _, err = pricekit("export", run, "--out", tmp_path / "b", "--triton", tmp_path / "models")
     assert code == 1
-    assert "models is a file; name a folder with --triton" in err
+    assert "models is a file; choose a folder" in err
     assert not (tmp_path / "b").exists()
 
 
@@ -68,5 +68,5 @@ def test_the_bundle_and_its_model_never_share_a_folder(pricekit, run, tmp_path, 
         (tmp_path / "c").symlink_to(tmp_path / "r" / "b")
     code, _, err = pricekit("export", run, "--out", tmp_path / out, "--triton", tmp_path / repository)
     assert code == 1
-    assert "name another folder with --triton" in err
+    assert "choose another repository" in err
     assert not (tmp_path / out).exists()

@@ -88,12 +88,16 @@ def test_runs_with_other_held_out_rows_are_refused_and_nothing_is_written(pricek
     code, _, err = pricekit("ensemble", run, other_seed, "--out", tmp_path / "out")
     assert code == 1
     assert "held-out rows in common" in err
-    assert "same --seed" in err
+    assert "with the same seed" in err
     assert not (tmp_path / "out").exists()
 
 
 def test_wrong_folders_are_told(pricekit, run, both, bundle, tmp_path):
-    for wrong, said in ((tmp_path, "held_out.parquet"), (both, "ensemble itself"), (bundle, "is a bundle")):
+    for wrong, said in (
+        (tmp_path, "held_out.parquet"),
+        (both, "is an ensemble; use the runs"),
+        (bundle, "is a bundle"),
+    ):
         code, _, err = pricekit("ensemble", run, wrong, "--out", tmp_path / "out")
         assert code == 1
         assert said in err
@@ -111,7 +115,7 @@ def test_an_ensemble_is_replaced_only_when_asked(pricekit, run, other, tmp_path)
     (out / "notes.txt").write_text("mine")
     code, _, err = pricekit("ensemble", run, other, "--out", out, "--overwrite")
     assert code == 1
-    assert "holds notes.txt, which is not of the ensemble" in err
+    assert "also holds notes.txt, which is not part of the ensemble" in err
     (out / "notes.txt").unlink()
     assert pricekit("ensemble", run, other, "--out", out, "--overwrite")[0] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -137,7 +141,7 @@ def test_a_member_that_is_not_listed_among_the_files_is_refused(bundle_of_both, 
 
 def test_a_bundle_of_several_has_a_card_and_is_shown(pricekit, bundle_of_both):
     card = (bundle_of_both / "README.md").read_text()
-    assert "what 2 models predict" in card
+    assert "geometric mean of the prices of 2 models" in card
     code, out, _ = pricekit("inspect", bundle_of_both)
     assert code == 0
     assert "1-model.onnx" in out
@@ -173,4 +177,4 @@ def test_a_run_that_is_better_alone_is_an_ensemble_of_one(pricekit, run, catalog
     assert pricekit("export", tmp_path / "out", "--out", tmp_path / "bundle")[0] == 0
     found = Predictor.load(tmp_path / "bundle", "ort-cpu").predict(texts)
     assert found == pytest.approx(open_run(run).predictor().predict(texts), rel=1e-4)
-    assert "what 1 model predicts" in (tmp_path / "bundle" / "README.md").read_text()
+    assert "the price of its only member" in (tmp_path / "bundle" / "README.md").read_text()

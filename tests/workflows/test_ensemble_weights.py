@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricekit.metrics import smape
-from pricekit.workflows.ensemble_weights import SMALLEST, cross_fitted, fit_weights, weighted
+from pricekit.workflows.ensemble_weights import MIN_WEIGHT, cross_fitted, fit_weights, weighted
 
 
 def _models(seed, rows=400, errors=(0.3, 0.5)):
@@ -21,7 +21,7 @@ def test_weights_are_shares_and_never_worse_than_the_best_model_on_their_rows(se
     predicted, price = _models(seed, 120, errors)
     weights = fit_weights(predicted, price)
     assert weights.sum() == pytest.approx(1)
-    assert ((weights == 0) | (weights >= SMALLEST)).all()
+    assert ((weights == 0) | (weights >= MIN_WEIGHT)).all()
     best = min(smape(column, price) for column in predicted.T)
     assert (
         smape(weighted(predicted, weights), price) <= best + 0.05

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricekit.errors import ConfigError, DataError
-from pricekit.workflows.folds import folds_of
+from pricekit.workflows.folds import assign_folds
 
 
 @settings(max_examples=25, deadline=None)
@@ -12,7 +12,7 @@ from pricekit.workflows.folds import folds_of
 def test_each_group_is_in_one_fold_and_folds_are_of_nearly_one_size(rows, folds, seed, largest):
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(rows), rng.integers(1, largest + 1, rows))[:rows]
-    fold = folds_of(np.exp(rng.normal(size=rows)), rng.permutation(groups), folds, seed)
+    fold = assign_folds(np.exp(rng.normal(size=rows)), rng.permutation(groups), folds, seed)
     assert sorted(set(fold)) == list(range(folds))
     sizes = np.bincount(fold)
     assert sizes.max() - sizes.min() <= 2 * largest + rows // 10
@@ -24,7 +24,7 @@ def test_no_group_is_parted(groups, folds, seed):
     codes = np.unique(groups, return_inverse=True)[1]
     if codes.max() + 1 < folds:
         return
-    fold = folds_of(np.arange(1.0, len(codes) + 1), codes, folds, seed)
+    fold = assign_folds(np.arange(1.0, len(codes) + 1), codes, folds, seed)
     for group in np.unique(codes):
         assert len(set(fold[codes == group])) == 1
 
@@ -33,24 +33,24 @@ def test_folds_are_alike_in_price_and_depend_on_the_seed():
     rng = np.random.default_rng(0)
     price = np.exp(rng.normal(size=1000))
     groups = rng.integers(0, 800, 1000)
-    fold = folds_of(price, groups, 5, 0)
+    fold = assign_folds(price, groups, 5, 0)
     means = [np.log(price[fold == held]).mean() for held in range(5)]
     assert max(means) - min(means) < 0.06  # of random folds it is 0.17
-    assert np.array_equal(fold, folds_of(price, groups, 5, 0))
-    assert not np.array_equal(fold, folds_of(price, groups, 5, 1))
+    assert np.array_equal(fold, assign_folds(price, groups, 5, 0))
+    assert not np.array_equal(fold, assign_folds(price, groups, 5, 1))
 
 
 @pytest.mark.parametrize("price", [np.full(10, 5.0), np.arange(1.0, 11)])
-def test_ten_rows_have_five_folds_of_two(price):
-    assert np.bincount(folds_of(price, np.arange(10), 5, 0)).tolist() == [2] * 5
+def test_ten_rows_have_five_assign_folds_two(price):
+    assert np.bincount(assign_folds(price, np.arange(10), 5, 0)).tolist() == [2] * 5
 
 
 @pytest.mark.parametrize("folds", [-1, 0, 1])
 def test_fewer_than_two_folds_are_none(folds):
-    with pytest.raises(ConfigError, match="use at least --folds 2"):
-        folds_of(np.ones(10), np.arange(10), folds, 0)
+    with pytest.raises(ConfigError, match="needs at least 2 folds"):
+        assign_folds(np.ones(10), np.arange(10), folds, 0)
 
 
 def test_more_folds_than_groups_are_refused():
     with pytest.raises(DataError, match="3 groups of different texts, too few for 4 folds"):
-        folds_of(np.ones(30), np.arange(30) % 3, 4, 0)
+        assign_folds(np.ones(30), np.arange(30) % 3, 4, 0)

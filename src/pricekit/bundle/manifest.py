@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import AliasChoices, BaseModel, Field, field_validator
 
 SCHEMA_VERSION = 2
 """The highest that is known: 2 has several members, or texts that are rearranged; any other is still written as 1."""
@@ -41,11 +41,17 @@ class Verified(BaseModel):
     smape_change: float | None = Field(
         None, description="on the sample rows, in points, against torch float32"
     )
-    company_relative_difference: float | None = Field(
-        None, description="of a row's price alone from its price among other rows, the largest"
+    batch_sensitivity_relative_difference: float | None = Field(
+        None,
+        validation_alias=AliasChoices("batch_sensitivity_relative_difference", "company_relative_difference"),
+        description="largest relative difference between a row's price alone and in a batch; bundles of version 0.1 "
+        "call it company_relative_difference",
     )
-    company_share_of_sd: float | None = Field(
-        None, description="the same of log prices, as a share of their standard deviation"
+    batch_sensitivity_share_of_sd: float | None = Field(
+        None,
+        validation_alias=AliasChoices("batch_sensitivity_share_of_sd", "company_share_of_sd"),
+        description="the same for log prices, as a share of their standard deviation; bundles of version 0.1 call it "
+        "company_share_of_sd",
     )
 
 

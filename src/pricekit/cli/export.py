@@ -10,8 +10,8 @@ import click
 from pricekit.cli.options import FOLDER
 from pricekit.cli.plugin_options import again
 
-COMPANY = 0.02
-"""Share of the log prices' standard deviation from which it is said that prices depend on each other."""
+BATCH_SENSITIVITY = 0.02
+"""Share of the log prices' standard deviation above which a warning says that prices depend on each other."""
 
 
 @click.command(short_help="Export a run into a bundle that predicts without torch.")
@@ -43,16 +43,16 @@ def export(run: Path, out: Path, precision: str, triton: Path | None, overwrite:
 
     folder = None if triton is None else model_folder(triton, run, out, overwrite=overwrite)
     report = export_run(run, out, precision=precision, overwrite=overwrite)
-    worst = max(check.difference for check in report.checks)
     size = sum(file.stat().st_size for file in out.iterdir()) / 1e6
     logger.info(
-        f"{precision}, verified at {len(report.checks)} shapes: largest relative difference {worst:.1e}, "
-        f"SMAPE changed by {report.smape_change:.1e} points"
+        f"{precision}, verified at {len(report.checks)} shapes: largest relative difference "
+        f"{report.largest_difference:.1e}, SMAPE changed by {report.smape_change:.1e} points"
     )
-    if report.company_sd > COMPANY:
+    share = report.batch_sensitivity_share_of_sd
+    if share > BATCH_SENSITIVITY:
         logger.warning(
-            f"a row's price depends on the rows beside it by up to {100 * report.company_sd:.1f}% of the log prices' "
-            "standard deviation; where that matters, export as fp32 or fp16."
+            f"a row's price depends on the other rows of its batch by up to {100 * share:.1f}% of the standard "
+            "deviation of the log prices; if that matters, export as fp32 or fp16."
         )
     if folder is not None:
         write_triton(open_bundle(out), folder)

@@ -118,7 +118,7 @@ def pretrain(
 
 
 def _settings(flags: dict[str, Any]) -> Any:
-    from pricekit.workflows.pretraining.start import Pretraining
+    from pricekit.workflows.pretraining.start import PretrainSettings
 
     given = {
         key: flags[key] for key in ("max_length", "epochs", "batch_size", "learning_rate", "seed", "limit")
@@ -129,7 +129,7 @@ def _settings(flags: dict[str, Any]) -> Any:
     options = dict(layer.get("backbone", {}))
     options |= {"weights": flags["weights"]} if flags["weights"] else {}
     options |= {"random_weights": True} if flags["random_weights"] else {}
-    return Pretraining(flags["backbone"], options, facts_first=layer.get("facts_first", False), **given)
+    return PretrainSettings(flags["backbone"], options, facts_first=layer.get("facts_first", False), **given)
 
 
 def _layer(overrides: Sequence[str]) -> dict[str, Any]:

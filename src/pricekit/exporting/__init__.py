@@ -1,1 +1,1 @@
-"""Export: run -> ONNX graph -> verification -> bundle."""
+"""Export: from a run to an ONNX graph, its verification, and a bundle."""

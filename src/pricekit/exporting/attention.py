@@ -1,4 +1,4 @@
-"""Attention as fewer operations than torch's own exporter makes of it."""
+"""Attention as fewer ONNX operations than torch's exporter produces."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ def scaled_dot_product_attention(
 ) -> Any:
     """Return softmax(query · keyᵀ · scale + mask) · value; Vaswani et al. 2017, arXiv:1706.03762, equation 1.
 
-    Torch's exporter scales query and key apart, and after the softmax looks for rows without any live key, which
-    cost two passes over (B, heads, L, L). Such rows do not occur: every text has at least one live token.
+    Torch's exporter scales query and key separately, and after the softmax searches for rows without an attended key.
+    That costs two passes over (B, heads, L, L). Such rows do not occur: every text has at least one attended token.
 
     Args:
         query: float (B, heads, L, D).
-        key: alike.
-        value: alike.
-        attn_mask: bool, true where a key is live, or float, added to the scores; broadcast to (B, heads, L, L).
-        dropout_p: as torch has it; 0 in evaluation.
-        is_causal: as torch has it; not exported.
-        scale: 1 / sqrt(D) where it is None.
-        enable_gqa: as torch has it; not exported.
+        key: float (B, heads, L, D).
+        value: float (B, heads, L, D).
+        attn_mask: bool, true for attended keys, or float, added to the scores; broadcast to (B, heads, L, L).
+        dropout_p: as in torch; 0 in evaluation.
+        is_causal: as in torch; not supported.
+        scale: of the scores; None is 1 / sqrt(D).
+        enable_gqa: as in torch; not supported.
+
+    Raises:
+        NotImplementedError: dropout, causal attention or grouped queries.
     """
     if dropout_p or is_causal or enable_gqa:
         raise NotImplementedError("attention with dropout, causal, or of grouped queries")
@@ -44,8 +47,8 @@ def scaled_dot_product_attention(
     scores = op.MatMul(op.Mul(query, op.Constant(value_float=factor)), op.Transpose(key, perm=[0, 1, 3, 2]))
     if attn_mask is not None:
         if attn_mask.dtype.name == "BOOL":
-            live: Any = op.Constant(value_float=0.0)
-            attn_mask = op.Where(attn_mask, live, op.Constant(value_float=MASKED))
+            attended: Any = op.Constant(value_float=0.0)
+            attn_mask = op.Where(attn_mask, attended, op.Constant(value_float=MASKED))
         scores = op.Add(scores, attn_mask)
     return op.MatMul(op.Softmax(scores, axis=-1), value)
 
@@ -53,4 +56,4 @@ def scaled_dot_product_attention(
 TRANSLATIONS: Mapping[Any, Any] = {
     torch.ops.aten.scaled_dot_product_attention.default: scaled_dot_product_attention
 }
-"""What the exporter calls instead of its own."""
+"""Operations of torch with their replacements in the exporter."""

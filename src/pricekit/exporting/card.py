@@ -1,4 +1,4 @@
-"""The model card of a bundle."""
+"""The model card of a bundle: its README.md."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _CARD = """# {backbone} price model
 
 Predicts the price of a product from its catalogue text. Made with pricekit {version}.
 
-## How good it is
+## Quality
 
-On {valid:,} validation rows that it was not trained on (they chose the best epoch, so expect
+On {valid:,} validation rows that it was not trained on (they selected the best epoch, so expect
 new rows to score a little worse):
 
 {metrics}
-## What it was made from
+## Training
 
 - {train:,} rows of `{table}`; text from {text}; price from `{price}`
 - backbone `{backbone}`, features {features}, loss `{loss}`, policy `{policy}`
@@ -27,22 +27,22 @@ new rows to score a little worse):
 {precision}
 {use}
 The graph `model.onnx` takes `input_ids` and `attention_mask`, int64 (batch, length), and `features`,
-float32 (batch, {columns}); it gives `price`, float32 (batch,), in the currency of the training table.
+float32 (batch, {columns}). It returns `price`, float32 (batch,), in the currency of the training table.
 
 {limits}"""
 
 _ENSEMBLE = """# Ensemble price model
 
-Predicts the price of a product from its catalogue text: the weighted mean of what {models}, in logs.
+Predicts the price of a product from its catalogue text: {models}.
 Made with pricekit {version}.
 
-## How good it is
+## Quality
 
-On {valid:,} rows that its members were not trained on. The prediction of each row used weights that were fitted
-without it:
+On {valid:,} rows that its members were not trained on. Each row was predicted with weights that were fitted
+without that row:
 
 {metrics}
-## What it was made from
+## Training
 
 Rows of `{table}`; text from {text}; price from `{price}`.
 
@@ -64,12 +64,12 @@ _METRICS = """| metric | value |
 
 _PRECISION = {
     "fp32": "The graph computes in float32.",
-    "fp16": "The graph has weights of float16, for GPUs; prices differ a little from those of float32.",
-    "int8": "The graph multiplies in 8 bits: prices differ from those of float32, and a row's depends a little on the "
-    "rows that are priced with it.",
+    "fp16": "The graph has float16 weights, for GPUs. Prices differ slightly from those of float32.",
+    "int8": "The graph multiplies in 8 bits. Prices differ from those of float32, and the price of a row depends "
+    "slightly on the other rows of its batch.",
 }
 
-_USE = """## How to use it
+_USE = """## Usage
 
 ```
 pip install "pricekit[cpu]"
@@ -77,10 +77,10 @@ pricekit predict THIS_FOLDER products.csv --out prices.csv
 ```
 """
 
-_LIMITS = """## What it cannot do
+_LIMITS = """## Limits
 
-It knows the texts and the price level of its training rows. Prices of other kinds of products, other
-currencies or other times are extrapolation. Compare it with known prices before relying on it:
+It has learned the texts and the price level of its training rows. Prices for other kinds of products, other
+currencies or other times are extrapolations. Compare its prices with known ones before you rely on it:
 `pricekit evaluate THIS_FOLDER table.csv`.
 """
 
@@ -93,7 +93,9 @@ def ensemble_card(ensemble: Ensemble, facts: Mapping[str, Any]) -> str:
         for run, weight in ensemble.members
     ]
     return _ENSEMBLE.format(
-        models="1 model predicts" if len(members) == 1 else f"{len(members)} models predict",
+        models="the price of its only member"
+        if len(members) == 1
+        else f"the weighted geometric mean of the prices of {len(members)} models",
         version=facts["pricekit_version"],
         valid=facts["rows"]["valid"],
         metrics=_metrics(facts),

@@ -1,4 +1,4 @@
-"""From a run, or an ensemble of runs, to a published bundle."""
+"""Exporting a run, or an ensemble of runs, into a published bundle."""
 
 from __future__ import annotations
 
@@ -20,44 +20,47 @@ from pricekit.errors import BundleError, ExportError
 from pricekit.exporting.card import ensemble_card, model_card
 from pricekit.exporting.graph import OPSET, export_graph
 from pricekit.exporting.precision import convert
-from pricekit.exporting.verify import Report, fit_length, shapes, verify_graph
+from pricekit.exporting.verify import VerificationReport, fit_length, shapes, verify_graph
 from pricekit.files import is_free
 from pricekit.prediction.intervals import Intervals
+from pricekit.preprocess import Inputs
 from pricekit.progress import progress
 from pricekit.runs.ensemble import Ensemble, is_ensemble, open_ensemble
 from pricekit.runs.folder import Run, open_run, read_sample
 
 
 @dataclass(frozen=True)
-class Exported:
-    """One model as a bundle holds it.
+class ExportedModel:
+    """One exported and verified model.
 
     Attributes:
-        files: under the names that they have in a bundle of one.
-        kept: names of the graph's nodes that stayed in float32.
-        report: what the graph was found to be.
+        files: contents by name, as in a bundle of one model.
+        float32_nodes: names of the graph's nodes that stay in float32.
+        report: of the verification.
     """
 
     files: dict[str, bytes]
-    kept: list[str]
-    report: Report
+    float32_nodes: list[str]
+    report: VerificationReport
 
 
-def export_run(path: Path, out: Path, *, precision: str = "fp32", overwrite: bool = False) -> Report:
+def export_run(
+    path: Path, out: Path, *, precision: str = "fp32", overwrite: bool = False
+) -> VerificationReport:
     """Export a run's best weights, or all members of an ensemble, into one bundle.
 
     Args:
         path: the run or the ensemble.
-        out: the bundle.
+        out: the folder of the bundle.
         precision: of the graphs: fp32, fp16 or int8.
-        overwrite: replace a bundle that is there.
+        overwrite: replace an existing bundle.
 
     Returns:
-        What the graph was found to be; of several, the shapes of all and the worst of each difference.
+        The verification report; for an ensemble, the shapes of all members and the largest of each difference.
 
     Raises:
-        ExportError: `out` is taken, a model cannot be exported, or its graph differs from it;
-            nothing is published then, and a bundle that was there stays.
+        ExportError: `out` exists, a model cannot be exported, or its graph differs from it. Nothing is published
+            then, and an existing bundle stays.
         TrainingError: `path` is not a finished run.
     """
     _check_free(out, overwrite)
@@ -67,55 +70,55 @@ def export_run(path: Path, out: Path, *, precision: str = "fp32", overwrite: boo
     else:
         run = open_run(path)
         version = 2 if run.config.facts_first else 1
-        exported = _exported(run, precision)
+        exported = _export_model(run, precision)
         report, files = exported.report, exported.files
-        facts = _facts(precision, run.facts, exported.kept, report)
-        files |= _beside(model_card(run, facts), run.intervals)
+        facts = _facts(precision, run.facts, exported.float32_nodes, report)
+        files |= _common_files(model_card(run, facts), run.intervals)
     manifest = write_bundle(out, files, facts, schema_version=version)
     tell("bundle_exported", folder=path, bundle=out, manifest=manifest)
     return report
 
 
-def _export_members(ensemble: Ensemble, precision: str) -> tuple[Report, dict[str, bytes], dict[str, Any]]:
-    """Export each member; its files get its number into their names."""
+def _export_members(
+    ensemble: Ensemble, precision: str
+) -> tuple[VerificationReport, dict[str, bytes], dict[str, Any]]:
+    """Export each member; its number precedes the names of its files."""
     files: dict[str, bytes] = {}
-    members, reports, kept = [], [], []
+    members, reports, float32_nodes = [], [], []
     with progress("exporting", len(ensemble.members)) as advance:
         for number, (run, weight) in enumerate(ensemble.members):
-            exported = _exported(run, precision)
+            exported = _export_model(run, precision)
             names = {part: f"{number}-{plain}" for part, plain in PARTS.items()}
             files |= {names[part]: exported.files[plain] for part, plain in PARTS.items()}
-            verified, metrics = _verified(exported.report), run.facts["metrics"]
+            verified, metrics = _verification_facts(exported.report), run.facts["metrics"]
             members.append({"weight": weight, **names, "metrics": metrics, "verified": verified})
             reports.append(exported.report)
-            kept += [f"{number}-{name}" for name in exported.kept]
+            float32_nodes += [f"{number}-{name}" for name in exported.float32_nodes]
             advance(1, run.config.backbone.name)
-    report = Report(
+    report = _combined(reports)
+    facts = {"members": members, **_facts(precision, ensemble.facts, float32_nodes, report)}
+    return report, files | _common_files(ensemble_card(ensemble, facts), ensemble.intervals), facts
+
+
+def _combined(reports: list[VerificationReport]) -> VerificationReport:
+    """Return the checks of all reports and the largest of each difference."""
+    return VerificationReport(
         checks=[check for report in reports for check in report.checks],
-        rows=max(report.rows for report in reports),
+        row_difference=max(report.row_difference for report in reports),
         smape_change=max(report.smape_change for report in reports),
-        company=max(report.company for report in reports),
-        company_sd=max(report.company_sd for report in reports),
+        batch_sensitivity=max(report.batch_sensitivity for report in reports),
+        batch_sensitivity_share_of_sd=max(report.batch_sensitivity_share_of_sd for report in reports),
     )
-    facts = {"members": members, **_facts(precision, ensemble.facts, kept, report)}
-    return report, files | _beside(ensemble_card(ensemble, facts), ensemble.intervals), facts
 
 
-def _exported(run: Run, precision: str) -> Exported:
-    """Turn a run into a graph and hold it against the model on the run's sample."""
+def _export_model(run: Run, precision: str) -> ExportedModel:
+    """Export a run's model as a graph, convert it, and verify it on the run's sample rows."""
     sample = read_sample(run)
     inputs = run.preprocessor(sample)
-    with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
-        file = Path(folder) / "model.onnx"
-        example = inputs.batch(np.arange(2) % len(inputs))
-        # At least two tokens: a length of 1 would be taken for a constant.
-        longest = max(2, example["input_ids"].shape[1])
-        with progress("writing the graph", 1):
-            export_graph(run.model, fit_length(example, longest, inputs.pad_id), file)
-        float32 = file.read_bytes()
+    float32 = _float32_graph(run, inputs)
     batches = [batch for _, batch in batches_of(inputs)]
     converted = convert(float32, precision, [*shapes(inputs, run.config.max_length), *batches])
-    for graph in dict.fromkeys((converted.model, converted.computed)):
+    for graph in dict.fromkeys((converted.model, converted.simulated)):
         report = verify_graph(
             run.model,
             graph,
@@ -126,10 +129,23 @@ def _exported(run: Run, precision: str) -> Exported:
             float32=b"" if precision == "fp32" else float32,
         )
     texts = {name: text.encode() for name, text in run.preprocessor.files().items()}
-    return Exported({"model.onnx": converted.model, **texts}, converted.kept, report)
+    return ExportedModel({"model.onnx": converted.model, **texts}, converted.float32_nodes, report)
 
 
-def _beside(card: str, intervals: Intervals | None) -> dict[str, bytes]:
+def _float32_graph(run: Run, inputs: Inputs) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
+        file = Path(folder) / "model.onnx"
+        example = inputs.batch(np.arange(2) % len(inputs))
+        # At least two tokens: the exporter would treat a length of 1 as a constant.
+        longest = max(2, example["input_ids"].shape[1])
+        with progress("exporting the graph", 1) as advance:
+            export_graph(run.model, fit_length(example, longest, inputs.pad_id), file)
+            advance(1)
+        return file.read_bytes()
+
+
+def _common_files(card: str, intervals: Intervals | None) -> dict[str, bytes]:
+    """Return the files that a bundle has once, for all of its members."""
     files = {"README.md": card.encode()}
     if intervals is not None:
         files["intervals.json"] = (json.dumps(intervals.to_json()) + "\n").encode()
@@ -143,36 +159,45 @@ def _check_free(out: Path, overwrite: bool) -> None:
         others = strangers(out)
     except (BundleError, OSError):
         raise ExportError(
-            f"{out} exists and is not a bundle, so it is not overwritten; name another folder"
+            f"{out} exists and is not a bundle, so it is not overwritten; choose another folder",
+            parameters=("out",),
+            path=str(out),
         ) from None
     if others:
         raise ExportError(
-            f"{out} holds {others[0]}, which is not of the bundle there and would be lost; move it away, or name "
-            "another folder"
+            f"{out} also holds {others[0]}, which is not part of the bundle and would be lost; move it away, or choose "
+            "another folder",
+            parameters=("out",),
+            path=str(out),
+            files=others,
         )
     if not overwrite:
         raise ExportError(
-            f"the bundle {out} exists already; replace it with --overwrite, or name another folder"
+            f"the bundle {out} already exists; overwrite it, or choose another folder",
+            parameters=("overwrite", "out"),
+            path=str(out),
         )
 
 
-def _facts(precision: str, facts: Mapping[str, Any], kept: list[str], report: Report) -> dict[str, Any]:
+def _facts(
+    precision: str, facts: Mapping[str, Any], float32_nodes: list[str], report: VerificationReport
+) -> dict[str, Any]:
     return {
         "pricekit_version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "precision": precision,
-        "float32_nodes": kept,
+        "float32_nodes": float32_nodes,
         "opset": OPSET,
         **facts,
-        "verified": _verified(report),
+        "verified": _verification_facts(report),
     }
 
 
-def _verified(report: Report) -> dict[str, Any]:
+def _verification_facts(report: VerificationReport) -> dict[str, Any]:
     return {
         "shapes": [[check.rows, check.length] for check in report.checks],
-        "max_relative_difference": max(report.rows, *(check.difference for check in report.checks)),
+        "max_relative_difference": report.largest_difference,
         "smape_change": report.smape_change,
-        "company_relative_difference": report.company,
-        "company_share_of_sd": report.company_sd,
+        "batch_sensitivity_relative_difference": report.batch_sensitivity,
+        "batch_sensitivity_share_of_sd": report.batch_sensitivity_share_of_sd,
     }

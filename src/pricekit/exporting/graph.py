@@ -1,4 +1,4 @@
-"""The model as one float32 ONNX graph."""
+"""Exporting the model as one float32 ONNX graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pricekit.model.inference import to_tensors
 from pricekit.model.network import PriceModel
 
 OPSET = 20
-"""The first with Gelu as one operation; ONNX Runtime reads it from 1.17 on."""
+"""The first opset with Gelu as one operation; ONNX Runtime 1.17 and later read it."""
 
 
 def export_graph(
@@ -27,10 +27,10 @@ def export_graph(
     """Write the graph: `input_ids`, `attention_mask`, `features` -> `price`, any batch and length.
 
     Args:
-        model: what to export; link and normalisation become part of the graph.
-        example: a batch of at least two rows and two tokens to trace with.
-        path: the file, with all weights inside.
-        translations: operations of torch that are exported otherwise than by torch's exporter.
+        model: the model; its link and normalisation become part of the graph.
+        example: a batch to trace with, at least two rows and two tokens.
+        path: the file to write; it contains all weights.
+        translations: operations of torch with replacements for the exporter.
 
     Raises:
         ExportError: torch cannot export the model.
@@ -45,7 +45,7 @@ def export_graph(
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # the exporter's own deprecations; what counts is verified
+            warnings.simplefilter("ignore")  # the exporter's own deprecations; verification checks the result
             torch.onnx.export(
                 model.eval(),
                 tuple(tensors[name] for name in INPUTS),
@@ -64,5 +64,5 @@ def export_graph(
         reason = " ".join(f"{type(cause).__name__}: {cause}".split())[:300]
         raise ExportError(
             f"torch cannot export the encoder {type(model.encoder).__name__} with the loss {type(model.loss).__name__} "
-            f"to ONNX: {reason}. Nothing was published; both must be made of operations that torch.onnx.export knows"
+            f"to ONNX: {reason}. Nothing was published; both must consist of operations that torch.onnx.export supports"
         ) from error

@@ -1,4 +1,4 @@
-"""The float32 graph in half precision, or with weights of 8 bits."""
+"""Converting the float32 graph to float16 or to 8-bit weights."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import onnx
 from pricekit.core.contracts import Batch
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
-from pricekit.exporting.half import rounded, to_half
-from pricekit.exporting.tensors import MASKING, first_difference, peaks, tokens_of, worst_piece
-from pricekit.progress import tracked
+from pricekit.exporting.float16 import simulate_float16, to_float16
+from pricekit.exporting.intermediates import MASKING, first_difference, peaks, token_count, worst_piece
+from pricekit.progress import progress, tracked
 
 LARGEST = 65504.0 / 2
-"""A tensor that comes this near to the largest float16 stays in float32: other rows may go further."""
+"""A tensor within a factor of two of the largest float16 stays in float32: other rows may exceed it."""
 
 TOLERANCE = 1e-2
-"""Of prices and of inner tensors, relative: what a repair is for."""
+"""Relative difference of prices and intermediate tensors that causes a repair."""
 
 MAX_REPAIRS = 20
 
@@ -36,13 +36,13 @@ class Converted:
 
     Attributes:
         model: the graph.
-        computed: a graph that gives on a CPU what `model` gives on the hardware it is for.
-        kept: names of the nodes that stayed in float32, where float16 would overflow or vanish.
+        simulated: a graph that computes on a CPU what `model` computes on its target hardware.
+        float32_nodes: names of the nodes that stay in float32 because float16 would overflow or underflow.
     """
 
     model: bytes
-    computed: bytes
-    kept: list[str]
+    simulated: bytes
+    float32_nodes: list[str]
 
 
 def convert(model: bytes, precision: str, batches: Sequence[Batch]) -> Converted:
@@ -51,7 +51,7 @@ def convert(model: bytes, precision: str, batches: Sequence[Batch]) -> Converted
     Args:
         model: the float32 graph.
         precision: fp32, fp16 or int8.
-        batches: real rows, on which it is seen what overflows.
+        batches: real rows, to find what overflows.
 
     Raises:
         ExportError: the converter fails.
@@ -61,37 +61,39 @@ def convert(model: bytes, precision: str, batches: Sequence[Batch]) -> Converted
     try:
         return _to_fp16(model, batches) if precision == "fp16" else _to_int8(model)
     except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise ExportError(
-            f"the graph cannot be converted to {precision} ({said}). Nothing was published; export it as fp32"
+            f"the graph cannot be converted to {precision} ({reason}). Nothing was published; export it as fp32",
+            parameters=("precision",),
+            precision=precision,
         ) from error
 
 
 def _to_fp16(model: bytes, batches: Sequence[Batch]) -> Converted:
-    """Convert what neither overflows nor vanishes on the batches."""
+    """Convert the nodes that neither overflow nor underflow on the batches."""
     graph = onnx.load_from_string(model)
     large = {name for name, value in peaks(model, batches).items() if LARGEST < value < MASKING}
     large |= {tensor.name for tensor in graph.graph.initializer if LARGEST < _largest(tensor) < MASKING}
-    kept = {node.name for node in graph.graph.node if large & {*node.input, *node.output}} | _beyond_rows(
+    kept = {node.name for node in graph.graph.node if large & {*node.input, *node.output}} | _range_critical(
         graph
     )
     for _ in range(MAX_REPAIRS):
-        half = to_half(graph, kept)
-        computed = rounded(half).SerializeToString()
-        wrong = _first_wrong(model, computed, batches)
+        half = to_float16(graph, kept)
+        simulated = simulate_float16(half).SerializeToString()
+        wrong = _first_wrong(model, simulated, batches)
         if wrong is None:
             break
-        kept |= _to_blame(graph, wrong, kept)
+        kept |= _nodes_to_keep(graph, wrong, kept)
     else:
-        raise ValueError(f"after {MAX_REPAIRS} repairs it still differs")
+        raise ValueError(f"after {MAX_REPAIRS} repairs the float16 graph still differs")
     names = [node.name for node in graph.graph.node if node.name in kept]
-    return Converted(half.SerializeToString(), computed, names)
+    return Converted(half.SerializeToString(), simulated, names)
 
 
-def _beyond_rows(graph: onnx.ModelProto) -> set[str]:
-    """Return the nodes that other rows overflow, whatever these do: those of the features alone, and the price's.
+def _range_critical(graph: onnx.ModelProto) -> set[str]:
+    """Return the nodes that other rows may overflow: those that read only features, and those that make the price.
 
-    A feature has any size until it is squashed and clamped, and a price is the exponential of what is small.
+    A feature is unbounded until it is squashed and clamped, and the price is an exponential.
     """
     constants, of_features = {tensor.name for tensor in graph.graph.initializer} | {""}, {"features"}
     kept: set[str] = set()
@@ -112,8 +114,8 @@ def _beyond_rows(graph: onnx.ModelProto) -> set[str]:
     return kept
 
 
-def _to_blame(graph: onnx.ModelProto, wrong: onnx.NodeProto, kept: set[str]) -> set[str]:
-    """Return the node, or where it is in float32 already those that gave it what float16 had lost."""
+def _nodes_to_keep(graph: onnx.ModelProto, wrong: onnx.NodeProto, kept: set[str]) -> set[str]:
+    """Return the node, or, if it is in float32 already, the nodes whose float16 outputs it reads."""
     makers = {name: node for node in graph.graph.node for name in node.output}
     found, seen = set(), [wrong]
     for node in seen:
@@ -125,10 +127,10 @@ def _to_blame(graph: onnx.ModelProto, wrong: onnx.NodeProto, kept: set[str]) -> 
 
 
 def _first_wrong(model: bytes, converted: bytes, batches: Sequence[Batch]) -> onnx.NodeProto | None:
-    """Return where a converted graph first differs, on the first batch that it prices differently."""
+    """Return the first node that differs, on the first batch with different prices."""
     expected, found = load_cpu(model), load_cpu(converted)
-    with tracked("comparing float16 with float32", batches, tokens_of) as batches_left:
-        for batch in batches_left:
+    with tracked("comparing float16 with float32", batches, token_count) as compared:
+        for batch in compared:
             a, b = expected(batch), found(batch)
             if not np.abs(b - a).max() <= TOLERANCE * np.abs(a).min():
                 return first_difference(model, converted, worst_piece(batch, a, b), TOLERANCE)
@@ -136,20 +138,23 @@ def _first_wrong(model: bytes, converted: bytes, batches: Sequence[Batch]) -> on
 
 
 def _to_int8(model: bytes) -> Converted:
-    """Quantise the encoder's products with weights, column by column, and what they are multiplied with as it comes.
+    """Quantise the weights of the encoder's products per channel, and their inputs dynamically.
 
-    The heads are small and decide the price: they stay as they are, unless there is nothing else.
+    The heads are small and decide the price, so they stay in float32, unless there are no other products.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     graph = onnx.load_from_string(model)
-    del graph.graph.value_info[:]  # the exporter's shapes contradict the quantised graph's
+    del graph.graph.value_info[:]  # the exporter's shapes contradict those of the quantised graph
     weights = {weight.name for weight in graph.graph.initializer}
     products = [n for n in graph.graph.node if n.op_type in ("MatMul", "Gemm") and n.input[1] in weights]
     heads = [node.name for node in products if node.input[1].startswith("heads.")]
-    logging.getLogger().addFilter(_is_no_advice)
+    logging.getLogger().addFilter(_is_not_advice)
     try:
-        with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
+        with (
+            tempfile.TemporaryDirectory(prefix="pricekit-") as folder,
+            progress("converting to 8 bits", 1) as advance,
+        ):
             out = Path(folder) / "model.onnx"
             quantize_dynamic(
                 graph,
@@ -160,9 +165,10 @@ def _to_int8(model: bytes) -> Converted:
                 nodes_to_exclude=heads if len(heads) < len(products) else [],
                 extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
             )
+            advance(1)
             return Converted(out.read_bytes(), out.read_bytes(), [])
     finally:
-        logging.getLogger().removeFilter(_is_no_advice)
+        logging.getLogger().removeFilter(_is_not_advice)
 
 
 def _largest(tensor: onnx.TensorProto) -> float:
@@ -172,5 +178,5 @@ def _largest(tensor: onnx.TensorProto) -> float:
     return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
 
 
-def _is_no_advice(record: logging.LogRecord) -> bool:
+def _is_not_advice(record: logging.LogRecord) -> bool:
     return "pre-processing" not in record.getMessage()

@@ -1,4 +1,4 @@
-"""A bundle's graph as a model repository of Triton Inference Server."""
+"""Writing a bundle's graph into a model repository of Triton Inference Server."""
 
 from __future__ import annotations
 
@@ -32,55 +32,73 @@ dynamic_batching {{ }}
 
 
 def model_folder(repository: Path, run: Path, bundle: Path, *, overwrite: bool) -> Path:
-    """Return where a repository has the model named as the bundle.
+    """Return the folder for a bundle's model in a repository.
+
+    Args:
+        repository: the model repository of the server.
+        run: the run to export.
+        bundle: the folder of the bundle; its name becomes the model's.
+        overwrite: the folder may hold an earlier export.
 
     Raises:
-        ExportError: it is taken or the bundle's own, or `run` is an ensemble.
+        ExportError: the folder exists or overlaps the bundle, or Triton cannot serve the run.
     """
     if is_ensemble(run):
         raise ExportError(
-            f"{run} is an ensemble, whose members have a tokenizer each, which one model of Triton cannot hold; export "
-            "the runs that it was made of one by one"
+            f"{run} is an ensemble. Its members have different tokenizers, which one Triton model cannot hold; export "
+            "its runs one by one",
+            path=str(run),
         )
     if not open_run(run).preprocessor.features.names:
         raise ExportError(
-            f"{run} has no features, and Triton takes no input without columns; train with some, or leave --triton out"
+            f"{run} has no features, and Triton accepts no input without columns; train with features, or export "
+            "without a Triton model",
+            parameters=("features", "triton"),
+            path=str(run),
         )
     folder = repository / re.sub(r"[^A-Za-z0-9_-]", "_", bundle.resolve().name)
     where, out = folder.resolve(), bundle.resolve()
     if where == out or where in out.parents or out in where.parents:
         raise ExportError(
-            f"Triton's model would be written to {folder}, which the bundle in {bundle} would lie in or around; name "
-            "another folder with --triton"
+            f"the Triton model would be written to {folder}, which overlaps the bundle {bundle}; choose another "
+            "repository",
+            parameters=("triton",),
+            path=str(folder),
         )
     if repository.exists() and not repository.is_dir():
-        raise ExportError(f"{repository} is a file; name a folder with --triton")
+        raise ExportError(
+            f"{repository} is a file; choose a folder", parameters=("triton",), path=str(repository)
+        )
     if folder.exists() and not _is_ours(folder):
         raise ExportError(
-            f"{folder} exists already and is not only what pricekit writes there; name another folder with --triton"
+            f"{folder} exists and holds files that pricekit did not write; choose another repository",
+            parameters=("triton",),
+            path=str(folder),
         )
     if folder.exists() and not overwrite:
         raise ExportError(
-            f"{folder} exists already; replace it with --overwrite, or name another folder with --triton"
+            f"{folder} already exists; overwrite it, or choose another repository",
+            parameters=("overwrite", "triton"),
+            path=str(folder),
         )
     return folder
 
 
 def _is_ours(folder: Path) -> bool:
-    """Say whether a folder holds what `write_triton` writes and nothing else."""
+    """Return whether a folder holds only files of `write_triton`."""
     names = {file.relative_to(folder).as_posix() for file in folder.rglob("*")}
     return "config.pbtxt" in names <= {"config.pbtxt", "1", GRAPH}
 
 
 def write_triton(bundle: Bundle, folder: Path) -> None:
-    """Write one model of a repository: its configuration, and version 1 of the graph.
+    """Write a model of the repository: its configuration and version 1 of the graph.
 
-    The form of the configuration: Triton's model_config.proto. A price has no axis but the batch's, which
-    is written there as a reshape to no axes.
+    The format of the configuration is Triton's model_config.proto. The price has only the batch axis, which the
+    configuration expresses as a reshape to no axes.
 
     Args:
         bundle: an opened bundle.
-        folder: the model's folder, replaced if it is there; its name is the model's.
+        folder: the folder of the model, replaced if it exists; its name is the model's.
     """
     features = len(load_preprocessor(bundle.files, bundle.path).features.names)
     config = _CONFIG.format(name=folder.name, rows=MAX_BATCH_SIZE, features=features)

@@ -1,4 +1,4 @@
-"""The graph against the model, on real rows; over tolerance is a failure."""
+"""Verification: the exported graph must predict the model's prices on real rows, or the export fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.engines.loaded import batches_of
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
-from pricekit.exporting.tensors import first_difference, tokens_of, worst_piece
+from pricekit.exporting.intermediates import first_difference, token_count, worst_piece
 from pricekit.metrics import smape
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel
@@ -21,23 +21,23 @@ from pricekit.text import counted
 
 BATCH_SIZES = (1, 2, 7, 64)
 LENGTHS = (1, 2, 17, 128)
-ALONE = 64
-"""Rows that are also priced alone."""
+SINGLE_ROWS = 64
+"""Rows that are also priced one by one, to measure batch sensitivity."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a precision is allowed.
+    """The differences that a precision allows.
 
     Attributes:
-        difference: of a price from the model's in torch float32, relative.
+        price: of a price from the model's price in torch float32, relative.
         smape: change of SMAPE on the sample rows, in points.
-        company: of a row's price alone from its price among others, relative; None where it is only measured.
+        batch_sensitivity: of a row's price alone from its price in a batch, relative; None if it is only measured.
     """
 
-    difference: float
+    price: float
     smape: float
-    company: float | None
+    batch_sensitivity: float | None
 
 
 LIMITS = {
@@ -48,8 +48,14 @@ LIMITS = {
 
 
 @dataclass(frozen=True)
-class Check:
-    """The largest relative difference at one shape."""
+class ShapeCheck:
+    """The largest relative price difference for one batch shape.
+
+    Attributes:
+        rows: of the batch.
+        length: of the batch, in tokens.
+        difference: relative; infinite if a price is not finite or not positive.
+    """
 
     rows: int
     length: int
@@ -57,22 +63,57 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Report:
-    """What a graph was found to be.
+class VerificationReport:
+    """How far an exported graph differs from its model.
 
     Attributes:
-        checks: one for each shape.
-        rows: the largest relative difference of a sample row's price.
-        smape_change: in points, on the sample rows; 0 where these have no prices.
-        company: the largest relative difference between a row's price alone and among others.
-        company_sd: the same of log prices, as a share of their standard deviation over the rows.
+        checks: one for each batch shape.
+        row_difference: largest relative price difference of a sample row.
+        smape_change: in points, on the sample rows; 0 if these have no prices.
+        batch_sensitivity: largest relative difference between a row's price alone and in a batch.
+        batch_sensitivity_share_of_sd: the same for log prices, as a share of their standard deviation over the rows.
     """
 
-    checks: list[Check]
-    rows: float
+    checks: list[ShapeCheck]
+    row_difference: float
     smape_change: float
-    company: float
-    company_sd: float
+    batch_sensitivity: float
+    batch_sensitivity_share_of_sd: float
+
+    @property
+    def largest_difference(self) -> float:
+        """The largest relative price difference of all rows and shapes."""
+        return max(self.row_difference, *(check.difference for check in self.checks))
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The model and the graph, as functions of a batch.
+
+    Attributes:
+        reference: the model in torch.
+        engine: the graph in ONNX Runtime.
+        precision: of the graph.
+    """
+
+    reference: PriceBatch
+    engine: PriceBatch
+    precision: str
+
+    @property
+    def limits(self) -> Limits:
+        return LIMITS[self.precision]
+
+    def failure(self, what: str) -> ExportError:
+        advice = (
+            "the encoder of the backbone does not export exactly; report it to its author"
+            if self.precision == "fp32"
+            else "export it as fp32"
+        )
+        parameters = () if self.precision == "fp32" else ("precision",)
+        return ExportError(
+            f"{what}. Nothing was published; {advice}", parameters=parameters, precision=self.precision
+        )
 
 
 def verify_graph(
@@ -84,60 +125,37 @@ def verify_graph(
     *,
     precision: str = "fp32",
     float32: bytes = b"",
-) -> Report:
-    """Compare the graph in ONNX Runtime with the model in torch over many shapes and rows.
+) -> VerificationReport:
+    """Compare the graph in ONNX Runtime with the model in torch over many batch shapes and all sample rows.
 
     Args:
         model: the reference, float32.
         graph: the contents of the exported file.
-        inputs: real rows, at least one; repeated where there are fewer than a batch holds.
-        max_length: the longest length that is checked.
+        inputs: real rows, at least one; small inputs are repeated to fill a batch.
+        max_length: the longest length to check, in tokens.
         price: true prices of the rows, (N,).
-        precision: of the graph; a key of LIMITS.
-        float32: the graph before it was converted, to find the node at fault.
+        precision: of the graph; a key of `LIMITS`.
+        float32: the graph before its conversion, to locate the first node that differs.
 
     Raises:
-        ExportError: over a limit, a price is not finite or not positive, or the graph fails at a shape.
+        ExportError: a difference exceeds its limit, a price is not finite or not positive, or the graph fails for a
+            batch shape.
     """
-    limits, reference, engine = LIMITS[precision], torch_engine(model), load_cpu(graph)
-    with tracked(f"checking the {precision} graph", list(shapes(inputs, max_length)), tokens_of) as batches:
-        found = [(_check(reference, engine, batch, precision), batch) for batch in batches]
-    worst, batch = max(found, key=lambda pair: pair[0].difference)
-    if not worst.difference <= limits.difference:
-        failed = [check for check, _ in found if not check.difference <= limits.difference]
-        few = worst_piece(batch, reference(batch), engine(batch))
-        node = first_difference(float32, graph, few, limits.difference) if float32 else None
-        where = f"; it begins at the node {node.name} ({node.op_type})" if node else ""
-        raise ExportError(
-            f"the exported {precision} graph differs from the model at {len(failed)} of {len(found)} shapes, most at "
-            f"({worst.rows}, {worst.length}): relative difference {worst.difference:.2g}, at most "
-            f"{limits.difference:g} is allowed{where}. Nothing was published; {_advice(precision)}"
+    pair = _Pair(torch_engine(model), load_cpu(graph), precision)
+    checks = _check_shapes(pair, inputs, max_length, graph, float32)
+    expected, found = _check_rows(pair, inputs)
+    change = 0.0 if price is None else abs(smape(expected, price) - smape(found, price))
+    if not change <= pair.limits.smape:
+        raise pair.failure(
+            f"the {precision} graph changes SMAPE on the run's sample rows by {change:.3g} points; the limit is "
+            f"{pair.limits.smape:g}"
         )
-    expected, priced = (_prices(prices, inputs) for prices in (reference, engine))
-    apart = np.abs(priced - expected) / expected
-    if not apart.max() <= limits.difference:
-        raise ExportError(
-            f"the {precision} graph prices {int((~(apart <= limits.difference)).sum())} of {len(inputs)} sample rows "
-            f"otherwise than the model: relative difference up to {apart.max():.2g}, at most {limits.difference:g} is "
-            f"allowed. Nothing was published; {_advice(precision)}"
-        )
-    change = 0.0 if price is None else abs(smape(expected, price) - smape(priced, price))
-    company, company_sd = _company(engine, inputs, max_length)
-    if not change <= limits.smape:
-        raise ExportError(
-            f"the {precision} graph changes SMAPE on the run's sample rows by {change:.3g} points, at most "
-            f"{limits.smape:g} is allowed. Nothing was published; {_advice(precision)}"
-        )
-    if limits.company is not None and not company <= limits.company:
-        raise ExportError(
-            f"in the {precision} graph a row's price depends on the rows beside it: relative difference {company:.2g}, "
-            f"at most {limits.company:g} is allowed. Nothing was published; {_advice(precision)}"
-        )
-    return Report([check for check, _ in found], float(apart.max()), change, company, company_sd)
+    difference = float((np.abs(found - expected) / expected).max())
+    return VerificationReport(checks, difference, change, *_check_sensitivity(pair, inputs, max_length))
 
 
 def fit_length(batch: Batch, length: int, pad_id: int) -> Batch:
-    """Cut or pad a batch to a length."""
+    """Cut or pad a batch to a length in tokens."""
     missing = max(0, length - batch["input_ids"].shape[1])
     ids, mask = (
         np.pad(batch[name][:, :length], ((0, 0), (0, missing)), constant_values=fill)
@@ -147,7 +165,7 @@ def fit_length(batch: Batch, length: int, pad_id: int) -> Batch:
 
 
 def shapes(inputs: Inputs, max_length: int) -> Iterator[Batch]:
-    """Yield batches of real rows at every size and length, as they are and padded beyond their own length."""
+    """Yield batches of real rows in every size and length, cut or padded to it, and in their own length."""
     for size in BATCH_SIZES:
         batch = inputs.batch(np.arange(size) % len(inputs))
         for length in sorted({min(n, max_length) for n in (*LENGTHS, max_length)}):
@@ -155,46 +173,88 @@ def shapes(inputs: Inputs, max_length: int) -> Iterator[Batch]:
         yield batch
 
 
-def _check(reference: PriceBatch, engine: PriceBatch, batch: Batch, precision: str) -> Check:
+def _check_shapes(
+    pair: _Pair, inputs: Inputs, max_length: int, graph: bytes, float32: bytes
+) -> list[ShapeCheck]:
+    title = f"verifying the {pair.precision} graph: batch shapes"
+    with tracked(title, list(shapes(inputs, max_length)), token_count) as batches:
+        found = [(_check_shape(pair, batch), batch) for batch in batches]
+    checks = [check for check, _ in found]
+    worst, batch = max(found, key=lambda one: one[0].difference)
+    limit = pair.limits.price
+    if worst.difference <= limit:
+        return checks
+    failed = [check for check in checks if not check.difference <= limit]
+    piece = worst_piece(batch, pair.reference(batch), pair.engine(batch))
+    node = first_difference(float32, graph, piece, limit) if float32 else None
+    where = f"; the first node that differs is {node.name} ({node.op_type})" if node else ""
+    raise pair.failure(
+        f"the exported {pair.precision} graph differs from the model at {len(failed)} of {len(checks)} shapes, most at "
+        f"({worst.rows}, {worst.length}): relative difference {worst.difference:.2g}, the limit is {limit:g}{where}"
+    )
+
+
+def _check_shape(pair: _Pair, batch: Batch) -> ShapeCheck:
     rows, length = batch["input_ids"].shape
-    expected = reference(batch).astype(np.float64)
+    expected = pair.reference(batch).astype(np.float64)
     try:
-        found = engine(batch).astype(np.float64)
-    except Exception as error:  # onnxruntime's own, which name the node
-        said = " ".join(str(error).split())[:300]
-        raise ExportError(
-            f"the {precision} graph cannot price {counted(rows, 'row')} of {counted(length, 'token')}: {said}. "
-            f"Nothing was published; {_advice(precision)}"
+        found = pair.engine(batch).astype(np.float64)
+    except Exception as error:  # those of onnxruntime, which name the node
+        reason = " ".join(str(error).split())[:300]
+        raise pair.failure(
+            f"the {pair.precision} graph cannot price {counted(rows, 'row')} of {counted(length, 'token')}: {reason}"
         ) from error
     usable = found.shape == expected.shape and all(
         np.isfinite(p).all() and (p > 0).all() for p in (found, expected)
     )
     difference = float(np.max(np.abs(found - expected) / expected)) if usable else float("inf")
-    return Check(rows, length, difference)
+    return ShapeCheck(rows, length, difference)
 
 
-def _prices(engine: PriceBatch, inputs: Inputs) -> np.ndarray:
-    """Return the price of every row, float64 (N,)."""
-    found = np.empty(len(inputs))
-    for rows, batch in batches_of(inputs):
-        found[rows] = engine(batch)
-    return found
+def _check_rows(pair: _Pair, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
+    """Return the prices of the model and of the graph for every row, float64 (N,)."""
+    expected, found = np.empty(len(inputs)), np.empty(len(inputs))
+    title = f"verifying the {pair.precision} graph: sample rows"
+    with tracked(title, list(batches_of(inputs)), lambda one: token_count(one[1])) as batches:
+        for rows, batch in batches:
+            expected[rows], found[rows] = pair.reference(batch), pair.engine(batch)
+    difference, limit = np.abs(found - expected) / expected, pair.limits.price
+    if not difference.max() <= limit:
+        raise pair.failure(
+            f"the {pair.precision} graph prices {int((~(difference <= limit)).sum())} of {len(inputs)} sample rows "
+            f"differently from the model: relative difference up to {difference.max():.2g}, the limit is {limit:g}"
+        )
+    return expected, found
 
 
-def _company(engine: PriceBatch, inputs: Inputs, max_length: int) -> tuple[float, float]:
-    """Return how much a price depends on the rows beside it: relative, and as a share of the log prices' sd."""
-    rows = np.arange(min(ALONE, len(inputs)))
-    alone = np.concatenate([engine(inputs.batch(rows[i : i + 1])) for i in range(len(rows))])
+def _check_sensitivity(pair: _Pair, inputs: Inputs, max_length: int) -> tuple[float, float]:
+    sensitivity, share = batch_sensitivity(pair.engine, inputs, max_length, pair.precision)
+    limit = pair.limits.batch_sensitivity
+    if limit is not None and not sensitivity <= limit:
+        raise pair.failure(
+            f"in the {pair.precision} graph a row's price depends on the other rows of its batch: relative difference "
+            f"{sensitivity:.2g}, the limit is {limit:g}"
+        )
+    return sensitivity, share
+
+
+def batch_sensitivity(
+    engine: PriceBatch, inputs: Inputs, max_length: int, precision: str
+) -> tuple[float, float]:
+    """Return how much a row's price depends on the other rows and the padding of its batch.
+
+    Returns:
+        The largest relative difference, and the largest difference of log prices as a share of their standard
+        deviation.
+    """
+    rows = np.arange(min(SINGLE_ROWS, len(inputs)))
+    title = f"verifying the {precision} graph: single rows"
+    with tracked(title, [inputs.batch(rows[i : i + 1]) for i in rows], token_count) as batches:
+        alone = np.concatenate([engine(batch) for batch in batches])
     shuffled = np.random.default_rng(0).permutation(rows)
-    among = np.empty_like(alone)
-    among[shuffled] = engine(inputs.batch(shuffled))
+    together = np.empty_like(alone)
+    together[shuffled] = engine(inputs.batch(shuffled))
     padded = engine(fit_length(inputs.batch(rows), max_length, inputs.pad_id))
-    difference = np.maximum(np.abs(np.log(among / alone)), np.abs(np.log(padded / alone)))
+    difference = np.maximum(np.abs(np.log(together / alone)), np.abs(np.log(padded / alone)))
     spread = float(np.log(alone).std())
     return float(np.expm1(difference.max())), float(difference.max() / spread) if spread > 0 else 0.0
-
-
-def _advice(precision: str) -> str:
-    if precision == "fp32":
-        return "the backbone's encoder does not export exactly, report it to its author"
-    return "export it as fp32"

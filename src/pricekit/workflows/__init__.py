@@ -1,1 +1,1 @@
-"""Workflows over several runs: cross-validation, ensembles, pretraining."""
+"""Workflows beyond a single run: cross-validation, ensembles, and pretraining of encoders."""

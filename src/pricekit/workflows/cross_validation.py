@@ -35,7 +35,7 @@ from pricekit.runs.source import Source, Split, digest_of, load_rows, split_tabl
 from pricekit.runs.train import train
 from pricekit.table import Table
 from pricekit.training.processes import Processes
-from pricekit.workflows.folds import check_folds, folds_of
+from pricekit.workflows.folds import assign_folds, check_folds
 
 CONFIG, FOLDS, PLAN, FACTS = "cv.toml", "folds.parquet", "plan.json", "cv.json"
 
@@ -149,7 +149,7 @@ def _new_plan(table: Table, rejected: pd.DataFrame, config: RunConfig, folds: in
         logger.info(
             f"{sum(alike):,} rows have nearly equal texts; each of their {len(alike):,} groups is in one fold"
         )
-    return Plan(table, rejected, folds_of(price, together, folds, config.seed), together, leaks)
+    return Plan(table, rejected, assign_folds(price, together, folds, config.seed), together, leaks)
 
 
 def _read_plan(out: Path, table: Table, rejected: pd.DataFrame, source: Source) -> tuple[Plan, Source]:

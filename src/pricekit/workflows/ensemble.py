@@ -1,4 +1,4 @@
-"""Make an ensemble: weigh runs by their held-out predictions and copy them into one folder."""
+"""Making an ensemble: fit weights to the held-out predictions of runs, and copy the runs into one folder."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from pricekit.errors import TrainingError
+from pricekit.evaluation.compare import row_keys
 from pricekit.evaluation.held_out import HeldOut, read_held_out, write_held_out
 from pricekit.files import is_free, others, replace_folder, sync, write_text
 from pricekit.metrics import best_constant, price_metrics, smape
+from pricekit.progress import progress
 from pricekit.runs.calibration import fit_intervals
 from pricekit.runs.ensemble import FILE, is_ensemble
 from pricekit.runs.folder import INTERVALS, is_run
 from pricekit.training.checkpoint import LAST
 from pricekit.workflows.ensemble_weights import cross_fitted, fit_weights
 
-LEAST_ROWS = 20
-"""Rows that all members must have held out; fewer say nothing about weights."""
+MIN_COMMON_ROWS = 20
+"""Rows that all runs must hold out; weights fitted on fewer are unreliable."""
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """What may become part of an ensemble: a run, or the runs of a cross-validation.
+class EnsembleInput:
+    """A run, or the runs of a cross-validation, that an ensemble may use.
 
     Attributes:
-        path: as it was given.
-        runs: the folders of the runs; those of several folds share the candidate's weight.
-        held_out: rows that the run, or each fold's, was not trained on.
+        path: the folder.
+        runs: the folders of the runs; the runs of a cross-validation share one weight.
+        held_out: rows that the run, or the run of each fold, was not trained on.
     """
 
     path: Path
@@ -43,45 +44,34 @@ class Candidate:
 
 
 def make_ensemble(paths: Sequence[Path], out: Path, *, overwrite: bool = False) -> dict[str, Any]:
-    """Weigh runs by their held-out predictions and write them into the folder `out`.
+    """Make an ensemble of runs: the weighted geometric mean of their prices.
+
+    The weights have the lowest SMAPE on the rows that all runs hold out. The metrics use, for each row, weights that
+    were fitted without it.
 
     Args:
-        paths: finished runs, or folders of `pricekit cv`; at least two.
-        out: a new or empty folder, or an ensemble that may be replaced.
+        paths: finished runs or cross-validations, at least two.
+        out: a new or empty folder, or an ensemble to replace.
         overwrite: replace the ensemble in `out`.
 
     Returns:
-        What `ensemble.json` says, with `metrics` on the held-out rows.
+        The content of `ensemble.json`, and `metrics` on the held-out rows.
 
     Raises:
-        TrainingError: `out` is taken, or the runs do not fit together.
+        TrainingError: `out` exists, or the runs have too few held-out rows in common or read different columns.
         DataError: a folder has no held-out rows.
     """
     _check_free(out, overwrite)
-    candidates = [_candidate(path) for path in paths]
-    aligned = _aligned(candidates)
-    predicted = np.stack([held_out.predicted for held_out in aligned], 1)
-    price = aligned[0].price
+    inputs = [_read_input(path) for path in paths]
+    rows = _common_rows(inputs)
+    predicted, price = np.stack([held_out.predicted for held_out in rows], 1), rows[0].price
     weights = fit_weights(predicted, price)
-    together = replace(aligned[0], predicted=cross_fitted(predicted, price, aligned[0].fold))
-    pairs = zip(candidates, aligned, weights, strict=True)
-    listed = [
-        {"path": str(path), "weight": weight / len(candidate.runs), "smape": smape(rows.predicted, price)}
-        for candidate, rows, weight in pairs
-        if weight
-        for path in candidate.runs
-    ]
-    _check_alike([Path(member["path"]) for member in listed])
-    record = {
-        "members": listed,
-        "candidates": [
-            {"path": str(c.path), "weight": float(w), "smape": smape(rows.predicted, price)}
-            for c, rows, w in zip(candidates, aligned, weights, strict=True)
-        ],
-        "rows": len(price),
-    }
-    facts = _facts([Path(member["path"]) for member in listed], together)
-    _write(out, record, facts, together)
+    ensemble = replace(rows[0], predicted=cross_fitted(predicted, price, rows[0].fold))
+    record = _record(inputs, rows, weights)
+    members = [Path(member["path"]) for member in record["members"]]
+    _check_columns(members)
+    facts = _facts(members, ensemble)
+    _write(out, record, facts, ensemble)
     return record | {"metrics": facts["metrics"]}
 
 
@@ -90,85 +80,113 @@ def _check_free(out: Path, overwrite: bool) -> None:
         return
     if not is_ensemble(out):
         raise TrainingError(
-            f"{out} exists and is not an ensemble, so it is not overwritten; name another folder"
+            f"{out} exists and is not an ensemble, so it is not overwritten; choose another folder",
+            parameters=("out",),
+            path=str(out),
         )
     if foreign := others(out, [FILE, INTERVALS, "held_out.parquet", "run.json", "members"]):
         raise TrainingError(
-            f"{out} holds {foreign[0]}, which is not of the ensemble there and would be lost; move it away, or name "
-            "another folder"
+            f"{out} also holds {foreign[0]}, which is not part of the ensemble and would be lost; move it away, or "
+            "choose another folder",
+            parameters=("out",),
+            path=str(out),
+            files=foreign,
         )
     if not overwrite:
         raise TrainingError(
-            f"the ensemble {out} exists already; replace it with --overwrite, or name another folder"
+            f"the ensemble {out} already exists; overwrite it, or choose another folder",
+            parameters=("overwrite", "out"),
+            path=str(out),
         )
 
 
-def _candidate(path: Path) -> Candidate:
+def _read_input(path: Path) -> EnsembleInput:
     held_out = read_held_out(path)
     if is_ensemble(path):
-        raise TrainingError(f"{path} is an ensemble itself; give the runs that it was made of")
+        raise TrainingError(f"{path} is an ensemble; use the runs that it consists of", path=str(path))
     runs = (path,) if is_run(path) else tuple(path / f"fold-{fold}" for fold in np.unique(held_out.fold))
-    if missing := [run for run in runs if not (run / "run.json").is_file()]:
-        raise TrainingError(f"{missing[0]} is no finished run any more; do the cross-validation again")
-    return Candidate(path, runs, held_out)
+    if unfinished := [run for run in runs if not (run / "run.json").is_file()]:
+        raise TrainingError(
+            f"{unfinished[0]} is not a finished run; repeat the cross-validation", path=str(unfinished[0])
+        )
+    return EnsembleInput(path, runs, held_out)
 
 
-def _aligned(candidates: Sequence[Candidate]) -> list[HeldOut]:
-    """Return the held-out rows that all candidates have, in one order."""
-    keys = [
-        pd.MultiIndex.from_arrays([c.held_out.rows, c.held_out.ids, c.held_out.price]) for c in candidates
-    ]
+def _common_rows(inputs: Sequence[EnsembleInput]) -> list[HeldOut]:
+    """Return the rows that all inputs hold out, in one order."""
+    keys = [row_keys(one.held_out) for one in inputs]
     common = keys[0]
     for key in keys[1:]:
         common = common.intersection(key, sort=False)
-    if len(common) < LEAST_ROWS:
-        counts = ", ".join(f"{c.path}: {len(c.held_out):,}" for c in candidates)
+    if len(common) < MIN_COMMON_ROWS:
+        counts = ", ".join(f"{one.path}: {len(one.held_out):,}" for one in inputs)
         raise TrainingError(
-            f"the runs have {len(common)} held-out rows in common ({counts}), at least {LEAST_ROWS} are needed. Train "
-            "them on the same table with the same --seed, so that they hold out the same rows, or use pricekit cv, "
-            "which holds out every row once"
+            f"the runs have {len(common)} held-out rows in common ({counts}); at least {MIN_COMMON_ROWS} are needed. "
+            "Train them on one table with the same seed, so that they hold out the same rows, or cross-validate them, "
+            "which holds out every row",
+            parameters=("seed",),
+            rows=len(common),
         )
-    return [c.held_out.take(key.get_indexer(common)) for c, key in zip(candidates, keys, strict=True)]
+    return [one.held_out.take(key.get_indexer(common)) for one, key in zip(inputs, keys, strict=True)]
 
 
-def _check_alike(paths: Sequence[Path]) -> None:
-    """Refuse runs that read other columns: one table has to serve all."""
-    read = {path: tuple(_record(path)["columns"]["text"]) for path in paths}
+def _record(inputs: Sequence[EnsembleInput], rows: Sequence[HeldOut], weights: np.ndarray) -> dict[str, Any]:
+    """Return the content of `ensemble.json`; runs of weight 0 are no members."""
+    price = rows[0].price
+    scores = [smape(one.predicted, price) for one in rows]
+    members = [
+        {"path": str(run), "weight": weight / len(one.runs), "smape": score}
+        for one, weight, score in zip(inputs, weights, scores, strict=True)
+        if weight
+        for run in one.runs
+    ]
+    candidates = [
+        {"path": str(one.path), "weight": float(weight), "smape": score}
+        for one, weight, score in zip(inputs, weights, scores, strict=True)
+    ]
+    return {"members": members, "candidates": candidates, "rows": len(price)}
+
+
+def _check_columns(runs: Sequence[Path]) -> None:
+    """Raise TrainingError if runs read different text columns: one table must serve all members."""
+    read = {run: tuple(_read_preprocess(run)["columns"]["text"]) for run in runs}
     first, *others = read
-    for path in others:
-        if read[path] != read[first]:
+    for run in others:
+        if read[run] != read[first]:
             raise TrainingError(
-                f"{first} reads its text from {', '.join(read[first])}, and {path} from {', '.join(read[path])}; "
-                "members of an ensemble must read the same columns"
+                f"{first} reads its text from {', '.join(read[first])}, but {run} from {', '.join(read[run])}; members "
+                "of an ensemble must read the same columns",
+                parameters=("text",),
+                columns={str(run): list(columns) for run, columns in read.items()},
             )
 
 
-def _record(path: Path) -> dict[str, Any]:
+def _read_preprocess(run: Path) -> dict[str, Any]:
+    file = run / "preprocess.json"
     try:
-        record: dict[str, Any] = json.loads((path / "preprocess.json").read_text("utf-8"))
+        record: dict[str, Any] = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise TrainingError(
-            f"{path / 'preprocess.json'} is missing or damaged ({error}); train again"
-        ) from None
+        raise TrainingError(f"{file} is missing or damaged ({error}); train again", path=str(run)) from None
     return record
 
 
-def _facts(paths: Sequence[Path], together: HeldOut) -> dict[str, Any]:
-    runs = [json.loads((path / "run.json").read_text("utf-8")) for path in paths]
-    plugins = {json.dumps(plugin, sort_keys=True): plugin for run in runs for plugin in run["plugins"]}
-    constant = np.full(len(together), best_constant(together.price))
+def _facts(runs: Sequence[Path], ensemble: HeldOut) -> dict[str, Any]:
+    """Return the content of the ensemble's `run.json`."""
+    facts = [json.loads((run / "run.json").read_text("utf-8")) for run in runs]
+    plugins = {json.dumps(plugin, sort_keys=True): plugin for one in facts for plugin in one["plugins"]}
+    constant = np.full(len(ensemble), best_constant(ensemble.price))
     return {
-        "table": runs[0]["table"],
-        "currency": runs[0].get("currency"),
-        "rows": {**runs[0]["rows"], "valid": len(together)},
-        "metrics": price_metrics(together.predicted, together.price),
-        "constant_smape": smape(constant, together.price),
+        "table": facts[0]["table"],
+        "currency": facts[0].get("currency"),
+        "rows": {**facts[0]["rows"], "valid": len(ensemble)},
+        "metrics": price_metrics(ensemble.predicted, ensemble.price),
+        "constant_smape": smape(constant, ensemble.price),
         "plugins": list(plugins.values()),
     }
 
 
 def _copy_run(run: Path, folder: Path) -> None:
-    """Copy a run's files but the checkpoint to resume from, onto the disk."""
+    """Copy a run's files except the checkpoint to resume from, and sync them to disk."""
     folder.mkdir(parents=True)
     for file in run.iterdir():
         if file.is_file() and file.name != LAST and not file.name.startswith("."):
@@ -177,16 +195,18 @@ def _copy_run(run: Path, folder: Path) -> None:
     sync(folder)
 
 
-def _write(out: Path, record: dict[str, Any], facts: dict[str, Any], together: HeldOut) -> None:
-    """Write the folder under another name, and rename it when it is complete."""
+def _write(out: Path, record: dict[str, Any], facts: dict[str, Any], ensemble: HeldOut) -> None:
+    """Write the folder under a temporary name and rename it once it is complete."""
     out = out.resolve()
     temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.mkdir(parents=True)
-        for number, member in enumerate(record["members"]):
-            _copy_run(Path(member["path"]), temporary / "members" / str(number))
-        write_held_out(temporary, together)
-        intervals = fit_intervals(together.predicted, together.price).to_json()
+        with progress("copying the runs", len(record["members"])) as advance:
+            for number, member in enumerate(record["members"]):
+                _copy_run(Path(member["path"]), temporary / "members" / str(number))
+                advance(1)
+        write_held_out(temporary, ensemble)
+        intervals = fit_intervals(ensemble.predicted, ensemble.price).to_json()
         write_text(temporary / INTERVALS, json.dumps(intervals) + "\n")
         write_text(temporary / "run.json", json.dumps(facts, indent=2) + "\n")
         write_text(temporary / FILE, json.dumps(record, indent=2) + "\n")

@@ -1,22 +1,24 @@
-"""Weights of several models, found on rows that none of them was trained on."""
+"""Ensemble weights, fitted on rows that no member was trained on."""
 
 from __future__ import annotations
 
 import numpy as np
 
-SMALLEST = 0.02
-"""A model that would weigh less is left out: it costs as much time as any other."""
+from pricekit.progress import tracked
+
+MIN_WEIGHT = 0.02
+"""A model with a lower weight is left out, because it costs as much prediction time as any other."""
 
 PARTS = 5
-"""Parts of the rows of a single fold, for the predictions of weights that did not see a row."""
+"""The rows of a single fold are divided into so many parts for cross-fitting."""
 
 
 def fit_weights(predicted: np.ndarray, price: np.ndarray) -> np.ndarray:
     """Return the weights w >= 0 with Σ w = 1 for which exp(Σ w·log p) has the lowest SMAPE, float64 (M,).
 
-    With d = Σ w·log p - log a, a row's SMAPE term is 2·tanh(|d| / 2). It is minimised by SLSQP (Kraft 1988), from
-    equal weights and from each model alone, so the result is never worse than the best model on these rows.
-    Weights under `SMALLEST` are set to 0 and the rest fitted again, unless all are.
+    With d = Σ w·log p - log a, a row's SMAPE term is 2·tanh(|d| / 2). SLSQP (Kraft 1988) minimises the mean, starting
+    from equal weights and from each model alone, so the result is never worse than the best model on these rows.
+    Weights below `MIN_WEIGHT` are set to 0 and the others are fitted again, unless all are below.
 
     Args:
         predicted: prices p of each model, float64 (N, M), positive.
@@ -26,22 +28,23 @@ def fit_weights(predicted: np.ndarray, price: np.ndarray) -> np.ndarray:
 
 
 def cross_fitted(predicted: np.ndarray, price: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Return the weighted predictions, each with weights that were fitted on the other folds, float64 (N,).
+    """Return weighted predictions, each with weights that were fitted on the other folds, float64 (N,).
 
     Args:
         predicted: prices of each model, float64 (N, M).
         price: true prices, float64 (N,).
-        fold: of each row, int64 (N,); where there is only one, the rows are cut into `PARTS`.
+        fold: of each row, int64 (N,); the rows of a single fold are divided into `PARTS`.
     """
     if len(np.unique(fold)) == 1:
         fold = np.random.default_rng(0).permutation(len(price)) % min(PARTS, len(price))
     found = np.empty(len(price))
-    for held in np.unique(fold):
-        others = fold != held
-        if not others.any():  # a single row
-            others = ~others
-        weights = fit_weights(predicted[others], price[others])
-        found[fold == held] = weighted(predicted[fold == held], weights)
+    with tracked("fitting ensemble weights", np.unique(fold).tolist(), lambda _: 1) as folds:
+        for held in folds:
+            others = fold != held
+            if not others.any():  # a single row
+                others = ~others
+            weights = fit_weights(predicted[others], price[others])
+            found[fold == held] = weighted(predicted[fold == held], weights)
     return found
 
 
@@ -53,7 +56,7 @@ def weighted(predicted: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def _without_small(predicted: np.ndarray, price: np.ndarray) -> np.ndarray:
     weights = _fit(predicted, price)
-    kept = weights >= min(SMALLEST, weights.max())
+    kept = weights >= min(MIN_WEIGHT, weights.max())
     if kept.all():
         return weights
     found = np.zeros(len(weights))

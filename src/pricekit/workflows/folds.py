@@ -1,4 +1,4 @@
-"""Cross-validation folds: alike in price, with whatever belongs together on one side."""
+"""Cross-validation folds: stratified by price, with each group of duplicates in one fold."""
 
 from __future__ import annotations
 
@@ -10,27 +10,34 @@ PRICE_BINS = 20
 
 
 def check_folds(folds: int, rows: int) -> None:
-    """Raise ConfigError for a number of folds that no grouping of so many rows could give."""
+    """Raise ConfigError for fewer than two folds or more folds than rows."""
     if folds < 2:
-        raise ConfigError(f"{folds} fold is no cross-validation; use at least --folds 2")
+        raise ConfigError(
+            f"cross-validation needs at least 2 folds; found {folds}", parameters=("folds",), folds=folds
+        )
     if folds > rows:
-        raise ConfigError(f"{rows:,} rows cannot be cut into {folds:,} folds; use fewer --folds")
+        raise ConfigError(
+            f"{rows:,} rows cannot be divided into {folds:,} folds; use fewer folds",
+            parameters=("folds",),
+            folds=folds,
+            rows=rows,
+        )
 
 
-def folds_of(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
+def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """Return the fold of each row, int64 (N,), from 0: stratified by price bin, each group in one fold.
 
-    scikit-learn's StratifiedGroupKFold over bins of the price's rank.
+    Uses the StratifiedGroupKFold of scikit-learn with bins of the price's rank.
 
     Args:
         price: (N,).
-        groups: which rows belong together, int64 (N,).
+        groups: of duplicate rows, int64 (N,).
         folds: how many, at least 2.
-        seed: makes them.
+        seed: of the random assignment.
 
     Raises:
         ConfigError: fewer than 2 folds, or more than rows.
-        DataError: there are fewer groups than folds, or so few large ones that a fold is empty.
+        DataError: there are fewer groups than folds, or the groups are so large that a fold would be empty.
     """
     from sklearn.model_selection import StratifiedGroupKFold
 
@@ -38,8 +45,10 @@ def folds_of(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np
     distinct = len(np.unique(groups))
     if distinct < folds:
         raise DataError(
-            f"{len(price):,} rows make {distinct:,} groups of different texts, too few for {folds} folds; use fewer "
-            "--folds or more rows"
+            f"{len(price):,} rows form {distinct:,} groups of different texts, too few for {folds} folds; use fewer "
+            "folds or more rows",
+            parameters=("folds",),
+            groups=distinct,
         )
     rank = np.argsort(np.argsort(price, kind="stable"), kind="stable")
     bins = rank * min(PRICE_BINS, len(price) // folds) // len(price)
@@ -49,7 +58,7 @@ def folds_of(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np
         found[held] = fold
     if len(np.unique(found)) < folds:
         raise DataError(
-            f"the rows belong to groups of equal texts so large that they fill fewer than {folds} folds; use fewer "
-            "--folds"
+            f"the groups of equal texts are so large that they fill fewer than {folds} folds; use fewer folds",
+            parameters=("folds",),
         )
     return found

@@ -24,13 +24,13 @@ from pricekit.model.backbones.transformer import (
     SmallTransformer,
 )
 from pricekit.tokens import encode, pad, pad_id_of
-from pricekit.workflows.pretraining.loop import Watch, told_if_unwritten
-from pricekit.workflows.pretraining.masked import Masking, masking_of, prepare, total_loss
+from pricekit.workflows.pretraining.loop import PretrainCallback, explain_write_errors
+from pricekit.workflows.pretraining.masked import Masking, attach_masking, make_masking, total_loss
 from pricekit.workflows.pretraining.pretrain import FACTS, pretrain
-from pricekit.workflows.pretraining.start import Pretraining, backbone_of, prepared
+from pricekit.workflows.pretraining.start import PretrainSettings, create_backbone, prepare_job
 from tests.model.backbones.test_contract import TEXTS, tiny
 
-TINY = Pretraining(
+TINY = PretrainSettings(
     "transformer",
     {"width": 16, "layers": 1, "heads": 2, "vocab_size": 300},
     max_length=24,
@@ -84,11 +84,11 @@ def test_short_texts_have_one_hidden_and_a_text_of_special_tokens_none():
 def test_a_mask_token_is_added_behind_all_others():
     tokenizer = train_bpe(TEXTS, 120, ["[PAD]", "[UNK]"], unknown="[UNK]")
     before = tokenizer.get_vocab()
-    masking = masking_of(tokenizer)
+    masking = make_masking(tokenizer)
     assert masking.mask_id == tokenizer.token_to_id("[MASK]") == len(before)
     assert tokenizer.get_vocab() == before | {"[MASK]": len(before)}
     assert masking.ordinary.logical_not().nonzero()[:, 0].tolist() == [0, 1, len(before)]
-    again = masking_of(Tokenizer.from_str(tokenizer.to_str()))
+    again = make_masking(Tokenizer.from_str(tokenizer.to_str()))
     assert again.mask_id == masking.mask_id
 
 
@@ -125,7 +125,7 @@ def test_an_interrupt_leaves_a_checkpoint_that_leads_to_the_same_weights(
     pretrained, table, tmp_path, monkeypatch, capsys
 ):
     out = tmp_path / "again"
-    step = Watch.on_step_end
+    step = PretrainCallback.on_step_end
 
     def interrupted(self, args, state, control, **kwargs):
         if state.global_step == 11:  # inside the second epoch
@@ -133,14 +133,14 @@ def test_an_interrupt_leaves_a_checkpoint_that_leads_to_the_same_weights(
         return step(self, args, state, control, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Watch, "on_step_end", interrupted)
+        patch.setattr(PretrainCallback, "on_step_end", interrupted)
         with pytest.raises(KeyboardInterrupt):
             pretrain([table], TINY, out)
     assert not out.exists()
     assert (tmp_path / ".again.pretrain" / "checkpoint-11").is_dir()
-    with pytest.raises(TrainingError, match=r"unfinished pretraining .* with --resume, or start anew"):
+    with pytest.raises(TrainingError, match=r"unfinished pretraining .* resume it, or overwrite it"):
         pretrain([table], TINY, out)
-    with pytest.raises(TrainingError, match="not those that this pretraining was started with"):
+    with pytest.raises(TrainingError, match="differ from those of the unfinished pretraining"):
         pretrain([table], replace(TINY, learning_rate=0.02), out, resume=True)
     damaged = out.with_name(".again.pretrain") / "checkpoint-99"  # killed while it was written
     damaged.mkdir()
@@ -166,10 +166,10 @@ def test_each_family_learns_and_is_opened_again(name, tmp_path):
     torch.manual_seed(0)
     backbone = backbones()[name]
     tokenizer = backbone.tokenizer(TEXTS)
-    masking, pad_id = masking_of(tokenizer), pad_id_of(tokenizer)
+    masking, pad_id = make_masking(tokenizer), pad_id_of(tokenizer)
     tokens = encode(tokenizer, TEXTS, 32, pad_id)
     model = backbone.masked_language_model(backbone.architecture(tokenizer))
-    prepare(model, masking, tokens)
+    attach_masking(model, masking, tokens)
     assert model.config.vocab_size >= tokenizer.get_vocab_size()
     ids, mask = map(torch.from_numpy, pad(tokens, np.arange(len(TEXTS)), pad_id))
     hidden, chosen = masking.apply(ids)
@@ -200,7 +200,7 @@ def test_weights_without_a_head_get_a_new_one(tmp_path):
     model = given.masked_language_model(given.architecture(given.tokenizer([])))
     state = model.base_model.state_dict()
     assert all(torch.equal(state[n], t) for n, t in encoder.model.state_dict().items())
-    prepare(model, masking_of(tokenizer), tokens)
+    attach_masking(model, make_masking(tokenizer), tokens)
     share = model.get_output_embeddings().bias.detach().exp()
     count = np.bincount(tokens.ids, minlength=len(share)) + 1
     assert np.allclose(share, count / count.sum())
@@ -216,20 +216,20 @@ def test_weights_without_a_head_get_a_new_one(tmp_path):
 def test_what_cannot_be_pretrained_is_told_before_a_table_is_read(tmp_path):
     for name in ("bag", "lstm"):
         with pytest.raises(ConfigError, match=f"'{name}' cannot be pretrained; these can: .*transformer"):
-            pretrain([tmp_path / "absent.csv"], Pretraining(name), tmp_path / "out")
-    with pytest.raises(ConfigError, match="takes at most 512"):
+            pretrain([tmp_path / "absent.csv"], PretrainSettings(name), tmp_path / "out")
+    with pytest.raises(ConfigError, match="accepts at most 512"):
         pretrain([tmp_path / "absent.csv"], replace(TINY, max_length=513), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_too_few_texts_and_a_folder_that_is_taken(table, pretrained, tmp_path):
-    with pytest.raises(DataError, match="5 different texts in 5 rows"):
+    with pytest.raises(DataError, match="5 distinct texts in 5 rows"):
         pretrain([table], replace(TINY, limit=5), tmp_path / "out")
-    with pytest.raises(TrainingError, match="replace it with --overwrite"):
+    with pytest.raises(TrainingError, match="already exists; overwrite it"):
         pretrain([table], TINY, pretrained[0])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(TrainingError, match="is not a folder that pretrain wrote"):
+    with pytest.raises(TrainingError, match="is not the result of a pretraining"):
         pretrain([table], TINY, tmp_path / "mine", overwrite=True)
     with pytest.raises(TrainingError, match="no unfinished pretraining"):
         pretrain([table], TINY, tmp_path / "out", resume=True)
@@ -249,7 +249,7 @@ def test_a_full_disk_is_told_with_the_cure(table, tmp_path, monkeypatch, broken,
     with monkeypatch.context() as patch:
         patch.setattr(broken, full)
         with pytest.raises(
-            TrainingError, match=f"cannot be written: {error}. Make room on that disk and {cure}"
+            TrainingError, match=f"cannot be written: {error}. Free space on that disk and {cure}"
         ):
             pretrain([table], replace(TINY, epochs=epochs, limit=20), tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -260,13 +260,13 @@ def test_a_full_disk_after_a_checkpoint_is_gone_on_from(table, tmp_path, monkeyp
     settings = replace(TINY, epochs=2, limit=20)
     with monkeypatch.context() as patch:
         patch.setattr("pricekit.workflows.pretraining.pretrain._files", _unwritten)
-        with pytest.raises(TrainingError, match="go on with --resume"):
+        with pytest.raises(TrainingError, match="resume from the last checkpoint"):
             pretrain([table], settings, tmp_path / "out")
     pretrain([table], settings, tmp_path / "out", resume=True)
 
 
 def _unwritten(_, work, __):
-    with told_if_unwritten(work):
+    with explain_write_errors(work):
         raise OSError("full")
 
 
@@ -275,8 +275,8 @@ def test_a_loss_that_does_not_fall_is_said(table, tmp_path, logged):
     facts = pretrain([table], replace(TINY, epochs=1, learning_rate=1e-12, limit=20), out, overwrite=True)
     assert facts["loss_after"] == pytest.approx(facts["loss_before"], abs=1e-4)
     said = " ".join(logged().split())
-    assert ("the loss did not fall" in said) == (facts["loss_after"] >= facts["loss_before"])
-    with pytest.raises(TrainingError, match="no longer a number"):
+    assert ("the loss did not decrease" in said) == (facts["loss_after"] >= facts["loss_before"])
+    with pytest.raises(TrainingError, match="no longer finite"):
         pretrain([table], replace(TINY, epochs=1, learning_rate=1e30, limit=20), out, overwrite=True)
     assert json.loads((out / FACTS).read_text())["settings"]["learning_rate"] == 1e-12  # the old ones stay
 
@@ -286,7 +286,7 @@ def test_facts_are_read_first_where_training_reads_them_first():
     found = {}
     for facts_first in (False, True):
         settings = replace(TINY, facts_first=facts_first)
-        start = prepared(backbone_of(settings), settings, texts, torch.device("cpu"))
+        start = prepare_job(create_backbone(settings), settings, texts, torch.device("cpu"))
         row = start.train.take(np.array([0]))
         found[facts_first] = start.tokenizer.decode(row.ids.tolist()).replace(" ", "")
     assert "value" not in found[False]

@@ -1,7 +1,7 @@
-"""Masked-language pretraining: texts, priced or not, to weights that `train --weights` takes.
+"""Masked-language pretraining: from texts, with or without prices, to weights for training.
 
-start.py     tables to texts, tokens and the model
-masked.py    which tokens are hidden, and the loss of finding them again
-loop.py      the loop, by transformers' Trainer
-pretrain.py  all of it, to a published folder
+start.py     from tables to texts, tokens and the model
+masked.py    masking of tokens, and the loss of predicting them
+loop.py      the training loop, by transformers' Trainer
+pretrain.py  the whole workflow, up to the published folder
 """

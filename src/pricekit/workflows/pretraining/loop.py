@@ -1,4 +1,4 @@
-"""The loop of pretraining: that of transformers' Trainer, with checkpoints to go on from."""
+"""The training loop of pretraining: transformers' Trainer, with checkpoints to resume from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pricekit.tokens import Tokens, pad
 from pricekit.training.batches import epoch_batches
 from pricekit.training.machine import choose_precision, is_out_of_memory
 from pricekit.training.processes import Processes
-from pricekit.workflows.pretraining.start import Prepared, Pretraining
+from pricekit.workflows.pretraining.start import PretrainJob, PretrainSettings
 
 SAVE_SECONDS = 600.0
 _WINDOW = 50
@@ -32,8 +32,8 @@ _WARMUP = 0.06
 _NOTE_STEPS = 20
 
 
-class Order:
-    """The batches of each epoch, of texts of alike length: a function of seed and epoch alone."""
+class BatchOrder:
+    """The batches of each epoch, of texts of similar length; they depend on the seed and the epoch only."""
 
     def __init__(self, lengths: np.ndarray, batch_size: int, seed: int) -> None:
         self.lengths = lengths
@@ -42,7 +42,7 @@ class Order:
         self.set_epoch(0)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the batches of an epoch, which all have equally many."""
+        """Create the batches of an epoch; all epochs have the same number."""
         self.batches = epoch_batches(self.lengths, self.training, _WINDOW, self.seed, epoch)
 
     def __len__(self) -> int:
@@ -52,8 +52,8 @@ class Order:
         return iter([rows.tolist() for rows in self.batches])
 
 
-class Rows(Dataset[int]):
-    """The numbers of the texts."""
+class RowNumbers(Dataset[int]):
+    """A dataset of row numbers: the loader collates them into batches."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -65,51 +65,51 @@ class Rows(Dataset[int]):
         return row
 
 
-class Watch(TrainerCallback):
-    """Moves the bar on, saves now and then, and stops after the step in which an interrupt came."""
+class PretrainCallback(TrainerCallback):
+    """Advances the progress bar, saves checkpoints, and stops after the step in which an interrupt arrived."""
 
-    def __init__(self, advance: Advance, asked: threading.Event) -> None:
+    def __init__(self, advance: Advance, interrupted: threading.Event) -> None:
         self.advance = advance
-        self.asked = asked
+        self.interrupted = interrupted
         self.saved = time.monotonic()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Count the step."""
         self.advance(1)
-        control.should_training_stop |= self.asked.is_set()
-        control.should_save |= self.asked.is_set() or time.monotonic() - self.saved > SAVE_SECONDS
+        control.should_training_stop |= self.interrupted.is_set()
+        control.should_save |= self.interrupted.is_set() or time.monotonic() - self.saved > SAVE_SECONDS
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Save what an epoch has taught, but for the last one's, which is published."""
-        control.should_save |= not self.asked.is_set() and state.global_step < state.max_steps
+        """Save a checkpoint, except after the last epoch, whose weights are published."""
+        control.should_save |= not self.interrupted.is_set() and state.global_step < state.max_steps
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Note the time."""
+        """Remember when the checkpoint was saved."""
         self.saved = time.monotonic()
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Show the loss of the last steps."""
+        """Show the loss of the latest steps."""
         if "loss" in kwargs["logs"]:
             self.advance(0, f"loss {kwargs['logs']['loss']:.2f}")
 
 
 class _Trainer(Trainer):
-    """The Trainer, with batches of its own."""
+    """The Trainer with our loader and our errors."""
 
     own_loader: DataLoader[int]
 
     def get_train_dataloader(self) -> Any:
-        """Return the batches, those of one process where there are several."""
+        """Return the batches; each of several processes gets its part."""
         return self.accelerator.prepare(self.own_loader)
 
     def _save_checkpoint(self, *args: Any) -> None:
-        with told_if_unwritten(Path(str(self.args.output_dir))):
+        with explain_write_errors(Path(str(self.args.output_dir))):
             super()._save_checkpoint(*args)
 
 
 @contextmanager
-def told_if_unwritten(folder: Path) -> Iterator[None]:
-    """Turn what a full disk makes of writing weights into a TrainingError; torch and safetensors have errors of theirs.
+def explain_write_errors(folder: Path) -> Iterator[None]:
+    """Raise TrainingError when weights cannot be written, such as on a full disk, whatever error the library raises.
 
     Args:
         folder: of the checkpoints.
@@ -119,52 +119,60 @@ def told_if_unwritten(folder: Path) -> Iterator[None]:
     except (OSError, SafetensorError, RuntimeError) as error:
         if is_out_of_memory(error):
             raise
-        kept = "and go on with --resume" if last_checkpoint(folder) else "and pretrain again"
-        raise TrainingError(f"{folder} cannot be written: {error}. Make room on that disk {kept}") from error
+        resumable = last_checkpoint(folder) is not None
+        advice = "resume from the last checkpoint" if resumable else "pretrain again"
+        raise TrainingError(
+            f"{folder} cannot be written: {error}. Free space on that disk and {advice}",
+            parameters=("resume",) if resumable else (),
+            path=str(folder),
+        ) from error
 
 
 def last_checkpoint(work: Path) -> Path | None:
-    """Return the last complete checkpoint, None where there is none."""
-    whole = [path.parent for path in work.glob("checkpoint-*/trainer_state.json")]  # written last
-    return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    """Return the last complete checkpoint; None if there is none."""
+    complete = [
+        path.parent for path in work.glob("checkpoint-*/trainer_state.json")
+    ]  # Trainer writes it last
+    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
-def steps_in(tokens: Tokens, settings: Pretraining) -> int:
-    """Return the optimizer steps of all epochs."""
-    return (settings.epochs or 1) * len(Order(tokens.lengths, settings.batch_size, settings.seed))
+def count_steps(tokens: Tokens, settings: PretrainSettings) -> int:
+    """Return the number of optimizer steps of all epochs."""
+    return (settings.epochs or 1) * len(BatchOrder(tokens.lengths, settings.batch_size, settings.seed))
 
 
-def fit_masked(start: Prepared, work: Path, checkpoint: Path | None, watch: Watch) -> bool:
-    """Train the model; where `watch` is asked to, it ends early, after a checkpoint.
+def fit_masked(job: PretrainJob, work: Path, checkpoint: Path | None, callback: PretrainCallback) -> bool:
+    """Train the model; after an interrupt, stop with a checkpoint.
 
-    AdamW with weight decay 0.01 but on biases and norms, 6% of the steps linear warmup, then linearly to zero.
+    AdamW with weight decay 0.01 except on biases and norms; linear warmup over 6% of the steps, then linear decay to
+    zero.
 
     Args:
-        start: model, tokens and settings.
+        job: model, tokens and settings.
         work: folder of the checkpoints.
-        checkpoint: where to go on; None: at the start.
-        watch: follows the steps.
+        checkpoint: to resume from; None starts at the beginning.
+        callback: follows the steps.
 
     Returns:
-        Whether it came to its end.
+        Whether all steps are done.
     """
-    trainer = _Trainer(model=start.model, args=_arguments(start.settings, work), callbacks=[watch])
+    trainer = _Trainer(model=job.model, args=_arguments(job.settings, work), callbacks=[callback])
     trainer.remove_callback(PrinterCallback)
-    trainer.own_loader = _loader(start)
+    trainer.own_loader = _loader(job)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return bool(trainer.state.global_step >= trainer.state.max_steps)
 
 
-def _loader(start: Prepared) -> DataLoader[int]:
-    def collated(rows: list[int]) -> dict[str, Tensor]:
-        ids, mask = map(torch.from_numpy, pad(start.train, np.array(rows), start.pad_id))
+def _loader(job: PretrainJob) -> DataLoader[int]:
+    def collate(rows: list[int]) -> dict[str, Tensor]:
+        ids, mask = map(torch.from_numpy, pad(job.train, np.array(rows), job.pad_id))
         return {"input_ids": ids, "attention_mask": mask}
 
-    order: Any = Order(start.train.lengths, start.settings.batch_size, start.settings.seed)
-    return DataLoader(Rows(len(start.train)), batch_sampler=order, collate_fn=collated)
+    order: Any = BatchOrder(job.train.lengths, job.settings.batch_size, job.settings.seed)
+    return DataLoader(RowNumbers(len(job.train)), batch_sampler=order, collate_fn=collate)
 
 
-def _arguments(settings: Pretraining, work: Path) -> TrainingArguments:
+def _arguments(settings: PretrainSettings, work: Path) -> TrainingArguments:
     device = Processes().device
     precision = choose_precision(SpeedConfig(), device)
     return TrainingArguments(
@@ -181,7 +189,7 @@ def _arguments(settings: Pretraining, work: Path) -> TrainingArguments:
         use_cpu=device.type == "cpu",
         remove_unused_columns=False,
         logging_steps=_NOTE_STEPS,
-        save_strategy="no",  # Watch says when
+        save_strategy="no",  # PretrainCallback decides
         save_total_limit=1,
         disable_tqdm=True,
         report_to="none",

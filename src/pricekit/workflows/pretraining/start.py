@@ -1,4 +1,4 @@
-"""What pretraining starts with: the texts of the tables, their tokens, and the model that is to fill them in."""
+"""Preparing a pretraining: the texts of the tables, their tokens, and the model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,9 @@ from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.log import logger
 from pricekit.preprocess import bring_facts_first
-from pricekit.table import Columns, ReadOptions, iter_table
+from pricekit.table import Columns, ReadOptions, TableSource, iter_table
 from pricekit.tokens import Tokens, encode, pad_id_of
-from pricekit.workflows.pretraining.masked import Masking, held_out_loss, masking_of, prepare
+from pricekit.workflows.pretraining.masked import Masking, attach_masking, held_out_loss, make_masking
 
 MIN_TEXTS = 10
 HELD_OUT, MOST_HELD_OUT = 0.05, 2000
@@ -28,20 +27,20 @@ _FROM_SCRATCH, _PRETRAINED = (10, 1e-3), (3, 1e-4)
 
 
 @dataclass(frozen=True)
-class Pretraining:
-    """What to pretrain and how.
+class PretrainSettings:
+    """The backbone to pretrain, and how.
 
     Attributes:
-        backbone: its name.
+        backbone: name of the backbone.
         options: of the backbone.
         text: the text columns.
-        max_length: tokens of a text; what is longer is cut.
-        facts_first: whether short lines are read first, as the configuration's `facts_first` says of training.
-        epochs: passes over the texts; None: 3, or 10 for weights that start from noise.
+        max_length: tokens of a text; longer texts are truncated.
+        facts_first: move short lines to the front, as the setting `facts_first` does in training.
+        epochs: passes over the texts; None is 3, or 10 for randomly initialised weights.
         batch_size: texts of an optimizer step.
-        learning_rate: at its peak; None: 1e-4, or 1e-3 for weights that start from noise.
-        seed: of the held-out texts, the order, the masks, and weights that start from noise.
-        limit: rows of each table at most.
+        learning_rate: peak of the schedule; None is 1e-4, or 1e-3 for randomly initialised weights.
+        seed: of the held-out texts, their order, the masks, and random weights.
+        limit: rows to read from each table; None reads all.
     """
 
     backbone: str
@@ -57,19 +56,19 @@ class Pretraining:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What is trained on what.
+class PretrainJob:
+    """A model with its training and held-out tokens.
 
     Attributes:
-        settings: with nothing left open.
+        settings: with all defaults filled in.
         tokenizer: with a mask token.
-        masking: which of its tokens are hidden.
-        model: a ForMaskedLM model that gives its loss.
-        train: the tokens to train on.
-        held_out: those to judge by.
+        masking: of the tokenizer.
+        model: a ForMaskedLM model that returns its loss.
+        train: tokens to train on.
+        held_out: tokens to measure the loss on.
     """
 
-    settings: Pretraining
+    settings: PretrainSettings
     tokenizer: Tokenizer
     masking: Masking
     model: Any
@@ -78,89 +77,103 @@ class Prepared:
 
     @property
     def pad_id(self) -> int:
-        """What pads."""
+        """Id of the padding token."""
         return pad_id_of(self.tokenizer)
 
-    def loss(self) -> float:
-        """Return the mean loss of hidden tokens of the held-out texts, in nats."""
-        return held_out_loss(self.model, self.masking, self.held_out, self.pad_id, self.settings.seed)
+    def loss(self, *, shown: bool = True) -> float:
+        """Return the mean loss of masked tokens of the held-out texts, in nats."""
+        seed = self.settings.seed
+        return held_out_loss(self.model, self.masking, self.held_out, self.pad_id, seed, shown=shown)
 
     def digest(self) -> str:
-        """Return a hash of settings and tokens."""
+        """Return a hash of the settings and tokens."""
         found = hashlib.sha256(json.dumps(asdict(self.settings), default=str).encode())
         for part in (self.train, self.held_out):
             found.update(part.ids.tobytes() + part.offsets.tobytes())
         return found.hexdigest()
 
     def facts(self) -> dict[str, Any]:
-        """Return the numbers of texts and tokens, and the settings."""
+        """Return the counts of texts and tokens, and the settings."""
         held_out = len(self.held_out)
         counts = {"texts": len(self.train) + held_out, "held_out": held_out, "tokens": len(self.train.ids)}
         return counts | {"settings": asdict(self.settings)}
 
 
 def read_texts(
-    tables: Sequence[Path], settings: Pretraining, read_options: ReadOptions
+    tables: Sequence[TableSource], settings: PretrainSettings, read_options: ReadOptions
 ) -> tuple[int, list[str]]:
-    """Return the number of rows of some tables and their different texts, in order.
+    """Return the number of rows of the tables, and their distinct texts in order.
 
     Raises:
-        DataError: a table cannot be read, or there are too few texts.
+        DataError: a table cannot be read, or there are too few distinct texts.
     """
     columns = Columns(tuple(settings.text), None, None)
     rows, texts = 0, dict[str, None]()
-    for path in tables:
+    for table in tables:
         for part in iter_table(
-            path, columns, limit=settings.limit, read_options=read_options, notices=logger.warning
+            table, columns, limit=settings.limit, read_options=read_options, notices=logger.warning
         ):
             rows += len(part)
             texts |= dict.fromkeys(part.text[part.text.str.strip() != ""])
     if len(texts) < MIN_TEXTS:
         raise DataError(
-            f"there are {len(texts):,} different texts in {rows:,} rows; pretraining needs at least {MIN_TEXTS}, and "
-            "is worth its time from some thousands. Name other columns with --text, or give more tables"
+            f"there are {len(texts):,} distinct texts in {rows:,} rows; pretraining needs at least {MIN_TEXTS}, and "
+            "pays off from several thousand. Choose other text columns, or add tables",
+            parameters=("text",),
+            texts=len(texts),
+            rows=rows,
         )
-    logger.info(f"{len(texts):,} different texts in {rows:,} rows")
+    logger.info(f"{len(texts):,} distinct texts in {rows:,} rows")
     return rows, list(texts)
 
 
-def backbone_of(settings: Pretraining) -> Any:
-    """Return the backbone.
+def create_backbone(settings: PretrainSettings) -> Any:
+    """Create the backbone.
 
     Raises:
-        ConfigError: it cannot be pretrained, or takes fewer tokens.
-        PluginError: there is none of this name.
+        ConfigError: it cannot be pretrained, or accepts fewer tokens.
+        PluginError: there is no backbone of this name.
     """
     made = registry().create("backbone", settings.backbone, settings.options)
     if not hasattr(made, "masked_language_model"):
+        able = _pretrainable()
         raise ConfigError(
-            f"the backbone '{settings.backbone}' cannot be pretrained; these can: {', '.join(_able())}"
+            f"the backbone '{settings.backbone}' cannot be pretrained; these can: {', '.join(able)}",
+            parameters=("backbone",),
+            backbone=settings.backbone,
+            candidates=able,
         )
     if made.max_length is not None and settings.max_length > made.max_length:
         raise ConfigError(
-            f"--max-length is {settings.max_length}, '{settings.backbone}' takes at most {made.max_length}"
+            f"max_length is {settings.max_length}; '{settings.backbone}' accepts at most {made.max_length} tokens",
+            parameters=("max_length",),
+            max_length=settings.max_length,
+            limit=made.max_length,
         )
     return made
 
 
-def _able() -> list[str]:
+def _pretrainable() -> list[str]:
+    """Return the names of the backbones that can be pretrained."""
     found = []
     for entry in registry().of_kind("backbone"):
         try:
             made = registry().create("backbone", entry.name)
-        except PricekitError:  # one that cannot be made cannot be pretrained
+        except PricekitError:  # a backbone that cannot be created cannot be pretrained
             continue
         if hasattr(made, "masked_language_model"):
             found.append(entry.name)
     return found
 
 
-def prepared(backbone: Any, settings: Pretraining, texts: list[str], device: torch.device) -> Prepared:
-    """Make tokenizer, tokens and model, and hold a part of the texts out.
+def prepare_job(
+    backbone: Any, settings: PretrainSettings, texts: list[str], device: torch.device
+) -> PretrainJob:
+    """Create the tokenizer, the tokens and the model, and hold out a part of the texts.
 
     Raises:
-        ConfigError: the weights of the backbone cannot be loaded.
-        PluginError: its tokenizer cannot be made.
+        ConfigError: the backbone's weights cannot be loaded.
+        PluginError: its tokenizer cannot be created.
     """
     epochs, rate = _FROM_SCRATCH if getattr(backbone, "from_scratch", False) else _PRETRAINED
     settings = replace(
@@ -171,7 +184,7 @@ def prepared(backbone: Any, settings: Pretraining, texts: list[str], device: tor
     )
     with guarded("backbone", settings.backbone, "making its tokenizer"):
         tokenizer = backbone.tokenizer(texts)
-    masking = masking_of(tokenizer)
+    masking = make_masking(tokenizer)
     if settings.facts_first:
         texts = [bring_facts_first(text) for text in texts]
     tokens = encode(tokenizer, texts, settings.max_length, pad_id_of(tokenizer))
@@ -180,5 +193,5 @@ def prepared(backbone: Any, settings: Pretraining, texts: list[str], device: tor
     train = tokens.take(order[count:])
     torch.manual_seed(settings.seed)
     model = backbone.masked_language_model(backbone.architecture(tokenizer))
-    prepare(model, masking, train)
-    return Prepared(settings, tokenizer, masking, model.to(device), train, tokens.take(order[:count]))
+    attach_masking(model, masking, train)
+    return PretrainJob(settings, tokenizer, masking, model.to(device), train, tokens.take(order[:count]))

@@ -1,4 +1,4 @@
-"""The inner tensors of a graph: how large they become, and where two graphs part."""
+"""Intermediate tensors of a graph: their magnitudes, and the first one in which two graphs differ."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pricekit.core.contracts import Batch
 from pricekit.progress import tracked
 
 MASKING = 1e30
-"""Magnitudes from here on mask something; another precision may mask with another."""
+"""Larger magnitudes are masks, whose values may differ between precisions."""
 
 PIECE = 1024
-"""Tokens whose inner tensors are all held at once: 64 texts of 256 are 24 GB of a small DeBERTa."""
+"""Tokens whose intermediate tensors are held at once: for 64 texts of 256 tokens a small DeBERTa needs 24 GB."""
 
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
 
 def peaks(model: bytes, batches: Sequence[Batch]) -> dict[str, float]:
-    """Return the largest magnitude of each float tensor of a graph over some batches, infinite where it is none."""
+    """Return the largest magnitude of each float tensor over some batches; infinite for values that are not finite."""
     run = _open(model, kinds := float_tensors(model))
     found = dict.fromkeys([*kinds, "features"], 0.0)
     pieces = [piece for batch in batches for piece in _pieces(batch)]
-    with tracked("looking for what float16 cannot hold", pieces, tokens_of) as pieces_left:
+    with tracked("measuring the ranges of tensors", pieces, token_count) as pieces_left:
         for piece in pieces_left:
             for name, value in {**run(piece), "features": piece["features"]}.items():
                 largest = float(np.abs(value).max(initial=0.0))
@@ -33,13 +33,13 @@ def peaks(model: bytes, batches: Sequence[Batch]) -> dict[str, float]:
     return found
 
 
-def tokens_of(batch: Batch) -> int:
-    """Return how many tokens a batch has, padding included."""
+def token_count(batch: Batch) -> int:
+    """Return the number of tokens of a batch, including padding."""
     return batch["input_ids"].size
 
 
 def _pieces(batch: Batch) -> Iterator[Batch]:
-    """Yield the rows of a batch, a few at a time."""
+    """Yield a batch in pieces of a few rows."""
     rows, length = batch["input_ids"].shape
     size = max(1, PIECE // length)
     for start in range(0, rows, size):
@@ -47,20 +47,20 @@ def _pieces(batch: Batch) -> Iterator[Batch]:
 
 
 def worst_piece(batch: Batch, expected: np.ndarray, found: np.ndarray) -> Batch:
-    """Return the few rows of a batch among which prices, (N,), differ most, or one of them is none."""
+    """Return the piece of a batch with the largest price difference, (N,), or with a price that is NaN."""
     if found.shape != expected.shape:
         return next(_pieces(batch))
-    apart = np.abs(found - expected) / expected
-    row = int(np.where(np.isnan(apart), np.inf, apart).argmax())
+    difference = np.abs(found - expected) / expected
+    row = int(np.where(np.isnan(difference), np.inf, difference).argmax())
     pieces = list(_pieces(batch))
     return pieces[row // len(pieces[0]["features"])]
 
 
 def first_difference(reference: bytes, model: bytes, batch: Batch, tolerance: float) -> onnx.NodeProto | None:
-    """Return the first node whose output differs by more than `tolerance` of its largest value, None where none does.
+    """Return the first node whose output differs by more than `tolerance` times its largest value; None if none does.
 
-    Nodes are told by the tensors that they compute, which both graphs call alike; the node is the reference's.
-    The batch is a `worst_piece`: all inner tensors of both graphs are held at once.
+    Tensors of the same name in both graphs are compared; the node returned is the one of the reference. The batch
+    must be small, such as a `worst_piece`: all intermediate tensors of both graphs are held at once.
     """
     kinds = float_tensors(reference)
     others = {name: kind for name, kind in float_tensors(model).items() if name in kinds}
@@ -83,9 +83,9 @@ def _differ(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
 
 
 def float_tensors(model: bytes) -> dict[str, int]:
-    """Return the float tensors that nodes compute, with their types, in the order of the graph."""
+    """Return the float tensors that nodes compute, with their types, in graph order."""
     loaded = onnx.load_from_string(model)
-    del loaded.graph.value_info[:]  # a converter may leave those of the graph before
+    del loaded.graph.value_info[:]  # a converter may leave outdated ones
     graph = onnx.shape_inference.infer_shapes(loaded).graph
     known = {v.name: v.type.tensor_type.elem_type for v in (*graph.value_info, *graph.output)}
     computed = [name for node in graph.node for name in node.output]
@@ -93,7 +93,7 @@ def float_tensors(model: bytes) -> dict[str, int]:
 
 
 def _open(model: bytes, kinds: Mapping[str, int]) -> Callable[[Batch], dict[str, np.ndarray]]:
-    """Open a graph so that it gives these tensors, too; nothing is fused away."""
+    """Open a graph that returns these tensors, without fusing nodes."""
     graph = onnx.load_from_string(model)
     del graph.graph.value_info[:]
     del graph.graph.output[:]

@@ -1,4 +1,4 @@
-"""A float32 graph in half precision, but for the nodes that are named."""
+"""Converting a float32 graph to float16, except for named nodes."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ FLOAT, FLOAT16 = TensorProto.FLOAT, TensorProto.FLOAT16
 LARGEST = 65504.0
 
 
-def to_half(model: onnx.ModelProto, kept: Collection[str]) -> onnx.ModelProto:
+def to_float16(model: onnx.ModelProto, kept: Collection[str]) -> onnx.ModelProto:
     """Return the graph with its nodes in float16; inputs and outputs keep their types.
 
-    A tensor between two nodes that stay in float32 stays in float32, too, so what overflows in float16
-    never passes through it. Magnitudes beyond float16, such as those that mask attention, become its largest.
+    A tensor between two float32 nodes stays in float32, so values that overflow float16 never pass through it.
+    Larger magnitudes, such as attention masks, become the largest float16.
 
     Args:
         model: a float32 graph without subgraphs; not changed.
-        kept: names of the nodes that stay in float32. Nodes that have no float16 form stay, too.
+        kept: names of the nodes that stay in float32, in addition to nodes without a float16 form.
     """
-    return _Conversion(model, kept).done()
+    return _Conversion(model, kept).converted()
 
 
-def rounded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a float16 graph as a float32 graph that rounds each tensor where the float16 graph does.
+def simulate_float16(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a float32 graph that rounds each tensor as a float16 graph does.
 
-    ONNX Runtime's CPU runs most float16 nodes in float32 and does not round between them; a GPU does. This
-    graph shows on a CPU what a GPU will compute, products summed in float32.
+    On CPUs, ONNX Runtime runs most float16 nodes in float32 and does not round between them; on GPUs it rounds. So
+    this graph shows on a CPU what a GPU computes, with products summed in float32.
 
     Args:
-        model: a graph of `to_half`; not changed.
+        model: a graph of `to_float16`; not changed.
     """
     found = onnx.ModelProto()
     found.CopyFrom(model)
@@ -56,7 +56,7 @@ def rounded(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 class _Conversion:
-    """One pass over the graph, in its order."""
+    """One pass over the nodes in graph order."""
 
     def __init__(self, model: onnx.ModelProto, kept: Collection[str]) -> None:
         from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST
@@ -71,8 +71,8 @@ class _Conversion:
         self.nodes: list[NodeProto] = []
         self.casts: set[str] = set()
 
-    def done(self) -> onnx.ModelProto:
-        """Convert every node and put the graph together again."""
+    def converted(self) -> onnx.ModelProto:
+        """Convert every node and rebuild the graph."""
         nodes = list(self.graph.node)
         del self.graph.node[:], self.graph.value_info[:]
         for node in nodes:
@@ -105,7 +105,7 @@ class _Conversion:
         return floats and node.name not in self.kept and node.op_type not in self.blocked
 
     def _as(self, name: str, kind: int) -> str:
-        """Return the name under which a tensor is found in a type, a cast of it where there is none."""
+        """Return the name of a tensor in a type; adds a cast if there is none."""
         if self.types.get(name, kind) == kind:
             return name
         found = f"{name}_{'float16' if kind == FLOAT16 else 'float32'}"

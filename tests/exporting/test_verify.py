@@ -1,0 +1,107 @@
+"""Verification of a graph against its model."""
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from pricekit.engines.ort import load_cpu
+from pricekit.errors import ExportError
+from pricekit.exporting import verify
+from pricekit.exporting.export import export_run
+from pricekit.exporting.verify import verify_graph
+from pricekit.runs.folder import open_run, read_sample
+
+
+def test_a_graph_that_differs_is_caught(run, bundle):
+    """Alter one weight of the model: the verification must fail against the old graph."""
+    opened = open_run(run)
+    inputs = opened.preprocessor(read_sample(opened))
+    checks = verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64).checks
+    assert max(c.difference for c in checks) < 1e-4
+    assert {(c.rows, c.length) for c in checks} >= {(1, 1), (64, 64), (2, 17)}
+    with torch.no_grad():
+        opened.model.heads[0][-1].bias += 0.01
+    with pytest.raises(ExportError, match=r"differs from the model at \d+ of \d+ shapes"):
+        verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64)
+
+
+def test_a_graph_that_fails_at_a_shape_is_named_with_its_node(run, bundle):
+    opened = open_run(run)
+    model = onnx.load(bundle / "model.onnx")
+    model.graph.node[-1].output[0] = "of_any_batch"
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([2]), "two"))
+    model.graph.node.append(
+        onnx.helper.make_node("Reshape", ["of_any_batch", "two"], ["price"], "of_two_rows")
+    )
+    inputs = opened.preprocessor(read_sample(opened))
+    with pytest.raises(
+        ExportError, match=r"graph cannot price 1 row of 1 token: .*of_two_rows.*Nothing was published"
+    ):
+        verify_graph(opened.model, model.SerializeToString(), inputs, 64)
+
+
+def test_a_model_whose_own_price_is_none_fails(run, bundle, monkeypatch):
+    """At one shape only, and not the first: no comparison with NaN is true."""
+    opened = open_run(run)
+    inputs = opened.preprocessor(read_sample(opened))
+    true = verify.torch_engine(opened.model)
+
+    def price(batch):
+        found = true(batch)
+        return found * np.nan if batch["input_ids"].shape == (7, 17) else found
+
+    monkeypatch.setattr(verify, "torch_engine", lambda _: price)
+    with pytest.raises(ExportError, match=r"at 1 of \d+ shapes, most at \(7, 17\)"):
+        verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64)
+
+
+def test_a_single_sample_row_is_enough(run, bundle):
+    opened = open_run(run)
+    inputs = opened.preprocessor(read_sample(opened).take(np.array([0])))
+    assert verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64).checks
+
+
+def test_a_change_of_smape_over_the_limit_is_refused(run, tmp_path, monkeypatch):
+    limits = {**verify.LIMITS, "fp16": verify.Limits(2e-2, 1e-9, None)}
+    monkeypatch.setattr(verify, "LIMITS", limits)
+    with pytest.raises(ExportError, match="changes SMAPE on the run's sample rows by"):
+        export_run(run, tmp_path / "b", precision="fp16")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_price_that_depends_on_the_rows_beside_it_is_refused(run, bundle, monkeypatch):
+    opened = open_run(run)
+    inputs = opened.preprocessor(read_sample(opened))
+    graph = (bundle / "model.onnx").read_bytes()
+    honest = load_cpu(graph)
+    # Few rows are compared with torch: let those pass and alter the large batches alone.
+    monkeypatch.setattr(verify, "BATCH_SIZES", (1, 2))
+    monkeypatch.setitem(verify.LIMITS, "fp32", verify.Limits(1e-2, 1e-4, 1e-5))
+    monkeypatch.setattr(
+        verify,
+        "load_cpu",
+        lambda graph: lambda batch: honest(batch) * (1 + 1e-3 * (len(batch["features"]) > 32)),
+    )
+    with pytest.raises(
+        ExportError, match=r"depends on the other rows of its batch: relative difference 0\.001"
+    ):
+        verify_graph(opened.model, graph, inputs, 64)
+
+
+def test_every_sample_row_has_the_price_of_the_model(run, bundle, monkeypatch):
+    opened = open_run(run)
+    sample = read_sample(opened)
+    inputs = opened.preprocessor(sample)
+    honest = load_cpu((bundle / "model.onnx").read_bytes())
+    last = inputs.features[-1]
+
+    def careless(batch):
+        """Another price for the one row that is in no shape."""
+        return honest(batch) * np.where((batch["features"] == last).all(1), 1.03, 1)
+
+    monkeypatch.setattr(verify, "BATCH_SIZES", (1, 7))
+    monkeypatch.setattr(verify, "SINGLE_ROWS", 7)
+    monkeypatch.setattr(verify, "load_cpu", lambda graph: careless)
+    with pytest.raises(ExportError, match=r"prices 1 of 60 sample rows differently .* up to 0\.03"):
+        verify_graph(opened.model, b"", inputs, 64, sample.price, precision="fp16")
