@@ -23,7 +23,17 @@ from pricekit.prediction.predictor import Predictor
 from pricekit.runs.folder import OLD_PSEUDO_LABELLED, PSEUDO_LABELLED, write_parquet
 from pricekit.runs.load import load_model
 from pricekit.runs.source import Source, Split, columns_of
-from pricekit.table import NO_PRICE, Columns, ReadOptions, Table, concat_tables, read_table, row_reasons
+from pricekit.table import (
+    NO_PRICE,
+    Columns,
+    ReadOptions,
+    Table,
+    TableSource,
+    concat_tables,
+    read_table,
+    row_reasons,
+    source_name,
+)
 from pricekit.table.prices.currency import require_like
 from pricekit.text import counted
 
@@ -70,16 +80,16 @@ def _from_teachers(source: Source, split: Split, config: RunConfig) -> Table | N
     return pseudo_label(split.train, unpriced, teachers, columns, config.seed)
 
 
-def read_unpriced(paths: Sequence[Path], columns: Columns, read_options: ReadOptions) -> Table:
+def read_unpriced(tables: Sequence[TableSource], columns: Columns, read_options: ReadOptions) -> Table:
     """Read the rows that have a text and no price; of a table without a price column, all rows with a text.
 
     Raises:
         DataError: a table cannot be read, or there is no such row.
     """
-    parts = [_read_unpriced(path, columns, read_options) for path in paths]
+    parts = [_read_unpriced(table, columns, read_options) for table in tables]
     rows = concat_tables([_of_columns(part, columns) for part in parts])
     if not len(rows):
-        names = ", ".join(map(str, paths))
+        names = ", ".join(map(source_name, tables))
         raise DataError(
             f"{names} has no row with a text and without a price, which a teacher could price",
             parameters=("unpriced",),
@@ -179,13 +189,13 @@ def read_pseudo_labelled(folder: Path) -> Table | None:
     )
 
 
-def _read_unpriced(path: Path, columns: Columns, read_options: ReadOptions) -> Table:
+def _read_unpriced(source: TableSource, columns: Columns, read_options: ReadOptions) -> Table:
     quiet = replace(columns, id_required=False)
     try:
-        table = read_table(path, quiet, read_options=read_options, notices=lambda _: None)
+        table = read_table(source, quiet, read_options=read_options, notices=lambda _: None)
     except DataError:
         table = read_table(
-            path, replace(quiet, price=None), read_options=read_options, notices=lambda _: None
+            source, replace(quiet, price=None), read_options=read_options, notices=lambda _: None
         )
     reasons = row_reasons(table)
     wanted = reasons == (NO_PRICE if table.price is not None else "")

@@ -15,7 +15,16 @@ from pricekit.errors import DataError
 from pricekit.evaluation.duplicates import split_groups_of
 from pricekit.log import logger
 from pricekit.runs.leak_checks import check_leaks, check_shared
-from pricekit.table import AS_FOUND, Columns, ReadOptions, Table, count_reasons, read_usable
+from pricekit.table import (
+    DEFAULT_READ_OPTIONS,
+    Columns,
+    ReadOptions,
+    Table,
+    TableSource,
+    count_reasons,
+    read_usable,
+    source_name,
+)
 from pricekit.table.prices.currency import require_like
 from pricekit.table.usable import MIN_ROWS
 from pricekit.text import counted
@@ -24,7 +33,7 @@ from pricekit.training.batches import split_groups
 
 @dataclass(frozen=True)
 class Source:
-    """Where the rows come from.
+    """Where the rows come from: paths of files, or frames in memory.
 
     Attributes:
         table: rows with prices.
@@ -34,25 +43,25 @@ class Source:
         teachers: folders of runs, ensembles or bundles.
     """
 
-    table: Path
-    valid: Path | None = None
-    read_options: ReadOptions = AS_FOUND
-    unpriced: tuple[Path, ...] = ()
+    table: TableSource
+    valid: TableSource | None = None
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS
+    unpriced: tuple[TableSource, ...] = ()
     teachers: tuple[Path, ...] = ()
 
     @property
     def table_name(self) -> str:
-        """The name of the table, as `run.json` keeps it."""
-        return self.table.name
+        """The name of the table, as `run.json` keeps it; "DataFrame" for one in memory."""
+        return source_name(self.table)
 
     def facts(self, split: Split) -> dict[str, Any]:
         """Return what `source.json` keeps of the tables: their names and a digest of the rows."""
         facts: dict[str, Any] = {
             "table": self.table_name,
-            "valid": self.valid.name if self.valid else None,
+            "valid": None if self.valid is None else source_name(self.valid),
         }
         if split.pseudo_labelled is not None:
-            facts["unpriced"] = [path.name for path in self.unpriced]
+            facts["unpriced"] = [source_name(table) for table in self.unpriced]
             facts["teachers"] = list(map(str, self.teachers))
         return facts | {"digest": split.digest()}
 
@@ -143,7 +152,7 @@ def load_rows(source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
     table, rejected = _read(source.table, source, config)
     if len(table) < MIN_ROWS:
         raise DataError(
-            f"{source.table} has {counted(len(table), 'usable row')}, training needs at least {MIN_ROWS}; "
+            f"{source.table_name} has {counted(len(table), 'usable row')}, training needs at least {MIN_ROWS}; "
             f"{count_reasons(rejected) or 'no row was rejected'}",
             parameters=("table",),
             rows=len(table),
@@ -163,8 +172,8 @@ def split_table(table: Table, together: np.ndarray, config: RunConfig) -> tuple[
     return table.take(parts[0]), table.take(parts[1])
 
 
-def _read(path: Path, source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
+def _read(table: TableSource, source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
     columns = columns_of(config)
     return read_usable(
-        path, columns, limit=config.limit, read_options=source.read_options, notices=logger.warning
+        table, columns, limit=config.limit, read_options=source.read_options, notices=logger.warning
     )

@@ -33,7 +33,7 @@ from pricekit.runs.prepare import check_same_rows
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.source import Source, Split, digest_of, load_rows, split_table
 from pricekit.runs.train import train
-from pricekit.table import Table
+from pricekit.table import Table, source_name
 from pricekit.training.processes import Processes
 from pricekit.workflows.folds import assign_folds, check_folds
 
@@ -168,7 +168,7 @@ def _read_plan(out: Path, table: Table, rejected: pd.DataFrame, source: Source) 
         )
     fold, together = (frame[name].to_numpy(np.int64) for name in ("fold", "together"))
     plan = Plan(table, rejected, fold, together, leaks)
-    return plan, replace(source, unpriced=unpriced, teachers=teachers)
+    return plan, replace(source, unpriced=source.unpriced or unpriced, teachers=teachers)
 
 
 def _row_numbers(table: Table) -> np.ndarray:
@@ -213,9 +213,13 @@ def _start(out: Path, source: Source, config: RunConfig, plan: Plan) -> None:
     out.mkdir(parents=True, exist_ok=True)
     folds = {"row": _row_numbers(plan.table), "fold": plan.fold, "together": plan.together}
     paths = {
-        name: [str(path.absolute()) for path in getattr(source, name)] for name in ("unpriced", "teachers")
+        "unpriced": [
+            str(Path(table).absolute()) if isinstance(table, str | Path) else source_name(table)
+            for table in source.unpriced
+        ],
+        "teachers": [str(path.absolute()) for path in source.teachers],
     }
-    kept = {"table": source.table.name, "digest": digest_of(plan.table), "leaks": plan.leaks, **paths}
+    kept = {"table": source.table_name, "digest": digest_of(plan.table), "leaks": plan.leaks, **paths}
     write_text(out / PLAN, json.dumps(kept, indent=2) + "\n")
     with write_atomically(out / FOLDS) as temporary:
         pd.DataFrame(folds).to_parquet(temporary, index=False)
@@ -273,7 +277,7 @@ def _facts(source: Source, config: RunConfig, runs: list[dict[str, Any]], scores
     constant, seconds = np.mean([run["constant_smape"] for run in runs]), sum(run["seconds"] for run in runs)
     logger.info(f"{seconds:,.0f} s of training; SMAPE of a constant price {constant:.2f}")
     return {
-        "table": source.table.name,
+        "table": source.table_name,
         "folds": folds,
         "constant_smape": float(constant),
         "seconds": round(seconds, 1),

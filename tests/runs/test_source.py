@@ -1,0 +1,54 @@
+"""Sources of training: files, and frames in memory."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from conftest import tiny_config
+from pricekit.datasets import make_catalog
+from pricekit.errors import DataError
+from pricekit.evaluation.held_out import read_held_out
+from pricekit.runs.source import Source, load_split
+from pricekit.runs.train import train
+
+ONE_EPOCH = {"training": {"epochs": 1}}
+
+
+def test_a_frame_trains_as_its_file_does(catalog, tmp_path):
+    frame = pd.read_csv(catalog)
+    from_frame = train(Source(frame), tiny_config(ONE_EPOCH), tmp_path / "frame")
+    from_file = train(Source(catalog), tiny_config(ONE_EPOCH), tmp_path / "file")
+    assert from_frame["metrics"] == from_file["metrics"]
+    assert (from_frame["table"], from_file["table"]) == ("DataFrame", "products.csv")
+    source = json.loads((tmp_path / "frame" / "source.json").read_text())
+    assert (source["table"], source["valid"]) == ("DataFrame", None)
+    assert json.loads((tmp_path / "frame" / "run.json").read_text())["table"] == "DataFrame"
+
+
+def test_frames_to_validate_on_and_to_pseudo_label(run, catalog, tmp_path):
+    valid = make_catalog(30, seed=9)
+    unpriced = make_catalog(20, seed=10).drop(columns="price")
+    source = Source(pd.read_csv(catalog), valid, unpriced=(unpriced,), teachers=(run,))
+    facts = train(source, tiny_config(ONE_EPOCH), tmp_path / "run")
+    assert facts["rows"] == {"train": 420, "valid": 30, "rejected": 0, "pseudo_labelled": 20}
+    kept = json.loads((tmp_path / "run" / "source.json").read_text())
+    assert (kept["valid"], kept["unpriced"]) == ("DataFrame", ["DataFrame"])
+    assert np.allclose(np.sort(read_held_out(tmp_path / "run").price), np.sort(valid["price"]))
+
+
+def test_a_run_of_a_frame_is_resumed_with_equal_rows_only(catalog, tmp_path):
+    frame = pd.read_csv(catalog)
+    split = load_split(Source(frame), tiny_config())
+    assert split.digest() == load_split(Source(catalog), tiny_config()).digest()
+    assert (
+        split.digest() != load_split(Source(frame.assign(price=frame["price"] * 2)), tiny_config()).digest()
+    )
+
+
+def test_a_frame_without_usable_rows_is_named(tmp_path):
+    frame = pd.DataFrame({"catalog_content": ["tea"] * 12, "price": [None] * 12})
+    with pytest.raises(DataError, match="DataFrame"):
+        train(Source(frame), tiny_config(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
