@@ -71,7 +71,7 @@ def judged_rows(model: Path, table: Path | None, flags: dict[str, Any]) -> tuple
     from pricekit.evaluation.held_out import FILE, held_out_of, read_held_out
     from pricekit.log import logger
     from pricekit.table import read_usable
-    from pricekit.table.prices.currency import require_like
+    from pricekit.table.prices.currency import require_same_currency
 
     if table is None:
         _refuse_flags()
@@ -83,7 +83,7 @@ def judged_rows(model: Path, table: Path | None, flags: dict[str, Any]) -> tuple
     rows, _ = read_usable(
         table, columns, limit=flags["limit"], read_options=flags["read_options"], notices=logger.warning
     )
-    require_like(predictor.currency, rows.currency)
+    require_same_currency(predictor.currency, rows.currency)
     judged = held_out_of(rows, predictor.predict(rows))
     if (model / FILE).is_file():
         _warn_of_training_rows(model, table, judged)

@@ -34,7 +34,7 @@ from pricekit.table import (
     row_reasons,
     source_name,
 )
-from pricekit.table.prices.currency import require_like
+from pricekit.table.prices.currency import require_same_currency
 from pricekit.text import counted
 
 MAX_RATIO = 4
@@ -74,7 +74,7 @@ def _from_teachers(source: Source, split: Split, config: RunConfig) -> Table | N
     columns = columns_of(config)
     teachers = [load_model(path) for path in source.teachers]
     for path, teacher in zip(source.teachers, teachers, strict=True):
-        require_like(split.train.currency, teacher.currency, f"of the teacher {path}")
+        require_same_currency(split.train.currency, teacher.currency, f"of the teacher {path}")
         _check_teacher(path, split.valid)
     unpriced = read_unpriced(source.unpriced, columns, source.read_options)
     return pseudo_label(split.train, unpriced, teachers, columns, config.seed)

@@ -25,7 +25,7 @@ from pricekit.table import (
     read_usable,
     source_name,
 )
-from pricekit.table.prices.currency import require_like
+from pricekit.table.prices.currency import require_same_currency
 from pricekit.table.usable import MIN_ROWS
 from pricekit.text import counted
 from pricekit.training.batches import split_groups
@@ -137,7 +137,7 @@ def load_split(
         together = split_groups_of(table.text, table.known_price, near=False)
         return Split(*split_table(table, together, config), [rejected], leaks)
     valid, more = _read(source.valid, source, config)
-    require_like(table.currency, valid.currency)
+    require_same_currency(table.currency, valid.currency)
     if not checked:
         check_shared(table, valid, allow_leak=allow_leak)
     return Split(table, valid, [rejected, more], leaks)

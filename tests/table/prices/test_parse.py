@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from pricekit.errors import DataError
 from pricekit.table import Columns, ReadOptions, iter_table, read_table, read_usable
-from pricekit.table.prices.currency import SHARED, _signs, canonical, is_known, require_like
+from pricekit.table.prices.currency import canonical, is_known, require_same_currency
 from pricekit.table.prices.describe import describe_prices
 from pricekit.table.prices.parse import parse_price
 from pricekit.table.prices.price_format import PriceFormat, price_format
+from pricekit.table.prices.signs import SHARED, currency_signs
 
 NAN = math.nan
 
@@ -401,7 +402,7 @@ def test_a_currency_may_be_named_in_small_letters() -> None:
 
 
 def test_every_currency_that_is_read_may_be_named() -> None:
-    for sign in {*_signs(), *_signs().values(), *SHARED}:
+    for sign in {*currency_signs(), *currency_signs().values(), *SHARED}:
         name = canonical(sign)
         assert canonical(name) == name
         assert is_known(name), sign
@@ -409,10 +410,10 @@ def test_every_currency_that_is_read_may_be_named() -> None:
 
 @pytest.mark.parametrize(("one", "other"), [("kr", "NOK"), ("$", "CAD"), ("¥", "CNY"), ("$", None)])
 def test_prices_of_a_shared_sign_go_with_those_it_may_mean(one: str, other: str | None) -> None:
-    require_like(one, other)
-    require_like(other, one)
-    with pytest.raises(DataError, match="together they mean nothing"):
-        require_like(one, "EUR")
+    require_same_currency(one, other)
+    require_same_currency(other, one)
+    with pytest.raises(DataError, match=r"the training prices are in .*Convert one of them"):
+        require_same_currency(one, "EUR")
 
 
 def test_several_currencies() -> None:

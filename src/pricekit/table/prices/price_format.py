@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from pricekit.table.columns import as_text
 from pricekit.table.options import ReadOptions
 from pricekit.table.prices.cells import Cell, read_cell
-from pricekit.table.prices.currency import SHARED, canonical, decimals_of, may_mean
+from pricekit.table.prices.currency import canonical, decimals_of, may_mean
+from pricekit.table.prices.signs import SHARED
 
 THREE = r"^[+-]?[1-9][0-9]{0,2}\.[0-9]{3}$"
 """Plain numbers whose point may part thousands."""
