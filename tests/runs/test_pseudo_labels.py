@@ -17,7 +17,7 @@ from pricekit.runs.pseudo_labels import (
 )
 from pricekit.runs.source import Source, load_split
 from pricekit.runs.train import train
-from pricekit.table import AS_FOUND, Columns, table_of_texts
+from pricekit.table import DEFAULT_READ_OPTIONS, Columns, table_of_texts
 from pricekit.workflows.cross_validation import cross_validate
 
 ONE_EPOCH = {"training": {"epochs": 1}, "backbone": {"members": 1, "width": 4}}
@@ -41,11 +41,11 @@ def new(tmp_path_factory):
 def test_unpriced_rows_are_those_with_a_text_and_no_price(tmp_path, new):
     mixed = tmp_path / "mixed.csv"
     mixed.write_text("catalog_content,price\nTea,3\nCoffee,\n,\nCocoa,\n")
-    assert read_unpriced([mixed], Columns(), AS_FOUND).text.tolist() == ["Coffee", "Cocoa"]
-    assert len(read_unpriced([mixed, new], Columns(), AS_FOUND)) == 62
+    assert read_unpriced([mixed], Columns(), DEFAULT_READ_OPTIONS).text.tolist() == ["Coffee", "Cocoa"]
+    assert len(read_unpriced([mixed, new], Columns(), DEFAULT_READ_OPTIONS)) == 62
     mixed.write_text("catalog_content,price\nTea,3\n")
     with pytest.raises(DataError, match="no row with a text and without a price"):
-        read_unpriced([mixed], Columns(), AS_FOUND)
+        read_unpriced([mixed], Columns(), DEFAULT_READ_OPTIONS)
 
 
 def test_rows_are_taught_the_geometric_mean_and_known_texts_are_left_out():

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pricekit.table import AS_FOUND, Columns, ReadOptions, Table, iter_table, read_table, split_usable
+from pricekit.table import (
+    DEFAULT_READ_OPTIONS,
+    Columns,
+    ReadOptions,
+    Table,
+    iter_table,
+    read_table,
+    split_usable,
+)
 
 _BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
 DATA = Path(os.environ.get("PRICEKIT_DATA", _BESIDE))
@@ -20,25 +28,37 @@ TIKI = ReadOptions(
 )
 
 TABLES = [
-    ("amazon2025/train.csv", Columns(id_required=True), AS_FOUND, 6856, {}),
-    ("amazon2025/test.csv", Columns(price=None, id_required=True), AS_FOUND, 4390, {}),
-    ("myntra.csv", Columns(("ProductName", "Description"), "Price (INR)", "ProductID"), AS_FOUND, 12491, {}),
+    ("amazon2025/train.csv", Columns(id_required=True), DEFAULT_READ_OPTIONS, 6856, {}),
+    ("amazon2025/test.csv", Columns(price=None, id_required=True), DEFAULT_READ_OPTIONS, 4390, {}),
+    (
+        "myntra.csv",
+        Columns(("ProductName", "Description"), "Price (INR)", "ProductID"),
+        DEFAULT_READ_OPTIONS,
+        12491,
+        {},
+    ),
     (
         "mercari.tsv",
         Columns(("name", "item_description"), id="train_id"),
-        AS_FOUND,
+        DEFAULT_READ_OPTIONS,
         5001,
         {"price not positive": 5},
     ),
     (
         "wine.csv",
         Columns(("title", "description"), id="id"),
-        AS_FOUND,
+        DEFAULT_READ_OPTIONS,
         5811,
         {"no price": 401, "ragged row": 1},
     ),
-    ("scotch.csv", Columns(("name", "description"), id="S.N."), AS_FOUND, 2247, {}),
-    ("ebay_autos_de.csv", Columns(("name",), id=None), AS_FOUND, 18705, {"price not positive": 549}),
+    ("scotch.csv", Columns(("name", "description"), id="S.N."), DEFAULT_READ_OPTIONS, 2247, {}),
+    (
+        "ebay_autos_de.csv",
+        Columns(("name",), id=None),
+        DEFAULT_READ_OPTIONS,
+        18705,
+        {"price not positive": 549},
+    ),
     ("tiki_vn.csv", Columns(("title", "seller"), id=None), TIKI, 1771, {}),
 ]
 

@@ -29,11 +29,14 @@ write.py         predictions and frames out, whole or not at all
 rejected.py      rows that were set aside, of any files, into one file
 """
 
+import warnings
+from typing import Any
+
 from pricekit.table.files import check_columns, files_size, iter_files, table_files
 from pricekit.table.formats.frame import is_frame
 from pricekit.table.guess import ColumnGuess, guess_columns
 from pricekit.table.model import MAX_TEXT_CHARS, NO_PRICE, REASONS, Columns, Notices, Table, concat_tables
-from pricekit.table.options import AS_FOUND, DEFAULT_READ_OPTIONS, ReadOptions
+from pricekit.table.options import DEFAULT_READ_OPTIONS, ReadOptions
 from pricekit.table.read import iter_table, read_frame, read_table
 from pricekit.table.rejected import write_rejected
 from pricekit.table.source import ArrowStream, TableSource, source_name
@@ -42,7 +45,6 @@ from pricekit.table.usable import count_reasons, read_usable, row_reasons, split
 from pricekit.table.write import PredictionWriter, check_output, read_predictions, write_frame
 
 __all__ = [
-    "AS_FOUND",
     "DEFAULT_READ_OPTIONS",
     "MAX_TEXT_CHARS",
     "NO_PRICE",
@@ -77,3 +79,15 @@ __all__ = [
     "write_frame",
     "write_rejected",
 ]
+
+_RENAMED = {"Reading": "ReadOptions", "AS_FOUND": "DEFAULT_READ_OPTIONS"}
+
+
+def __getattr__(name: str) -> Any:
+    """Return what version 0.1 called by another name, with a warning."""
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    new = _RENAMED[name]
+    message = f"{__name__}.{name} is now {__name__}.{new}; the next version of pricekit removes the old name"
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    return globals()[new]

@@ -52,8 +52,6 @@ class ReadOptions:
 DEFAULT_READ_OPTIONS = ReadOptions()
 """Find everything in the file itself."""
 
-AS_FOUND = DEFAULT_READ_OPTIONS
-
 
 def _delimiter(given: str) -> str:
     found = _NAMED.get(given.lower(), given)
