@@ -138,7 +138,7 @@ def test_a_teacher_of_another_currency_is_refused(catalog, new, tmp_path):
         frame.to_csv(folders[sign], index=False)
     train(Source(folders["€"]), tiny_config(ONE_EPOCH), tmp_path / "teacher")
     source = Source(folders["$"], unpriced=(new,), teachers=(tmp_path / "teacher",))
-    with pytest.raises(DataError, match=r"are in USD \(\$\), those of the teacher .* in EUR"):
+    with pytest.raises(DataError, match=r"are in USD \(\$\), but the prices of the teacher .* are in EUR"):
         train(source, tiny_config(ONE_EPOCH), tmp_path / "student")
     assert not (tmp_path / "student").exists()
 
