@@ -69,7 +69,12 @@ def main() -> None:
         scores[f"ensemble, weights {weights}"] = _per_fold(
             cross_fitted(predicted, first.price, first.fold), first
         )
-    rows = [
+    _show(scores, best, first)
+
+
+def _show(scores: dict[str, np.ndarray], best: float, rows: HeldOut) -> None:
+    """Print mean and standard deviation of each model's folds, and its distance to the best peer."""
+    lines = [
         [
             name,
             f"{found.mean():.2f} ± {found.std(ddof=1):.2f}",
@@ -77,10 +82,8 @@ def main() -> None:
         ]
         for name, found in scores.items()
     ]
-    folds = len(np.unique(first.fold))
-    show_table(
-        f"{len(first):,} rows, {folds} folds", ["model", "SMAPE", "over best peer"], rows, stderr=False
-    )
+    title = f"{len(rows):,} rows, {len(np.unique(rows.fold))} folds"
+    show_table(title, ["model", "SMAPE", "over best peer"], lines, stderr=False)
 
 
 def _in_order(path: Path) -> HeldOut:

@@ -27,7 +27,7 @@ from types import ModuleType
 
 from pricekit.core.registry import KINDS
 from pricekit.errors import PluginError
-from pricekit.testing.check import ByHand, Check, CheckFailed, Make
+from pricekit.testing.runner import ByHand, Check, CheckFailed, Make
 
 __all__ = [
     "Check",

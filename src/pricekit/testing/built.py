@@ -11,8 +11,8 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from pricekit.testing.check import Make, fail, shown
-from pricekit.testing.tables import NASTY, ordinary_texts
+from pricekit.testing.data import NASTY, ordinary_texts
+from pricekit.testing.runner import Make, fail, shown
 from pricekit.tokens import encode, pad, pad_id_of
 
 LONGEST, ROOM, ROWS, SHORT = 64, 5, 8, 1000

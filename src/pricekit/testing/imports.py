@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from pricekit.testing.check import fail
+from pricekit.testing.runner import fail
 
 TORCH = "torch"
 

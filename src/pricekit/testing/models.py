@@ -18,9 +18,8 @@ from pricekit.exporting.graph import export_graph
 from pricekit.model.backbones.transformer import SmallTransformer
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
-from pricekit.testing.batches import FEATURES, VOCABULARY, batch
-from pricekit.testing.check import Make, fail
-from pricekit.testing.tables import ordinary_prices, ordinary_texts
+from pricekit.testing.data import FEATURES, VOCABULARY, batch, ordinary_prices, ordinary_texts
+from pricekit.testing.runner import Make, fail
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
 
 

@@ -16,10 +16,10 @@ from pricekit.engines.ort import load_cpu
 from pricekit.model.inference import to_tensors, torch_engine
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
-from pricekit.testing.batches import FEATURES, difference
 from pricekit.testing.built import LONGEST, ROWS, TOLERANCE, Built, build
-from pricekit.testing.check import Make, fail, shown
+from pricekit.testing.data import FEATURES, difference
 from pricekit.testing.models import export_bytes
+from pricekit.testing.runner import Make, fail, shown
 
 SPREAD = 4.0
 """How large the terms of a raw output are together: its rounding stays far below the tolerance."""

@@ -15,9 +15,9 @@ import numpy as np
 from pricekit.core.contracts import Batch, Graph, PriceBatch
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import BundleError, PluginError
-from pricekit.testing.batches import FEATURES, batch, difference
-from pricekit.testing.check import Check, Make, fail, named, require_methods, shown
+from pricekit.testing.data import FEATURES, batch, difference
 from pricekit.testing.imports import require_import_without_torch, without_torch
+from pricekit.testing.runner import Check, Make, fail, named, require_methods, shown
 
 TOLERANCE = 0.02
 """Relative, as between an engine and the reference where `auto` chooses one: some compute in bfloat16."""

@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 
 from pricekit.table import Table
-from pricekit.testing.check import Check, Make, fail, named, require_methods, shown
 from pricekit.testing.checks import state
 from pricekit.testing.checks.state import fit, prices_of, require_equal, stored, to_json
+from pricekit.testing.data import NASTY, copied, ordinary_texts, table_of
 from pricekit.testing.imports import require_import_without_torch, without_torch
-from pricekit.testing.tables import NASTY, copied, ordinary_texts, table_of
+from pricekit.testing.runner import Check, Make, fail, named, require_methods, shown
 
 Columns = Mapping[str, Sequence[object]]
 ALONE = len(NASTY) + 8

@@ -9,8 +9,8 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from pricekit.testing.built import TOLERANCE, build
-from pricekit.testing.check import Make, fail
 from pricekit.testing.models import stored_into
+from pricekit.testing.runner import Make, fail
 
 
 def gradients(make: Make) -> None:

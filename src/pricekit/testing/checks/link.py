@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from pricekit.engines.ort import load_cpu
-from pricekit.testing.batches import batch, difference
-from pricekit.testing.check import Make, fail, shown
+from pricekit.testing.data import batch, difference, ordinary_prices
 from pricekit.testing.models import export_bytes, small_model
-from pricekit.testing.tables import ordinary_prices
+from pricekit.testing.runner import Make, fail, shown
 
 WIDE = torch.logspace(-2, 6, 33, dtype=torch.float64)
 EXPORT_TOLERANCE = 1e-4

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
 
-from pricekit.testing.check import ByHand, Check, Make, fail, named, require_methods, shown
 from pricekit.testing.checks import link
 from pricekit.testing.checks.link import WIDE, fitted
 from pricekit.testing.models import seeded, stored_into
+from pricekit.testing.runner import ByHand, Check, Make, fail, named, require_methods, shown
 
 
 def checks(make: Make, by_hand: ByHand | None = None) -> list[Check]:

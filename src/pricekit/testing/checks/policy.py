@@ -17,13 +17,18 @@ from pricekit.core.loader import registry
 from pricekit.errors import PricekitError
 from pricekit.model.inference import to_tensors
 from pricekit.model.network import PriceModel
-from pricekit.testing.batches import batch
-from pricekit.testing.check import Check, Make, fail, named, require_methods, shown
-from pricekit.testing.checks import schedule
+from pricekit.testing.data import batch
 from pricekit.testing.models import seeded, small_model
+from pricekit.testing.runner import Check, Make, fail, named, require_methods, shown
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
 
 STEPS = 6
+
+WARMUP, TOTAL = 10, 100
+SCHEDULES = ((0, 1), (0, TOTAL), (WARMUP, TOTAL), (5, 5), (20, 10))
+"""Steps of warmup and in all; a short run may end inside its warmup."""
+
+PEAK = 1 + 1e-6
 
 
 def checks(make: Make) -> list[Check]:
@@ -34,10 +39,10 @@ def checks(make: Make) -> list[Check]:
         "every trainable parameter once": _every_parameter,
         "steps lower a convex loss": _lowers,
         "works fused and not": _fused,
-        "schedule is finite, from 0 to 1": schedule.bounded,
-        "schedule takes parts of a step": schedule.parts,
-        "schedule warms up": schedule.warms_up,
-        "schedule ends lowest": schedule.ends,
+        "schedule is finite, from 0 to 1": _bounded,
+        "schedule takes parts of a step": _parts,
+        "schedule warms up": _warms_up,
+        "schedule ends lowest": _ends,
         "resuming equals no stop": _resumes,
     }
     return named(seeded(found), make)
@@ -156,4 +161,59 @@ def _resumes(make: Make) -> None:
                 f"after {STEPS // 2} steps, a checkpoint and {STEPS // 2} more {name} is another than after {STEPS}",
                 "the same to the bit",
                 "keep what the optimizer remembers in its state, and nothing that changes in the policy itself",
+            )
+
+
+def _values(policy: Any, warmup: int, total: int, begin: int = 0) -> list[float]:
+    return [float(policy.schedule(step, warmup, total)) for step in range(begin, total + 1)]
+
+
+def _require_factor(value: float, step: float, warmup: int, total: int, cure: str) -> None:
+    if not (math.isfinite(value) and 0 <= value <= PEAK):
+        fail(
+            f"at step {step:g} of {total}, {warmup} of them warmup, the schedule is {value}",
+            "a factor from 0 to 1, because it scales the peak learning rate",
+            cure,
+        )
+
+
+def _bounded(make: Make) -> None:
+    """At every step, however long warmup and schedule are."""
+    for warmup, total in SCHEDULES:
+        found = _values(make(), warmup, total)
+        for step, value in enumerate(found):
+            _require_factor(value, step, warmup, total, "divide by no length that may be 0, and cut at 1")
+        if not any(found):
+            fail("the schedule is nothing but 0", "a factor above 0", "begin at 1, or rise to it")
+
+
+def _parts(make: Make) -> None:
+    """Under a time budget the schedule moves by parts of a step."""
+    policy = make()
+    for warmup, total in SCHEDULES:
+        for step in range(total):
+            value = policy.schedule(step + 0.5, warmup, total)
+            _require_factor(value, step + 0.5, warmup, total, "take step as a float, and cut at 1")
+
+
+def _warms_up(make: Make) -> None:
+    """The warmup begins below the peak."""
+    first, *others = _values(make(), WARMUP, TOTAL)
+    if not first < max(others):
+        fail(
+            f"with {WARMUP} steps of warmup the schedule begins at {first}, its highest is {max(others)}",
+            "a lower one at the beginning",
+            "rise over warmup_steps, as pricekit.optim.adamw.warmup_cosine does",
+        )
+
+
+def _ends(make: Make) -> None:
+    """The end is the lowest after the warmup."""
+    for warmup in (0, WARMUP):
+        *before, last = _values(make(), warmup, TOTAL, begin=warmup)
+        if not last <= min(before) + 1e-9:
+            fail(
+                f"the schedule ends at {last}, after {min(before)} before",
+                "its lowest after the warmup at total_steps",
+                "come down until the end",
             )

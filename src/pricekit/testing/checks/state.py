@@ -11,8 +11,8 @@ import numpy as np
 
 from pricekit.features.fitted import uses_price
 from pricekit.table import Table
-from pricekit.testing.check import Make, fail, shown
-from pricekit.testing.tables import ordinary_prices, with_price
+from pricekit.testing.data import ordinary_prices, with_price
+from pricekit.testing.runner import Make, fail, shown
 
 
 def fit(plugin: Any, table: Table, price: np.ndarray | None = None) -> Any:

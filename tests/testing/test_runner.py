@@ -55,7 +55,7 @@ def test_a_failure_says_where_the_plugin_was():
 
     check = next(c for c in check_feature(Fails) if c.name == "state is JSON")
     with pytest.raises(
-        CheckFailed, match=r"Fails\.fit \(.*test_testing\.py, line \d+\) raised ValueError"
+        CheckFailed, match=r"Fails\.fit \(.*test_runner\.py, line \d+\) raised ValueError"
     ) as said:
         check()
     assert isinstance(said.value.__cause__, ValueError)

@@ -8,10 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from pricekit.core.contracts import Batch
 from pricekit.datasets import make_catalog
 from pricekit.table import Table, table_of_texts
 
 ROWS = 48
+VOCABULARY, FEATURES = 64, 3
 TEXT, PRICE = "catalog_content", "price"
 
 NASTY = (
@@ -68,3 +70,20 @@ def copied(table: Table) -> Table:
         price=None if table.price is None else table.price.copy(),
         frame=table.frame.copy(),
     )
+
+
+def batch(rows: int, length: int) -> Batch:
+    """Return a batch whose last row is as long as the batch, and each row before it a token shorter."""
+    rng = np.random.default_rng((rows, length))
+    live = length - np.arange(rows)[::-1] % length
+    return {
+        "input_ids": rng.integers(0, VOCABULARY, (rows, length)),
+        "attention_mask": (np.arange(length) < live[:, None]).astype(np.int64),
+        "features": rng.normal(scale=2.0, size=(rows, FEATURES)).astype(np.float32),
+    }
+
+
+def difference(found: np.ndarray, expected: np.ndarray) -> float:
+    """Return the largest relative difference of prices; infinite where some are no prices."""
+    usable = found.shape == expected.shape and np.isfinite(found).all() and (found > 0).all()
+    return float(np.max(np.abs(found - expected) / expected)) if usable else float("inf")
