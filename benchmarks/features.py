@@ -51,21 +51,21 @@ def main() -> None:
     arguments = parser.parse_args()
     read = pd.read_csv(arguments.table)[arguments.text].fillna("").astype("str")
     texts = np.resize(read.to_numpy(object), arguments.rows)
-    strings = as_strings(texts)
-    state = fit_names(strings)
+    series = pd.Series(texts, dtype="str")
+    state = fit_names(as_strings(series))
     sample = np.random.default_rng(0).choice(texts, min(SAMPLE_ROWS, len(texts)), replace=False)
     _check(sample.tolist(), state)
     few = texts[:FEW_ROWS].tolist()
     fast, slow = [], []
     for _ in range(REPEATS):
-        fast.append(seconds(lambda: compute(strings, OPTIMIZED22, state)))
+        fast.append(seconds(lambda: compute(series, OPTIMIZED22, state)))
         slow.append(seconds(lambda: row_by_row(few, state)) * len(texts) / len(few))
     _print(len(texts), {"vectorised": fast, "row by row": slow})
 
 
 def _check(sample: list[str], state: State) -> None:
     """Stop unless both parsers give the same numbers."""
-    together, alone = compute(as_strings(sample), OPTIMIZED22, state), row_by_row(sample, state)
+    together, alone = compute(pd.Series(sample, dtype="str"), OPTIMIZED22, state), row_by_row(sample, state)
     for place, name in enumerate(OPTIMIZED22):
         differ = np.flatnonzero(together[:, place] != alone[:, place])
         if len(differ):

@@ -8,7 +8,7 @@ from conftest import tiny_config
 from pricekit.bundle import open_bundle
 from pricekit.exporting.export import export_run
 from pricekit.prediction.predictor import Predictor
-from pricekit.preprocess import FACT_CHARACTERS, bring_facts_first
+from pricekit.preprocess import FACT_CHARACTERS, short_lines_first
 from pricekit.runs.folder import open_run
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
@@ -17,7 +17,7 @@ from pricekit.runs.train import train
 def test_short_lines_come_directly_after_the_first():
     prose = "Bullet Point 1: " + "soft " * 20
     text = f"Item Name: {'Tea ' * 20}\n{prose}\nBullet Point 2: organic\n{prose}\nValue: 12.0\nUnit: Ounce"
-    lines = bring_facts_first(text).split("\n")
+    lines = short_lines_first(text).split("\n")
     assert lines[1:4] == ["Bullet Point 2: organic", "Value: 12.0", "Unit: Ounce"]
     assert lines[0].startswith("Item Name")
     assert lines[4:] == [prose, prose]
@@ -25,9 +25,9 @@ def test_short_lines_come_directly_after_the_first():
 
 @given(st.text(alphabet="ab\n", max_size=400))
 def test_no_line_is_lost_and_twice_is_once(text):
-    once = bring_facts_first(text)
+    once = short_lines_first(text)
     assert sorted(once.split("\n")) == sorted(text.split("\n"))
-    assert bring_facts_first(once) == once
+    assert short_lines_first(once) == once
     assert once.split("\n")[0] == text.split("\n")[0]
     short = [len(line) <= FACT_CHARACTERS for line in once.split("\n")[1:]]
     assert short == sorted(short, reverse=True)

@@ -13,12 +13,12 @@ import pricekit.tokens as tokens_module
 from pricekit.preprocess import Inputs
 from pricekit.tokens import (
     CHARS_PER_TOKEN,
-    KnownWords,
     Tokens,
+    WordCache,
     batches_by_length,
     encode,
-    pad,
     pad_id_of,
+    pad_rows,
     splits_at_spaces,
 )
 
@@ -35,7 +35,7 @@ def tokenizer():
 def test_encode_and_pad_by_hand(tokenizer):
     tokens = encode(tokenizer, ["red tea", "", "green tea red tea"], max_length=3, pad_id=0)
     assert tokens.lengths.tolist() == [2, 1, 3]  # an empty text keeps one live token
-    input_ids, mask = pad(tokens, np.array([2, 0]), pad_id=0)
+    input_ids, mask = pad_rows(tokens, np.array([2, 0]), pad_id=0)
     assert input_ids.tolist() == [[3, 4, 2], [2, 4, 0]]
     assert mask.tolist() == [[1, 1, 1], [1, 1, 0]]
     assert input_ids.dtype == mask.dtype == np.int64
@@ -62,17 +62,30 @@ SPLITTERS = (
 ODD = st.text(alphabet="re d[PA]\t\n\x1c\x85\xa0\u2003\u200bΣİ.,", max_size=30)
 
 
+@pytest.fixture
+def word_by_word(monkeypatch):
+    """Tokenise few texts as many are: word by word."""
+    monkeypatch.setattr(tokens_module, "_FEW_TEXTS", 0)
+
+
+@pytest.mark.parametrize("few", [0, 99])
 @given(st.lists(st.text(max_size=30) | ODD), st.integers(1, 9))
 @example(["red\x1c.\x1c.red tea"], 9)
-def test_word_by_word_gives_the_ids_of_the_whole_text(texts, max_length):
+def test_few_and_many_texts_have_the_ids_of_the_whole_text(few, texts, max_length):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens_module, "_FEW_TEXTS", few)
+        check_ids(texts, max_length)
+
+
+def check_ids(texts, max_length):
     for made in map(words_of, SPLITTERS):
         assert splits_at_spaces(made)
         made.enable_truncation(max_length)
         expected = [made.encode(text[: CHARS_PER_TOKEN * max_length]).ids or [0] for text in texts]
         made.no_truncation()
-        known = KnownWords()
-        for _ in range(2):  # the second time all are known
-            tokens = encode(made, texts, max_length, 0, known)
+        cache = WordCache()
+        for _ in range(2):  # the second time all are cached
+            tokens = encode(made, texts, max_length, 0, cache)
             assert [tokens.ids[a:b].tolist() for a, b in pairwise(tokens.offsets)] == expected
 
 
@@ -96,23 +109,23 @@ def test_a_tokenizer_that_looks_beyond_a_word_gets_whole_texts():
     assert encode(made, ["red red"], 9, 0).ids.tolist() == [13, 12, 12]
 
 
-def test_what_is_known_is_looked_up_and_bounded(monkeypatch):
-    made, known = words_of(pre_tokenizers.Whitespace()), KnownWords()
-    known.words, known.tokens = pa.array(["tea"]), pa.array([[3, 3, 3]], pa.list_(pa.int32()))
-    assert encode(made, ["red tea"], 9, 0, known).ids.tolist() == [12, 3, 3, 3]
-    assert known.words.to_pylist() == ["tea", "red"]
-    assert known.tokens.to_pylist() == [[3, 3, 3], [12]]
-    monkeypatch.setattr(tokens_module, "_MAX_KNOWN", 1)
-    assert encode(made, ["tea"], 9, 0, known).ids.tolist() == [4, 2, 5]
-    assert known.words.to_pylist() == ["tea"]
+def test_cached_words_are_looked_up_and_the_cache_is_bounded(monkeypatch, word_by_word):
+    made, cache = words_of(pre_tokenizers.Whitespace()), WordCache()
+    cache.words, cache.tokens = pa.array(["tea"]), pa.array([[3, 3, 3]], pa.list_(pa.int32()))
+    assert encode(made, ["red tea"], 9, 0, cache).ids.tolist() == [12, 3, 3, 3]
+    assert cache.words.to_pylist() == ["tea", "red"]
+    assert cache.tokens.to_pylist() == [[3, 3, 3], [12]]
+    monkeypatch.setattr(tokens_module, "_CACHED_WORDS", 1)
+    assert encode(made, ["tea"], 9, 0, cache).ids.tolist() == [4, 2, 5]
+    assert cache.words.to_pylist() == ["tea"]
 
 
-def test_words_as_long_as_texts_are_not_kept():
-    made, known = words_of(pre_tokenizers.Whitespace()), KnownWords()
+def test_words_as_long_as_texts_are_not_cached(word_by_word):
+    made, cache = words_of(pre_tokenizers.Whitespace()), WordCache()
     for _ in range(2):
-        assert encode(made, ["tea" * 99 + " red"], 999, 0, known).ids.tolist() == [4, 2, 5] * 99 + [12]
-        assert known.words.to_pylist() == ["red"]
-        assert known.tokens.to_pylist() == [[12]]
+        assert encode(made, ["tea" * 99 + " red"], 999, 0, cache).ids.tolist() == [4, 2, 5] * 99 + [12]
+        assert cache.words.to_pylist() == ["red"]
+        assert cache.tokens.to_pylist() == [[12]]
 
 
 @given(st.lists(st.text(alphabet="tea ", max_size=9)), st.integers(1, 12))
@@ -120,8 +133,9 @@ def test_texts_are_tokenised_in_parts(texts, size):
     made = words_of(pre_tokenizers.Whitespace())
     whole = encode(made, texts, 9, 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens_module, "_CHARS_AT_ONCE", size)
-        parts = list(tokens_module._slices(texts))
+        patch.setattr(tokens_module, "_BATCH_CHARS", size)
+        patch.setattr(tokens_module, "_FEW_TEXTS", 0)
+        parts = list(tokens_module._batches(texts))
         assert [text for part in parts for text in part] == texts
         assert all(sum(map(len, part[:-1])) < size for part in parts)
         again = encode(made, texts, 9, 0)
@@ -129,18 +143,24 @@ def test_texts_are_tokenised_in_parts(texts, size):
     assert again.offsets.tolist() == whole.offsets.tolist()
 
 
-def test_few_words_are_not_looked_for_among_very_many():
-    made, known = words_of(pre_tokenizers.Whitespace()), KnownWords()
-    known.words, known.tokens = pa.array(["tea"] * 9), pa.array([[3, 3, 3]] * 9, pa.list_(pa.int32()))
-    assert encode(made, ["tea"], 9, 0, known).ids.tolist() == [4, 2, 5]
-    assert len(known.words) == 9
-    assert encode(made, [""], 9, 0, known).ids.tolist() == [0]
-    assert len(encode(made, [], 9, 0, known)) == 0
-    assert encode(made, ["tea red"], 9, 0, known).ids.tolist() == [3, 3, 3, 12]
+def test_one_text_needs_no_cache(monkeypatch):
+    """Arrow's fixed cost is several times that of tokenising one text."""
+    monkeypatch.setattr(tokens_module, "_tokenize_distinct_words", None)
+    assert encode(words_of(pre_tokenizers.Whitespace()), ["red tea"], 9, 0).ids.tolist() == [12, 4, 2, 5]
+
+
+def test_few_words_are_not_looked_up_among_very_many(word_by_word):
+    made, cache = words_of(pre_tokenizers.Whitespace()), WordCache()
+    cache.words, cache.tokens = pa.array(["tea"] * 9), pa.array([[3, 3, 3]] * 9, pa.list_(pa.int32()))
+    assert encode(made, ["tea"], 9, 0, cache).ids.tolist() == [4, 2, 5]
+    assert len(cache.words) == 9
+    assert encode(made, [""], 9, 0, cache).ids.tolist() == [0]
+    assert len(encode(made, [], 9, 0, cache)) == 0
+    assert encode(made, ["tea red"], 9, 0, cache).ids.tolist() == [3, 3, 3, 12]
 
 
 def test_several_threads_do_not_change_the_tokenizer_under_each_other(tokenizer, monkeypatch):
-    inside, most, by_texts = [], [], tokens_module._by_texts
+    inside, most, by_texts = [], [], tokens_module._tokenize_texts
 
     def watched(*given):
         inside.append(1)
@@ -149,7 +169,7 @@ def test_several_threads_do_not_change_the_tokenizer_under_each_other(tokenizer,
         inside.pop()
         return by_texts(*given)
 
-    monkeypatch.setattr(tokens_module, "_by_texts", watched)
+    monkeypatch.setattr(tokens_module, "_tokenize_texts", watched)
     monkeypatch.setattr(tokens_module, "splits_at_spaces", lambda _: False)
     with ThreadPoolExecutor(8) as pool:
         found = list(
@@ -163,7 +183,7 @@ def test_several_threads_do_not_change_the_tokenizer_under_each_other(tokenizer,
 def test_padding_and_masking_give_the_tokens_back(tokenizer, texts):
     tokens = encode(tokenizer, texts, 6, 0)
     rows = np.arange(len(texts))[::-1]
-    input_ids, mask = pad(tokens, rows, pad_id=0)
+    input_ids, mask = pad_rows(tokens, rows, pad_id=0)
     assert mask.sum(1).min() >= 1
     for row, ids, live in zip(rows, input_ids, mask, strict=True):
         expected = tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]]

@@ -18,7 +18,7 @@ from pricekit.errors import BundleError, first_wrong
 from pricekit.features.fitted import FittedFeatures
 from pricekit.features.rowwise import FEW
 from pricekit.table import Columns, Table
-from pricekit.tokens import KnownWords, Tokens, encode, pad
+from pricekit.tokens import Tokens, WordCache, encode, pad_rows
 
 FACT_CHARACTERS = 40
 """Longer lines are prose, not facts."""
@@ -50,8 +50,8 @@ class Inputs:
         return np.array(first, np.int64), of
 
     def batch(self, rows: np.ndarray, multiple_of: int = 1, max_length: int | None = None) -> Batch:
-        """Return the padded inputs of some rows, in their order; see `pad`."""
-        input_ids, attention_mask = pad(self.tokens, rows, self.pad_id, multiple_of, max_length)
+        """Return the padded inputs of some rows, in their order; see `pad_rows`."""
+        input_ids, attention_mask = pad_rows(self.tokens, rows, self.pad_id, multiple_of, max_length)
         return {"input_ids": input_ids, "attention_mask": attention_mask, "features": self.features[rows]}
 
 
@@ -59,7 +59,7 @@ class Inputs:
 class Preprocessor:
     """Everything between a table and the model: columns, tokenizer, fitted features.
 
-    With `facts_first` the tokens are those of texts that `bring_facts_first` has rearranged. `known` are words
+    With `facts_first` the tokens are those of texts that `short_lines_first` has rearranged. `known` are words
     that were met: see `encode`.
     """
 
@@ -69,7 +69,7 @@ class Preprocessor:
     pad_id: int
     features: FittedFeatures
     facts_first: bool = False
-    known: KnownWords = field(default_factory=KnownWords, repr=False, compare=False)
+    word_cache: WordCache = field(default_factory=WordCache, repr=False, compare=False)
 
     def __call__(self, table: Table) -> Inputs:
         """Return the inputs of all rows; a second thread computes the features of more than a few."""
@@ -81,12 +81,12 @@ class Preprocessor:
             return Inputs(self._tokens(table), features.result(), self.pad_id)
 
     def _tokens(self, table: Table) -> Tokens:
-        return encode(self.tokenizer, self.texts(table), self.max_length, self.pad_id, self.known)
+        return encode(self.tokenizer, self.texts(table), self.max_length, self.pad_id, self.word_cache)
 
     def texts(self, table: Table) -> list[str]:
         """Return the texts as they are tokenised."""
         texts: list[str] = table.text.tolist()
-        return [bring_facts_first(text) for text in texts] if self.facts_first else texts
+        return [short_lines_first(text) for text in texts] if self.facts_first else texts
 
     def files(self) -> dict[str, str]:
         """Return the two files that `load_preprocessor` reads, as texts by name."""
@@ -103,7 +103,7 @@ class Preprocessor:
         }
 
 
-def bring_facts_first(text: str) -> str:
+def short_lines_first(text: str) -> str:
     """Return a text with its short lines directly after the first one.
 
     Of "Value: 12" at the end of a long text nothing is left when the text is cut at `max_length` tokens. Short are

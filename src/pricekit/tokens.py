@@ -1,4 +1,4 @@
-"""Texts to token ids: the same code trains and predicts."""
+"""Texts to token ids; training and prediction use the same code."""
 
 from __future__ import annotations
 
@@ -12,11 +12,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
-_ONE_AT_A_TIME = threading.Lock()
-"""Several threads may predict, but a tokenizer's truncation and the words it knows are shared."""
-
 CHARS_PER_TOKEN = 6
-"""A text is cut at this many characters for each token of `max_length` before it is tokenised."""
+"""A text is cut to this many characters for each token of `max_length` before it is tokenised."""
+
+_LOCK = threading.Lock()
+"""Several threads may predict; they share a tokenizer's truncation setting and a `WordCache`."""
+
+_FEW_TEXTS = 8
+"""Texts up to which tokenising whole texts is faster than tokenising their distinct words."""
+
+_ARROW_ONLY_SPACES = "\x1c\x1d\x1e\x1f"
+"""Characters that pyarrow splits at and the tokenizer does not."""
+
+_BATCH_CHARS = 1 << 26
+"""Characters tokenised in one batch; an Arrow string array holds 2 GB at most."""
+
+_CACHED_WORDS = 1 << 17
+"""A cache with more words than this is cleared."""
+
+_CACHED_WORD_BYTES = 64
+"""Longer words are not cached: in a language without spaces a word is a whole text, which does not recur."""
+
+_CACHED_WORDS_PER_WORD = 8
+"""A lookup scans the whole cache; it pays up to this many cached words for each word that is looked up."""
+
+_WORDS_PER_CALL = 1024
 
 
 @dataclass(frozen=True)
@@ -24,7 +44,7 @@ class Tokens:
     """The token ids of N texts, without padding: row i is `ids[offsets[i]:offsets[i + 1]]`.
 
     Attributes:
-        ids: int32 (T,), all rows one after the other; every row has at least one id.
+        ids: int32 (T,), row after row; each row has at least one id.
         offsets: int64 (N + 1,).
     """
 
@@ -35,19 +55,19 @@ class Tokens:
         return len(self.offsets) - 1
 
     def take(self, rows: np.ndarray) -> Tokens:
-        """Return the tokens of some rows, int (M,), in the order given."""
-        return self._pieces(self.offsets[rows], self.lengths[rows])
+        """Return the tokens of rows, int (M,), in the given order."""
+        return self._slices(self.offsets[rows], self.lengths[rows])
 
-    def cut(self, max_length: int) -> Tokens:
+    def truncate(self, max_length: int) -> Tokens:
         """Return the tokens with each row cut to `max_length`."""
         if self.lengths.max(initial=0) <= max_length:
             return self
-        return self._pieces(self.offsets[:-1], np.minimum(self.lengths, max_length))
+        return self._slices(self.offsets[:-1], np.minimum(self.lengths, max_length))
 
-    def _pieces(self, starts: np.ndarray, lengths: np.ndarray) -> Tokens:
+    def _slices(self, starts: np.ndarray, lengths: np.ndarray) -> Tokens:
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        place = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-        return Tokens(self.ids[place], offsets)
+        position = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+        return Tokens(self.ids[position], offsets)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -56,7 +76,7 @@ class Tokens:
 
 
 def pad_id_of(tokenizer: Tokenizer) -> int:
-    """Return the id that the tokenizer pads with, 0 where it names none."""
+    """Return the id that the tokenizer pads with, 0 if it has none."""
     return int(tokenizer.padding["pad_id"]) if tokenizer.padding else 0
 
 
@@ -65,52 +85,55 @@ def encode(
     texts: Sequence[str],
     max_length: int,
     pad_id: int,
-    known: KnownWords | None = None,
+    cache: WordCache | None = None,
 ) -> Tokens:
     """Tokenise texts, each cut to `max_length` tokens; a text without tokens becomes one `pad_id`.
 
     Args:
-        tokenizer: that of the model.
-        texts: N of them; equal ones are tokenised once.
-        max_length: tokens at most.
-        pad_id: what pads.
-        known: words of earlier calls with this tokenizer, looked up and added to, where each word can be tokenised by
-            itself.
+        tokenizer: the model's tokenizer.
+        texts: N texts; equal ones are tokenised once.
+        max_length: the most tokens of a text.
+        pad_id: the padding id.
+        cache: words of earlier calls with this tokenizer; new words are added. Only tokenizers that treat each word
+            by itself use it.
     """
-    places: dict[str, int] = {}
-    of = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64, len(texts))
-    cut = [text[: CHARS_PER_TOKEN * max_length] for text in places]
-    known = known or KnownWords()
-    some = _joined([_some(tokenizer, texts, max_length, known) for texts in _slices(cut)])
-    found = _with_one_at_least(some, pad_id)
-    return found if len(places) == len(texts) else found.take(of)
+    distinct: dict[str, int] = {}
+    index = np.fromiter((distinct.setdefault(text, len(distinct)) for text in texts), np.int64, len(texts))
+    cut = [text[: CHARS_PER_TOKEN * max_length] for text in distinct]
+    cache = cache or WordCache()
+    tokens = _concat([_tokenize(tokenizer, batch, max_length, cache) for batch in _batches(cut)])
+    filled = _fill_empty_rows(tokens, pad_id)
+    return filled if len(distinct) == len(texts) else filled.take(index)
 
 
-def _slices(texts: list[str]) -> Iterator[list[str]]:
-    """Yield texts of about `_CHARS_AT_ONCE` characters together, a longer one by itself."""
+def _batches(texts: list[str]) -> Iterator[list[str]]:
+    """Yield texts in batches of about `_BATCH_CHARS` characters; a longer text is a batch of its own."""
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
-    cuts = np.flatnonzero(np.diff(ends[:-1] // _CHARS_AT_ONCE, prepend=0)) + 1
+    cuts = np.flatnonzero(np.diff(ends[:-1] // _BATCH_CHARS, prepend=0)) + 1
     for start, end in pairwise([0, *cuts.tolist(), len(texts)]):
         yield texts[start:end]
 
 
-def _joined(parts: list[Tokens]) -> Tokens:
-    """Return the tokens of all parts, at least one, one after the other."""
+def _concat(parts: list[Tokens]) -> Tokens:
     if len(parts) == 1:
         return parts[0]
     lengths = np.concatenate([part.lengths for part in parts])
     return Tokens(np.concatenate([part.ids for part in parts]), np.concatenate([[0], np.cumsum(lengths)]))
 
 
-def _some(tokenizer: Tokenizer, texts: list[str], max_length: int, known: KnownWords) -> Tokens:
-    with _ONE_AT_A_TIME:
-        if splits_at_spaces(tokenizer) and not any(mark in text for text in texts for mark in _MARKS):
-            return _by_words(tokenizer, texts, max_length, known)
-        return _by_texts(tokenizer, texts, max_length)
+def _tokenize(tokenizer: Tokenizer, texts: list[str], max_length: int, cache: WordCache) -> Tokens:
+    with _LOCK:
+        if len(texts) > _FEW_TEXTS and splits_at_spaces(tokenizer) and not _has_arrow_only_spaces(texts):
+            return _tokenize_distinct_words(tokenizer, texts, max_length, cache)
+        return _tokenize_texts(tokenizer, texts, max_length)
+
+
+def _has_arrow_only_spaces(texts: list[str]) -> bool:
+    return any(space in text for text in texts for space in _ARROW_ONLY_SPACES)
 
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Say whether a text's tokens are those of its words, one after the other, as they stand between spaces."""
+    """Report whether the tokens of a text are the tokens of its space-separated words, in order."""
     first = tokenizer.pre_tokenizer
     if isinstance(first, pre_tokenizers.Sequence):
         first = first[0]
@@ -125,36 +148,23 @@ def splits_at_spaces(tokenizer: Tokenizer) -> bool:
     )
 
 
-_MARKS = "\x1c\x1d\x1e\x1f"
-"""What pyarrow takes for spaces and the tokenizer does not."""
-
-_CHARS_AT_ONCE = 1 << 26
-"""Of texts tokenised together; pyarrow's strings are 2 GB at most."""
-
-_MAX_KNOWN = 1 << 17
-_LONGEST_KNOWN = 64
-"""Bytes of a word that is kept; where nothing stands between words a text is one, which is not met again."""
-
-_LOOKED_THROUGH = 8
-"""Known words that are looked through in the time that one takes to tokenise: all are, at each call."""
-
-_WORDS_AT_ONCE = 1024
-
-
-def _by_words(tokenizer: Tokenizer, texts: list[str], max_length: int, known: KnownWords) -> Tokens:
-    """Tokenise each word once and look it up afterwards: the same ids in a fraction of the time."""
+def _tokenize_distinct_words(
+    tokenizer: Tokenizer, texts: list[str], max_length: int, cache: WordCache
+) -> Tokens:
+    """Tokenise each distinct word once: the same ids as for whole texts, in a fraction of the time."""
     split = pc.utf8_split_whitespace(pa.array(texts, pa.string()))
-    coded = split.flatten().dictionary_encode()
-    every = known.tokens_of(tokenizer, coded.dictionary).take(coded.indices)  # of all texts, word after word
-    return Tokens(every.values.to_numpy(), every.offsets.to_numpy()[split.offsets.to_numpy()]).cut(max_length)
+    encoded = split.flatten().dictionary_encode()
+    words = cache.tokens_of(tokenizer, encoded.dictionary).take(encoded.indices)  # of all texts, in order
+    offsets = words.offsets.to_numpy()[split.offsets.to_numpy()]
+    return Tokens(words.values.to_numpy(), offsets).truncate(max_length)
 
 
-class KnownWords:
-    """The tokens of words that were met before.
+class WordCache:
+    """The tokens of words seen before.
 
     Attributes:
-        words: those words, (W,).
-        tokens: of each word, a list array of int32 (W,).
+        words: the words, (W,).
+        tokens: the ids of each word, a list array of int32 (W,).
     """
 
     words: pa.StringArray
@@ -167,20 +177,20 @@ class KnownWords:
         """Return the tokens of each word, int32 (N,) lists; new words are tokenised and added.
 
         Args:
-            tokenizer: the same in every call.
-            words: different ones, (N,).
+            tokenizer: the same one in every call.
+            words: distinct words, (N,).
         """
-        if len(words) * _LOOKED_THROUGH < len(self.words):
-            return _of_words(tokenizer, words.to_pylist())
-        if len(self.words) > _MAX_KNOWN:
+        if len(words) * _CACHED_WORDS_PER_WORD < len(self.words):
+            return _tokenize_words(tokenizer, words.to_pylist())
+        if len(self.words) > _CACHED_WORDS:
             self._clear()
         found = pc.index_in(words, self.words)
-        places = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+        positions = pc.fill_null(found, -1).to_numpy().astype(np.int64)
         new = words.filter(found.is_null())
-        tokens = _of_words(tokenizer, new.to_pylist())
-        places[places < 0] = len(self.words) + np.arange(len(new))
-        result = pa.concat_arrays([self.tokens, tokens]).take(pa.array(places))
-        short = pc.less_equal(pc.binary_length(new), _LONGEST_KNOWN)
+        tokens = _tokenize_words(tokenizer, new.to_pylist())
+        positions[positions < 0] = len(self.words) + np.arange(len(new))
+        result = pa.concat_arrays([self.tokens, tokens]).take(pa.array(positions))
+        short = pc.less_equal(pc.binary_length(new), _CACHED_WORD_BYTES)
         self.words = pa.concat_arrays([self.words, new.filter(short)])
         self.tokens = pa.concat_arrays([self.tokens, tokens.filter(short)])
         return result
@@ -190,58 +200,57 @@ class KnownWords:
         self.tokens = pa.array([], pa.list_(pa.int32()))
 
 
-def _of_words(tokenizer: Tokenizer, words: list[str]) -> pa.ListArray:
+def _tokenize_words(tokenizer: Tokenizer, words: list[str]) -> pa.ListArray:
     """Return the tokens of each word, many words in one call."""
-    groups = [words[i : i + _WORDS_AT_ONCE] for i in range(0, len(words), _WORDS_AT_ONCE)]
-    ids, of = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    groups = [words[i : i + _WORDS_PER_CALL] for i in range(0, len(words), _WORDS_PER_CALL)]
+    ids, word = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for number, encoding in enumerate(tokenizer.encode_batch(groups, is_pretokenized=True)):
         ids.append(np.array(encoding.ids, np.int32))
-        of.append(np.array(encoding.word_ids, np.int64) + number * _WORDS_AT_ONCE)
+        word.append(np.array(encoding.word_ids, np.int64) + number * _WORDS_PER_CALL)
     offsets = np.zeros(len(words) + 1, np.int32)
-    np.cumsum(np.bincount(np.concatenate(of), minlength=len(words)), out=offsets[1:])
+    np.cumsum(np.bincount(np.concatenate(word), minlength=len(words)), out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(ids)))
 
 
-def _by_texts(tokenizer: Tokenizer, texts: list[str], max_length: int) -> Tokens:
+def _tokenize_texts(tokenizer: Tokenizer, texts: list[str], max_length: int) -> Tokens:
     padding = tokenizer.padding
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_length)
     encodings = tokenizer.encode_batch_fast(texts)
-    tokenizer.no_truncation()  # as it was: the tokenizer's JSON names the model, not its last call
+    tokenizer.no_truncation()  # restore the settings, since the tokenizer's JSON is a part of the model
     if padding:
         tokenizer.enable_padding(**padding)
-    return _together([encoding.ids for encoding in encodings])
-
-
-def _together(rows: Sequence[Sequence[int]]) -> Tokens:
+    rows = [encoding.ids for encoding in encodings]
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     return Tokens(np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets)
 
 
-def _with_one_at_least(tokens: Tokens, pad_id: int) -> Tokens:
-    """Return the tokens with one `pad_id` for each row that has none."""
+def _fill_empty_rows(tokens: Tokens, pad_id: int) -> Tokens:
+    """Return the tokens with one `pad_id` in each row that has none."""
     empty = np.flatnonzero(tokens.lengths == 0)
+    if not len(empty):
+        return tokens
     ids = np.insert(tokens.ids, tokens.offsets[empty], pad_id)
     return Tokens(ids, tokens.offsets + np.searchsorted(empty, np.arange(len(tokens.offsets))))
 
 
-def rounded_up(lengths: np.ndarray, multiple_of: int, max_length: int | None) -> np.ndarray:
-    """Return lengths, int (N,), rounded up to `multiple_of`, but not above `max_length`."""
+def round_up(lengths: np.ndarray, multiple_of: int, max_length: int | None) -> np.ndarray:
+    """Return lengths, int (N,), rounded up to a multiple of `multiple_of`, but not above `max_length`."""
     rounded = -(-lengths // multiple_of) * multiple_of
     return rounded if max_length is None else np.minimum(rounded, max_length)
 
 
-def pad(
+def pad_rows(
     tokens: Tokens, rows: np.ndarray, pad_id: int, multiple_of: int = 1, max_length: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return `input_ids` and `attention_mask` of some rows, both int64 (B, L).
+    """Return the padded `input_ids` and the `attention_mask` of rows, both int64 (B, L).
 
-    L is the length of the longest of them, `rounded_up`; no row is longer than `max_length`.
+    L is the length of the longest row, rounded by `round_up`; no row may be longer than `max_length`.
     """
     starts = tokens.offsets[rows]
     lengths = tokens.offsets[rows + 1] - starts
-    position = np.arange(rounded_up(lengths, multiple_of, max_length).max())
+    position = np.arange(round_up(lengths, multiple_of, max_length).max())
     mask = position < lengths[:, None]
     input_ids = tokens.ids.take(starts[:, None] + position, mode="clip").astype(np.int64)
     input_ids[~mask] = pad_id
@@ -251,13 +260,13 @@ def pad(
 def batches_by_length(
     lengths: np.ndarray, rows: np.ndarray, batch_size: int, batch_tokens: int | None = None
 ) -> Iterator[np.ndarray]:
-    """Split rows into batches of alike length, shortest first, so that little is padded.
+    """Split rows into batches of similar length, shortest first, to keep padding small.
 
     Args:
-        lengths: of all rows, int (N,).
-        rows: those to split.
-        batch_size: rows of a batch, at most.
-        batch_tokens: tokens of a batch, padding included, at most; a row longer than that is a batch of its own.
+        lengths: the length of every row, int (N,).
+        rows: the rows to split, int (M,).
+        batch_size: the most rows of a batch.
+        batch_tokens: the most tokens of a batch, padding included; a longer row is a batch of its own.
     """
     ordered = rows[np.argsort(lengths[rows], kind="stable")]
     start = 0

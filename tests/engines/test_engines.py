@@ -443,7 +443,7 @@ def test_the_tokens_of_a_batch_are_counted_with_their_padding(multiple, most):
     assert all(engine.batch(inputs, rows)["input_ids"].size <= 100 for rows in batches)
 
 
-def test_lengths_are_rounded_up_for_an_engine_that_wants_it(bundle, engines):
+def test_lengths_are_round_up_for_an_engine_that_wants_it(bundle, engines):
     lengths = []
     engines(watching=watching(lambda batch: lengths.append(batch["input_ids"].shape[1])))
     texts = ["a", "Item Name: tea " * 9]
@@ -452,7 +452,7 @@ def test_lengths_are_rounded_up_for_an_engine_that_wants_it(bundle, engines):
     assert {length % 16 for length in lengths} == {0}
 
 
-def test_no_length_is_rounded_up_beyond_what_the_engine_was_told(graph, engines):
+def test_no_length_is_round_up_beyond_what_the_engine_was_told(graph, engines):
     shapes = []
     engines(watching=watching(lambda batch: shapes.append(batch["input_ids"].shape)))
     opened = open_engine("watching", replace(graph, max_length=20), VOCABULARY)

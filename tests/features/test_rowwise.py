@@ -5,7 +5,6 @@ import re
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from pricekit.datasets import make_catalog
 from pricekit.features import catalog, names, quantity, units
 from pricekit.features.catalog import ULTRA25, compute, fit_names
-from pricekit.features.lines import KINDS, as_strings
+from pricekit.features.lines import KINDS, as_list, as_strings
 from pricekit.features.rowwise import FEW
 
 LABELS = [
@@ -99,11 +98,11 @@ TEXTS = st.lists(st.lists(FRAGMENT, max_size=12).map("".join), min_size=1, max_s
 def vectorized(texts: list[str], state: names.State) -> np.ndarray:
     """Compute the columns as those of a large table."""
     many = texts + [""] * (FEW + 1)
-    return compute(as_strings(many), ULTRA25, state)[: len(texts)]
+    return compute(pd.Series(many, dtype="str"), ULTRA25, state)[: len(texts)]
 
 
 def assert_same(texts: list[str], state: names.State) -> None:
-    one_by_one = np.vstack([compute(as_strings([text]), ULTRA25, state) for text in texts])
+    one_by_one = np.vstack([compute(pd.Series([text], dtype="str"), ULTRA25, state) for text in texts])
     expected = vectorized(texts, state)
     for place, name in enumerate(ULTRA25):
         np.testing.assert_array_equal(one_by_one[:, place], expected[:, place], name)
@@ -154,7 +153,14 @@ def test_an_absurdly_long_text_is_cut_alike() -> None:
 def test_few_texts_are_parsed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table's size decides which parser runs; Arrow's costs 20 ms for one text."""
     monkeypatch.setattr(catalog, "VectorizedTexts", None)
-    texts = as_strings(pd.Series(["tea, 12 oz"] * FEW))
+    texts = pd.Series(["tea, 12 oz"] * FEW)
     assert compute(texts, ("value",), {"label": "", "brand": {}, "category": {}}).tolist() == [[12.0]] * FEW
     with pytest.raises(TypeError):
-        compute(pa.concat_arrays([texts, texts]), ("value",), {"label": "", "brand": {}, "category": {}})
+        compute(pd.concat([texts, texts]), ("value",), {"label": "", "brand": {}, "category": {}})
+
+
+@given(TEXTS)
+@settings(deadline=None)
+def test_a_list_of_texts_is_what_arrow_gives(texts: list[str]) -> None:
+    values = pd.Series([*texts, None, "x" * 40_000], dtype="str")
+    assert as_list(values) == as_strings(values).to_pylist()

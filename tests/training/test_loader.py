@@ -39,7 +39,7 @@ def test_batches_hold_their_rows_padded_to_the_longest(examples):
     assert batches[2]["price"].tolist() == [3.0, 4.0, 5.0]
 
 
-def test_lengths_can_be_rounded_up(examples):
+def test_lengths_can_be_round_up(examples):
     loader = Loader(examples, speed(pad_to_multiple_of=4), CPU)
     assert [b["input_ids"].shape[1] for b in loader(ORDER)] == [4, 8, 8]
     assert next(Loader(examples, speed(compile=True), CPU)(ORDER))["input_ids"].shape[1] == 64

@@ -13,7 +13,7 @@ import numpy as np
 from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.errors import BundleError
 from pricekit.preprocess import Inputs
-from pricekit.tokens import batches_by_length, rounded_up
+from pricekit.tokens import batches_by_length, round_up
 
 Item = TypeVar("Item")
 
@@ -77,7 +77,7 @@ class LoadedEngine:
     def batches(self, inputs: Inputs, rows: np.ndarray | None = None) -> list[np.ndarray]:
         """Return the row numbers of each batch, alike lengths together, shortest first."""
         wanted = np.arange(len(inputs)) if rows is None else rows
-        padded = rounded_up(inputs.tokens.lengths, self.length_multiple, self.max_length)
+        padded = round_up(inputs.tokens.lengths, self.length_multiple, self.max_length)
         return list(batches_by_length(padded, wanted, BATCH_SIZE, self.batch_tokens))
 
 

@@ -13,7 +13,6 @@ import pandas as pd
 
 from pricekit.evaluation.held_out import HeldOut
 from pricekit.features.catalog import compute
-from pricekit.features.lines import as_strings
 from pricekit.metrics import smape_terms
 
 MIN_ROWS = 10
@@ -64,7 +63,7 @@ class Quantities:
 
 def quantities_of(text: pd.Series) -> Quantities:
     """Extract the quantities from texts, (N,), as the built-in features do."""
-    block = compute(as_strings(text), ("value", "unit_type", "total_quantity"), {"label": ""})
+    block = compute(text, ("value", "unit_type", "total_quantity"), {"label": ""})
     return Quantities(block[:, 0], block[:, 1].astype(np.int64), block[:, 2])
 
 

@@ -24,15 +24,17 @@ All are finite and bounded, whatever the text; of a text only the first 32,768 c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 
 from pricekit.features import names
-from pricekit.features.columns import COLUMNS
-from pricekit.features.lines import as_strings, batches
+from pricekit.features.columns import COLUMNS, ParsedTexts
+from pricekit.features.lines import as_list, as_strings, batches
 from pricekit.features.rowwise import FEW, RowwiseTexts
 from pricekit.features.vectorized import VectorizedTexts
 from pricekit.table import Table
@@ -69,7 +71,7 @@ def _transform(self: _Named, table: Table, state: State) -> npt.NDArray[np.float
 
     The state is what `fit` returned, or its copy from JSON.
     """
-    return compute(as_strings(table.text), self.names, state)
+    return compute(table.text, self.names, state)
 
 
 class Fast15:
@@ -104,11 +106,11 @@ class Ultra25:
     transform = _transform
 
 
-def compute(texts: pa.LargeStringArray, columns: tuple[str, ...], state: State) -> npt.NDArray[np.float32]:
+def compute(texts: pd.Series, columns: tuple[str, ...], state: State) -> npt.NDArray[np.float32]:
     """Compute columns of texts; no row depends on another.
 
     Args:
-        texts: as `as_strings` returns them, (N,).
+        texts: strings, (N,).
         columns: names of `columns.COLUMNS`, K of them.
         state: what `fit` of a feature set returned.
 
@@ -116,14 +118,21 @@ def compute(texts: pa.LargeStringArray, columns: tuple[str, ...], state: State) 
         float32 (N, K).
     """
     block = np.empty((len(texts), len(columns)), np.float32)
-    few = len(texts) <= FEW
     start = 0
-    for part in [texts] if few else batches(texts):
-        parsed = RowwiseTexts(part.to_pylist(), state) if few else VectorizedTexts(part, state)
+    for parsed in _parse(texts, state):
+        end = start + len(parsed.texts)
         for place, name in enumerate(columns):
-            block[start : start + len(part), place] = COLUMNS[name](parsed)
-        start += len(part)
+            block[start:end, place] = COLUMNS[name](parsed)
+        start = end
     return block
+
+
+def _parse(texts: pd.Series, state: State) -> Iterator[ParsedTexts]:
+    if len(texts) <= FEW:
+        yield RowwiseTexts(as_list(texts), state)
+        return
+    for part in batches(as_strings(texts)):
+        yield VectorizedTexts(part, state)
 
 
 def fit_names(texts: pa.LargeStringArray) -> State:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -60,6 +61,11 @@ def as_strings(values: object) -> pa.LargeStringArray:
     array = pc.fill_null(array.cast(pa.large_string()), "")
     longest = pc.max(pc.binary_length(array)).as_py() or 0
     return pc.utf8_slice_codeunits(array, 0, TEXT_CHARACTERS) if longest > TEXT_CHARACTERS else array
+
+
+def as_list(values: pd.Series) -> list[str]:
+    """Return what `as_strings` returns as a list, (N,); faster for a few texts."""
+    return [text[:TEXT_CHARACTERS] if isinstance(text, str) else "" for text in values.tolist()]
 
 
 def batches(texts: pa.LargeStringArray) -> list[pa.LargeStringArray]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from pricekit.config import Section
-from pricekit.features.lines import as_strings, batches, numpy_of
+from pricekit.features.lines import as_list, as_strings, batches, numpy_of
 from pricekit.features.rowwise import FEW
 from pricekit.table import Table
 
@@ -77,13 +77,13 @@ class Numbers:
 
     def transform(self, table: Table, state: dict[str, Any]) -> npt.NDArray[np.float32]:
         """Compute the columns, float32 (N, `columns`); no row depends on another."""
-        labels = pa.array(state["labels"], pa.large_string())
         block = np.zeros((len(table), len(self.names)), np.float32)
         if not state["labels"]:
             return block
         if len(table) <= FEW:
-            _fill_rowwise(block, as_strings(table.text).to_pylist(), state["labels"])
+            _fill_rowwise(block, as_list(table.text), state["labels"])
             return block
+        labels = pa.array(state["labels"], pa.large_string())
         for found in _find_in_parts(as_strings(table.text), _any_of(state["labels"])):
             place = numpy_of(pc.fill_null(pc.index_in(found.label, labels), -1))
             known = np.flatnonzero(place >= 0)[::-1]  # of several lines of a label the first is kept

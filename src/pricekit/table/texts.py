@@ -43,11 +43,12 @@ def table_of_texts(texts: Sequence[str] | np.ndarray | pd.Series, name: str = "t
             type=type(cells[wrong]).__name__,
         )
     read_warnings = ReadWarnings()
-    frame: pd.DataFrame = pa.table({name: clean(text_array(cells), read_warnings)}).to_pandas()
+    column = pd.array(clean(text_array(cells), read_warnings), dtype="str")
     for sentence in read_warnings.sentences("the texts"):
         logger.warning(sentence)
-    rows = np.arange(len(frame), dtype=np.int64)
-    return Table(pd.Series(rows, name="row"), frame[name].rename("text"), None, frame, rows=rows)
+    text = pd.Series(column, name="text")
+    rows = np.arange(len(text), dtype=np.int64)
+    return Table(pd.Series(rows, name="row"), text, None, text.to_frame(name), rows=rows)
 
 
 def _cells(texts: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pricekit.testing.data import NASTY, ordinary_texts
 from pricekit.testing.runner import Make, fail, shown
-from pricekit.tokens import encode, pad, pad_id_of
+from pricekit.tokens import encode, pad_id_of, pad_rows
 
 LONGEST, ROOM, ROWS, SHORT = 64, 5, 8, 1000
 TOLERANCE = 1e-4
@@ -65,6 +65,6 @@ def build(make: Make) -> Built:
     if not isinstance(encoder, nn.Module):
         fail(f"encoder returned {shown(encoder)}", "a torch.nn.Module", "derive it from torch.nn.Module")
     starts = range(0, len(tokens) - ROWS, ROWS)
-    padded = [pad(tokens, np.arange(start, start + ROWS), pad_id) for start in starts]
+    padded = [pad_rows(tokens, np.arange(start, start + ROWS), pad_id) for start in starts]
     batches = [(torch.from_numpy(ids), torch.from_numpy(mask)) for ids, mask in padded]
     return Built(plugin, tokenizer, architecture, encoder.eval(), batches, room)

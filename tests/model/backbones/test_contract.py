@@ -21,7 +21,7 @@ from pricekit.model.backbones.transformer import (
 )
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
-from pricekit.tokens import encode, pad, pad_id_of
+from pricekit.tokens import encode, pad_id_of, pad_rows
 
 TEXTS = [
     f"Item Name: {word} tea, {n} oz, pack of {n}"
@@ -71,7 +71,7 @@ def built(request):
     tokens = encode(tokenizer, TEXTS, 32, pad_id)
     architecture = backbone.architecture(tokenizer)
     encoder = backbone.encoder(architecture, tokenizer, tokens).eval()
-    ids, mask = map(torch.from_numpy, pad(tokens, np.arange(len(TEXTS)), pad_id))
+    ids, mask = map(torch.from_numpy, pad_rows(tokens, np.arange(len(TEXTS)), pad_id))
     return backbone, tokenizer, architecture, encoder, ids, mask
 
 

@@ -23,7 +23,7 @@ from pricekit.model.backbones.transformer import (
     PretrainedOptions,
     SmallTransformer,
 )
-from pricekit.tokens import encode, pad, pad_id_of
+from pricekit.tokens import encode, pad_id_of, pad_rows
 from pricekit.workflows.pretraining.loop import PretrainCallback, explain_write_errors
 from pricekit.workflows.pretraining.masked import Masking, attach_masking, make_masking, total_loss
 from pricekit.workflows.pretraining.pretrain import FACTS, pretrain
@@ -171,7 +171,7 @@ def test_each_family_learns_and_is_opened_again(name, tmp_path):
     model = backbone.masked_language_model(backbone.architecture(tokenizer))
     attach_masking(model, masking, tokens)
     assert model.config.vocab_size >= tokenizer.get_vocab_size()
-    ids, mask = map(torch.from_numpy, pad(tokens, np.arange(len(TEXTS)), pad_id))
+    ids, mask = map(torch.from_numpy, pad_rows(tokens, np.arange(len(TEXTS)), pad_id))
     hidden, chosen = masking.apply(ids)
     model.eval()
     with torch.no_grad():

@@ -20,7 +20,7 @@ from transformers.trainer_callback import PrinterCallback
 from pricekit.config import SpeedConfig, TrainingConfig
 from pricekit.errors import TrainingError
 from pricekit.progress import Advance
-from pricekit.tokens import Tokens, pad
+from pricekit.tokens import Tokens, pad_rows
 from pricekit.training.batches import epoch_batches
 from pricekit.training.machine import choose_precision, is_out_of_memory
 from pricekit.training.processes import Processes
@@ -165,7 +165,7 @@ def fit_masked(job: PretrainJob, work: Path, checkpoint: Path | None, callback: 
 
 def _loader(job: PretrainJob) -> DataLoader[int]:
     def collate(rows: list[int]) -> dict[str, Tensor]:
-        ids, mask = map(torch.from_numpy, pad(job.train, np.array(rows), job.pad_id))
+        ids, mask = map(torch.from_numpy, pad_rows(job.train, np.array(rows), job.pad_id))
         return {"input_ids": ids, "attention_mask": mask}
 
     order: Any = BatchOrder(job.train.lengths, job.settings.batch_size, job.settings.seed)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from pricekit.progress import progress
-from pricekit.tokens import Tokens, batches_by_length, pad, pad_id_of
+from pricekit.tokens import Tokens, batches_by_length, pad_id_of, pad_rows
 
 SELECTED, MASKED, REPLACED = 0.15, 0.8, 0.1
 _MASKS = ("[MASK]", "<mask>")
@@ -137,7 +137,7 @@ def held_out_loss(
     model.eval()
     with torch.inference_mode(), progress("measuring the held-out loss", len(tokens), shown=shown) as advance:
         for rows in batches_by_length(tokens.lengths, np.arange(len(tokens)), _ROWS):
-            ids, mask = map(torch.from_numpy, pad(tokens, rows, pad_id))
+            ids, mask = map(torch.from_numpy, pad_rows(tokens, rows, pad_id))
             masked, selected = masking.apply(ids, generator)
             batch = (tensor.to(device) for tensor in (masked, mask, ids, selected))
             total += float(total_loss(model, *batch))

@@ -16,7 +16,7 @@ from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.log import logger
-from pricekit.preprocess import bring_facts_first
+from pricekit.preprocess import short_lines_first
 from pricekit.table import Columns, ReadOptions, TableSource, iter_table
 from pricekit.tokens import Tokens, encode, pad_id_of
 from pricekit.workflows.pretraining.masked import Masking, attach_masking, held_out_loss, make_masking
@@ -186,7 +186,7 @@ def prepare_job(
         tokenizer = backbone.tokenizer(texts)
     masking = make_masking(tokenizer)
     if settings.facts_first:
-        texts = [bring_facts_first(text) for text in texts]
+        texts = [short_lines_first(text) for text in texts]
     tokens = encode(tokenizer, texts, settings.max_length, pad_id_of(tokenizer))
     order = np.random.default_rng(settings.seed).permutation(len(texts))
     count = max(1, min(MOST_HELD_OUT, round(HELD_OUT * len(texts))))
