@@ -70,8 +70,8 @@ def test_an_interrupted_one_is_gone_on_with_as_it_says(pricekit, table, tmp_path
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--folds", 1], "1 fold is no cross-validation"),
-        (["--folds", 61], "rows cannot be cut into 61 folds"),
+        (["--folds", 1], "needs at least 2 folds; found 1"),
+        (["--folds", 61], "rows cannot be divided into 61 folds"),
         (["--resume"], "there is no cross-validation in"),
         (["--limit", 9], "9 usable rows"),
         (["--price", "cost"], "no column 'cost'"),

@@ -1,12 +1,95 @@
-"""Cross-validation folds: stratified by price, with each group of duplicates in one fold."""
+"""Cross-validation folds: which fold holds out each row, and the files that record it.
+
+Folds are stratified by price, and each group of duplicates is in one fold.
+"""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pandas as pd
 
-from pricekit.errors import ConfigError, DataError
+from pricekit.config import RunConfig
+from pricekit.errors import ConfigError, DataError, TrainingError
+from pricekit.evaluation.duplicates import split_groups_of
+from pricekit.files import write_atomically, write_text
+from pricekit.log import logger
+from pricekit.runs.leak_checks import check_leaks
+from pricekit.runs.source import Source, Split, digest_of, split_table
+from pricekit.table import Table, source_name
 
+FOLDS, PLAN = "folds.parquet", "plan.json"
 PRICE_BINS = 20
+
+
+@dataclass(frozen=True)
+class FoldPlan:
+    """The rows of a cross-validation and their folds.
+
+    Attributes:
+        table: the usable rows.
+        rejected: the other rows, with the reason.
+        fold: the fold that holds out each row, int64 (N,).
+        groups: of duplicate rows, which share a fold, int64 (N,).
+        leaks: columns that no feature may read.
+    """
+
+    table: Table
+    rejected: pd.DataFrame
+    fold: np.ndarray
+    groups: np.ndarray
+    leaks: tuple[str, ...]
+
+    @property
+    def folds(self) -> int:
+        """The number of folds."""
+        return int(self.fold.max()) + 1
+
+    @property
+    def row_numbers(self) -> np.ndarray:
+        """Each row's number in its file, int64 (N,)."""
+        return np.arange(len(self.table)) if self.table.rows is None else self.table.rows
+
+    def held_out(self, fold: int) -> Table:
+        """Return the rows that a fold holds out."""
+        return self.table.take(np.flatnonzero(self.fold == fold))
+
+    def split(self, fold: int, config: RunConfig) -> Split:
+        """Return the training and validation rows while a fold is held out.
+
+        Runs that keep their last weights validate on the held-out rows, which select nothing. Runs that keep their
+        best weights validate on a part of the other rows, which selects the epoch.
+        """
+        others = np.flatnonzero(self.fold != fold)
+        parts = self.table.take(others), self.held_out(fold)
+        if config.training.keep == "best":
+            parts = split_table(parts[0], self.groups[others], config)
+        return Split(*parts, [self.rejected], self.leaks)
+
+
+def make_plan(
+    table: Table, rejected: pd.DataFrame, config: RunConfig, folds: int, *, allow_leak: bool
+) -> FoldPlan:
+    """Check rows for leaks and assign them to folds.
+
+    Raises:
+        ConfigError: fewer than 2 folds, or more than rows.
+        DataError: the price leaks, or there are too few groups of rows.
+    """
+    price = table.known_price
+    check_folds(folds, len(price))
+    leaks = check_leaks(table, config, allow_leak=allow_leak)
+    groups = split_groups_of(table.text, price, near=True, shown=config.speed.progress)
+    sizes = [rows for rows in np.bincount(groups) if rows > 1]
+    if sizes:
+        logger.info(
+            f"{sum(sizes):,} rows have nearly equal texts; each of their {len(sizes):,} groups is in one fold"
+        )
+    return FoldPlan(table, rejected, assign_folds(price, groups, folds, config.seed), groups, leaks)
 
 
 def check_folds(folds: int, rows: int) -> None:
@@ -62,3 +145,84 @@ def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -
             parameters=("folds",),
         )
     return found
+
+
+def write_plan(out: Path, source: Source, plan: FoldPlan) -> None:
+    """Write `plan.json` and `folds.parquet`, from which a cross-validation is resumed."""
+    paths = {
+        "unpriced": [
+            str(Path(table).absolute()) if isinstance(table, str | Path) else source_name(table)
+            for table in source.unpriced
+        ],
+        "teachers": [str(path.absolute()) for path in source.teachers],
+    }
+    facts = {"table": source.table_name, "digest": digest_of(plan.table), "leaks": plan.leaks, **paths}
+    write_text(out / PLAN, json.dumps(facts, indent=2) + "\n")
+    columns = {"row": plan.row_numbers, "fold": plan.fold, "together": plan.groups}
+    with write_atomically(out / FOLDS) as temporary:
+        pd.DataFrame(columns).to_parquet(temporary, index=False)
+
+
+def read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> tuple[FoldPlan, dict[str, Any]]:
+    """Return the plan of a cross-validation, and its unpriced tables and teachers.
+
+    Raises:
+        TrainingError: a file is damaged, or the rows differ from those of the plan.
+    """
+    try:
+        frame = pd.read_parquet(out / FOLDS)
+        facts = json.loads((out / PLAN).read_text("utf-8"))
+        paths = {name: tuple(map(Path, facts[name])) for name in ("unpriced", "teachers")}
+        plan = FoldPlan(
+            table,
+            rejected,
+            frame["fold"].to_numpy(np.int64),
+            frame["together"].to_numpy(np.int64),
+            tuple(facts["leaks"]),
+        )
+        same = facts["digest"] == digest_of(table) and np.array_equal(frame["row"], plan.row_numbers)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TrainingError(
+            f"the cross-validation {out} is damaged ({error}); start it again and overwrite it",
+            parameters=("overwrite",),
+            path=str(out),
+        ) from None
+    if not same:
+        raise TrainingError(
+            f"the rows differ from those that {out} was started with; use the same table, read in the same way, or "
+            "cross-validate into a new folder",
+            parameters=("table", "out"),
+            path=str(out),
+        )
+    return plan, paths
+
+
+def check_teachers(source: Source, plan: FoldPlan) -> None:
+    """Raise TrainingError for a teacher that may have been trained on the rows that a fold holds out.
+
+    A teacher must be a cross-validation with the same rows and folds: each fold uses its run of the same fold.
+    """
+    for teacher in source.teachers:
+        if not (teacher / FOLDS).is_file():
+            raise _wrong_teacher(
+                f"the teacher {teacher} is not a cross-validation, so it may have been trained on held-out rows; use a "
+                "cross-validation of the same table with the same folds and seed",
+                teacher,
+            )
+        frame = pd.read_parquet(teacher / FOLDS)
+        if not (np.array_equal(frame["row"], plan.row_numbers) and np.array_equal(frame["fold"], plan.fold)):
+            raise _wrong_teacher(
+                f"the teacher {teacher} has other rows or folds, so it was trained on held-out rows; cross-validate it "
+                "on the same table with the same folds and seed",
+                teacher,
+            )
+        for fold in range(plan.folds):
+            if not (teacher / f"fold-{fold}" / "run.json").is_file():
+                raise _wrong_teacher(
+                    f"the teacher {teacher / f'fold-{fold}'} is not a finished run; resume that cross-validation",
+                    teacher,
+                )
+
+
+def _wrong_teacher(message: str, teacher: Path) -> TrainingError:
+    return TrainingError(message, parameters=("teacher",), path=str(teacher))
