@@ -58,7 +58,7 @@ def test_an_interrupted_one_is_gone_on_with_as_it_says(pricekit, table, tmp_path
     code, _, err = pricekit("errors", out / "fold-0", table, "--out", table)
     assert (code, "the table itself" in err) == (1, True)
     code, _, err = pricekit("cv", table, "--out", out, "--folds", 2, *SMALL)
-    assert (code, "--overwrite" in err) == (1, True)
+    assert (code, "resume it, overwrite it, or choose another folder" in err) == (1, True)
     code, _, err = pricekit("cv", table, "--out", out, "--resume", "--folds", 3)
     assert (code, "leave out --folds" in err) == (1, True)
     code, _, err = pricekit("cv", table, "--out", out, "--resume", "--seed", 3)

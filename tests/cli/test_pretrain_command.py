@@ -29,7 +29,7 @@ def test_weights_of_two_tables_are_trained_with(pricekit, tables, tmp_path):
     code, said, err = pricekit("pretrain", *tables, "--out", out, *TINY)
     assert (code, said) == (0, "")
     first, second, third = err.splitlines()  # and nothing of the libraries
-    assert first == "100 different texts in 100 rows"
+    assert first == "100 distinct texts in 100 rows"
     assert second.startswith("loss of masked tokens, 5 held-out texts: ")
     assert f"pricekit train TABLE --backbone transformer --weights {out} --out RUN" in third
     assert json.loads((out / "pretrain.json").read_text())["tables"] == ["train.csv", "test.csv"]

@@ -57,7 +57,7 @@ def test_a_file_is_no_repository(pricekit, run, tmp_path):
     (tmp_path / "models").write_text("x")
     code, _, err = pricekit("export", run, "--out", tmp_path / "b", "--triton", tmp_path / "models")
     assert code == 1
-    assert "models is a file; choose a folder" in err
+    assert "models is a file; choose another repository" in err
     assert not (tmp_path / "b").exists()
 
 

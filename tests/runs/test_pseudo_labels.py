@@ -155,7 +155,7 @@ def test_a_fold_is_taught_by_the_fold_that_has_not_seen_its_rows(pricekit, catal
     before = pd.read_parquet(tmp_path / "student" / "held_out.parquet")
     cross_validate(Source(catalog), config, tmp_path / "student", 2, resume=True)
     assert pd.read_parquet(tmp_path / "student" / "held_out.parquet").equals(before)
-    for wrong, said in ((run, "is no folder of pricekit cv"), (tmp_path / "teacher", "other rows or folds")):
+    for wrong, said in ((run, "is not a cross-validation"), (tmp_path / "teacher", "other rows or folds")):
         code, _, err = pricekit(
             "cv", catalog, "--out", tmp_path / "x", "--folds", 3, "--unpriced", new, "--teacher", wrong
         )

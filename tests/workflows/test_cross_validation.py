@@ -224,7 +224,7 @@ def test_a_leak_stops_it_before_anything_is_written(table, tmp_path):
     frame = pd.read_csv(table)
     frame.assign(market=(frame["price"] * 1.2).round(1)).to_csv(tmp_path / "t.csv", index=False)
     text = {"columns": {"text": ["catalog_content", "market"]}}
-    with pytest.raises(DataError, match="'market'.* explains 100% of the log price"):
+    with pytest.raises(DataError, match=r"'market'.* explains 100% of the log price"):
         cross_validate(Source(tmp_path / "t.csv"), config(text), tmp_path / "cv", 2)
     assert not (tmp_path / "cv").exists()
 

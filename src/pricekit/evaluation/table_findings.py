@@ -14,6 +14,8 @@ from pricekit.table import ColumnGuess, Columns, Table, split_usable
 from pricekit.table.columns import equal_texts
 from pricekit.table.guess import describe_headless
 from pricekit.table.model import RAGGED
+from pricekit.table.prices.describe import count_currencies
+from pricekit.table.prices.price_format import PriceFormat
 from pricekit.table.profile import Profile
 from pricekit.table.read import Facts
 from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
@@ -94,6 +96,12 @@ def column_notes(chosen: ColumnGuess, *, guessed: bool) -> list[str]:
             "prediction time, such as how often a product was sold."
         )
     return notes
+
+
+def currency_note(prices: PriceFormat) -> str:
+    """Return the note on prices in several currencies."""
+    counts = count_currencies(prices)
+    return f"Prices are in several currencies ({counts}): training needs to know which one; set currency."
 
 
 def title_note(first_name: str) -> str:

@@ -16,6 +16,7 @@ from pricekit.evaluation.table_findings import (
     Duplicates,
     PriceFindings,
     column_notes,
+    currency_note,
     examine_prices,
     has_title_line,
     title_note,
@@ -29,7 +30,6 @@ from pricekit.table import (
     TableSource,
     guess_columns,
 )
-from pricekit.table.prices.describe import count_currencies
 from pricekit.table.prices.price_format import PriceFormat
 from pricekit.table.profile import Profile, text_lengths
 from pricekit.table.read import Facts, read_with_facts
@@ -160,9 +160,9 @@ def profile_table(
 
     Args:
         table: a file or a frame.
-        text: the text columns; guessed where none is named.
-        price: the price column; guessed where it is None.
-        id: the id column; guessed where it is None.
+        text: the text columns; none guesses them.
+        price: the price column; None guesses it.
+        id: the id column; None guesses it.
         read_options: how to read the file; what is not set is detected.
         limit: read only this many rows.
 
@@ -170,9 +170,10 @@ def profile_table(
         DataError: the file cannot be read, has no text column, or lacks a named column.
 
     Example:
-        >>> from pricekit.evaluation.table_report import profile_table
-        >>> report = profile_table("products.csv")  # doctest: +SKIP
-        >>> report.usable, report.price_quantiles[0.5], report.notes  # doctest: +SKIP
+        >>> import pandas as pd
+        >>> report = profile_table(pd.DataFrame({"title": ["green tea", "plum jam"], "price": [3.5, 2.5]}))
+        >>> report.text, report.price, report.usable, report.price_quantiles[0.5]
+        (('title',), 'price', 2, 3.0)
     """
     chosen = guess_columns(table, text=text, price=price, id=id, read_options=read_options)
     columns, read_options, notes = chosen.columns, chosen.read_options, column_notes(chosen, guessed=not text)
@@ -184,10 +185,7 @@ def profile_table(
     if titled:
         notes.insert(0, title_note(chosen.profiles[0].name))
     if facts.prices is not None and facts.prices.mixed and read_options.currency is None:
-        notes.append(
-            f"Prices are in several currencies ({count_currencies(facts.prices)}): training needs to know which one; "
-            "set currency."
-        )
+        notes.append(currency_note(facts.prices))
         read_options = replace(read_options, currency=facts.prices.currency)
     found = examine_prices(rows, columns, notes)
     if found is not None and found.leaks is not None:

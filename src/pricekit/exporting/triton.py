@@ -43,6 +43,32 @@ def model_folder(repository: Path, run: Path, bundle: Path, *, overwrite: bool) 
     Raises:
         ExportError: the folder exists or overlaps the bundle, or Triton cannot serve the run.
     """
+    _check_servable(run)
+    folder = repository / re.sub(r"[^A-Za-z0-9_-]", "_", bundle.resolve().name)
+    where, out = folder.resolve(), bundle.resolve()
+    if where == out or where in out.parents or out in where.parents:
+        raise _taken(
+            f"the Triton model would be written to {folder}, which overlaps the bundle {bundle}", folder
+        )
+    if repository.exists() and not repository.is_dir():
+        raise _taken(f"{repository} is a file", repository)
+    if folder.exists() and not _is_ours(folder):
+        raise _taken(f"{folder} exists and holds files that pricekit did not write", folder)
+    if folder.exists() and not overwrite:
+        raise ExportError(
+            f"{folder} already exists; overwrite it, or choose another repository",
+            parameters=("overwrite", "triton"),
+            path=str(folder),
+        )
+    return folder
+
+
+def _taken(what: str, path: Path) -> ExportError:
+    return ExportError(f"{what}; choose another repository", parameters=("triton",), path=str(path))
+
+
+def _check_servable(run: Path) -> None:
+    """Raise ExportError for a run that Triton cannot serve."""
     if is_ensemble(run):
         raise ExportError(
             f"{run} is an ensemble. Its members have different tokenizers, which one Triton model cannot hold; export "
@@ -56,32 +82,6 @@ def model_folder(repository: Path, run: Path, bundle: Path, *, overwrite: bool) 
             parameters=("features", "triton"),
             path=str(run),
         )
-    folder = repository / re.sub(r"[^A-Za-z0-9_-]", "_", bundle.resolve().name)
-    where, out = folder.resolve(), bundle.resolve()
-    if where == out or where in out.parents or out in where.parents:
-        raise ExportError(
-            f"the Triton model would be written to {folder}, which overlaps the bundle {bundle}; choose another "
-            "repository",
-            parameters=("triton",),
-            path=str(folder),
-        )
-    if repository.exists() and not repository.is_dir():
-        raise ExportError(
-            f"{repository} is a file; choose a folder", parameters=("triton",), path=str(repository)
-        )
-    if folder.exists() and not _is_ours(folder):
-        raise ExportError(
-            f"{folder} exists and holds files that pricekit did not write; choose another repository",
-            parameters=("triton",),
-            path=str(folder),
-        )
-    if folder.exists() and not overwrite:
-        raise ExportError(
-            f"{folder} already exists; overwrite it, or choose another repository",
-            parameters=("overwrite", "triton"),
-            path=str(folder),
-        )
-    return folder
 
 
 def _is_ours(folder: Path) -> bool:

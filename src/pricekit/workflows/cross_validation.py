@@ -67,9 +67,8 @@ def cross_validate(
     processes = Processes()
     if not processes.main:
         silence()
-    plan, source = _begin(
-        source, config, out, folds, resume=resume, overwrite=overwrite, allow_leak=allow_leak
-    )
+    given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
+    plan, source = _begin(source, config, out, folds, **given)
     runs, predicted = [], np.empty(len(plan.table))
     with progress("cross-validation", plan.folds, shown=config.speed.progress) as advance:
         for fold in range(plan.folds):

@@ -51,13 +51,10 @@ def pretrain(
 ) -> dict[str, Any]:
     """Train the encoder of a backbone to predict masked tokens.
 
-    The folder is published atomically: config.json, tokenizer.json, model.safetensors, pretrain.json. Until then,
-    checkpoints are in a hidden folder next to it.
-
     Args:
-        tables: files or frames with texts; equal texts count once.
+        tables: files or frames; equal texts count once.
         settings: the backbone and the training.
-        out: a new or empty folder.
+        out: a new or empty folder; it is written atomically.
         read_options: how to read the tables; what is not set is detected.
         resume: continue from the last checkpoint.
         overwrite: replace the weights in `out`, and delete checkpoints of an unfinished pretraining.
@@ -72,13 +69,11 @@ def pretrain(
         TrainingError: `out` exists, training failed, or the checkpoint belongs to another pretraining.
         KeyboardInterrupt: training was interrupted; a checkpoint was saved.
     """
-    started = time.perf_counter()
-    work = _checkpoint_folder(out)
+    started, work, processes = time.perf_counter(), _checkpoint_folder(out), Processes()
     _check_free(out, work, resume=resume, overwrite=overwrite)
-    processes = Processes()
     if processes.count > 1:
         raise ConfigError("pretraining uses one process; start it without accelerate launch")
-    backbone = create_backbone(settings)
+    backbone = create_backbone(settings)  # fails before the tables are read
     rows, texts = read_texts(tables, settings, read_options)
     job = prepare_job(backbone, settings, texts, processes.device)
     facts = {"tables": [source_name(table) for table in tables], "rows": rows} | job.facts()
