@@ -21,7 +21,6 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "sorting by length": {"speed": {"sort_window": 1}},
     "padding to the batch's longest": {"speed": {"pad_to_multiple_of": 0}},  # 0 stands for max_length
     "bf16": {"speed": {"precision": "fp32"}},
-    "fused optimizer": {"speed": {"fused_optimizer": False}},
     "gradients set to none": {"speed": {"zero_grad_set_to_none": False}},
     "batches in the training process": {"speed": {"workers": 2}},
     "TF32": {"speed": {"tf32": False}},

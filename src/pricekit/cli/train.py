@@ -163,7 +163,7 @@ def _saved_config(out: Path, flags: dict[str, Any]) -> RunConfig:
 
 def resumed_config(file: Path, flags: dict[str, Any]) -> RunConfig:
     """Return the configuration to go on with, which a file holds; raises ConfigError for flags that would change it."""
-    from pricekit.config import build_config, read_toml
+    from pricekit.config import read_saved_config
     from pricekit.errors import ConfigError
 
     now = {key: flags[key] for key in ("time_budget", "quiet")}  # what may differ from one start to the next
@@ -173,4 +173,4 @@ def resumed_config(file: Path, flags: dict[str, Any]) -> RunConfig:
             f"--resume goes on with the settings in {file}; leave out the others, but for --time-budget and --quiet"
         )
     layer = {"training": {"time_budget": now["time_budget"]}} if now["time_budget"] else {}
-    return build_config([read_toml(file), layer | {"speed": {"progress": not now["quiet"]}}])
+    return read_saved_config(file, layer | {"speed": {"progress": not now["quiet"]}})

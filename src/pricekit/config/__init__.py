@@ -1,6 +1,6 @@
 """Settings of a run: their types and defaults, the layers they come from, their JSON schema."""
 
-from pricekit.config.layers import Layer, build_config, merge, parse_override, read_toml
+from pricekit.config.layers import Layer, build_config, merge, parse_override, read_saved_config, read_toml
 from pricekit.config.settings import (
     Choice,
     ColumnsConfig,
@@ -25,5 +25,6 @@ __all__ = [
     "merge",
     "parse_duration",
     "parse_override",
+    "read_saved_config",
     "read_toml",
 ]

@@ -18,12 +18,22 @@ from pricekit.errors import ConfigError, explain_invalid
 Layer = Mapping[str, Any]
 """A part of a configuration, as nested tables."""
 
+REMOVED = (("speed", "fused_optimizer"),)
+"""Settings of earlier versions without a measurable effect. Saved configurations may hold them, new ones may not."""
+
 
 def build_config(layers: Iterable[Layer]) -> RunConfig:
     """Merge layers over the defaults, later ones over earlier ones, and check; raises ConfigError."""
     merged: dict[str, Any] = RunConfig().model_dump()
     for layer in layers:
         merged = merge(merged, layer)
+    for section, key in REMOVED:
+        if isinstance(merged.get(section), Mapping) and key in merged[section]:
+            raise ConfigError(
+                f"the setting {section}.{key} was removed, because it had no measurable effect; leave it out",
+                parameters=("settings", "config"),
+                setting=f"{section}.{key}",
+            )
     try:
         return RunConfig.model_validate(merged)
     except ValidationError as error:
@@ -54,6 +64,18 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"the configuration {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"the configuration {path} is not valid TOML: {error}") from None
+
+
+def read_saved_config(path: Path, *layers: Layer) -> RunConfig:
+    """Read the complete configuration that a run saved, with layers over it; raises ConfigError.
+
+    Settings that were removed since are ignored.
+    """
+    saved = read_toml(path)
+    for section, key in REMOVED:
+        if isinstance(saved.get(section), dict):
+            saved[section].pop(key, None)
+    return build_config([saved, *layers])
 
 
 def parse_override(text: str) -> dict[str, Any]:

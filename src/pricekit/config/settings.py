@@ -148,7 +148,6 @@ class SpeedConfig(Section):
     sort_window: int = Field(
         50, ge=1, description="batches of a shuffled window that is sorted by length; 1: random order"
     )
-    fused_optimizer: bool = Field(True, description="one kernel for all parameters")
     workers: int = Field(0, ge=0, description="processes that make batches; 0: the training process")
     prefetch_factor: int = Field(2, ge=1, description="batches that each worker makes ahead")
     persistent_workers: bool = Field(True, description="keep the workers between epochs")

@@ -156,7 +156,7 @@ class Policy(Protocol):
         Args:
             model: all of its trainable parameters are to be in a group.
             training: the run's numbers.
-            fused: what `speed.fused_optimizer` says, for optimizers that have a fused form.
+            fused: use a fused implementation, for optimizers that have one; True in training.
         """
 
     def schedule(self, step: float, warmup_steps: int, total_steps: int) -> float:

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pricekit.config import RunConfig, build_config, read_toml
+from pricekit.config import RunConfig, read_saved_config
 from pricekit.core.contracts import State
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
@@ -168,7 +168,7 @@ def open_run(path: Path) -> Run:
             f"{path} is not a run: expected the folder that training wrote, with {SOURCE}", path=str(path)
         )
     require_plugins(path)
-    config = build_config([read_toml(path / "config.toml")])
+    config = read_saved_config(path / "config.toml")
     preprocessor = read_preprocessor(path)
     model = build_model(ModelPlugins.create(config), config, preprocessor, read_architecture(path), None)
     load_checkpoint(path / BEST, model)

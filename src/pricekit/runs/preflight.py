@@ -41,7 +41,7 @@ def check_plugins(job: Job) -> None:
         )
         loss.backward()  # type: ignore[no-untyped-call]
     with guarded("policy", config.policy.name, "taking an optimizer step on this backbone"):
-        job.policy.optimizer(model, config.training, fused=config.speed.fused_optimizer).step()
+        job.policy.optimizer(model, config.training, fused=True).step()
     model.zero_grad(set_to_none=True)
     model.load_state_dict(saved)
 

@@ -269,7 +269,7 @@ def start_session(
     model.to(device)
     prepare_encoder(model, config)
     _check_gradients(model, config, processes)
-    optimizer = job.policy.optimizer(model, training, fused=config.speed.fused_optimizer)
+    optimizer = job.policy.optimizer(model, training, fused=True)
     steps = [len(plan) for plan in _plans(job.train.inputs.tokens.lengths, config)]
     session = Session(
         job=job,
