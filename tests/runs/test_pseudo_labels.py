@@ -161,3 +161,18 @@ def test_a_fold_is_taught_by_the_fold_that_has_not_seen_its_rows(pricekit, catal
         )
         assert code == 1
         assert said in " ".join(err.split())
+
+
+def test_a_run_of_version_0_1_keeps_its_pseudo_labelled_rows(run, catalog, new, tmp_path):
+    source, out = Source(catalog, unpriced=(new,), teachers=(run,)), tmp_path / "student"
+    train(source, tiny_config(ONE_EPOCH), out)
+    rows = read_pseudo_labelled(out)
+    (out / "pseudo_labelled.parquet").rename(out / "taught.parquet")
+    old = read_pseudo_labelled(out)
+    assert old.text.equals(rows.text)
+    assert np.array_equal(old.known_price, rows.known_price)
+    (out / "last.safetensors").unlink()
+    (out / "run.json").unlink()
+    assert train(Source(catalog), tiny_config(ONE_EPOCH), out, resume=True)["rows"]["pseudo_labelled"] == 60
+    train(Source(catalog), tiny_config(ONE_EPOCH), out, overwrite=True)
+    assert not (out / "taught.parquet").exists()

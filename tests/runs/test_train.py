@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,12 @@ from torch import nn
 from conftest import tiny_config
 from pricekit.config import build_config, read_toml
 from pricekit.config.resolve import configure
+from pricekit.core.registry import Registry
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import smape
+from pricekit.progress import use_reporter
 from pricekit.runs.cache import cached_inputs
 from pricekit.runs.folder import open_run, read_sample
 from pricekit.runs.source import Source, load_split
@@ -29,6 +32,9 @@ from pricekit.runs.train import train
 from pricekit.table import ReadOptions
 from pricekit.training import loop
 from pricekit.training.step import Objective, Stepper, clip_gradients
+
+
+ONE_EPOCH = {"training": {"epochs": 1}}
 
 
 def _weights(run):
@@ -562,3 +568,101 @@ def test_the_saved_configuration_repeats_the_run(run):
     saved = build_config([read_toml(run / "config.toml")])
     assert saved == tiny_config()
     assert saved.backbone.options["token_dropout"] == 0.4  # a default, written out
+
+
+def _record_bars(monkeypatch):
+    bars = []
+
+    class Recorder:
+        @contextmanager
+        def bar(self, title, total, done):
+            bar = {"title": title, "total": total, "done": done, "notes": []}
+            bars.append(bar)
+
+            def advance(units, note=""):
+                bar["done"] += units
+                bar["notes"].append(note)
+
+            yield advance
+
+    return bars, use_reporter(Recorder())
+
+
+def test_one_bar_covers_all_epochs_and_counts_steps_of_the_schedule(catalog, tmp_path, monkeypatch):
+    bars, reporter = _record_bars(monkeypatch)
+    monkeypatch.setattr("pricekit.training.monitor.NOTE_SECONDS", -1.0)
+    with reporter:
+        train(Source(catalog), tiny_config(), tmp_path / "run")
+    training = [bar for bar in bars if bar["title"] == "training"]
+    assert [(bar["total"], bar["done"]) for bar in training] == [(18, 18)]  # 6 steps in each of 3 epochs
+    assert "epoch 3/3  loss " in training[0]["notes"][-1]
+    assert "rows/s" in training[0]["notes"][-1]
+    assert {"preparing", "pricing the validation rows"} <= {bar["title"] for bar in bars}
+
+
+def test_without_progress_there_is_no_bar_and_the_plan_is_logged(catalog, tmp_path, monkeypatch, logged):
+    bars, reporter = _record_bars(monkeypatch)
+    config = tiny_config({"speed": {"progress": False}, "training": {"batch_size": 16}})
+    with reporter:
+        train(Source(catalog), config, tmp_path / "run")
+    assert bars == []
+    lines = logged().splitlines()
+    plan = "plan: 340 training rows, 60 for validation; backbone bag, 0.0M parameters; 3 epochs, 66 optimizer steps"
+    places = [
+        next(n for n, line in enumerate(lines) if line.startswith(start))
+        for start in (plan, "estimated time left: at most ", "epoch   1")
+    ]
+    assert places == sorted(places)
+    assert sum(line.startswith("estimated time") for line in lines) == 1
+
+
+def test_each_plugin_is_created_once(catalog, tmp_path, monkeypatch):
+    created = []
+
+    def create(self, kind, name, options=None, call=Registry.create):
+        created.append(kind)
+        return call(self, kind, name, options)
+
+    monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
+    config = tiny_config(ONE_EPOCH)
+    monkeypatch.setattr(Registry, "create", create)
+    train(Source(catalog), config, tmp_path / "run")
+    assert sorted(kind for kind in created if kind != "feature") == ["backbone", "loss", "policy"]
+
+
+def test_validation_does_not_advance_the_epoch(catalog, tmp_path, monkeypatch):
+    seen = []
+
+    def validate(session, call=loop.validate):
+        before = asdict(session.state)
+        result = call(session)
+        assert asdict(session.state) == before
+        seen.append(result)
+        return result
+
+    monkeypatch.setattr(loop, "validate", validate)
+    train(Source(catalog), tiny_config(), tmp_path / "run")
+    assert [(result.epoch, result.step) for result in seen] == [(1, 6), (2, 12), (3, 18)]
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["valid_smape"] for line in lines] == [result.valid_smape for result in seen]
+
+
+def test_a_checkpoint_holds_the_keys_of_version_0_1(run):
+    """Runs of version 0.1 resume, and version 0.1 resumes runs of this one."""
+    with safe_open(run / "last.safetensors", "pt") as file:
+        record = json.loads(file.metadata()["pricekit"])
+    assert list(record["state"]) == [
+        *(
+            "epoch",
+            "steps_in_epoch",
+            "step",
+            "position",
+            "best_smape",
+            "best_epoch",
+            "seconds",
+            "loss",
+            "rows",
+        ),
+        *("parts", "skipped", "precision"),
+    ]
+    assert {"state", "scaler", "optimizer", "groups"} == set(record)
