@@ -25,8 +25,8 @@ from pricekit.exporting.graph import export_graph
 from pricekit.exporting.precision import convert
 from pricekit.model.backbones.architectures import DEBERTA_V3_SMALL
 from pricekit.model.backbones.deberta import export_by_distance, slice_positions
+from pricekit.model.backbones.encoder import TransformerEncoder
 from pricekit.model.backbones.families import FAMILIES
-from pricekit.model.backbones.transformer import TransformerEncoder
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
 

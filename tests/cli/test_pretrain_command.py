@@ -70,7 +70,7 @@ WRONG = {
     "an unknown option": (["--set", "backbone.depth=2"], "'transformer' has no option 'depth'"),
     "noise for a small one": (["--random-weights"], "'transformer' has no option 'random_weights'"),
     "another column": (["--text", "title"], "has no column 'title'"),
-    "no weights": (["--weights", "./nowhere"], "the weights ./nowhere are no folder"),
+    "no weights": (["--weights", "./nowhere"], "the weights ./nowhere are not a folder"),
 }
 
 

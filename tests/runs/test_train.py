@@ -33,7 +33,6 @@ from pricekit.table import ReadOptions
 from pricekit.training import loop
 from pricekit.training.step import Objective, Stepper, clip_gradients
 
-
 ONE_EPOCH = {"training": {"epochs": 1}}
 
 

@@ -1,1 +1,1 @@
-"""The network: backbones, the head, losses with their link to a price, and inference in torch."""
+"""The network: backbones, head, losses with their link to a price, and inference in torch."""

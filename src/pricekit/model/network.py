@@ -1,4 +1,4 @@
-"""The model: encoding ‖ numeric features -> head -> raw -> price."""
+"""The network: (encoding, numeric features) -> head -> raw output -> price."""
 
 from __future__ import annotations
 
@@ -17,8 +17,14 @@ _NORMS = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 class PriceModel(nn.Module):
     """Encoder, numeric encoding of the features, heads, and the loss with its link.
 
-    With an encoder of M members the encoding is M groups side by side. Each has its own head and its
-    own loss; the prediction is the mean of their raw outputs.
+    The encoding of an encoder with M members is M groups of columns. Each group has its own head and its own loss; the
+    prediction is the mean of their raw outputs.
+
+    Args:
+        encoder: see `pricekit.core.contracts.Encoder`.
+        head: settings of the heads.
+        loss: see `pricekit.core.contracts.Loss`.
+        features: number of feature columns, K.
     """
 
     def __init__(self, encoder: Any, head: HeadConfig, loss: Any, features: int) -> None:
@@ -31,20 +37,18 @@ class PriceModel(nn.Module):
         self.heads = nn.ModuleList(build_head(width, head) for _ in range(self.members))
 
     def fit(self, features: Tensor, price: Tensor) -> None:
-        """Learn the features' constants and the loss's link from the training rows, (N, K) and (N,)."""
+        """Fit the constants of the features, float32 (N, K), and the link of the loss to the prices, float64 (N,)."""
         self.numeric.fit(features)
         self.loss.fit(price)
 
     def raw(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor) -> Tensor:
-        """Return the raw output of each member, (B, M)."""
+        """Return the raw output of each member, float32 (B, M)."""
         encoding = self.encoder(input_ids, attention_mask)
         numeric = self.numeric(features)
         groups = encoding.chunk(self.members, dim=1)
         heads = zip(groups, self.heads, strict=True)
         raw = torch.cat([head(torch.cat([group, numeric], 1)) for group, head in heads], 1)
-        return (
-            raw.float()
-        )  # whatever the precision of the products, a price needs more than bf16's three digits
+        return raw.float()  # a price needs more than the three digits of bf16
 
     def training_loss(
         self, input_ids: Tensor, attention_mask: Tensor, features: Tensor, price: Tensor
@@ -54,13 +58,13 @@ class PriceModel(nn.Module):
         return cast(Tensor, self.loss(raw, price[:, None].expand_as(raw)))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor) -> Tensor:
-        """Return the price of each row, (B,), in the table's currency: what is exported."""
+        """Return the price of each row, float32 (B,), in the table's currency; this is exported."""
         raw = self.raw(input_ids, attention_mask, features).mean(1)
         return cast(Tensor, self.loss.to_price(raw))
 
 
 def build_head(inputs: int, config: HeadConfig) -> nn.Sequential:
-    """Return Linear, norm, activation, dropout for each width, then a Linear to 1."""
+    """Return a head: Linear, norm, activation and dropout for each width, then a Linear to 1."""
     layers: list[nn.Module] = []
     for width, dropout in zip(config.widths, config.dropout, strict=True):
         layers.append(nn.Linear(inputs, width))

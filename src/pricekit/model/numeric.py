@@ -1,4 +1,4 @@
-"""Feature columns to numbers that a head can use; the constants travel with the weights."""
+"""Encoding feature columns for a head; the constants are stored with the weights."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ import torch
 from torch import Tensor, nn
 
 BOUND = 10.0
-"""Standardised features are clamped to ±10, so that one absurd cell cannot run away with a price."""
+"""Standardised features are clamped to ±10, which bounds the effect of one absurd cell."""
 
-_NONE = 1e-6  # the width of a part of no width, and the spread of a feature that never varies
+_NONE = 1e-6
+"""Smallest width of a bin, and the standard deviation up to which a feature is constant."""
 
 
 class NumericEncoding(nn.Module):
-    """Standardised signed logs, and beside them a piecewise-linear encoding in `bins` parts.
+    """Standardised signed logs, and a piecewise-linear encoding in `bins` bins.
 
-    The first is sign(x)·log(1 + |x|), standardised: quantities span six decades, and a price follows
-    their ratios. The second cuts a feature at its training quantiles e_0 … e_bins and gives
-    clamp((x - e_t) / (e_{t+1} - e_t), 0, 1) for each part, so that a head can bend anywhere, as a tree
-    splits anywhere (Gorishniy et al. 2022, arXiv:2203.05556). A part of no width is a step. A
-    feature that is the same in all training rows gives zeros: anything else would be a second bias of the head, and
-    learn many times as fast as the first.
+    The first is sign(x)·log(1 + |x|), standardised: quantities span six decades, and prices follow their ratios. The
+    second cuts a feature at its training quantiles e_0 … e_bins and gives clamp((x - e_t) / (e_{t+1} - e_t), 0, 1)
+    for each bin, so a head can bend anywhere, as a tree can split anywhere (Gorishniy et al. 2022, arXiv:2203.05556).
+    A bin of no width is a step. A feature that is constant in the training rows gives zeros: anything else would be a
+    second bias of the head, which would learn many times as fast as the first.
+
+    Args:
+        features: number of feature columns, K.
+        bins: of the piecewise-linear encoding; 0 leaves it out.
     """
 
     mean: Tensor
@@ -39,10 +43,10 @@ class NumericEncoding(nn.Module):
         self.register_buffer("start", torch.zeros(features, bins))
         self.register_buffer("width", torch.ones(features, bins))
         before_loading: Any = self.register_load_state_dict_pre_hook
-        before_loading(_as_it_was)
+        before_loading(_add_varies)
 
     def fit(self, features: Tensor) -> None:
-        """Learn the constants from the training rows, float32 (N, K)."""
+        """Fit the constants to the training rows, float32 (N, K)."""
         if not features.shape[1]:
             return
         squashed = _squash(features.double())
@@ -65,8 +69,8 @@ class NumericEncoding(nn.Module):
         return torch.cat([standardised, (parts * self.varies[:, None]).flatten(1)], 1)
 
 
-def _as_it_was(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
-    """Let weights that are older than `varies` be read as they were trained: with every feature."""
+def _add_varies(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
+    """Load weights from before `varies` existed as they were trained: every feature counts."""
     if f"{prefix}mean" in state:
         state.setdefault(f"{prefix}varies", torch.ones_like(state[f"{prefix}mean"]))
 

@@ -1,1 +1,1 @@
-"""Optimizers, learning-rate schedules, weight averages, and the policies that combine them."""
+"""Optimizers, learning-rate schedules, weight averages, and policies, which combine them with settings."""

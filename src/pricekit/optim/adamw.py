@@ -1,4 +1,4 @@
-"""The optimizer and the schedule that the policies share."""
+"""The optimizer and the learning-rate schedule that the built-in policies share."""
 
 from __future__ import annotations
 
@@ -16,9 +16,14 @@ _NORMS = (nn.LayerNorm, nn.BatchNorm1d, nn.RMSNorm)
 
 
 def adamw(model: nn.Module, training: TrainingConfig, *, fused: bool = True) -> torch.optim.Optimizer:
-    """Return AdamW over `parameter_groups`, with row-wise Adagrad for embeddings of sparse gradient.
+    """Return AdamW over `parameter_groups`; embeddings with sparse gradients use row-wise Adagrad.
 
-    AdamW: Loshchilov & Hutter 2019, arXiv:1711.05101.
+    Source: Loshchilov & Hutter 2019, arXiv:1711.05101.
+
+    Args:
+        model: all of its trainable parameters are optimized.
+        training: gives the learning rates and the weight decay.
+        fused: use torch's fused AdamW.
     """
     groups = parameter_groups(model, training)
     if sparse_embeddings(model):
@@ -29,10 +34,14 @@ def adamw(model: nn.Module, training: TrainingConfig, *, fused: bool = True) -> 
 
 
 def warmup_cosine(step: float, warmup_steps: int, total_steps: int) -> float:
-    """Return the factor of a linear warmup from 0 to 1 and a cosine from 1 down to 0.
+    """Return the factor of the learning rate, 0 to 1: a linear warmup, then a cosine down to 0.
 
-    0.5·(1 + cos(π·t)), t the part done of the steps after the warmup: SGDR without restarts,
-    Loshchilov & Hutter 2017, arXiv:1608.03983.
+    The cosine is 0.5·(1 + cos(π·t)), where t is the finished share of the steps after the warmup: SGDR without
+    restarts, Loshchilov & Hutter 2017, arXiv:1608.03983.
+
+    Example:
+        >>> [round(warmup_cosine(step, warmup_steps=2, total_steps=6), 2) for step in range(7)]
+        [0.5, 1.0, 1.0, 0.85, 0.5, 0.15, 0.0]
     """
     if step < warmup_steps:
         return min(1.0, (step + 1) / warmup_steps)
@@ -42,10 +51,10 @@ def warmup_cosine(step: float, warmup_steps: int, total_steps: int) -> float:
 def parameter_groups(model: nn.Module, training: TrainingConfig) -> list[dict[str, Any]]:
     """Return the trainable parameters as groups, each with its `lr` and `weight_decay`.
 
-    The encoder's layer i of n learns at learning_rate · layer_decay^(n - 1 - i), what of the encoder
-    belongs to no layer at learning_rate, the head at head_learning_rate, and the table of token
-    embeddings at embedding_learning_rate, where these are set. Biases and norms do not decay unless they are told to
-    (layer-wise rates: Howard & Ruder 2018, arXiv:1801.06146).
+    Layer i of the encoder's n layers has the rate learning_rate · layer_decay^(n - 1 - i) (Howard & Ruder 2018,
+    arXiv:1801.06146), and the rest of the encoder learning_rate. The head has head_learning_rate and the token
+    embeddings embedding_learning_rate, where these are set. Biases and norms have no weight decay unless
+    `decay_biases_and_norms` is set.
     """
     rates = dict(_rates(model, training))
     undecayed = set() if training.decay_biases_and_norms else _biases_and_norms(model)
@@ -58,7 +67,7 @@ def parameter_groups(model: nn.Module, training: TrainingConfig) -> list[dict[st
 
 
 def _rates(model: nn.Module, training: TrainingConfig) -> Iterator[tuple[int, float]]:
-    """Yield each parameter's id and learning rate; a later pair goes over an earlier one."""
+    """Yield the id and the learning rate of each parameter; later pairs override earlier ones."""
     encoder = getattr(model, "encoder", nn.Module())
     of_encoder = {id(p) for p in encoder.parameters()}
     for parameter in model.parameters():
@@ -75,7 +84,7 @@ def _rates(model: nn.Module, training: TrainingConfig) -> Iterator[tuple[int, fl
 
 
 def sparse_embeddings(model: nn.Module) -> list[Tensor]:
-    """Return the weights of embeddings whose gradients are sparse, as those of `bag` are."""
+    """Return the weights of embeddings with sparse gradients, such as those of `bag`."""
     return [m.weight for m in model.modules() if isinstance(m, nn.Embedding) and m.sparse]
 
 

@@ -1,8 +1,7 @@
-"""Policies: numbers and defaults for the other kinds; all share one optimizer and one schedule.
+"""The built-in policies: defaults for all settings, with a shared optimizer and schedule.
 
-ULTRA, FAST, BLAZING and OPTIMIZED are the four published systems that pricekit grew out of, with their
-numbers. Where those asked for fp16, `speed.precision` stays `auto`: fp16 on the GPUs they were written
-for, bf16 where there is better.
+ULTRA, FAST, BLAZING and OPTIMIZED are the four published systems that pricekit is based on, with their numbers. They
+asked for fp16; here `speed.precision` stays `auto`, which is fp16 on the GPUs of their time and bf16 on newer ones.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pricekit.optim.adamw import adamw, warmup_cosine
 
 
 class Quick:
-    """Sized for `bag` on a CPU: a minute or so for a few thousand rows."""
+    """QUICK: `bag` on a CPU, about a minute for a few thousand rows."""
 
     defaults: Mapping[str, Any] = MappingProxyType(
         {
@@ -41,7 +40,7 @@ class Quick:
                 "learning_rate": 5e-3,
                 "embedding_learning_rate": 0.2,
                 "weight_decay": 0.0,
-                "warmup_epochs": 0.0,  # Adagrad's first steps are its longest: a warmup takes them away
+                "warmup_epochs": 0.0,  # the first steps of Adagrad are its longest, and a warmup would shorten them
                 "patience": 10,
             },
             "speed": {"precision": "fp32"},
@@ -61,7 +60,7 @@ def _training(
     warmup_epochs: int,
     max_grad_norm: float | None = None,
 ) -> dict[str, Any]:
-    """Return the numbers of one of the four systems; every one validates in batches twice as large."""
+    """Return the training settings of a published system; all validate in batches twice as large."""
     return {
         "batch_size": batch_size,
         "gradient_accumulation_steps": accumulation,
@@ -69,7 +68,7 @@ def _training(
         "epochs": epochs,
         "learning_rate": learning_rate,
         "weight_decay": weight_decay,
-        "decay_biases_and_norms": True,  # plain AdamW over all parameters, as published
+        "decay_biases_and_norms": True,  # AdamW over all parameters, as published
         "warmup_epochs": float(warmup_epochs),
         "max_grad_norm": max_grad_norm,
     }

@@ -1,1 +1,1 @@
-"""The built-in backbones, one a file."""
+"""The built-in backbones: bag, lstm, and transformers, pretrained or from scratch."""

@@ -1,4 +1,4 @@
-"""The pretrained architectures in numbers, as their published configurations have them."""
+"""The sizes of the pretrained architectures, as in their published configurations."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Architecture:
 
     Attributes:
         name: of the backbone.
-        hub: id of its weights on the hub.
-        family: `model_type` of its configuration: roberta, bert or deberta-v2.
-        numbers: what a configuration holds beside the library's defaults.
-        max_length: tokens at most.
+        hub: id of the weights on the Hugging Face hub.
+        family: `model_type` of the configuration: roberta, bert or deberta-v2.
+        numbers: values of the configuration that differ from the library's defaults.
+        max_length: most tokens of a text.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The tokenizer of every backbone that has none of its own: byte-pair encoding, trained on the table."""
+"""Byte-pair encoding trained on the table: the tokenizer of every backbone without one of its own."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def train_bpe(
 ) -> Tokenizer:
     """Train a lower-casing BPE tokenizer.
 
-    Not WordPiece: its trainer breaks ties in another order each time, and no run could be repeated.
+    WordPiece is no alternative: its trainer breaks ties in a different order each time, so no run could be repeated.
 
     Args:
         texts: the training texts.
         vocab_size: tokens at most.
         special_tokens: get the first ids, in order.
-        unknown: which of them stands for what the vocabulary cannot spell.
-        around: those that begin and end every text.
-        punctuation: whether it gives tokens, too, or letters and digits alone.
+        unknown: the special token for what the vocabulary cannot spell.
+        around: special tokens that begin and end every text.
+        punctuation: whether punctuation gives tokens; otherwise only letters and digits do.
     """
     tokenizer = Tokenizer(models.BPE(unk_token=unknown, ignore_merges=True))
-    # Tokenising bounds the speed of prediction: these two are twice as fast as NFKC and BERT's rules.
+    # Tokenising limits the speed of prediction; these two are twice as fast as NFKC and BERT's rules.
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace() if punctuation else _words()
     trainer = trainers.BpeTrainer(

@@ -1,4 +1,4 @@
-"""DeBERTa's relative positions, cut to those that a batch can reach, and looked up by distance."""
+"""Faster relative positions of DeBERTa: only those within a batch's length, and looked up by distance in a graph."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_p
 
 
 def slice_positions(model: Any) -> None:
-    """Make a DebertaV2Model project only the relative positions of the batch's length. Exact.
+    """Make a DebertaV2Model project only the relative positions within the batch's length; results are equal.
 
-    Each layer projects a table of 2·S rows, S = `position_buckets` (256), through its query and key
-    matrices, for every batch. Two of L tokens are at most L - 1 apart, and a bucket is never further out
-    than the distance itself, so that only the 2·min(L, S) rows in the middle are ever looked up. While a
-    graph is exported the table stays whole, because there L is not a number.
+    Each layer projects a table of 2·S rows, S = `position_buckets` (256), through its query and key matrices for
+    every batch. Two of L tokens are at most L - 1 apart, and a bucket's number is at most the distance. So only the
+    2·min(L, S) rows in the middle are looked up. An exported graph keeps the whole table, because L is symbolic.
     """
     encoder = model.encoder
     encoder.whole = encoder.reach = int(encoder.layer[0].attention.self.pos_ebd_size)
-    # Bound to the encoder and not to what is around here: a deep copy, such as the average of the weights,
-    # must read its own table.
+    # Bound to the encoder, without a closure: a deep copy, such as the average of the weights, reads its own table.
     encoder.get_rel_embedding = MethodType(_reachable, encoder)
     encoder.register_forward_pre_hook(_set_reach, with_kwargs=True)
 
@@ -42,15 +40,15 @@ def _reachable(encoder: Any) -> Tensor:
 
 
 def export_by_distance(model: Any, longest: int) -> None:
-    """Make a DebertaV2Model look its positions up by distance while a graph is exported. The same numbers.
+    """Make a DebertaV2Model look positions up by distance while a graph is exported; results are equal.
 
-    Scores of content and position (He et al. 2021, arXiv:2006.03654, equation 4) are looked up element by element,
-    for which each layer makes three large tables: of scores, (B · heads, L, 2S), of the positions' projections, once
-    for each text, and of integers, (B · heads, L, L). Here the rows of the position table are put in the order of
-    the 2·L distances first, so that the scores wanted are a slanted band of one product, and that is two slices.
+    The library gathers scores of content and position (He et al. 2021, arXiv:2006.03654, equation 4) element by
+    element. Each layer needs three large tables for it: scores, (B · heads, L, 2S); projections of the positions, once
+    per text; and indices, (B · heads, L, L). Here the rows of the position table are first sorted by the 2·L
+    distances. Then the scores are a diagonal band of one product, which two slices cut out.
 
     Args:
-        model: a DebertaV2Model; one that is unlike version 3 stays as it is.
+        model: a DebertaV2Model; one that differs from version 3 is left as it is.
         longest: the largest L.
     """
     encoder, span = model.encoder, getattr(model.encoder, "position_buckets", -1)
@@ -68,14 +66,14 @@ def export_by_distance(model: Any, longest: int) -> None:
 def _attend(
     attention: Any, hidden_states: Tensor, attention_mask: Tensor, *others: Any, **named: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Return what a DisentangledSelfAttention does, (B, L, H), and None.
+    """Return the output of a DisentangledSelfAttention, (B, L, H), and None.
 
     Args:
         attention: the module.
         hidden_states: (B, L, H).
         attention_mask: (B, 1, 1, L) or (B, 1, L, L), not 0 where a key is live.
-        others: what is not needed while exporting.
-        named: `rel_embeddings`, (2S, H), and what is not needed.
+        others: unused while exporting.
+        named: `rel_embeddings`, (2S, H); others are unused.
     """
     if not torch.compiler.is_exporting():
         found: tuple[Tensor, Tensor | None] = type(attention).forward(
@@ -91,7 +89,7 @@ def _attend(
 
     def scores(content: Tensor, projection: Any, rows: Tensor) -> Tensor:
         table = projection(named["rel_embeddings"]).unflatten(-1, (heads, -1))[rows[of_batch]]
-        # Between transposition and product, where nothing is to be fused: ONNX Runtime 1.31 crashes of that in float16.
+        # Scaling between transposition and product prevents a fusion on which ONNX Runtime 1.31 crashes in float16.
         return _band(content @ (table.permute(1, 2, 0) * scale))
 
     to_position = scores(query, attention.key_proj, attention.rows_of_key)
@@ -104,9 +102,9 @@ def _attend(
 
 
 def _band(scores: Tensor) -> Tensor:
-    """Return L of the 2·L scores of each row, one further left in each: (…, L, 2·L) to (…, L, L).
+    """Return L of the 2·L scores of each row, from (…, L, 2·L) to (…, L, L); row l starts at column L - l.
 
-    Those of row l begin at L - l. Without its first L elements the whole is cut into rows of 2·L - 1 instead.
+    Dropping the first L elements and cutting the rest into rows of 2·L - 1 shifts each row by one.
     """
     length = scores.shape[-2]
     flat = scores.flatten(-2)[..., length:]

@@ -1,4 +1,4 @@
-"""The families of pretrained encoders: the library's classes, and the special tokens."""
+"""The families of pretrained encoders: their classes in transformers, and their special tokens."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from transformers import (
 
 @dataclass(frozen=True)
 class Family:
-    """The library's classes of one family, and the special tokens of its tokenizers by id.
+    """The classes of one family and the special tokens of its tokenizers.
 
     Attributes:
-        config: of the configuration.
-        model: of the encoder.
-        masked: of the encoder with the head that fills in masked tokens.
-        specials: tokens, by id.
-        unknown: which of them stands for what the vocabulary cannot spell.
-        around: those that begin and end every text.
-        arguments: of `model`, beside the configuration.
+        config: class of the configuration.
+        model: class of the encoder.
+        masked: class of the encoder with a head that predicts masked tokens.
+        specials: special tokens; the place of each is its id.
+        unknown: the special token for what the vocabulary cannot spell.
+        around: special tokens that begin and end every text.
+        arguments: of `model`, in addition to the configuration.
     """
 
     config: Any

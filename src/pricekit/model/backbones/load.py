@@ -1,4 +1,4 @@
-"""A folder of pretrained weights to a tokenizer and a model, with errors that say what is wrong with it."""
+"""Loading tokenizer and model from a folder of pretrained weights, with errors that explain the problem."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pricekit.errors import ConfigError
 from pricekit.model.backbones.weights import quiet_transformers
 
 HEADS = ("cls.", "lm_head.")
-"""What the names of the tensors begin with that fill in masked tokens, beside the encoder."""
+"""Prefixes of the tensors of the head that predicts masked tokens."""
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Return the tokenizer of a folder of weights, converted where there is no tokenizer.json.
+    """Return the tokenizer of a folder of weights; it is converted if there is no tokenizer.json.
 
     Raises:
-        ConfigError: there is none that can be opened.
+        ConfigError: the folder holds no tokenizer that can be opened.
     """
     path = folder / "tokenizer.json"
     try:
@@ -31,11 +31,13 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
         with quiet_transformers():
             return AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
-    except Exception as error:  # tokenizers raises bare Exceptions, the conversion whatever its parsers raise
-        said = " ".join(str(error).split())[:200]
+    except Exception as error:  # tokenizers raises bare Exception, and the conversion anything
+        reason = " ".join(str(error).split())[:200]
         raise ConfigError(
-            f"{folder} holds no fast tokenizer that can be opened ({said}); expected tokenizer.json. Where there is "
-            "only spm.model, pip install sentencepiece protobuf lets it be converted"
+            f"{folder} holds no fast tokenizer that can be opened ({reason}); expected tokenizer.json. To convert "
+            "spm.model, pip install sentencepiece protobuf",
+            parameters=("weights",),
+            path=str(folder),
         ) from None
 
 
@@ -49,8 +51,8 @@ def load_model(
         config: of the class's configuration.
         folder: of the weights.
         name: of the backbone, for messages.
-        arguments: of the class, beside these.
-        new_head: whether the head that fills in masked tokens may start anew, where the folder has none.
+        arguments: of the class, in addition.
+        new_head: whether the head that predicts masked tokens may be new, where the folder has none.
 
     Raises:
         ConfigError: the weights are damaged, or lack tensors of the model.
@@ -66,16 +68,20 @@ def load_model(
                 output_loading_info=True,
                 **arguments,
             )
-    except Exception as error:  # a damaged file has many faces
-        said = " ".join(str(error).split())[:200]
+    except Exception as error:  # a damaged file raises many kinds
+        reason = " ".join(str(error).split())[:200]
         raise ConfigError(
-            f"the weights in {folder} cannot be loaded into '{name}': {said}; download them again"
+            f"the weights in {folder} cannot be loaded into '{name}': {reason}; download them again",
+            parameters=("weights",),
+            path=str(folder),
         ) from None
     missing = sorted(key for key in found["missing_keys"] if not (new_head and key.startswith(HEADS)))
     if missing:
         raise ConfigError(
-            f"the weights in {folder} lack {len(missing)} tensors of '{name}', such as {missing[0]}; they are not of "
-            "this architecture"
+            f"the weights in {folder} lack {len(missing)} tensors of '{name}', such as {missing[0]}: they are "
+            "from another architecture",
+            parameters=("weights",),
+            missing=missing,
         )
     loaded: PreTrainedModel = made
     return loaded

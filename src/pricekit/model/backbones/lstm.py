@@ -1,4 +1,4 @@
-"""Backbone `lstm`: a bidirectional LSTM from scratch, tokenizer trained on the training texts."""
+"""Backbone `lstm`: a bidirectional LSTM from scratch, with a tokenizer trained on the training texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAD, UNK = "[PAD]", "[UNK]"
 
 
 class Lstm:
-    """The plugin: trains the tokenizer and makes the encoder."""
+    """The plugin: trains the tokenizer and creates the encoder."""
 
     max_length = None
 
@@ -27,7 +27,7 @@ class Lstm:
 
         vocab_size: int = Field(16_000, ge=256, description="tokens of the vocabulary at most")
         embedding: int = Field(128, ge=1, description="width of a token's embedding")
-        width: int = Field(128, ge=1, description="of the hidden state, each direction")
+        width: int = Field(128, ge=1, description="of the hidden state, in each direction")
         layers: int = Field(2, ge=1)
         dropout: float = Field(0.2, ge=0, lt=1, description="before each layer")
 
@@ -39,16 +39,16 @@ class Lstm:
         return train_bpe(texts, self.options.vocab_size, [PAD, UNK], unknown=UNK)
 
     def architecture(self, tokenizer: Tokenizer) -> State:
-        """Return nothing: the options and the tokenizer say it all."""
+        """Return nothing: options and tokenizer suffice to build the encoder."""
         return {}
 
     def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> LstmEncoder:
-        """Make the encoder with random weights."""
+        """Return an encoder with random weights."""
         return LstmEncoder(tokenizer.get_vocab_size(), self.options)
 
 
 class LstmEncoder(nn.Module):
-    """The mean over a text's tokens of the last layer's states, both directions side by side."""
+    """The mean over a text's tokens of the last layer's states, both directions concatenated."""
 
     members = 1
 
@@ -72,17 +72,17 @@ class LstmEncoder(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the encoding, float32 (B, 2·width).
 
-        The second direction reads each text turned round in its place, the padding left at the end: an
-        LSTM over a padded batch would begin with the padding.
+        The backward direction reads each text reversed in place, with the padding still at the end; otherwise it
+        would begin with the padding.
         """
         position = torch.cumsum(torch.ones_like(attention_mask), 1) - 1
         last = attention_mask.sum(1, keepdim=True) - 1
-        turned = torch.where(position <= last, last - position, position)
+        reversed_position = torch.where(position <= last, last - position, position)
         states = self.embedding(input_ids)
         for onward, back in zip(self.forwards, self.backwards, strict=True):
             states = self.dropout(states)
-            found = back(_at(states, turned))[0]
-            states = torch.cat([onward(states)[0], _at(found, turned)], 2)
+            found = back(_at(states, reversed_position))[0]
+            states = torch.cat([onward(states)[0], _at(found, reversed_position)], 2)
         weights = attention_mask[:, :, None].float()
         pooled: Tensor = (states.float() * weights).sum(1) / weights.sum(1).clamp(min=1)
         return pooled

@@ -1,4 +1,4 @@
-"""Attention without padding: the real tokens of a batch, one text after the other, as one row."""
+"""Attention without padding: the real tokens of a batch, text after text, as one row."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def attend(
 ) -> tuple[Tensor, None]:
     """Attend within each text, without dropout of attention.
 
-    In half precision on a GPU by the flash attention that torch brings; elsewhere text by text, which is
-    right but no faster than padding.
+    On a GPU in half precision this is torch's flash attention. Elsewhere it runs text by text, which is no faster
+    than padding.
 
     Args:
         module: the layer; unused.
         query: (1, heads, T, width), T real tokens of N texts.
         key: of the same shape.
         value: of the same shape.
-        attention_mask: none; the texts' places say it all.
-        starts: int32 (N + 1,): text i has the tokens starts[i] to starts[i + 1].
+        attention_mask: None; `starts` replaces it.
+        starts: int32 (N + 1,); text i has the tokens starts[i] to starts[i + 1] - 1.
         longest: tokens of the longest text, or more.
         scaling: of the scores.
-        kwargs: what the library passes to others.
+        kwargs: unused.
 
     Returns:
         (1, T, heads, width), and no weights.
@@ -63,18 +63,18 @@ def attend(
 
 
 def no_mask(*args: Any, **kwargs: Any) -> None:
-    """Return no mask: there is no padding to be masked."""
+    """Return no mask, because there is no padding."""
 
 
 def use_unpadded(model: Any) -> None:
-    """Let a transformers model attend by `attend`."""
+    """Make a transformers model use `attend`."""
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, no_mask)
     model.set_attn_implementation(NAME)
 
 
 def pack(attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return where the real tokens of a batch are.
+    """Return the places of the real tokens of a batch.
 
     Args:
         attention_mask: int64 (B, L), ones first.

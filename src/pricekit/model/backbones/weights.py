@@ -1,4 +1,4 @@
-"""Where pretrained weights are: a folder, the hub's local cache, or the hub."""
+"""Finding pretrained weights: in a folder, in the local cache of the hub, or on the hub."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ _PATTERNS = ["config.json", "tokenizer*.json", "spm.model", "vocab.*", "merges.t
 
 
 def find_weights(weights: str, backbone: str) -> Path:
-    """Return the folder of pretrained weights, downloaded where it is neither here nor in the cache.
+    """Return the folder of pretrained weights; download it if it is neither a folder nor in the cache.
 
     Args:
         weights: a folder, or an id on the hub.
-        backbone: its name, for messages.
+        backbone: name of the backbone, for messages.
 
     Raises:
-        ConfigError: there is no such folder, it lacks a file, or the hub cannot be reached.
+        ConfigError: there is no such folder, a file is missing, or the hub cannot be reached.
     """
     folder = Path(weights).expanduser()
     if folder.is_dir():
         return _checked(folder)
     if folder.exists() or folder.is_absolute() or weights.startswith((".", "~")) or weights.count("/") > 1:
-        raise ConfigError(f"the weights {weights} are no folder; expected one with {_expected()}")
+        raise ConfigError(
+            f"the weights {weights} are not a folder; expected one with {_expected()}",
+            parameters=("weights",),
+        )
     return _checked(_from_hub(weights, backbone))
 
 
@@ -44,13 +47,19 @@ def _checked(folder: Path) -> Path:
         pickled = sorted(p.name for p in folder.glob("*.bin")) + sorted(p.name for p in folder.glob("*.pt"))
         if pickled:
             raise ConfigError(
-                f"the weights in {folder} are pickled only ({', '.join(pickled)}), and a pickle can run any code, so "
-                "it is not opened. Convert it once where you trust it: load it with transformers and call "
-                "save_pretrained(folder), which writes model.safetensors; then give that folder to --weights"
+                f"the weights in {folder} are only pickled ({', '.join(pickled)}); a pickle can run any code, so it is "
+                "not opened. If you trust it, convert it once: load it with transformers and call "
+                "save_pretrained(folder), which writes model.safetensors; then use that folder as weights",
+                parameters=("weights",),
+                path=str(folder),
             )
         missing.append("model.safetensors")
     if missing:
-        raise ConfigError(f"the weights in {folder} lack {', '.join(missing)}; expected {_expected()}")
+        raise ConfigError(
+            f"the weights in {folder} lack {', '.join(missing)}; expected {_expected()}",
+            parameters=("weights",),
+            missing=missing,
+        )
     return folder
 
 
@@ -64,21 +73,20 @@ def _from_hub(repository: str, backbone: str) -> Path:
                     repository, allow_patterns=_PATTERNS, local_files_only=cached, etag_timeout=5
                 )
                 return Path(found)
-            except (
-                Exception
-            ) as error:  # no network, no such repository, no access: the library has many errors
+            except Exception as error:  # no network, no such repository, no access: many kinds of errors
                 reason = " ".join(str(error).split())[:160]
     raise ConfigError(
-        f"the weights '{repository}' of the backbone '{backbone}' are not on this machine, and the hub did not give "
-        f"them ({reason}). With a network, download https://huggingface.co/{repository} once "
-        f"({_expected()}) into a folder and use --weights FOLDER; without one, --backbone bag needs no download, and "
-        "--random-weights measures speed"
+        f"the weights '{repository}' of the backbone '{backbone}' are not on this machine, and downloading them failed "
+        f"({reason}). Download https://huggingface.co/{repository} once ({_expected()}) into a folder and use that "
+        "folder as weights. The backbone bag needs no download, and random weights are enough to measure speed",
+        parameters=("weights", "backbone"),
+        repository=repository,
     )
 
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Silence the libraries' progress bars and reports while the block runs."""
+    """Silence the progress bars and reports of transformers and the hub while the block runs."""
     from huggingface_hub.utils import logging as typed_hub_logging
     from transformers.utils import logging as typed_logging
 

@@ -1,0 +1,123 @@
+"""The encoder of transformer backbones: a model of the transformers library, with its pooling."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from pricekit.model.backbones.unpadded import pack, use_unpadded
+
+Pooling = Literal["mean", "cls", "lead"]
+POOLING = "mean: of all tokens; cls: the first token; lead: the mean, and a mean in which the first tokens weigh more"
+"""Describes the values of `Pooling`."""
+
+_LEAD, _LEAD_TOKENS = 12.0, 40.0
+"""As in `bag`: the extra weight of the first token, and the tokens over which it falls to 1/e."""
+
+
+class TransformerEncoder(nn.Module):
+    """A transformer and its pooling, in float32.
+
+    Args:
+        model: the transformer.
+        pooling: a value of `Pooling`.
+        unpadded: train on the real tokens of a batch as one row; prediction and export pad.
+    """
+
+    members = 1
+
+    def __init__(self, model: PreTrainedModel, pooling: str, unpadded: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.pooling = pooling
+        self.hidden_size: int = model.config.hidden_size * (2 if pooling == "lead" else 1)
+        self.padded_attention: str = model.config._attn_implementation or "sdpa"
+        self.unpadded = unpadded
+        if unpadded:  # a new module is in training mode
+            use_unpadded(model)
+
+    def train(self, mode: bool = True) -> TransformerEncoder:
+        """Switch between training and evaluation, and between attention without and with padding."""
+        if self.unpadded and mode != self.training:
+            if mode:
+                use_unpadded(self.model)
+            else:
+                self.model.set_attn_implementation(self.padded_attention)
+        return super().train(mode)
+
+    @property
+    def layers(self) -> list[nn.Module]:
+        """The embeddings, those of positions included, then each layer."""
+        inner: Any = self.model
+        positions = [
+            m for name, m in inner.encoder.named_children() if name in ("rel_embeddings", "LayerNorm")
+        ]
+        return [nn.ModuleList([inner.embeddings, *positions]), *inner.encoder.layer]
+
+    @property
+    def embedding(self) -> nn.Module:
+        """The table of token embeddings."""
+        inner: Any = self.model
+        table: nn.Module = inner.get_input_embeddings()
+        return table
+
+    def gradient_checkpointing_enable(self) -> None:
+        """Compute the activations of each layer again in the backward pass, to save memory."""
+        model: Any = self.model  # transformers renamed it in 5
+        enable = (
+            getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        )
+        enable({"use_reentrant": False})
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the pooled hidden states, float32 (B, H)."""
+        if self.unpadded and self.training:
+            return self._packed(input_ids, attention_mask)
+        live = attention_mask
+        if torch.compiler.is_exporting() and not getattr(self.model.config, "conv_kernel_size", 0):
+            live = attention_mask[:, None, None, :].bool()  # a DeBERTa with a convolution needs the integers
+        hidden: Tensor = self.model(input_ids=input_ids, attention_mask=live).last_hidden_state.float()
+        if self.pooling == "cls":
+            return hidden[:, 0]
+        mask = attention_mask.to(hidden.dtype)
+        position = torch.cumsum(attention_mask, 1) - 1
+        means = [
+            (hidden * weights[:, :, None]).sum(1) / weights.sum(1, keepdim=True).clamp(min=1)
+            for weights in (mask * factor for factor in self._factors(position))
+        ]
+        return torch.cat(means, 1)
+
+    def _factors(self, position: Tensor) -> list[Tensor | float]:
+        """Return the weights of the tokens in each mean that is pooled."""
+        if self.pooling == "mean":
+            return [1.0]
+        return [1.0, 1 + _LEAD * torch.exp(-position.float() / _LEAD_TOKENS)]
+
+    def _packed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the encoding, computed from the T real tokens of the batch alone."""
+        text, position, starts = pack(attention_mask)
+        offset = self.model.config.pad_token_id + 1 if self.model.config.model_type == "roberta" else 0
+        hidden: Tensor = (
+            self.model(
+                input_ids=input_ids[text, position][None],
+                position_ids=position[None] + offset,
+                starts=starts,
+                longest=input_ids.shape[1],
+            )
+            .last_hidden_state[0]
+            .float()
+        )
+        if self.pooling == "cls":
+            return hidden[starts[:-1].long()]
+        means = []
+        for factor in self._factors(position):
+            weights = torch.ones_like(text, dtype=hidden.dtype)[:, None] * torch.as_tensor(factor).reshape(
+                -1, 1
+            )
+            totals = hidden.new_zeros(len(input_ids), hidden.shape[1] + 1)
+            totals = totals.index_add(0, text, torch.cat([hidden * weights, weights], 1))
+            means.append(totals[:, :-1] / totals[:, -1:])
+        return torch.cat(means, 1)
