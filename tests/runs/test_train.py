@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -606,9 +607,9 @@ def test_without_progress_there_is_no_bar_and_the_plan_is_logged(catalog, tmp_pa
         train(Source(catalog), config, tmp_path / "run")
     assert bars == []
     lines = logged().splitlines()
-    plan = "plan: 340 training rows, 60 for validation; backbone bag, 0.0M parameters; 3 epochs, 66 optimizer steps"
+    plan = r"plan: 340 training rows, 60 for validation; backbone bag, 0\.0\d+M parameters; 3 epochs, 66 optimizer steps"
     places = [
-        next(n for n, line in enumerate(lines) if line.startswith(start))
+        next(n for n, line in enumerate(lines) if re.match(start, line))
         for start in (plan, "estimated time left: at most ", "epoch   1")
     ]
     assert places == sorted(places)

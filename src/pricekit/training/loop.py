@@ -75,7 +75,7 @@ def log_plan(session: Session) -> None:
     parameters = sum(parameter.numel() for parameter in job.model.parameters())
     logger.info(
         f"plan: {counted(len(job.train.price), 'training row')}, {len(job.valid.price):,} for validation; backbone "
-        f"{config.backbone.name}, {parameters / 1e6:,.1f}M parameters; {counted(session.epochs, 'epoch')}, "
+        f"{config.backbone.name}, {parameters / 1e6:.3g}M parameters; {counted(session.epochs, 'epoch')}, "
         f"{counted(session.time_budget.total_steps, 'optimizer step')}"
     )
     logger.info(describe(job.processes.device, session.stepper.precision, config.speed, job.processes.count))
