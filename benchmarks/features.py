@@ -19,7 +19,7 @@ import pandas as pd
 
 from pricekit.features.catalog import OPTIMIZED22, State, compute, fit_names
 from pricekit.features.columns import COLUMNS
-from pricekit.features.lines import as_strings
+from pricekit.features.labelled_lines import as_strings
 from pricekit.features.rowwise import RowwiseTexts
 
 REPEATS = 5

@@ -32,7 +32,7 @@ __all__ = [
     "PricekitError",
     "TrainingError",
     "explain_invalid",
-    "first_wrong",
+    "first_invalid_field",
 ]
 
 
@@ -95,7 +95,7 @@ class BundleError(PricekitError):
     """A bundle is incomplete, was altered, or has an unknown schema version."""
 
 
-def first_wrong(error: Exception) -> str:
+def first_invalid_field(error: Exception) -> str:
     """Return which value a validation found wrong and why, in brackets; "" of other errors."""
     from pydantic import ValidationError  # slow to import
 

@@ -17,6 +17,8 @@ MOVED = {
     "evaluation.folds": "workflows.folds",
     "evaluation.weights": "workflows.ensemble_weights",
     "export": "exporting",
+    "features.lines": "features.labelled_lines",
+    "features.names": "features.brand_category",
     "intervals": "prediction.intervals",
     "manifest": "bundle.manifest",
     "predict": "prediction.predictor",

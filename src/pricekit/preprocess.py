@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from tokenizers import Tokenizer
 
 from pricekit.core.contracts import Batch
-from pricekit.errors import BundleError, first_wrong
+from pricekit.errors import BundleError, first_invalid_field
 from pricekit.features.fitted import FittedFeatures
 from pricekit.features.rowwise import FEW
 from pricekit.table import Columns, Table
@@ -165,7 +165,7 @@ def load_preprocessor(files: Mapping[str, bytes], where: Path) -> Preprocessor:
     except Exception as error:  # the tokenizers library raises bare Exceptions
         raise BundleError(
             f"{where}: tokenizer.json or preprocess.json is damaged"
-            f"{first_wrong(error) or f' ({type(error).__name__}: {error})'}; train or export it again"
+            f"{first_invalid_field(error) or f' ({type(error).__name__}: {error})'}; train or export it again"
         ) from None
     columns = Columns(record.columns.text, record.columns.price, record.columns.id)
     features = FittedFeatures.from_json([dict(part) for part in record.features])

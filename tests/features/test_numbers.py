@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricekit.features import lines
+from pricekit.features import labelled_lines
 from pricekit.features.numbers import Numbers
 from pricekit.features.rowwise import FEW
 from pricekit.table import Table
@@ -113,16 +113,16 @@ def test_each_text_has_its_own_numbers_in_batches_of_any_size(rows, size):
         f"{before}\nsize: {n}\n{after}" if n is not None else f"{before}\n{after}"
         for before, n, after in rows
     ]
-    whole, lines.BATCH_BYTES = lines.BATCH_BYTES, size
+    whole, labelled_lines.BATCH_BYTES = labelled_lines.BATCH_BYTES, size
     try:
         found = numbers(columns=1).transform(table(texts + [""] * FEW), {"labels": ["size"]})[: len(texts)]
     finally:
-        lines.BATCH_BYTES = whole
+        labelled_lines.BATCH_BYTES = whole
     np.testing.assert_array_equal(found[:, 0], np.array([n or 0 for _, n, _ in rows], np.float32))
 
 
 def test_labels_of_a_long_table_are_looked_for_in_rows_of_all_of_it(monkeypatch):
-    monkeypatch.setattr("pricekit.features.numbers.LOOKED_AT", 10)
+    monkeypatch.setattr("pricekit.features.numbers.FIT_ROWS", 10)
     late = table([*["plain words"] * 50, *(f"size: {i}" for i in range(50))])
     assert numbers().fit(late) == {"labels": ["size"]}
 

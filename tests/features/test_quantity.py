@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pricekit.features.lines import join_texts, split_lines
+from pricekit.features.labelled_lines import join_texts, split_lines
 from pricekit.features.quantity import Amounts, amounts, clean_title, packs
 from pricekit.features.units import COUNT, LENGTH, NONE, UNITS, VOLUME, WEIGHT
 

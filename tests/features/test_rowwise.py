@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pricekit.datasets import make_catalog
-from pricekit.features import catalog, names, quantity, units
+from pricekit.features import brand_category, catalog, quantity, units
 from pricekit.features.catalog import ULTRA25, compute, fit_names
-from pricekit.features.lines import KINDS, as_list, as_strings
+from pricekit.features.labelled_lines import KINDS, as_list, as_strings
 from pricekit.features.rowwise import FEW
 
 LABELS = [
@@ -95,13 +95,13 @@ FRAGMENT = st.one_of(
 TEXTS = st.lists(st.lists(FRAGMENT, max_size=12).map("".join), min_size=1, max_size=6)
 
 
-def vectorized(texts: list[str], state: names.State) -> np.ndarray:
+def vectorized(texts: list[str], state: brand_category.State) -> np.ndarray:
     """Compute the columns as those of a large table."""
     many = texts + [""] * (FEW + 1)
     return compute(pd.Series(many, dtype="str"), ULTRA25, state)[: len(texts)]
 
 
-def assert_same(texts: list[str], state: names.State) -> None:
+def assert_same(texts: list[str], state: brand_category.State) -> None:
     one_by_one = np.vstack([compute(pd.Series([text], dtype="str"), ULTRA25, state) for text in texts])
     expected = vectorized(texts, state)
     for place, name in enumerate(ULTRA25):

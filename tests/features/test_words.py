@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricekit.features.lines import join_texts
+from pricekit.features.labelled_lines import join_texts
 from pricekit.features.words import WORD_BYTES, Words
 
 WORD = re.compile("[a-z0-9\x80-\U0010ffff]+")

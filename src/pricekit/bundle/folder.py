@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.bundle.manifest import SCHEMA_VERSION, Manifest
-from pricekit.errors import BundleError, first_wrong
+from pricekit.errors import BundleError, first_invalid_field
 from pricekit.files import others, publish_folder
 
 MANIFEST = "manifest.json"
@@ -136,7 +136,7 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
             Manifest.model_validate_json(content, strict=True)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise BundleError(
-            f"{source} is damaged: it is not a bundle's manifest{first_wrong(error)}; export it again"
+            f"{source} is damaged: it is not a bundle's manifest{first_invalid_field(error)}; export it again"
         ) from None
     if version > SCHEMA_VERSION:
         raise BundleError(

@@ -66,7 +66,7 @@ def _show_worst(rows: pd.DataFrame) -> None:
     from pricekit.cli.show_scores import room_for_text, shorten
     from pricekit.cli.terminal import show_table
     from pricekit.evaluation.groups import amount
-    from pricekit.features.lines import as_strings, join_texts, split_lines
+    from pricekit.features.labelled_lines import as_strings, join_texts, split_lines
 
     columns = [
         _names(rows),

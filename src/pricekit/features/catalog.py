@@ -1,25 +1,25 @@
-"""The feature sets fast15, balanced20, optimized22 and ultra25: nested, each begins with the one before.
+"""The feature sets fast15, balanced20, optimized22 and ultra25; each one extends the one before.
 
-| column | what it is |
+| column | meaning |
 |---|---|
-| value | quantity in its own unit: the Value line, else from the item name (see `quantity`); 0 for none |
+| value | quantity in its own unit: the Value line, else from the item name (see `quantity`); 0 if there is none |
 | pack_size | packs in the item name ("Pack of 6"), else pieces ("12 count"), else 1 |
 | total_quantity | value in grams, millilitres, pieces or millimetres |
 | log_quantity | log(1 + total_quantity) |
-| value_per_unit | total_quantity / pack_size: the size of one piece; no price is in it |
-| quantity_category | 0 for no quantity, else 1 to 7, by edges for pieces or for measures |
+| value_per_unit | total_quantity / pack_size: the size of one piece; the price is not used |
+| quantity_category | 0 for no quantity, else a bin from 1 to 7; pieces and measures have different edges |
 | unit_type | 0 none or unknown, 1 weight, 2 volume, 3 pieces, 4 length |
-| is_pack, is_large_pack | pack_size over 1, pack_size 12 or more |
-| has_value, has_description | a quantity was found; a description line has content |
-| has_numbers, has_capitals, has_fraction | the item name has a digit, a word all in capitals, "1/2" or "½" |
-| brand, category | log(1 + training rows of that brand or category), 0 for the unknown (see `names`) |
-| text_length, word_count, avg_word_length | characters, words, characters a word |
-| vocab_richness | different words / words |
-| bullet_points, num_sentences, comma_count | how many |
-| price_keywords | words of luxury minus words of thrift in the item name |
-| bulk_indicators | words of large quantities in the item name |
+| is_pack, is_large_pack | pack_size above 1, pack_size of 12 or more |
+| has_value, has_description | a quantity was found; the description line is not empty |
+| has_numbers, has_capitals, has_fraction | the item name has a digit, an upper-case word, "1/2" or "½" |
+| brand, category | log(1 + training rows of that brand or category), 0 if unknown (see `brand_category`) |
+| text_length, word_count, avg_word_length | characters, words, characters per word |
+| vocab_richness | distinct words / words |
+| bullet_points, num_sentences, comma_count | counts |
+| price_keywords | premium words minus budget words in the item name |
+| bulk_indicators | words for large quantities in the item name |
 
-All are finite and bounded, whatever the text; of a text only the first 32,768 characters are read.
+All values are finite and bounded for any text. Only the first 32,768 characters of a text are read.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from pricekit.features import names
+from pricekit.features import brand_category
 from pricekit.features.columns import COLUMNS, ParsedTexts
-from pricekit.features.lines import as_list, as_strings, batches
+from pricekit.features.labelled_lines import as_list, as_strings, batches
 from pricekit.features.rowwise import FEW, RowwiseTexts
 from pricekit.features.vectorized import VectorizedTexts
 from pricekit.table import Table
@@ -52,30 +52,31 @@ ULTRA25 = (*OPTIMIZED22, "comma_count", "is_large_pack", "has_fraction")
 
 
 class _Named(Protocol):
-    """A feature set: what the two functions below need of it."""
+    """The part of a feature set that the two functions below use."""
 
     names: tuple[str, ...]
 
 
 def _fit(self: _Named, table: Table) -> State:
-    """Count the brands and categories of the training rows; the price is not looked at.
+    """Count the brands and categories of the training rows, without the price.
 
-    The state is {"label": label, "brand": {name: rows}, "category": {name: rows}}, where label is that
-    of a column whose name says nothing, but which begins most texts; mostly "".
+    Returns:
+        {"label": label, "brand": {name: rows}, "category": {name: rows}}. The label is an unknown one that begins
+        most texts, usually "".
     """
     return fit_names(as_strings(table.text))
 
 
 def _transform(self: _Named, table: Table, state: State) -> npt.NDArray[np.float32]:
-    """Compute the set's columns in the order of `names`, float32 (N, K), finite.
+    """Return the columns of N rows in the order of `names`, float32 (N, K), finite.
 
-    The state is what `fit` returned, or its copy from JSON.
+    The state is what `fit` returned, possibly read back from JSON.
     """
     return compute(table.text, self.names, state)
 
 
 class Fast15:
-    """The 15 features of FAST: quantities, packs, brand, category and lengths."""
+    """The 15 features of the policy FAST: quantities, packs, brand, category and lengths."""
 
     names: tuple[str, ...] = FAST15
     fit = _fit
@@ -83,7 +84,7 @@ class Fast15:
 
 
 class Balanced20:
-    """The 20 features of BLAZING: `Fast15` and description, sentences, word lengths, keywords, unit."""
+    """The 20 features of the policy BLAZING: `Fast15`, description, sentences, word lengths, keywords and unit."""
 
     names: tuple[str, ...] = BALANCED20
     fit = _fit
@@ -91,7 +92,7 @@ class Balanced20:
 
 
 class Optimized22:
-    """The 22 features of OPTIMIZED: `Balanced20` and the vocabulary's richness and words of bulk."""
+    """The 22 features of the policy OPTIMIZED: `Balanced20`, vocabulary richness and bulk words."""
 
     names: tuple[str, ...] = OPTIMIZED22
     fit = _fit
@@ -99,7 +100,7 @@ class Optimized22:
 
 
 class Ultra25:
-    """The 25 features of ULTRA: `Optimized22` and commas, large packs and fractions."""
+    """The 25 features of the policy ULTRA: `Optimized22`, commas, large packs and fractions."""
 
     names: tuple[str, ...] = ULTRA25
     fit = _fit
@@ -107,7 +108,7 @@ class Ultra25:
 
 
 def compute(texts: pd.Series, columns: tuple[str, ...], state: State) -> npt.NDArray[np.float32]:
-    """Compute columns of texts; no row depends on another.
+    """Return columns of texts; a row does not depend on other rows.
 
     Args:
         texts: strings, (N,).
@@ -139,15 +140,19 @@ def fit_names(texts: pa.LargeStringArray) -> State:
     """Learn the label that begins most texts, and count brands and categories."""
     parts = batches(texts)
     first_lines = [VectorizedTexts(part, {}).lines.first_lines() for part in parts]
-    label = names.common_label(pa.concat_arrays(first_lines))
+    label = brand_category.common_label(pa.concat_arrays(first_lines))
     found = [_names_of(VectorizedTexts(part, {"label": label})) for part in parts]
     brand, category, title = (pa.concat_arrays(column) for column in zip(*found, strict=True))
     return {
         "label": label,
-        "brand": names.count_brands(brand, title),
-        "category": names.count_categories(category, title),
+        "brand": brand_category.count_brands(brand, title),
+        "category": brand_category.count_categories(category, title),
     }
 
 
 def _names_of(texts: VectorizedTexts) -> tuple[pa.LargeStringArray, ...]:
-    return names.labelled(texts.lines, "brand"), names.labelled(texts.lines, "category"), texts.title
+    return (
+        brand_category.labelled(texts.lines, "brand"),
+        brand_category.labelled(texts.lines, "category"),
+        texts.title,
+    )

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pricekit.features.lines import Ints, Texts
+from pricekit.features.labelled_lines import Ints, Texts
 from pricekit.features.quantity import Amounts, Packs
 from pricekit.features.units import COUNT
 from pricekit.features.words import Words

@@ -1,4 +1,4 @@
-"""Feature `numbers`: what stands behind the labels of lines such as "horsepower: 158"."""
+"""Feature `numbers`: the numbers of labelled lines such as "horsepower: 158"."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from pricekit.config import Section
-from pricekit.features.lines import as_list, as_strings, batches, numpy_of
+from pricekit.features.labelled_lines import as_list, as_strings, batches, numpy_of
 from pricekit.features.rowwise import FEW
 from pricekit.table import Table
 
-LOOKED_AT = 20_000
-"""Rows at most, spread over the table, in which labels are looked for."""
+FIT_ROWS = 20_000
+"""The most rows, spread over the table, that `fit` searches for labels."""
 
-LEAST_ROWS = 0.2
-"""Share of them in which a label has a number."""
+MIN_SHARE = 0.2
+"""The smallest share of these rows in which a label has a number."""
 
-LEAST_VALUES = 3
-"""Different numbers of a label: two are told apart as well by their tokens."""
+MIN_DISTINCT = 3
+"""The fewest distinct numbers of a label: tokens distinguish two as well."""
 
-MOST_BYTES = 200
-"""Of a line; longer ones are prose."""
+MAX_LINE_BYTES = 200
+"""Longer lines are prose."""
 
 BOUND = 1e12
 
-_ANY = "[^:]{1,40}"
+_ANY_LABEL = "[^:]{1,40}"
 _NUMBER = (
     r":[ \t]*(?:\p{L}{1,2}\.|[^-0-9:., \t\n\f\r]{0,3})"  # Rs.500, but $.75
     r"(?:(?P<grouped>-?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?)|"
@@ -42,41 +42,38 @@ _ASCII_NUMBER = re.compile(_NUMBER.replace(r"\p{L}", "[A-Za-z]"))
 
 
 class Numbers:
-    """The numbers of labelled lines, as text of several columns is made of: a year, a size, a count of stars.
+    """The numbers of labelled lines, such as a year, a size or a number of stars.
 
-    One column a label, the most frequent first; 0 for a text without that line, as in the columns that no label is
-    left for. "150,000km" is 150000, "0,125 l" is 0.125, and a "." is a decimal mark always.
+    Each label has a column, the most frequent label first. The value is 0 in a text without that line, and in columns
+    without a label. "150,000km" is 150000, "0,125 l" is 0.125, and "." is always a decimal mark.
     """
 
     class Options(Section):
         """Options of `numbers`."""
 
-        columns: int = Field(8, ge=1, le=256, description="labels at most")
+        columns: int = Field(8, ge=1, le=256, description="the most labels")
 
     def __init__(self, options: Options) -> None:
         self.names = tuple(f"number_{n}" for n in range(1, options.columns + 1))
 
     def fit(self, table: Table) -> dict[str, Any]:
-        """Find the labels that a number stands behind in at least a fifth of the rows.
-
-        The state is {"labels": [label, ...]}.
-        """
-        texts = as_strings(table.text.iloc[:: -(-len(table) // LOOKED_AT) or 1])
-        found = _joined(list(_find_in_parts(texts, _ANY)))
+        """Find the labels that have a number in at least a fifth of the rows; return {"labels": [label, ...]}."""
+        texts = as_strings(table.text.iloc[:: -(-len(table) // FIT_ROWS) or 1])
+        found = _concat(list(_find_in_parts(texts, _ANY_LABEL)))
         coded = found.label.dictionary_encode()
         of, kinds = numpy_of(coded.indices), max(1, len(coded.dictionary))
         rows = np.bincount(np.unique(found.row * kinds + of) % kinds, minlength=kinds)
-        usual = [
+        frequent = [
             code
             for code in np.argsort(-rows, kind="stable")[: len(coded.dictionary)]
-            if rows[code] >= LEAST_ROWS * len(texts)
-            and len(np.unique(found.value[of == code])) >= LEAST_VALUES
+            if rows[code] >= MIN_SHARE * len(texts)
+            and len(np.unique(found.value[of == code])) >= MIN_DISTINCT
         ]
-        chosen = pa.array(usual[: len(self.names)], pa.int64())
+        chosen = pa.array(frequent[: len(self.names)], pa.int64())
         return {"labels": coded.dictionary.take(chosen).to_pylist()}
 
     def transform(self, table: Table, state: dict[str, Any]) -> npt.NDArray[np.float32]:
-        """Compute the columns, float32 (N, `columns`); no row depends on another."""
+        """Return the columns, float32 (N, `columns`); a row does not depend on other rows."""
         block = np.zeros((len(table), len(self.names)), np.float32)
         if not state["labels"]:
             return block
@@ -86,17 +83,17 @@ class Numbers:
         labels = pa.array(state["labels"], pa.large_string())
         for found in _find_in_parts(as_strings(table.text), _any_of(state["labels"])):
             place = numpy_of(pc.fill_null(pc.index_in(found.label, labels), -1))
-            known = np.flatnonzero(place >= 0)[::-1]  # of several lines of a label the first is kept
+            known = np.flatnonzero(place >= 0)[::-1]  # the first line of a label wins
             block[found.row[known], place[known]] = found.value[known]
         return block
 
 
 @dataclass(frozen=True)
 class _Found:
-    """Lines that are a label and a number.
+    """L lines that consist of a label and a number.
 
     Attributes:
-        row: the text that each is of, int64 (L,).
+        row: the text of each line, int64 (L,).
         label: large strings, (L,).
         value: float64 (L,).
     """
@@ -106,7 +103,7 @@ class _Found:
     value: npt.NDArray[np.float64]
 
 
-def _joined(parts: list[_Found]) -> _Found:
+def _concat(parts: list[_Found]) -> _Found:
     return _Found(
         np.concatenate([np.zeros(0, np.int64), *(part.row for part in parts)]),
         pa.concat_arrays([pa.array([], pa.large_string()), *(part.label for part in parts)]),
@@ -115,7 +112,7 @@ def _joined(parts: list[_Found]) -> _Found:
 
 
 def _find_in_parts(texts: pa.LargeStringArray, label: str) -> Iterator[_Found]:
-    """Find the lines of some texts at a time: long texts take many times their bytes."""
+    """Find lines batch by batch: the memory needed is many times the bytes of a text."""
     start = 0
     for part in batches(texts):
         found = _find(part, label)
@@ -124,10 +121,10 @@ def _find_in_parts(texts: pa.LargeStringArray, label: str) -> Iterator[_Found]:
 
 
 def _find(texts: pa.LargeStringArray, label: str) -> _Found:
-    """Find the lines whose label is what a regular expression describes."""
+    """Find the lines whose label matches a regular expression."""
     split = pc.split_pattern(texts, "\n")
     line, row = split.flatten(), pc.list_parent_indices(split)
-    short = pc.less_equal(pc.binary_length(line), MOST_BYTES)
+    short = pc.less_equal(pc.binary_length(line), MAX_LINE_BYTES)
     parts, row = pc.extract_regex(line.filter(short), f"^(?P<label>{label}){_NUMBER}"), row.filter(short)
     there = parts.is_valid()
     parts, row = parts.filter(there), row.filter(there)
@@ -143,21 +140,21 @@ def _any_of(labels: list[str]) -> str:
 
 
 def _fill_rowwise(block: npt.NDArray[np.float32], texts: list[str], labels: list[str]) -> None:
-    """Write the numbers of a few texts, line by line: the same ones in a hundredth of the time for one text."""
+    """Fill in the numbers of a few texts in plain Python: the same numbers in a hundredth of the time for one text."""
     for row, text in enumerate(texts):
         places = {label: place for place, label in enumerate(labels)}
         for line in text.split("\n"):
             label = line.partition(":")[0]
-            if label not in places or len(line.encode()) > MOST_BYTES:
+            if label not in places or len(line.encode()) > MAX_LINE_BYTES:
                 continue
             value = _number(line, len(label), labels)
             if value is not None:
-                block[row, places.pop(label)] = value  # of several lines of a label the first is kept
+                block[row, places.pop(label)] = value  # the first line of a label wins
 
 
 def _number(line: str, label_end: int, labels: list[str]) -> float | None:
     """Return the number of a line that begins with a label and a colon, if it has one."""
-    if not line.isascii():  # only Arrow knows its letters outside ASCII
+    if not line.isascii():  # Python's `re` has no class of all letters
         found = _find(pa.array([line], pa.large_string()), _any_of(labels)).value
         return float(found[0]) if len(found) else None
     match = _ASCII_NUMBER.match(line, label_end)

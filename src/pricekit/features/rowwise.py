@@ -14,8 +14,8 @@ from math import floor
 import numpy as np
 import numpy.typing as npt
 
-from pricekit.features import names, quantity
-from pricekit.features.lines import (
+from pricekit.features import brand_category, quantity
+from pricekit.features.labelled_lines import (
     KINDS,
     LABEL_BYTES,
     TITLE_CHARACTERS,
@@ -92,7 +92,7 @@ class Row:
         """Return the count of the brand line, or else of the longest known beginning of the name."""
         if stated := _short(_lower(self.first("brand"))):
             return counts.get(stated, 0)
-        match = _compiled(names.LEADING).search(self.title)
+        match = _compiled(brand_category.LEADING).search(self.title)
         leading = [word for word in match.groups() if word] if match else []
         known = (counts.get(_short(" ".join(leading[:n])), 0) for n in range(len(leading), 0, -1))
         return next(filter(None, known), 0)
@@ -101,15 +101,17 @@ class Row:
         """Return the count of the category line, or else of the head word of the name."""
         category = _short(_lower(self.first("category")))
         if not category:
-            match = _compiled(names.HEAD).search(_compiled(names.PACK_PHRASE).sub("", self.title))
-            category = _compiled(names.PLURAL).sub(r"\1", _short(match["name"])) if match else ""
+            match = _compiled(brand_category.HEAD).search(
+                _compiled(brand_category.PACK_PHRASE).sub("", self.title)
+            )
+            category = _compiled(brand_category.PLURAL).sub(r"\1", _short(match["name"])) if match else ""
         return counts.get(category, 0)
 
 
 class RowwiseTexts:
     """N parsed texts, see `columns.ParsedTexts`."""
 
-    def __init__(self, texts: list[str], state: names.State) -> None:
+    def __init__(self, texts: list[str], state: brand_category.State) -> None:
         self.state = state
         self.texts = _end_to_end(texts)
         self.words: list[Words] = split_words(self.texts)
@@ -177,7 +179,7 @@ def _kind(label: str) -> str:
 
 
 def _short(name: str) -> str:
-    return name[: names.NAME_CHARACTERS]
+    return name[: brand_category.NAME_CHARACTERS]
 
 
 def _clean(name: str) -> str:

@@ -1,6 +1,6 @@
-"""Units: every spelling, its class, and its size in the common measure (g, ml, pieces, mm).
+"""Units: every spelling with its class and its size in the common measure (g, ml, pieces, mm).
 
-Spellings are in lower case; dots, blanks and hyphens inside them may be left out or added in the text
+Spellings are in lower case. A text may add or omit dots, spaces and hyphens inside them
 ("fl oz", "Fl. Oz", "FLOZ"). Sizes follow NIST Handbook 44, Appendix C (US customary units).
 """
 
@@ -40,7 +40,7 @@ _SPELLINGS: dict[tuple[int, float], str] = {
     (LENGTH, 914.4): "yd yds yard yards",
 }
 
-# In an item name these are more often something else ("24 in 1") or packs: only a Unit line may say them.
+# In an item name these usually mean something else ("24 in 1") or packs: only a Unit line may use them.
 _NOT_IN_TEXT = {"m", "in", "gr", "caps", "item", "items", "unit", "units"} | {
     *("case", "cases", "pack", "packs", "pk", "pks")
 }
@@ -62,7 +62,7 @@ UNITS: dict[str, Unit] = {
 
 
 def pattern(*kinds: int) -> str:
-    """Give a regular expression (for RE2 and Python) of the spellings of these classes, longest first."""
+    """Return a regular expression (for RE2 and Python) of the spellings of these classes, longest first."""
     found = [
         spelling.replace("-", "[ .-]{0,2}")
         for (kind, _), spellings in _SPELLINGS.items()

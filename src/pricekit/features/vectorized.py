@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.features import names, quantity
-from pricekit.features.lines import Ints, Lines, Texts, join_texts, numpy_of, split_lines
+from pricekit.features import brand_category, quantity
+from pricekit.features.labelled_lines import Ints, Lines, Texts, join_texts, numpy_of, split_lines
 from pricekit.features.quantity import Amounts, Packs
 from pricekit.features.words import Words, split_words
 
@@ -23,7 +23,7 @@ from pricekit.features.words import Words, split_words
 class VectorizedTexts:
     """N parsed texts, see `columns.ParsedTexts`; each attribute is computed on first use."""
 
-    def __init__(self, texts: pa.LargeStringArray, state: names.State) -> None:
+    def __init__(self, texts: pa.LargeStringArray, state: brand_category.State) -> None:
         self.state = state
         self.texts: Texts = join_texts(texts)
 
@@ -60,12 +60,12 @@ class VectorizedTexts:
     @cached_property
     def brand_rows(self) -> Ints:
         """Training rows of each text's brand, (N,)."""
-        return names.brand_rows(self.lines, self.title, self.state["brand"])
+        return brand_category.brand_rows(self.lines, self.title, self.state["brand"])
 
     @cached_property
     def category_rows(self) -> Ints:
         """Training rows of each text's category, (N,)."""
-        return names.category_rows(self.lines, self.title, self.state["category"])
+        return brand_category.category_rows(self.lines, self.title, self.state["category"])
 
     def line_count(self, kind: str) -> Ints:
         """Count the lines of a kind in each text, (N,)."""

@@ -1,7 +1,7 @@
-"""Statistics of the words of a text, counted on its UTF-8 bytes.
+"""Word statistics of texts, computed on their UTF-8 bytes.
 
-A word is the longest run of ASCII letters, digits and characters outside ASCII: "Ken's 12oz" has three words,
-and so has "a-b c". ASCII letters are compared without regard to case, others as written.
+A word is a maximal run of ASCII letters, digits and non-ASCII characters: "Ken's 12oz" has three words, as does
+"a-b c". ASCII letters are compared case-insensitively, other characters exactly.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from pricekit.features.lines import Bytes, Ints, Texts
+from pricekit.features.labelled_lines import Bytes, Ints, Texts
 
 Floats = npt.NDArray[np.float64]
 
 PART_BYTES = (
     1 << 19
 )  # work on words takes many times their bytes; a part and its arrays fit into the processor's cache
-WORD_BYTES = 64  # two words that agree so far are the same one for vocab_richness
+WORD_BYTES = 64  # words that agree in so many bytes are the same word for vocab_richness
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits, the multiplier of Fibonacci hashing
 _ROW_BITS = np.uint64(20)
 
 
 def _among(data: Bytes, first: str, last: str) -> npt.NDArray[np.bool_]:
-    """Say which bytes lie between two ASCII characters; uint8 wraps around, so one comparison is enough."""
+    """Report which bytes lie between two ASCII characters; uint8 wraps around, so one comparison is enough."""
     return (data - np.uint8(ord(first))) <= ord(last) - ord(first)
 
 
 class Words:
-    """Counts over the words of N texts, fewer than 2**20; each is computed when first asked for."""
+    """Word statistics of N texts, fewer than 2**20; shared arrays are computed on first use."""
 
     def __init__(self, texts: Texts) -> None:
-        """Take the texts."""
+        """Store the texts."""
         self._texts = texts
 
     @cached_property
@@ -43,13 +43,13 @@ class Words:
 
     @cached_property
     def _edges(self) -> Ints:
-        """Where words begin and end, in turn, in bytes; the newline behind each text ends its last word."""
+        """Byte positions where words begin and end, alternating; the newline after each text ends its last word."""
         inside = np.zeros(len(self._lower) + 1, bool)
         inside[1:] = _among(self._lower, "a", "z") | _among(self._lower, "0", "9") | (self._lower >= 128)
         return np.flatnonzero(inside[1:] != inside[:-1])
 
     def count(self) -> Ints:
-        """Words of each text, (N,)."""
+        """Return the number of words of each text, (N,)."""
         return self._count
 
     @cached_property
@@ -57,16 +57,16 @@ class Words:
         return self._texts.count(self._edges[::2])
 
     def mean_length(self) -> Floats:
-        """Characters a word, on average; 0 without words, (N,)."""
+        """Return the average number of characters per word, 0 without words, (N,)."""
         total = np.concatenate([[0], np.cumsum(self._edges[1::2] - self._edges[::2])])
         inside = np.diff(total[np.concatenate([[0], np.cumsum(self._count)])])
-        # What a character outside ASCII takes beyond one byte lies inside words; the newline lies outside.
+        # The extra bytes of non-ASCII characters lie inside words; the newline lies outside.
         beyond = np.diff(self._texts.offset) - 1 - self._texts.characters
         mean: Floats = (inside - beyond) / np.maximum(self._count, 1)
         return mean
 
     def richness(self) -> Floats:
-        """Different words divided by words; 0 without words, (N,)."""
+        """Return distinct words divided by words, 0 without words, (N,)."""
         rows = len(self._texts)
         row = np.repeat(np.arange(rows, dtype=np.uint64) << (np.uint64(64) - _ROW_BITS), self._count)
         key = self._hashes() >> _ROW_BITS | row
@@ -76,23 +76,23 @@ class Words:
         return np.bincount(first, minlength=rows) / np.maximum(self._count, 1)
 
     def sentences(self) -> Ints:
-        """Full stops, question and exclamation marks before a blank; at least 1 if there are words, (N,)."""
+        """Count full stops, question and exclamation marks before whitespace; at least 1 if there are words, (N,)."""
         data = self._lower
         mark = np.flatnonzero((data == ord(".")) | (data == ord("!")) | (data == ord("?")))
-        follows = data[mark + 1]  # the newline behind each text is the last byte, so there is always one
+        follows = data[mark + 1]  # never out of bounds: the last byte is a newline
         ends = mark[_among(follows, "\t", "\r") | (follows == ord(" "))]
         return np.maximum(self._texts.count(ends), np.minimum(self._count, 1))
 
     def commas(self) -> Ints:
-        """Commas of each text, (N,)."""
+        """Return the number of commas of each text, (N,)."""
         return self._texts.count(np.flatnonzero(self._lower == ord(",")))
 
     def _hashes(self) -> npt.NDArray[np.uint64]:
-        """Hash each word, eight bytes at a time; few words are longer, so the later rounds are short."""
+        """Hash each word, eight bytes at a time; few words are longer, so later rounds are short."""
         padded = np.concatenate([self._lower, np.zeros(8, np.uint8)])
         eight = np.ndarray(
             len(self._lower) + 1, "<u8", padded, strides=(1,)
-        )  # eight bytes from each place on
+        )  # the eight bytes from each position
         start = self._edges[::2]
         length = self._edges[1::2] - start
         code = _mixed(eight[start], length)
@@ -110,7 +110,7 @@ def split_words(texts: Texts) -> list[Words]:
 
 
 def _mixed(piece: npt.NDArray[np.uint64], length: Ints) -> npt.NDArray[np.uint64]:
-    """Drop what lies behind a word's end (no byte of a word is 0), and spread the rest over all 64 bits."""
+    """Drop the bytes after the end of a word (no byte of a word is 0) and mix the others over all 64 bits."""
     behind = (8 * np.maximum(8 - length, 0)).astype(np.uint64)
     code = (piece << behind) * _ODD
     code ^= code >> np.uint64(32)

@@ -1,8 +1,8 @@
 import pyarrow as pa
 import pytest
 
-from pricekit.features import lines
-from pricekit.features.lines import (
+from pricekit.features import labelled_lines
+from pricekit.features.labelled_lines import (
     TEXT_CHARACTERS,
     TITLE_CHARACTERS,
     Lines,
@@ -76,4 +76,4 @@ def test_parts_hold_every_text_once() -> None:
 
 
 def test_kinds_have_codes() -> None:
-    assert set(lines.KIND_CODES.values()) == set(range(1, len(lines.KINDS) + 1))
+    assert set(labelled_lines.KIND_CODES.values()) == set(range(1, len(labelled_lines.KINDS) + 1))

@@ -1,7 +1,7 @@
-"""Labelled lines: where the title, Value, Unit, brand and category of each text are.
+"""Labelled lines: find the title, Value, Unit, brand and category of each text.
 
-A text is lines of the form "Label: content" ("Item Name: ...", "brand_name: ..."), or plain text. The
-lines of a batch are cut without copying: every piece is a pair of offsets into the one buffer with all texts.
+A text consists of lines of the form "Label: content" ("Item Name: ...", "brand_name: ...") or is plain text. The
+lines of a batch are cut without copying: each piece is a pair of offsets into one buffer that holds all texts.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 BATCH_BYTES = 8 << 20  # large, since regular expressions are compiled again for each batch
-LABEL_BYTES = 40  # a colon further into the line than this ends no label
-TITLE_CHARACTERS = 300  # what an item name is searched in; plain text without lines is cut here
-TEXT_CHARACTERS = (
-    32_768  # nothing behind this is read: one absurd cell must not take the memory of all others
-)
+LABEL_BYTES = 40  # a colon further into the line does not end a label
+TITLE_CHARACTERS = 300  # item names, and plain text without lines, are cut here
+TEXT_CHARACTERS = 32_768  # longer texts are cut, so that one huge cell cannot exhaust the memory
 
-# A line's kind by its label, matched in ASCII lower case; the first that matches wins.
+# Kinds of lines by label, matched in ASCII lower case; the first match wins.
 KINDS = {
     "bullet": r"^bullet[ _]?points?[ _]?[0-9]*$",
     "description": r"description|^desc$",
@@ -41,16 +39,16 @@ KIND_CODES = {name: code for code, name in enumerate(KINDS, start=1)}
 
 
 def numpy_of(array: Any) -> npt.NDArray[Any]:
-    """Give an Arrow array as a numpy one; null becomes NaN or None."""
+    """Return an Arrow array as a numpy array; null becomes NaN or None."""
     values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return values
 
 
 def as_strings(values: object) -> pa.LargeStringArray:
-    """Give the texts as one Arrow array without nulls, each cut at `TEXT_CHARACTERS`.
+    """Return texts as one Arrow array without nulls, each cut to `TEXT_CHARACTERS`.
 
     Args:
-        values: a pandas Series or any sequence of str, (N,).
+        values: a pandas Series or another sequence of strings, (N,).
 
     Returns:
         (N,) large strings.
@@ -69,7 +67,7 @@ def as_list(values: pd.Series) -> list[str]:
 
 
 def batches(texts: pa.LargeStringArray) -> list[pa.LargeStringArray]:
-    """Cut texts into runs of about `BATCH_BYTES`, without copying; a longer text is one by itself."""
+    """Split texts into batches of about `BATCH_BYTES`, without copying; a longer text is a batch of its own."""
     end = np.cumsum(numpy_of(pc.binary_length(texts)) + 1)
     cuts = np.flatnonzero(np.diff(end // BATCH_BYTES, prepend=-1)).tolist()
     if not cuts:
@@ -79,12 +77,12 @@ def batches(texts: pa.LargeStringArray) -> list[pa.LargeStringArray]:
 
 @dataclass(frozen=True)
 class Texts:
-    """N texts end to end in one buffer, a newline behind each, so that no word or line goes on into the next.
+    """N texts end to end in one buffer; a newline after each text ends its last word and line.
 
     Attributes:
         data: their UTF-8 bytes, uint8.
-        offset: where each text begins, and the end of the last, (N + 1,).
-        characters: code points of each text, without that newline, (N,).
+        offset: the start of each text and the end of the last one, in bytes, (N + 1,).
+        characters: code points of each text, without the newline, (N,).
     """
 
     data: Bytes
@@ -95,7 +93,7 @@ class Texts:
         return len(self.characters)
 
     def parts(self, size: int) -> list[Texts]:
-        """Cut the texts into runs of about `size` bytes, without copying; a longer text is one by itself."""
+        """Split the texts into parts of about `size` bytes, without copying; a longer text is a part of its own."""
         cuts = np.flatnonzero(np.diff(self.offset[1:] // size, prepend=-1))
         return [self._part(a, b) for a, b in itertools.pairwise([*cuts.tolist(), len(self)])]
 
@@ -105,12 +103,12 @@ class Texts:
         return Texts(data, offset - offset[0], self.characters[first:last])
 
     def count(self, positions: Ints) -> Ints:
-        """Count the sorted byte positions that fall into each text, (N,)."""
+        """Count how many of the sorted byte positions lie in each text, (N,)."""
         return np.diff(np.searchsorted(positions, self.offset))
 
 
 def join_texts(array: pa.LargeStringArray) -> Texts:
-    """Lay out texts, (N,) large strings without nulls, for work on their bytes."""
+    """Return texts, (N,) large strings without nulls, end to end."""
     newline = pa.scalar("\n", array.type)
     joined = pc.binary_join_element_wise(array, pa.scalar("", array.type), newline)
     _, offset, data = joined.buffers()
@@ -122,7 +120,7 @@ def join_texts(array: pa.LargeStringArray) -> Texts:
 
 
 def _pieces(data: Bytes, start: Ints, cut: Ints) -> pa.LargeStringArray:
-    """View every line as two pieces, before and from `cut`: (2L,) strings over the same bytes."""
+    """Return each line as two strings over the same bytes, split at `cut`, (2L,)."""
     offset = np.empty(2 * len(start) + 1, np.int64)
     offset[0:-1:2], offset[1::2], offset[-1] = start, cut, len(data)
     buffers = [None, pa.py_buffer(offset), pa.py_buffer(data)]
@@ -130,7 +128,7 @@ def _pieces(data: Bytes, start: Ints, cut: Ints) -> pa.LargeStringArray:
 
 
 def _kinds(labels: pa.LargeStringArray) -> npt.NDArray[np.int8]:
-    """Give the kind of each label; a table has few different ones, so only those are looked at."""
+    """Return the kind of each label; only the distinct ones, which are few, are matched."""
     encoded = labels.dictionary_encode()
     names = pc.ascii_trim_whitespace(pc.ascii_lower(encoded.dictionary))
     kinds = np.zeros(len(names), np.int8)
@@ -144,10 +142,10 @@ class Lines:
     """The lines of N texts, L in all, in order.
 
     Attributes:
-        row: the text that a line is of, (L,).
-        kind: its kind, a code of `KIND_CODES` or 0, (L,).
+        row: the text of each line, (L,).
+        kind: the kind of each line, a code of `KIND_CODES` or 0, (L,).
         first: the index of each text's first line, (N,).
-        pieces: label and content of each line, (2L,); a line without a known label is all content.
+        pieces: the label and the content of each line, (2L,); a line without a known label is only content.
     """
 
     row: Ints
@@ -156,12 +154,12 @@ class Lines:
     pieces: pa.LargeStringArray
 
     def find(self, name: str, *, last: bool = False) -> pa.LargeStringArray:
-        """Give each text's first (or last) line of a kind: its content, trimmed, "" without one, (N,)."""
+        """Return the trimmed content of each text's first (or last) line of a kind, "" if it has none, (N,)."""
         index = np.full(len(self.first), -1, np.int64)
         found = np.flatnonzero(self.kind == KIND_CODES[name])
         if not len(found):
             return pa.repeat(pa.scalar("", self.pieces.type), len(self.first))
-        ordered = found if last else found[::-1]  # of several assignments to one place the last one stays
+        ordered = found if last else found[::-1]  # of several assignments to one element the last one wins
         index[self.row[ordered]] = ordered
         return self._content(index)
 
@@ -170,7 +168,7 @@ class Lines:
         return np.bincount(self.row[self.kind == KIND_CODES[name]], minlength=len(self.first))
 
     def titles(self, label: str) -> pa.LargeStringArray:
-        """Give the item names: the first line with such a label, or else the first without `label`, (N,)."""
+        """Return the item names: the first line labelled as a name, else the first line without `label`, (N,)."""
         named = np.zeros(len(self.first), bool)
         named[self.row[self.kind == KIND_CODES["title"]]] = True
         line = self.first_lines()
@@ -179,7 +177,7 @@ class Lines:
         return pc.utf8_slice_codeunits(pc.if_else(named, self.find("title"), line), 0, TITLE_CHARACTERS)
 
     def first_lines(self) -> pa.LargeStringArray:
-        """Give each text's first line without its label if that is known; its first characters, (N,)."""
+        """Return the beginning of each text's first line, without its label if that is known, (N,)."""
         return pc.utf8_slice_codeunits(self._content(self.first), 0, TITLE_CHARACTERS + LABEL_BYTES)
 
     def _content(self, index: Ints) -> pa.LargeStringArray:
@@ -188,7 +186,7 @@ class Lines:
 
 
 def split_lines(texts: Texts) -> Lines:
-    """Cut texts into lines at every newline and recognise the labels; every text has at least one line."""
+    """Split texts at every newline and recognise the labels; every text has at least one line."""
     data = texts.data
     end = np.flatnonzero(data == ord("\n")) + 1
     start = np.concatenate([[0], end])[: len(end)]

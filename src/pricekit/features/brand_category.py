@@ -1,7 +1,7 @@
-"""Brand and category of a product, and how frequent they are among the training rows.
+"""Brand and category of each product, and how many training rows have them.
 
-The number of a brand or category is log(1 + rows that have it); the unknown has 0. A place in the alphabet,
-as the original systems used, would say nothing, and an unseen brand would have no place at all.
+The feature of a brand or category is log(1 + rows that have it), 0 for an unknown one. An alphabetical index, as the
+original systems used, carries no information, and an unseen brand has no index.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.features.lines import LABEL_BYTES, Ints, Lines, numpy_of
+from pricekit.features.labelled_lines import LABEL_BYTES, Ints, Lines, numpy_of
 
 State = Mapping[str, Any]
 """What `fit` of a feature set returns, see `catalog`."""
 
-MIN_COUNT = 2  # a name of one training row says nothing about another row
-MAX_NAMES = 50_000  # of each dictionary; the most frequent stay
+MIN_COUNT = 2  # a name of one training row is no help for other rows
+MAX_NAMES = 50_000  # the most frequent names that a dictionary keeps
 NAME_CHARACTERS = 60
 
 LABEL = rf"^(?P<label>[^:]{{1,{LABEL_BYTES}}}):"
@@ -41,7 +41,7 @@ def _name(text: pa.LargeStringArray) -> pa.LargeStringArray:
 
 
 def leading_words(title: pa.LargeStringArray) -> list[pa.LargeStringArray]:
-    """Give the first one, two and three words of lower-case names, each (N,), "" where there are fewer."""
+    """Return the first one, two and three words of lower-case item names, each (N,), "" if there are fewer."""
     found = pc.extract_regex(title, LEADING)
     one, two, three = (pc.fill_null(pc.struct_field(found, name), "") for name in ("one", "two", "three"))
     blank = pa.scalar(" ", one.type)
@@ -51,22 +51,22 @@ def leading_words(title: pa.LargeStringArray) -> list[pa.LargeStringArray]:
 
 
 def head_word(title: pa.LargeStringArray) -> pa.LargeStringArray:
-    """Give the head word of lower-case item names, without a plural s, "" where there is none, (N,)."""
+    """Return the head word of lower-case item names, without a plural s, "" if there is none, (N,)."""
     title = pc.replace_substring_regex(title, PACK_PHRASE, "")
     word = pc.struct_field(pc.extract_regex(title, HEAD), "name")
     return pc.replace_substring_regex(_name(word), PLURAL, r"\1")
 
 
 def labelled(lines: Lines, kind: str) -> pa.LargeStringArray:
-    """Give the content of the "brand" or "category" line in lower case, "" where there is none, (N,)."""
+    """Return the content of the "brand" or "category" line in lower case, "" if there is none, (N,)."""
     return _name(pc.ascii_lower(lines.find(kind)))
 
 
 def common_label(first_lines: pa.LargeStringArray) -> str:
-    """Give what comes before the colon in over half of the first lines, "" without such a label.
+    """Return the label of more than half of the first lines, "" if there is none.
 
-    Of columns whose labels say nothing here ("produto: ..."), the first is taken for the item name; left
-    there, its label would be everyone's brand.
+    If no label is known ("produto: ..."), the first line is taken as the item name. Its label is removed, since
+    it would be read as the brand of every product.
     """
     counts = pc.value_counts(pc.struct_field(pc.extract_regex(first_lines, LABEL), "label").drop_null())
     rows = {entry["values"]: entry["counts"] for entry in counts.to_pylist()}
@@ -75,19 +75,19 @@ def common_label(first_lines: pa.LargeStringArray) -> str:
 
 
 def count_brands(stated: pa.LargeStringArray, title: pa.LargeStringArray) -> dict[str, int]:
-    """Count the brands of training rows: the brand lines, or without any the words that begin the names."""
+    """Count the brands of training rows: the brand lines, or if there are none the first words of the item names."""
     return count_names([stated] if _any(stated) else leading_words(title))
 
 
 def count_categories(stated: pa.LargeStringArray, title: pa.LargeStringArray) -> dict[str, int]:
-    """Count the categories of training rows: the category lines, or without any the head words."""
+    """Count the categories of training rows: the category lines, or if there are none the head words."""
     return count_names([stated if _any(stated) else head_word(title)])
 
 
 def count_names(columns: list[pa.LargeStringArray]) -> dict[str, int]:
-    """Count names over all columns; at most `MAX_NAMES`, none with fewer than `MIN_COUNT` rows.
+    """Count names over all columns; keep at most `MAX_NAMES`, each with at least `MIN_COUNT` rows.
 
-    Ties are kept in order of the name, so that the result does not depend on the order of the rows.
+    Equal counts are sorted by name, so that the result does not depend on the order of the rows.
     """
     counts = pc.value_counts(pa.concat_arrays(columns))
     frequent = counts.filter(
@@ -100,7 +100,7 @@ def count_names(columns: list[pa.LargeStringArray]) -> dict[str, int]:
 
 
 def brand_rows(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, int]) -> Ints:
-    """Return the count of the brand line, or else of the longest known beginning of the name, (N,)."""
+    """Return the count of the brand line, else of the longest known beginning of the item name, (N,)."""
     stated = labelled(lines, "brand")
     rows = np.zeros(len(title), np.int64)
     for found in _lookup(leading_words(title), counts):
@@ -109,7 +109,7 @@ def brand_rows(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, in
 
 
 def category_rows(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, int]) -> Ints:
-    """Return the count of the category line, or else of the head word of the name, (N,)."""
+    """Return the count of the category line, else of the head word of the item name, (N,)."""
     stated = labelled(lines, "category")
     name = pc.if_else(pc.not_equal(stated, ""), stated, head_word(title))
     rows: Ints = _lookup([name], counts)[0]

@@ -1,8 +1,8 @@
 import pyarrow as pa
 import pytest
 
-from pricekit.features import names
-from pricekit.features.names import common_label, count_names, head_word, leading_words
+from pricekit.features import brand_category
+from pricekit.features.brand_category import common_label, count_names, head_word, leading_words
 
 
 def strings(*values: str) -> pa.LargeStringArray:
@@ -47,7 +47,7 @@ def test_counts_drop_single_names_and_are_bounded(monkeypatch: pytest.MonkeyPatc
     column = strings("a", "b", "b", "c", "c", "", "", "")
     assert count_names([column]) == {"b": 2, "c": 2}
     assert count_names([column, strings("c")]) == {"c": 3, "b": 2}
-    monkeypatch.setattr(names, "MAX_NAMES", 1)
+    monkeypatch.setattr(brand_category, "MAX_NAMES", 1)
     assert count_names([column]) == {"b": 2}
     assert count_names([strings("c", "c", "b", "b")]) == {"b": 2}
 
