@@ -14,6 +14,7 @@ from pricekit.table.columns import as_text, flat
 from pricekit.table.formats.dialect import looks_like_data
 from pricekit.table.prices.cells import Cell, read_cell
 from pricekit.table.prices.price_format import is_numeric
+from pricekit.table.prices.price_text import PLAIN_NUMBER
 
 _MOST_DISTINCT = 0.3
 """Share of different cells under which a column of short texts is one of categories."""
@@ -28,7 +29,6 @@ _CODE_DIGITS = 8
 _UNIT_LETTERS = 5  # of a cell, up to which it is a number with its unit, such as 150,000km
 _READ = 2000  # cells of a column that are looked at one by one
 
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _DATE = r"^([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{2,4})([T ].*)?$"
 _PRICE_NAME = re.compile(
     r"price|preis|prix|precio|preço|preco|prezzo|prijs|pris\b|cena|cijena|ár\b|hinta|fiyat|harga|giá|gia\b|цена|ціна"
@@ -105,7 +105,7 @@ def _counts(cells: pa.Array) -> bool:
 
 
 def _kind(cells: pa.Array, distinct: float, words: float, least: float) -> str:
-    for kind, pattern in (("address", r"^https?://"), ("number", _NUMBER), ("date", _DATE)):
+    for kind, pattern in (("address", r"^https?://"), ("number", PLAIN_NUMBER), ("date", _DATE)):
         if pc.mean(pc.match_substring_regex(cells, pattern)).as_py() >= _NEARLY_ALL:
             return kind
     looked_at = cells.slice(0, _READ).to_pylist()

@@ -281,15 +281,15 @@ def test_three_decimals_of_which_some_are_dropped_are_decimals() -> None:
 
 
 def test_a_mark_that_may_be_either_is_said() -> None:
-    assert "--decimal ," in describe_prices(read("1.459", "1.387", "1.524", "1.616")[2])
-    assert "--decimal ," in describe_prices(read("$1,459", "$1,387", "$1.459")[2])
+    assert "set decimal to ','" in describe_prices(read("1.459", "1.387", "1.524", "1.616")[2])
+    assert "set decimal to ','" in describe_prices(read("$1,459", "$1,387", "$1.459")[2])
     assert "part thousands" not in describe_prices(read("$1,459", "$900", "$1,387")[2])
     assert describe_prices(read("1.125", "3", "12000", "1.250", "1.375")[2]) == ""
 
 
 def test_only_other_currencies_are_counted_as_set_aside() -> None:
     form = read(*["10 $"] * 199, "5 €", currency="CAD")[2]
-    assert "Set aside for another currency: 1 (EUR: 1)." in describe_prices(form)
+    assert "Set aside because of another currency: 1 (EUR: 1)." in describe_prices(form)
 
 
 def test_a_guess_without_an_example_names_none() -> None:
@@ -367,7 +367,7 @@ def test_several_prices_are_counted_and_said() -> None:
     form = read("$1 - $2", "$3", "4 or 5", "was $20, now $5")[2]
     assert form.several == 3
     assert (
-        "several prices, of which the first counts, or the one that follows a word like 'now': 3."
+        "several prices, of which the first one is used, or the one after a word such as 'now': 3."
         in describe_prices(form)
     )
 
@@ -375,7 +375,7 @@ def test_several_prices_are_counted_and_said() -> None:
 def test_a_guess_is_said_and_can_be_overruled() -> None:
     values, _, form = read("565.000 €", "25.000 €")
     assert values == [565_000, 25_000]
-    assert "--decimal ." in describe_prices(form)
+    assert "set decimal to '.'" in describe_prices(form)
     values, _, form = read("565.000 €", "25.000 €", decimal=".")
     assert values == [565, 25]
     assert "part thousands" not in describe_prices(form)

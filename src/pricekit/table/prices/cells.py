@@ -1,4 +1,4 @@
-"""One cell that should hold a price: which of its characters are the number, and what is sure about it."""
+"""Read one cell of a price column: its number, decimal mark and currency."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 
 from pricekit.table.model import NO_PRICE, NOT_A_NUMBER
 from pricekit.table.prices.currency import currency_in, find_currency, without_signs
-from pricekit.table.prices.multiplier import is_han, letter, multiplier
-from pricekit.table.prices.price_text import NUMBER, WORD, in_one_writing, is_named, plain_of
+from pricekit.table.prices.multiplier import is_han_multiplier, letter_multiplier, multiplier
+from pricekit.table.prices.price_text import NUMBER, WORD, has_words_before, normalize, to_ascii
 
 MAX_CHARS = 200
-_MAX_LETTERS = (
-    20  # of a cell without the sign of a currency: beyond it the cell is a sentence with a number in it
-)
+"""A longer cell is not a price."""
+_MAX_LETTERS = 20
+"""A cell without a currency sign and with more letters is a sentence that contains a number."""
 
 _TORN = re.compile(r"(?:\s?[.,]\s|\s(?=\d\d\W*$))\d{2,3}(?!\d|\s?%|\s?[^\W\d_])")
 _TORN_BEFORE = re.compile(r"\d\s?[.,]\s$")
@@ -61,40 +61,41 @@ _UNCLEAR = re.compile(r"\s?mil\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A price as written.
+    """A price as it is written in a cell.
 
     Attributes:
-        digits: the number, of digits, "." and "," alone.
-        mark: its decimal mark where the number itself shows it, "." or ",", or else None.
-        open: "." or "," where this one stands before the last three digits and may be either, or else "".
-        factor: what the number is multiplied by; below 0 where the price is.
-        currency: as of `find_currency`.
-        several: the cell holds more prices than this one.
-        pence: it is a small number with a "p", a hundredth where the column is in pounds.
-        start: where in the cell the number begins, -1 where its characters are not those of the cell one by one.
-        length: of the number there, with what parts its groups.
+        digits: the number: digits, "." and "," only.
+        decimal_mark: "." or "," where the number itself shows its decimal mark; else None.
+        ambiguous_mark: "." or "," where it precedes the last three digits and may be a decimal mark or separate
+            thousands; else "".
+        factor: multiplies the number; negative for a negative price.
+        currency: as `find_currency` returns it.
+        has_several: the cell holds more prices than this one.
+        in_pence: the number is small and followed by "p": a hundredth in a column in pounds.
+        start: position of the number in the cell; -1 where the number is not a substring of the cell.
+        length: of that substring.
     """
 
     digits: str
-    mark: str | None
-    open: str
+    decimal_mark: str | None
+    ambiguous_mark: str
     factor: float
     currency: str | None
-    several: bool
+    has_several: bool
     start: int = -1
     length: int = 0
-    pence: bool = False
+    in_pence: bool = False
 
     def value(self, decimal: str, *, strict: bool = False) -> float | None:
-        """Return the price where an open mark is decided by `decimal`; None where no number is so written.
+        """Return the price; None where the number is not written with that decimal mark.
 
         Args:
             decimal: the decimal mark of the column.
-            strict: it holds for every cell, also for one that shows another.
+            strict: use it for every cell, also for one that shows the other mark.
         """
-        mark = decimal if strict or not self.mark else self.mark
+        mark = decimal if strict or not self.decimal_mark else self.decimal_mark
         group = "," if mark == "." else "."
-        if strict and self.mark not in (None, decimal):
+        if strict and self.decimal_mark not in (None, decimal):
             return None
         whole, _, rest = self.digits.partition(mark)
         return self.factor * float(f"{whole.replace(group, '') or '0'}.{rest or '0'}")
@@ -102,63 +103,68 @@ class Cell:
 
 @lru_cache(maxsize=1 << 16)
 def read_cell(text: str) -> Cell | str:
-    """Return the price that a cell holds, or the reason why it holds none."""
+    """Return the price in a cell, or the reason why it has none.
+
+    Example:
+        >>> read_cell("1.299,00 €").value(","), read_cell("on request")
+        (1299.0, 'price not a number')
+    """
     shown = html.unescape(text)  # &#8377; 1,299
     if len(shown) > MAX_CHARS or "\0" in shown or _FRACTION.search(shown):
         return NOT_A_NUMBER
-    plain = plain_of(shown)
+    plain = to_ascii(shown)
     if _FREE.fullmatch(plain.strip()):
         return Cell("0", None, "", 1.0, None, False)
     if _MISSING.fullmatch(plain.strip()):
         return NO_PRICE
-    plain = in_one_writing(plain)
+    plain = normalize(plain)
     found = [price for price in _numbers(plain) if price is not None]
     signed = [price for price in found if price.currency]
     chosen = signed or found
     if not chosen or (not signed and not _bare_price(plain)):
         return NOT_A_NUMBER
-    price = _behind_now(plain, chosen) or chosen[0]
+    price = _price_after_now(plain, chosen) or chosen[0]
     if _is_torn(plain, price):
         return NOT_A_NUMBER
     there = _NO_DIGIT.sub("", text[price.start : price.start + price.length]) == price.digits
     currency = price.currency or currency_in(plain)
-    return replace(price, currency=currency, several=len(chosen) > 1, start=price.start if there else -1)
+    return replace(price, currency=currency, has_several=len(chosen) > 1, start=price.start if there else -1)
 
 
 def _is_torn(text: str, price: Cell) -> bool:
-    """Say whether a number goes on in the next one, or began in the one before: $1, 368, 268, 83 €, $268 83."""
-    if price.mark or price.open:
+    """Whether a number is only part of one: it continues after the match or begins before it ($1, 368 and $268 83)."""
+    if price.decimal_mark or price.ambiguous_mark:
         return False
     ahead = _TORN.match(text, price.start + price.length)
-    is_rest = price.length in (2, 3) and not is_named(text)
+    is_rest = price.length in (2, 3) and not has_words_before(text)
     return bool(ahead) or (is_rest and bool(_TORN_BEFORE.search(text[: price.start])))
 
 
-def _behind_now(text: str, prices: list[Cell]) -> Cell | None:
-    """Return the price of "was $20, now $15" that holds now.
+def _price_after_now(text: str, prices: list[Cell]) -> Cell | None:
+    """Return the current price of "was $20, now $15", None where no word marks one.
 
-    The word for it stands right before; or anywhere before, where a word for the old price stands before that.
+    The word directly precedes the price; or is anywhere before it if a word for the old price precedes the word.
     """
     for now in _NOW.finditer(text):
-        told = _WAS.search(text[: now.start()])
+        old_price = _WAS.search(text[: now.start()])
         price = next((price for price in prices if price.start >= now.end()), None)
         if price is None:
             break
         between = without_signs(text[now.end() : price.start])
-        plain = told and not _WAS.search(between) and not NUMBER.search(_PER_CENT.sub("", between))
-        if plain or _UP_TO_PRICE.fullmatch(between):
+        only_price = old_price and not _WAS.search(between) and not NUMBER.search(_PER_CENT.sub("", between))
+        if only_price or _UP_TO_PRICE.fullmatch(between):
             return price
     return None
 
 
 def _bare_price(text: str) -> bool:
-    """Whether a text without the sign of a currency may be a price: one number, or a range, and few words."""
+    """Whether a text without a currency sign may be a price: one number or a range, and few words."""
     before = text[: number.start()] if (number := NUMBER.search(text)) else ""
     if not all(map(_BEFORE.fullmatch, WORD.findall(before))):
         return False
-    if any(map(_MONTH.fullmatch, WORD.findall(text))):  # 05-Jan, as Excel writes what it took for a day
+    if any(map(_MONTH.fullmatch, WORD.findall(text))):  # 05-Jan: a number that Excel has turned into a date
         return False
-    between = NUMBER.split(text)[2:-1:2]  # every other part is the group that the pattern captures
+    between = NUMBER.split(text)[2:-1:2]  # every other part is group 1 of the pattern
     return (
         len(between) <= 1
         and all(map(_RANGE.fullmatch, between))
@@ -167,7 +173,7 @@ def _bare_price(text: str) -> bool:
 
 
 def _numbers(text: str) -> list[Cell | None]:
-    """All numbers of a text, None for each that is no price."""
+    """Return all numbers of a text, None for each that is not a price."""
     places = list(NUMBER.finditer(text))
     ends = [0, *(place.end() for place in places)]
     starts = [*(place.start() for place in places), len(text)]
@@ -179,36 +185,38 @@ def _numbers(text: str) -> list[Cell | None]:
         before = found[-1] if found else None
         touching = multiplier(gaps[i])[1] == len(gaps[i].rstrip())
         if before and number and touching and before.factor > max(number.factor, 1):
-            found[-1] = _sum(before, number, sure=is_han(gaps[i]))  # 1万2800円
+            found[-1] = _sum(before, number, sure=is_han_multiplier(gaps[i]))  # 1万2800円
             continue
         between = gaps[i][multiplier(gaps[i])[1] :]
-        if before and number and _are_ends(before, number, gaps[i - 1], between):
-            found[-1], number = _range(before, number)
+        if before and number and _is_range(before, number, gaps[i - 1], between):
+            found[-1], number = _completed(before, number)
         found.append(number)
     return found
 
 
 def _times(before: str, after: str, sign: str, *, last: bool) -> tuple[float, str | None]:
-    """What a number is multiplied by, and the currency of the whole."""
-    # A sign behind the letter may be that of the next number, which may also be a part of the word: M8.
+    """Return the multiplier and the currency of a number."""
+    # A sign after the letter may belong to the next number, and that number may be part of a word: M8.
     seen = after if last else f"{after}0"
-    factor, end = letter(seen, find_currency(sign, after.lstrip()[1:] if last else ""))
+    factor, end = letter_multiplier(seen, find_currency(sign, after.lstrip()[1:] if last else ""))
     if factor == 1.0:
         factor, end = multiplier(seen)
     currency = find_currency(before, after[end:])
     return factor, currency
 
 
-def _range(low: Cell, high: Cell) -> tuple[Cell, Cell]:
-    """Return both ends of a range with the sign and the unit that only one of them has: 22 - 68 €, 2.3-2.9 lakh."""
+def _completed(low: Cell, high: Cell) -> tuple[Cell, Cell]:
+    """Return both ends of a range with the sign and the multiplier that one end has: 22 - 68 €, 2.3-2.9 lakh."""
     factor = high.factor if low.factor == 1.0 < high.factor else low.factor
     currency = low.currency or high.currency
     return replace(low, currency=currency, factor=factor), replace(high, currency=currency)
 
 
-def _are_ends(low: Cell, high: Cell, before: str, between: str) -> bool:
-    """Say whether two numbers may be a range: no name with a number in it, no 2024 - 12 €, 500-2k or 5/12 €."""
-    digits = [sum(map(str.isdigit, cell.digits.partition(cell.mark or " ")[0])) for cell in (low, high)]
+def _is_range(low: Cell, high: Cell, before: str, between: str) -> bool:
+    """Whether two numbers may be a range: not a name with a number, nor 2024 - 12 €, 500-2k or 5/12 €."""
+    digits = [
+        sum(map(str.isdigit, cell.digits.partition(cell.decimal_mark or " ")[0])) for cell in (low, high)
+    ]
     named = not low.currency and not all(map(_BEFORE.fullmatch, WORD.findall(before)))
     touching = _RANGE.fullmatch(between) and between.strip() != "/"
     most = 1 if between != between.strip() else 2  # 5-100 €, but 2 - 450 € may be two of something
@@ -218,7 +226,7 @@ def _are_ends(low: Cell, high: Cell, before: str, between: str) -> bool:
 def _number(
     place: re.Match[str], before: str, after: str, sign: str, *, first: bool, last: bool
 ) -> Cell | None:
-    """One number with what stands around it and the sign that it is under, None where it is no price."""
+    """Return a number as a price, None where it is none; `sign` is the text with its currency sign."""
     digits = place[0].replace(" ", "").replace("'", "")
     factor, currency = _times(before, after, sign, last=last)
     if _DISCOUNT.match(after) or (_LETTER_BEFORE.search(before) and not currency):
@@ -232,16 +240,16 @@ def _number(
     if marks is None:
         return None
     mark, either = marks
-    behind = last and mark and _MINUS_BEHIND.fullmatch(without_signs(after)) and not dash
-    if (first and _NEGATIVE.fullmatch(without_signs(before).strip())) or behind:
+    minus_after = last and mark and _MINUS_BEHIND.fullmatch(without_signs(after)) and not dash
+    if (first and _NEGATIVE.fullmatch(without_signs(before).strip())) or minus_after:
         factor = -factor
     pence = not currency and len(digits) <= 3 and digits.isdigit() and bool(_PENCE.match(after))
     return Cell(digits, mark, either, factor, currency, False, place.start(), len(place[0]), pence)
 
 
 def _sum(first: Cell, second: Cell, *, sure: bool) -> Cell | None:
-    """Two numbers that are one, such as 1万 and 2800; None where their marks may be read in two ways."""
-    if not sure and (first.open or second.open):
+    """Return the sum of two parts of a number, such as 1万 and 2800; None where a mark is ambiguous."""
+    if not sure and (first.ambiguous_mark or second.ambiguous_mark):
         return None
     total = first.value(".") or 0.0
     rest = second.value(".") or 0.0
@@ -251,7 +259,7 @@ def _sum(first: Cell, second: Cell, *, sure: bool) -> Cell | None:
 
 
 def _marks(digits: str) -> tuple[str | None, str] | None:
-    """The decimal mark that a number shows, and the mark that it leaves open; None where it is no number."""
+    """Return the decimal mark that a number shows, and its ambiguous mark; None where it is not a number."""
     points, commas = digits.count("."), digits.count(",")
     if not points and not commas:
         return None, ""
@@ -270,7 +278,7 @@ def _marks(digits: str) -> tuple[str | None, str] | None:
 
 
 def _in_groups(digits: str, mark: str) -> bool:
-    """Whether the last group has three digits and those before it two or three, as in India."""
+    """Whether digits are grouped: three in the last group, two (as in India) or three in the others."""
     first, *groups = digits.split(mark)
     if not groups:
         return False

@@ -1,4 +1,4 @@
-"""Words and signs behind a number that multiply it: 5 thousand, 1.2 mln, 3万, 2 लाख, 99¢."""
+"""Words, signs and letters after a number that multiply it: 5 thousand, 1.2 mln, 3万, 2 लाख, 99¢, $1.2 M."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HAN_TIMES = re.compile(rf"\s?([{''.join(_HAN)}]+)")
 _TIMES = (
     (re.compile(r"[kK](?![^\W_])|\s?[kK](?=€|\$|£|EUR)|\s?T(?=€|EUR)"), 1e3),
     (re.compile(r"[MB](?![^\W_])|\s[M](?=€|\$|£|EUR)|\s?M(?=Ft)"), {"M": 1e6, "B": 1e9}),
-    # In Czech, Slovak and Romanian it is a million, in Spanish and Portuguese, without a point, a thousand.
+    # "mil" is a million in Czech, Slovak and Romanian; a thousand in Spanish and Portuguese, without a point.
     (re.compile(r"\s?mil(?:\.|(?=\s?(?:Kč|Sk|lei)))", re.IGNORECASE), 1e6),
     (
         re.compile(
@@ -41,20 +41,20 @@ _TIMES = (
     (re.compile(r"\s?(?:(?:crores?|cr)\b|करोड़|करोड़|কোটি)", re.IGNORECASE), 1e7),
     (re.compile(r"\s?(?:[¢￠]|(?:cents?|ct|коп|pence|paise)\b)", re.IGNORECASE), 0.01),
 )
-# Beside the sign of a currency: a lone capital, or small and touching; no size (M / L) and no name (M8).
+# With a currency sign: a capital by itself or a small letter next to the number; not a size (M / L) or name (M8).
 _LETTER = re.compile(r"(?:\s?(mi|mn|MM|[kKMBL])|([mb]))(?![^\W_]|\s?[/-])")
 _LETTERS = {"k": 1e3, "m": 1e6, "mn": 1e6, "mm": 1e6, "b": 1e9}
 _INDIA = {"k": 1e3, "l": 1e5}
 _LETTERS_OF = {"INR": _INDIA, "Rs": _INDIA, "IDR": _LETTERS | {"m": 1e9}, "BRL": _LETTERS | {"mi": 1e6}}
 
 
-def is_han(after: str) -> bool:
-    """Say whether a number is multiplied as in Chinese, Japanese and Korean, where "." is the decimal mark."""
+def is_han_multiplier(after: str) -> bool:
+    """Whether a text starts with a Chinese, Japanese or Korean multiplier; "." is the decimal mark there."""
     return bool(_HAN_TIMES.match(after))
 
 
 def multiplier(after: str) -> tuple[float, int]:
-    """What the number before a text is multiplied by, and how many characters of the text say it."""
+    """Return by how much the start of a text multiplies the number before it, and how many characters that takes."""
     if han := _HAN_TIMES.match(after):
         return math.prod(_HAN[sign] for sign in han[1]), han.end()
     for pattern, times in _TIMES:
@@ -63,8 +63,8 @@ def multiplier(after: str) -> tuple[float, int]:
     return 1.0, 0
 
 
-def letter(after: str, currency: str | None) -> tuple[float, int]:
-    """What a number beside the sign of a currency is multiplied by: $1.2 M, £1.63m, ₹22.9 L, R$ 1,2 mi."""
+def letter_multiplier(after: str, currency: str | None) -> tuple[float, int]:
+    """Return the same for a letter, which only counts with a currency sign: $1.2 M, £1.63m, ₹22.9 L, R$ 1,2 mi."""
     found = _LETTER.match(after) if currency else None
     times = found and _LETTERS_OF.get(currency or "", _LETTERS).get((found[1] or found[2]).lower())
     return (times, found.end()) if found and times else (1.0, 0)

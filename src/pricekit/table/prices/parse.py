@@ -1,6 +1,6 @@
-"""A column of prices to numbers, cells in any writing.
+"""Convert a column of prices to numbers, however its cells are written.
 
-Plain numbers go through Arrow; other cells are read one by one, those that differ in their digits alone once.
+Arrow converts plain numbers. Of the other cells, those that differ only in their digits are analysed once.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pricekit.table.prices.price_format import (
     DOTTED,
     THREE,
     PriceFormat,
+    as_mask,
+    group_by_shape,
     is_numeric,
-    is_other,
-    mask,
     plain_numbers,
-    shapes_of,
+    shows_other_currency,
 )
 
 _NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
 
 
 def parse_price(column: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.ndarray]:
-    """Prices, float64 (N,), NaN where there is none, and flaws, object (N,), why a cell that is not empty is none."""
+    """Return prices, float64 (N,), NaN for none, and flaws, object (N,): why a non-empty cell has no price, else ""."""
     if is_numeric(column.type):
         return _finite(
             np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
@@ -36,26 +36,26 @@ def parse_price(column: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.nda
     number = plain_numbers(cells)
     if form.decimal == ",":
         pattern = DOTTED if form.strict else THREE
-        number &= ~mask(pc.match_substring_regex(cells, pattern))
+        number &= ~as_mask(pc.match_substring_regex(cells, pattern))
     values = np.full(len(cells), np.nan)
     values[number] = cells.filter(pa.array(number)).to_numpy(zero_copy_only=False).astype(np.float64)
     values, flaws = _finite(values)
-    odd = ~number & mask(pc.not_equal(cells, ""))
-    values[odd], flaws[odd] = _read_odd(cells.filter(pa.array(odd)), form)
-    flaws[mask(pc.match_substring_regex(cells, _NOT_FINITE))] = NOT_FINITE
+    other = ~number & as_mask(pc.not_equal(cells, ""))
+    values[other], flaws[other] = _read_others(cells.filter(pa.array(other)), form)
+    flaws[as_mask(pc.match_substring_regex(cells, _NOT_FINITE))] = NOT_FINITE
     return values, flaws
 
 
 def read_as(text: str, form: PriceFormat) -> float:
-    """The number that one cell is read as, NaN for none."""
+    """Return the number that one cell is read as, NaN for none."""
     return float(parse_price(pa.array([text], pa.large_string()), form)[0][0])
 
 
-def _read_odd(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.ndarray]:
+def _read_others(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.ndarray]:
     values, flaws = np.full(len(cells), np.nan), np.full(len(cells), "", dtype=object)
     if not len(cells):
         return values, flaws
-    shapes, shape = shapes_of(cells)
+    shapes, shape = group_by_shape(cells)
     ordered = np.argsort(shape, kind="stable")
     ends = np.cumsum(np.bincount(shape, minlength=len(shapes)))[:-1]
     for text, rows in zip(shapes, np.split(ordered, ends), strict=True):
@@ -64,7 +64,7 @@ def _read_odd(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.ndarra
         if flaw or not isinstance(cell, Cell) or len(rows) == 1:
             values[rows], flaws[rows] = value, flaw
         elif cell.start < 0:
-            read = [_read(other, form) for other in cells.take(pa.array(rows)).to_pylist()]
+            read = [_read(text, form) for text in cells.take(pa.array(rows)).to_pylist()]
             values[rows], flaws[rows] = [one[0] for one in read], [one[1] for one in read]
         else:
             values[rows] = _digits(cells.take(pa.array(rows)), cell, form) * form.factor_of(cell)
@@ -72,8 +72,8 @@ def _read_odd(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.ndarra
 
 
 def _digits(cells: pa.Array, like: Cell, form: PriceFormat) -> np.ndarray:
-    """The numbers of cells of one shape, whose marks mean what they mean in one of them, float64 (N,)."""
-    mark = form.decimal_of(like) if form.strict or not like.mark else like.mark
+    """Return the numbers of cells with the shape of the cell `like`, float64 (N,)."""
+    mark = form.decimal_of(like) if form.strict or not like.decimal_mark else like.decimal_mark
     written = pc.utf8_slice_codeunits(cells, like.start, like.start + like.length)
     kept = pc.replace_substring_regex(written, f"[^0-9{mark}]", "")
     found = pc.replace_substring(kept, mark, ".").to_numpy(zero_copy_only=False)
@@ -84,7 +84,7 @@ def _read(text: str, form: PriceFormat) -> tuple[float, str]:
     cell = read_cell(text)
     if not isinstance(cell, Cell):
         return np.nan, cell
-    if is_other(text, form.currency):
+    if shows_other_currency(text, form.currency):
         return np.nan, OTHER_CURRENCY
     value = cell.value(form.decimal_of(cell), strict=form.strict)
     return (np.nan, NOT_A_NUMBER) if value is None else (value * form.factor_of(cell) / cell.factor, "")

@@ -1,7 +1,6 @@
-"""How the prices of a file are written, by all cells of their column: decimal mark, currency, examples.
+"""Decide how the prices of a column are written: decimal mark, currency, examples.
 
-Whether "." and "," are decimal marks or part thousands is decided once for a file: a number such as 565.000
-does not say it.
+All cells together decide whether "." and "," are decimal marks or separate thousands: 565.000 alone does not show it.
 """
 
 from __future__ import annotations
@@ -18,97 +17,114 @@ from pricekit.table.columns import as_text
 from pricekit.table.options import ReadOptions
 from pricekit.table.prices.cells import Cell, read_cell
 from pricekit.table.prices.currency import canonical, decimals_of, may_mean
+from pricekit.table.prices.price_text import PLAIN_NUMBER
 from pricekit.table.prices.signs import SHARED
 
 THREE = r"^[+-]?[1-9][0-9]{0,2}\.[0-9]{3}$"
-"""Plain numbers whose point may part thousands."""
+"""Plain numbers whose point may separate thousands."""
 DOTTED = r"^[+-]?[0-9]*\.[0-9]"
 """Plain numbers with a point."""
 
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _BARE_THOUSANDS = r"^[+-]?[1-9][0-9]{3,}$"
 _BARE_HUNDREDS = r"^[+-]?[1-9][0-9]{2}$"
 _MAX_NUMBER_CHARS = 400  # the longest finite float64 written out is 309 digits before the point
 _EXAMPLES, _KINDS = 3, 50
-_SELDOM = 0.05
-"""Where so few of the numbers with a mark have other than three digits behind it, it parts thousands, and they are odd:
-of prices with two decimals none has three, and of those with three one in ten is written with fewer."""
-_FEW = 3  # of numbers without a sign, so many alike are needed before a "." parts thousands
+_MIN_DECIMAL_SHARE = 0.05
+"""If a smaller share of the numbers with a mark has other than three digits after it, the mark separates thousands and
+these numbers are errors: prices with two decimals never have three, and of prices with three one in ten has fewer."""
+_MIN_CELLS = 3
+"""Numbers without a sign that must agree before "." is taken to separate thousands."""
 _ROUND = r"[059]$"
-_MOSTLY = 0.6
-"""Of prices in thousands most end in 0, 5 or 9; of numbers with three decimals from a program, three in ten."""
-MIXED = 0.01
-"""The share of prices in other currencies than the main one from which on a column is one of several currencies."""
+_MIN_ROUND_SHARE = 0.6
+"""Most prices in thousands end in 0, 5 or 9; of computed numbers with three decimals, three in ten."""
+MAX_OTHER_CURRENCIES = 0.01
+"""A column with a larger share of prices outside its main currency is in several currencies."""
 
 
 @dataclass(frozen=True)
 class PriceFormat:
-    """How the prices of a file are written.
+    """How the prices of a table are written.
 
     Attributes:
         decimal: the decimal mark, "." or ",".
-        multiplied: that of numbers with a word such as million, which tell it of each other: 1.2M of 1.125M.
-        strict: the user said so: it holds for cells that show the other one, too, which are no numbers then.
-        open: how many cells hold a mark before three digits that is told by other cells or by default only.
-        guessed: no other cell, or hardly one, told what that mark is, and it may well be the other one.
-        against: how many cells show the other decimal mark; each is read by its own.
-        currency: the currency of the prices, None where no cell shows one; others are set aside.
+        multiplied_decimal: the decimal mark of numbers with a word such as million: 1.2M shows that of 1.125M.
+        strict: the user set the decimal mark, so cells that show the other one are not numbers.
+        ambiguous: cells with a mark before three digits; other cells or a default decide what it means.
+        guessed: hardly any other cell decided that, so the guess may be wrong.
+        contradicting: cells that show the other decimal mark; each is read by its own mark.
+        currency: the currency of the prices, None where no cell shows one; prices in others are set aside.
         currencies: how many cells show each currency.
-        several: how many cells hold several prices.
-        written: how many cells are no plain numbers and yet prices.
-        examples: up to three such cells, of different kinds where there are.
+        several: cells with several prices.
+        formatted: cells that are prices but not plain numbers.
+        examples: up to three of those cells, of different kinds if possible.
     """
 
     decimal: str = "."
-    multiplied: str = "."
+    multiplied_decimal: str = "."
     strict: bool = False
-    open: int = 0
+    ambiguous: int = 0
     guessed: bool = False
-    against: int = 0
+    contradicting: int = 0
     currency: str | None = None
     currencies: dict[str, int] = field(default_factory=dict)
     several: int = 0
-    written: int = 0
+    formatted: int = 0
     examples: tuple[str, ...] = ()
 
     def factor_of(self, cell: Cell) -> float:
-        """What the number of a cell is multiplied by."""
-        return cell.factor * (0.01 if cell.pence and self.currency in ("£", "GBP") else 1)
+        """Return by what the number of a cell is multiplied."""
+        return cell.factor * (0.01 if cell.in_pence and self.currency in ("£", "GBP") else 1)
 
     def decimal_of(self, cell: Cell) -> str:
-        """The decimal mark of a cell that does not show it itself."""
-        return self.multiplied if abs(cell.factor) > 1 and not self.strict else self.decimal
+        """Return the decimal mark of a cell that does not show it itself."""
+        return self.multiplied_decimal if abs(cell.factor) > 1 and not self.strict else self.decimal
 
     @property
     def others(self) -> int:
-        """How many cells show another currency than that of the column."""
+        """How many cells show a currency other than that of the column."""
         main = self.currency
         return sum(n for name, n in self.currencies.items() if main and not may_mean(name, main))
 
     @property
     def mixed(self) -> bool:
-        """Whether so many prices are in other currencies that the user has to say which is meant."""
-        return self.others > MIXED * sum(self.currencies.values())
+        """Whether so many prices are in other currencies that the user must choose one."""
+        return self.others > MAX_OTHER_CURRENCIES * sum(self.currencies.values())
 
 
 @dataclass
 class _Evidence:
-    """What the cells of a column show, counted over rows."""
+    """What the cells of a column show, as numbers of rows.
 
-    sure: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    Attributes:
+        decimals: by decimal mark and currency, of cells that show their decimal mark.
+        multiplied: by decimal mark, of cells with a multiplier.
+        millions: by ambiguous mark, of cells in millions or billions.
+        ambiguous: by ambiguous mark, of the other cells.
+        plain_ambiguous: plain numbers whose point may separate thousands.
+        plain_round: those among them that end in 0, 5 or 9.
+        bare_thousands: plain whole numbers of at least four digits.
+        bare_hundreds: those of three digits.
+        currencies: by currency.
+        several: cells with several prices.
+        formatted: prices that are not plain numbers.
+        examples: cells by kind.
+    """
+
+    decimals: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     multiplied: Counter[str] = field(default_factory=Counter)
-    millions_open: Counter[str] = field(default_factory=Counter)
-    open: Counter[str] = field(default_factory=Counter)
-    plain_open: int = 0
+    millions: Counter[str] = field(default_factory=Counter)
+    ambiguous: Counter[str] = field(default_factory=Counter)
+    plain_ambiguous: int = 0
     plain_round: int = 0
     bare_thousands: int = 0
     bare_hundreds: int = 0
     currencies: Counter[str] = field(default_factory=Counter)
     several: int = 0
-    written: int = 0
+    formatted: int = 0
     examples: dict[str, str] = field(default_factory=dict)
 
     def add(self, column: pa.Array) -> None:
+        """Count the cells of a part of the column."""
         if is_numeric(column.type):
             return
         cells = pc.utf8_trim_whitespace(as_text(column))
@@ -116,15 +132,15 @@ class _Evidence:
         plain = cells.filter(pa.array(number))
         with_three = plain.filter(pc.match_substring_regex(plain, THREE))
         three = len(with_three)
-        self.plain_open += three
-        self.plain_round += int(mask(pc.match_substring_regex(with_three, _ROUND)).sum())
-        self.sure[".", None] += int(mask(pc.match_substring_regex(plain, DOTTED)).sum()) - three
-        self.bare_thousands += int(mask(pc.match_substring_regex(plain, _BARE_THOUSANDS)).sum())
-        self.bare_hundreds += int(mask(pc.match_substring_regex(plain, _BARE_HUNDREDS)).sum())
+        self.plain_ambiguous += three
+        self.plain_round += int(as_mask(pc.match_substring_regex(with_three, _ROUND)).sum())
+        self.decimals[".", None] += int(as_mask(pc.match_substring_regex(plain, DOTTED)).sum()) - three
+        self.bare_thousands += int(as_mask(pc.match_substring_regex(plain, _BARE_THOUSANDS)).sum())
+        self.bare_hundreds += int(as_mask(pc.match_substring_regex(plain, _BARE_HUNDREDS)).sum())
         if three and "plain" not in self.examples:
             self.examples.setdefault("plain", with_three[0].as_py())
         others = cells.filter(pa.array(~number))
-        shapes, shape = shapes_of(others)
+        shapes, shape = group_by_shape(others)
         for text, rows in zip(shapes, np.bincount(shape, minlength=len(shapes)).tolist(), strict=True):
             self._add_cell(text, rows)
         for text in others.slice(0, _KINDS).to_pylist():
@@ -134,25 +150,26 @@ class _Evidence:
         cell = read_cell(text) if text else ""
         if isinstance(cell, str):
             return
-        self.written += rows
-        self.several += rows * cell.several
-        if abs(cell.factor) > 1:  # 1.5 million says nothing of 1.500
-            self.multiplied[cell.mark or ""] += rows
-            self.millions_open[cell.open] += rows * (abs(cell.factor) in (1e6, 1e9))
-        elif cell.mark:
-            self.sure[cell.mark, cell.currency] += rows
-        elif cell.open:
-            self.open[cell.open] += rows
+        self.formatted += rows
+        self.several += rows * cell.has_several
+        if abs(cell.factor) > 1:  # 1.5 million shows nothing about 1.500
+            self.multiplied[cell.decimal_mark or ""] += rows
+            self.millions[cell.ambiguous_mark] += rows * (abs(cell.factor) in (1e6, 1e9))
+        elif cell.decimal_mark:
+            self.decimals[cell.decimal_mark, cell.currency] += rows
+        elif cell.ambiguous_mark:
+            self.ambiguous[cell.ambiguous_mark] += rows
         if cell.currency:
             self.currencies[cell.currency] += rows
-        kind = f"{cell.currency} {cell.several} {cell.open} {cell.mark} {len(cell.digits) > 3}"
+        marks = f"{cell.ambiguous_mark} {cell.decimal_mark}"
+        kind = f"{cell.currency} {cell.has_several} {marks} {len(cell.digits) > 3}"
         self._add_example(kind, text)
 
     def shown(self, mark: str, currency: str | None) -> int:
-        """Return how many cells show that a mark is the decimal one, those in other currencies left out."""
+        """Return how many cells show this decimal mark, without those in other currencies."""
         return sum(
             rows
-            for (found, of), rows in self.sure.items()
+            for (found, of), rows in self.decimals.items()
             if found == mark and not (of and currency and not may_mean(of, currency))
         )
 
@@ -166,7 +183,7 @@ class _Evidence:
 
 
 def price_format(columns: Iterable[pa.Array], read_options: ReadOptions) -> PriceFormat:
-    """Decide how prices are written, by all cells of their column, in one or several parts."""
+    """Decide how prices are written from all cells of their column, in one or several parts."""
     seen = _Evidence()
     for column in columns:
         seen.add(column)
@@ -175,25 +192,25 @@ def price_format(columns: Iterable[pa.Array], read_options: ReadOptions) -> Pric
     decimal = read_options.decimal or decimal
     plain_too = decimal == ","
     kept = {text: kind for kind, text in seen.examples.items() if plain_too or kind != "plain"}
-    # Those that count before the others, and one of each kind before more of one.
-    examples = sorted(kept, key=lambda text: (is_other(text, currency), kept[text] == text))
+    # Prices in the column's currency first, and one of each kind before several of one kind.
+    examples = sorted(kept, key=lambda text: (shows_other_currency(text, currency), kept[text] == text))
     return PriceFormat(
         decimal=decimal,
-        multiplied=_of_multiplied(seen, decimal),
+        multiplied_decimal=_multiplied_decimal(seen, decimal),
         strict=read_options.decimal is not None,
-        open=sum(seen.open.values()) + seen.plain_open,
+        ambiguous=sum(seen.ambiguous.values()) + seen.plain_ambiguous,
         guessed=guessed and read_options.decimal is None,
-        against=0 if read_options.decimal else seen.shown("," if decimal == "." else ".", currency),
+        contradicting=0 if read_options.decimal else seen.shown("," if decimal == "." else ".", currency),
         currency=currency,
         currencies=dict(seen.currencies.most_common()),
         several=seen.several,
-        written=seen.written + plain_too * seen.plain_open,
+        formatted=seen.formatted + plain_too * seen.plain_ambiguous,
         examples=tuple(examples[:_EXAMPLES]),
     )
 
 
-def is_other(text: str, currency: str | None) -> bool:
-    """Whether a cell shows another currency than the column's."""
+def shows_other_currency(text: str, currency: str | None) -> bool:
+    """Whether a cell shows a currency other than the column's."""
     cell = read_cell(text)
     return isinstance(cell, Cell) and bool(
         cell.currency and currency and not may_mean(cell.currency, currency)
@@ -206,36 +223,37 @@ def _currency(seen: _Evidence, read_options: ReadOptions) -> str | None:
     if not seen.currencies:
         return None
     main = seen.currencies.most_common(1)[0][0]
-    # "kr" beside "NOK" is Norwegian; of "$" beside "CAD" nobody knows it.
+    # In a column with "NOK", "kr" is Norwegian; in a column with "CAD", "$" may be either dollar.
     codes = () if main in ("$", "£") else SHARED.get(main, ())
     return next((name for name in codes if name in seen.currencies), main)
 
 
-def _of_multiplied(seen: _Evidence, decimal: str) -> str:
-    for found in (seen.multiplied, seen.millions_open):  # nobody writes 1125 million
+def _multiplied_decimal(seen: _Evidence, decimal: str) -> str:
+    for found in (seen.multiplied, seen.millions):  # 1.125 million cannot be 1125 million
         if found["."] != found[","]:
             return "." if found["."] > found[","] else ","
     return decimal
 
 
 def _decimal(seen: _Evidence, currency: str | None) -> tuple[str, bool]:
-    """The decimal mark, and whether it is a guess."""
+    """Return the decimal mark, and whether it is a guess."""
     point, comma = seen.shown(".", currency), seen.shown(",", currency)
-    points, commas = seen.open["."] + seen.plain_open, seen.open[","]
+    points, commas = seen.ambiguous["."] + seen.plain_ambiguous, seen.ambiguous[","]
     if not points and not commas:
         return ("," if comma > point else "."), False
-    point, comma = point * (point >= _SELDOM * points), comma * (comma >= _SELDOM * commas)
+    point *= point >= _MIN_DECIMAL_SHARE * points
+    comma *= comma >= _MIN_DECIMAL_SHARE * commas
     if point != comma:
         return ("." if point > comma else ","), False
     if currency and decimals_of(currency) == 3:
         return ("." if points >= commas else ","), True
     if commas > points:
         return ".", bool(points or seen.shown(",", currency))
-    # Numbers alone, as programs write them: 1.125 among 3 and 12000 is no twelve hundred, nor is it among 3.418; but
-    # it is among 916 and 730, which would be far dearer than all that has a mark.
-    uneven = seen.plain_round < _MOSTLY * seen.plain_open and seen.bare_hundreds < _FEW
-    if not seen.written and (points < _FEW or seen.bare_thousands or uneven):
-        return ".", points >= _FEW and not seen.bare_thousands
+    # Plain numbers, as programs write them: among 3, 12000 or 3.418, 1.125 is not eleven hundred. Among 916 and 730 it
+    # is, because these would be far more expensive than all prices with a mark.
+    uneven = seen.plain_round < _MIN_ROUND_SHARE * seen.plain_ambiguous and seen.bare_hundreds < _MIN_CELLS
+    if not seen.formatted and (points < _MIN_CELLS or seen.bare_thousands or uneven):
+        return ".", points >= _MIN_CELLS and not seen.bare_thousands
     return ",", True
 
 
@@ -244,11 +262,14 @@ def is_numeric(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def shapes_of(cells: pa.Array) -> tuple[list[str], np.ndarray]:
-    """One cell of each shape, and which shape each cell has, int64 (N,): cells that differ in their digits alone.
+def group_by_shape(cells: pa.Array) -> tuple[list[str], np.ndarray]:
+    """Group cells that differ only in their digits; returns one cell of each group, and the group of each cell.
 
-    All that `read_cell` says but the digits is equal for cells of one shape; a lone 0 before a mark has a shape
-    of its own, as it tells what the mark is.
+    `read_cell` returns the same for all cells of a group, except for the digits. A single 0 before a mark makes
+    another group, because it shows that the mark is a decimal mark.
+
+    Returns:
+        The first cell of each group, and the group of each cell, int64 (N,).
     """
     shape = pc.replace_substring_regex(cells, r"(^|[^0-9.,])0(\s?[.,])", "\\1\ue000\\2")
     coded = pc.replace_substring_regex(shape, "[0-9]", "5").dictionary_encode()
@@ -258,11 +279,11 @@ def shapes_of(cells: pa.Array) -> tuple[list[str], np.ndarray]:
 
 
 def plain_numbers(cells: pa.Array) -> np.ndarray:
-    """Which cells are numbers as Python's `float` reads them, without underscores, bool (N,)."""
+    """Return which cells are numbers as `float` reads them, without underscores, bool (N,)."""
     short = pc.less_equal(pc.binary_length(cells), _MAX_NUMBER_CHARS)
-    return mask(pc.and_(short, pc.match_substring_regex(cells, _NUMBER)))
+    return as_mask(pc.and_(short, pc.match_substring_regex(cells, PLAIN_NUMBER)))
 
 
-def mask(booleans: pa.Array) -> np.ndarray:
-    """Arrow booleans without nulls as numpy's, (N,), to be written to."""
+def as_mask(booleans: pa.Array) -> np.ndarray:
+    """Return Arrow booleans without nulls as a writable numpy array, (N,)."""
     return np.array(booleans.to_numpy(zero_copy_only=False), dtype=bool)

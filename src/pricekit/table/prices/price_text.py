@@ -1,4 +1,4 @@
-"""The text of a price in one writing: ASCII digits, single spaces, marks and signs where most people put them."""
+"""Normalise the text of a price: ASCII digits, single spaces, decimal marks and signs in their usual places."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ import unicodedata
 
 from pricekit.table.prices.currency import without_signs
 
-# Groups of three parted by a space or an apostrophe, or any digits, commas and points.
+PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+"""A number as programs write it, and nothing else; a pattern for Arrow."""
+
+# Groups of three digits with a space or an apostrophe between them, or any digits, commas and points.
 NUMBER = re.compile(
     r"\d{1,3}(?:([ '])\d{3})(?:\1\d{3})*(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*|(?<![\w/])[.,]\d+", re.ASCII
 )
+"""A number anywhere in a price; group 1 is the space or apostrophe between its groups."""
+
 WORD = re.compile(r"[^\W\d_]+")
 
 _SIGN_AS_MARK = re.compile(r"(?<![\d.,'€£$])(\d{1,3}(?:[., ']\d{3})+|\d+)([€£$])(\d\d)(?!\d|[.,]\d|\s?[€£$])")
 _SPACES = re.compile(r"(?<=\d)[^\S\n]{2}(?=\d{3}(?!\d))")
 _SPACED_MARK = re.compile(r"(?<=\d)\s(?=[.,]\d)")
 _APOSTROPHE_AS_MARK = re.compile(r"(?<=\d)'(?=\d\d(?!\d))")
-_RAISED = re.compile("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹]{2}")
-_UNRAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_SUPERSCRIPT = re.compile("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹]{2}")
+_FROM_SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?€ ?(\d\d)\s*")
 _COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
 _SMALL_UNIT = re.compile(
@@ -27,52 +32,59 @@ _SMALL_UNIT = re.compile(
 )
 
 
-def plain_of(text: str) -> str:
-    """Return a text with digits of any script, spaces of any width and marks of any kind as ASCII has them."""
-    return text if text.isascii() else text.translate(_PLAIN)
+def to_ascii(text: str) -> str:
+    """Return a text with the digits of all scripts, all spaces and all punctuation of numbers in ASCII."""
+    return text if text.isascii() else text.translate(_ASCII)
 
 
-def in_one_writing(plain: str) -> str:
-    """Return a plain text with what belongs to one number set together, and small units as decimals.
+def normalize(text: str) -> str:
+    """Return an ASCII text with each price as one number, its cents as decimals.
 
-    1  299, 22 ,91, 22'91, 268⁹⁹, 35 € 99, 35€99, 12:50 kr, 12 zł 50 gr.
+    Example:
+        >>> [normalize(text) for text in ("1  299 €", "22 ,91", "22'91", "268⁹⁹ €", "35€99", "12:50 kr", "12 zł 50 gr")]
+        ['1 299 €', '22,91', '22,91', '268,99 €', '35,99 €', '12,50 kr', '12,50 zł']
     """
-    plain = _joined(plain)
-    if spaced := _SPACED_SIGN.fullmatch(plain):
-        plain = f"{spaced[1]}€{spaced[2]}"
-    plain = _SIGN_AS_MARK.sub(r"\1.\3 \2" if "," in plain else r"\1,\3 \2", plain)
-    return _SMALL_UNIT.sub(r",\2\4 \1\3", _COLON_AS_MARK.sub(",", plain))
+    text = _join_number(text)
+    if spaced := _SPACED_SIGN.fullmatch(text):
+        text = f"{spaced[1]}€{spaced[2]}"
+    text = _SIGN_AS_MARK.sub(r"\1.\3 \2" if "," in text else r"\1,\3 \2", text)
+    return _SMALL_UNIT.sub(r",\2\4 \1\3", _COLON_AS_MARK.sub(",", text))
 
 
-def is_named(text: str) -> bool:
-    """Say whether words stand before the first number, which may be one of a name then: Size 38  120 €."""
+def has_words_before(text: str) -> bool:
+    """Whether words precede the first number, so that it may belong to a name: Size 38  120 €."""
     number = NUMBER.search(text)
     return number is not None and bool(WORD.search(without_signs(text[: number.start()])))
 
 
-def _joined(text: str) -> str:
+def _join_number(text: str) -> str:
+    """Join the parts of numbers that spaces, apostrophes or raised digits separate."""
     text = _APOSTROPHE_AS_MARK.sub(",", text)
-    if not is_named(text):
+    if not has_words_before(text):
         text = _SPACED_MARK.sub("", _SPACES.sub(" ", text))
-    return text if text.isascii() else _RAISED.sub(lambda cents: "," + cents[0].translate(_UNRAISED), text)
+    return (
+        text
+        if text.isascii()
+        else _SUPERSCRIPT.sub(lambda cents: "," + cents[0].translate(_FROM_SUPERSCRIPT), text)
+    )
 
 
-class _Plain(dict[int, str]):
-    """Digits of any script to ASCII, spaces of any width to one, and the like; filled as characters come."""
+class _ToAscii(dict[int, str]):
+    """A table for `str.translate`: digits of all scripts and all spaces to ASCII; filled as characters come."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
         digit = unicodedata.decimal(character, None)
         if digit is not None:
-            plain = str(digit)
+            replacement = str(digit)
         elif character.isspace():
-            plain = " "
+            replacement = " "
         else:
-            plain = "" if unicodedata.category(character) == "Cf" else character
-        self[code] = plain
-        return plain
+            replacement = "" if unicodedata.category(character) == "Cf" else character
+        self[code] = replacement
+        return replacement
 
 
-_PLAIN = _Plain({ord(odd): "'" for odd in "’‘`´ʼ′٬"})
-_PLAIN |= {ord(odd): "-" for odd in "−–—‐‑‒－"} | {ord(odd): "." for odd in "．·٫"}
-_PLAIN |= {ord("，"): ",", ord("、"): ",", ord("،"): ",", ord("％"): "%", ord("（"): "(", ord("）"): ")"}
+_ASCII = _ToAscii({ord(odd): "'" for odd in "’‘`´ʼ′٬"})
+_ASCII |= {ord(odd): "-" for odd in "−–—‐‑‒－"} | {ord(odd): "." for odd in "．·٫"}
+_ASCII |= {ord("，"): ",", ord("、"): ",", ord("،"): ",", ord("％"): "%", ord("（"): "(", ord("）"): ")"}
