@@ -16,14 +16,31 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _PUBLIC = {
     "Columns": "pricekit.table",
+    "CrossValidation": "pricekit.results",
+    "PriceRegressor": "pricekit.estimator",
     "Predictor": "pricekit.prediction.predictor",
     "PricekitError": "pricekit.errors",
+    "Run": "pricekit.results",
     "RunConfig": "pricekit.config",
     "Table": "pricekit.table",
+    "check": "pricekit.api",
+    "compare": "pricekit.api",
+    "compute_features": "pricekit.api",
+    "cross_validate": "pricekit.api",
+    "ensemble": "pricekit.api",
+    "evaluate": "pricekit.api",
+    "export": "pricekit.api",
     "hookimpl": "pricekit.core.hookspecs",
+    "inspect": "pricekit.api",
+    "load": "pricekit.api",
     "make_catalog": "pricekit.datasets",
+    "predict": "pricekit.api",
+    "pretrain": "pricekit.api",
     "read_table": "pricekit.table",
     "smape": "pricekit.metrics",
+    "train": "pricekit.api",
+    "use_reporter": "pricekit.progress",
+    "worst_rows": "pricekit.api",
 }
 
 __all__ = ["__version__", *_PUBLIC]

@@ -29,6 +29,7 @@ from pricekit.progress import progress
 from pricekit.runs.folder import clear_run, is_run, names_rows, open_run
 from pricekit.runs.prepare import check_same_rows
 from pricekit.runs.pseudo_labels import add_pseudo_labels
+from pricekit.runs.resume import in_budget
 from pricekit.runs.source import Source, load_rows
 from pricekit.runs.train import train
 from pricekit.training.processes import Processes
@@ -87,6 +88,20 @@ def cross_validate(
 def is_cv(path: Path) -> bool:
     """Return whether a folder looks like a cross-validation."""
     return (path / CONFIG).is_file() and (path / FOLDS).is_file()
+
+
+def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
+    """Return the configuration of the cross-validation in a folder, in a new time budget where one is given.
+
+    Raises:
+        TrainingError: there is no cross-validation to resume.
+    """
+    if not is_cv(folder):
+        raise TrainingError(
+            f"there is no cross-validation in {folder} to resume; start it without resume",
+            parameters=("resume",),
+        )
+    return in_budget(folder / CONFIG, time_budget)
 
 
 def _begin(

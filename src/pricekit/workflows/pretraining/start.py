@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from pricekit.config import merge
 from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.log import logger
+from pricekit.options import names_of, option_layer, settings_layers
 from pricekit.preprocess import short_lines_first
 from pricekit.table import Columns, ReadOptions, TableSource, iter_table
 from pricekit.tokens import Tokens, encode, pad_id_of
@@ -195,3 +197,25 @@ def prepare_job(
     model = backbone.masked_language_model(backbone.architecture(tokenizer))
     attach_masking(model, masking, train)
     return PretrainJob(settings, tokenizer, masking, model.to(device), train, tokens.take(order[:count]))
+
+
+def pretraining_of(backbone: str, options: Mapping[str, Any]) -> PretrainSettings:
+    """Return the `PretrainSettings` that the options ask for; raises ConfigError."""
+    layer: dict[str, Any] = {}
+    for more in settings_layers(options.get("settings")):
+        layer = merge(layer, more)
+    kinds = {"backbone": dict, "facts_first": bool}
+    if wrong := [key for key, value in layer.items() if not isinstance(value, kinds.get(key, ()))]:
+        raise ConfigError(
+            "pretraining takes settings of the backbone, such as backbone.layers=2, and facts_first=true; found "
+            + wrong[0],
+            parameters=("settings",),
+        )
+    names = ("max_length", "epochs", "batch_size", "learning_rate", "seed", "limit")
+    given = {name: options[name] for name in names if options.get(name) is not None}
+    if text := names_of(options.get("text")):
+        given["text"] = tuple(text)
+    chosen = dict(layer.get("backbone", {})) | option_layer(
+        {name: options.get(name) for name in ("weights", "random_weights")}
+    ).get("backbone", {})
+    return PretrainSettings(backbone, chosen, facts_first=layer.get("facts_first", False), **given)

@@ -1,0 +1,42 @@
+"""`PriceRegressor` in a scikit-learn pipeline, with a grid search over two of its parameters.
+
+python examples/sklearn_pipeline.py
+"""
+
+import argparse
+import pickle
+
+import pandas as pd
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import pricekit as pk
+
+
+def without_markup(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows without HTML tags."""
+    return rows.replace(r"<[^>]+>", " ", regex=True)
+
+
+def main(epochs: int = 5) -> None:
+    """Search two parameters, and send the best model through pickle."""
+    catalog = pk.make_catalog(600)
+    rows, prices = catalog[["catalog_content"]], catalog["price"]
+
+    pipeline = Pipeline(
+        [("clean", FunctionTransformer(without_markup)), ("price", pk.PriceRegressor(epochs=epochs))]
+    )
+    grid = {"price__loss": ["smape", "focal-smape"], "price__max_length": [32, 64]}
+    search = GridSearchCV(pipeline, grid, cv=2, scoring="neg_median_absolute_error")
+    search.fit(rows, prices)
+    print(f"best: {search.best_params_}, median error {-search.best_score_:.2f}")
+
+    copy = pickle.loads(pickle.dumps(search.best_estimator_))  # holds the bundle, needs no file
+    print(copy.predict(rows[:3]).round(2))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=5)
+    main(parser.parse_args().epochs)

@@ -1,0 +1,603 @@
+"""The functions of pricekit: `import pricekit as pk`. Each command of the command line calls the function of its name.
+
+Nothing heavy is imported before a function needs it: `import pricekit` is quick, and prediction from a bundle works
+where torch is not installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
+
+from pricekit.errors import ConfigError
+from pricekit.log import logger
+from pricekit.options import (
+    RESUMABLE,
+    ModelOptions,
+    PretrainingOptions,
+    PricedOptions,
+    ReadingOptions,
+    columns_over,
+    config_of,
+    names_of,
+    read_options_of,
+    with_options,
+)
+from pricekit.results import CrossValidation, PathLike, Run, delete_with
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pricekit.bundle import Bundle
+    from pricekit.evaluation.compare import Comparison
+    from pricekit.evaluation.errors import ErrorReport
+    from pricekit.evaluation.scores import Scores
+    from pricekit.evaluation.table_report import TableReport
+    from pricekit.exporting.verify import VerificationReport
+    from pricekit.prediction.predictor import Predictor
+    from pricekit.table import TableSource
+
+
+Handle = TypeVar("Handle", Run, CrossValidation)
+
+
+@with_options(PricedOptions)
+def check(table: TableSource, **options: Unpack[PricedOptions]) -> TableReport:
+    """Report how a table is read, and what to know before training on it. Nothing is trained.
+
+    Args:
+        table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
+        **options: see below.
+
+    Returns:
+        Columns with their kinds, usable rows, prices, duplicates, leaks, and notes.
+
+    Raises:
+        DataError: the table cannot be read, or lacks a column that is named.
+
+    Example:
+        >>> import pricekit as pk
+        >>> report = pk.check(pk.make_catalog(100))
+        >>> report.text, report.price
+        (('catalog_content',), 'price')
+    """
+    from pricekit.evaluation.table_report import profile_table
+
+    return profile_table(
+        _path_or_frame(table),
+        text=names_of(options.get("text")),
+        price=options.get("price"),
+        id=options.get("id"),
+        read_options=read_options_of(options),
+        limit=options.get("limit"),
+    )
+
+
+@with_options(ModelOptions)
+def train(
+    table: TableSource,
+    *,
+    out: PathLike | None = None,
+    valid: TableSource | None = None,
+    unpriced: Sequence[TableSource] = (),
+    teacher: Sequence[PathLike] = (),
+    resume: bool = False,
+    overwrite: bool = False,
+    allow_leak: bool = False,
+    **options: Unpack[ModelOptions],
+) -> Run:
+    """Train a model on a table of texts and prices.
+
+    Args:
+        table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
+        out: a new or empty folder for the run; without it the run lives in a temporary folder as long as its object.
+        valid: a table to validate on, instead of a part of `table`.
+        unpriced: tables whose rows without a price are trained on, too, at the prices of `teacher`.
+        teacher: models that price the rows of `unpriced`; of several, the geometric mean.
+        resume: continue the run in `out` from its last checkpoint, with its own settings.
+        overwrite: replace the run in `out` once the new one can start.
+        allow_leak: train on columns or texts that give the price away, too.
+        **options: see below.
+
+    Raises:
+        DataError: the table cannot be used, or it gives the price away.
+        ConfigError: an option or a setting is wrong.
+        TrainingError: `out` is taken, training failed, or there is nothing to resume.
+        PluginError: a plugin is unknown or fails.
+
+    Example:
+        >>> import pricekit as pk
+        >>> run = pk.train(pk.make_catalog(200), epochs=1)
+        >>> run.metrics["smape"] < 200
+        True
+    """
+    from pricekit.runs.source import Source
+
+    source = Source(
+        _path_or_frame(table),
+        None if valid is None else _path_or_frame(valid),
+        read_options_of(options),
+        tuple(map(_path_or_frame, unpriced)),
+        tuple(map(Path, teacher)),
+    )
+    if resume:
+        _check_resumable(out, options, unpriced=unpriced, teacher=teacher, overwrite=overwrite)
+    with _folder(out) as folder:
+        from pricekit.runs.resume import resumed_config
+        from pricekit.runs.train import train as train_run
+
+        config = resumed_config(folder, options.get("time_budget")) if resume else config_of(options)
+        train_run(source, config, folder, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
+    return _handle(Run(folder), out)
+
+
+@with_options(ModelOptions)
+def cross_validate(
+    table: TableSource,
+    *,
+    out: PathLike | None = None,
+    folds: int | None = None,
+    unpriced: Sequence[TableSource] = (),
+    teacher: Sequence[PathLike] = (),
+    resume: bool = False,
+    overwrite: bool = False,
+    allow_leak: bool = False,
+    **options: Unpack[ModelOptions],
+) -> CrossValidation:
+    """Train a run for each fold on the rows of the other folds, and score it on its own.
+
+    Rows with nearly equal texts are in one fold. The last weights of each run are kept, so the fold that scores it
+    chooses nothing.
+
+    Args:
+        table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
+        out: a new or empty folder; without it the runs live in a temporary folder as long as the object.
+        folds: number of folds; default: 5, or with `resume` those that were started.
+        unpriced: tables whose rows without a price are trained on, too, at the prices of `teacher`.
+        teacher: cross-validations with the same folds; each fold learns from the run that has not seen its rows.
+        resume: continue the cross-validation in `out`.
+        overwrite: replace the cross-validation in `out`.
+        allow_leak: train on columns or texts that give the price away, too.
+        **options: see below.
+
+    Raises:
+        DataError, ConfigError, TrainingError, PluginError: as of `train`; or there are too few rows for the folds.
+
+    Example:
+        >>> import pricekit as pk
+        >>> cv = pk.cross_validate(pk.make_catalog(200), folds=2, epochs=1)
+        >>> len(cv.held_out)
+        200
+    """
+    from pricekit.runs.source import Source
+
+    source = Source(
+        _path_or_frame(table),
+        read_options=read_options_of(options),
+        unpriced=tuple(map(_path_or_frame, unpriced)),
+        teachers=tuple(map(Path, teacher)),
+    )
+    if resume:
+        _check_resumable(out, options, folds=folds, unpriced=unpriced, teacher=teacher, overwrite=overwrite)
+    with _folder(out) as folder:
+        from pricekit.workflows.cross_validation import cross_validate as run_folds
+        from pricekit.workflows.cross_validation import resumed_config
+
+        below = {"training": {"keep": "last"}}
+        config = resumed_config(folder, options.get("time_budget")) if resume else config_of(options, below)
+        count = 5 if folds is None else folds
+        run_folds(source, config, folder, count, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
+    return _handle(CrossValidation(folder), out)
+
+
+def load(path: PathLike, engine: str | None = None) -> Predictor:
+    """Open a model to predict with: a bundle, a run or an ensemble.
+
+    Args:
+        path: its folder, or the object that a function of pricekit returned.
+        engine: what executes a bundle's graph, such as `ort-cpu`; default: `auto`, the fastest of this machine, which
+            is measured the first time. A run or an ensemble runs in torch.
+
+    Raises:
+        BundleError: there is no model, or the bundle is damaged or was changed.
+        PluginError: a feature or an engine is not installed.
+        ConfigError: an engine is named for a run.
+
+    Example:
+        >>> import pricekit as pk
+        >>> model = pk.load(pk.train(pk.make_catalog(200), epochs=1))
+        >>> model.predict(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
+        (1,)
+    """
+    from pricekit.runs.load import load_model
+
+    return load_model(Path(path), engine)
+
+
+@with_options(ReadingOptions)
+def predict(
+    model: PathLike,
+    table: PathLike,
+    out: PathLike,
+    *,
+    engine: str | None = None,
+    interval: float | None = None,
+    resume: bool = False,
+    **options: Unpack[ReadingOptions],
+) -> int:
+    """Price every row of table files in bounded memory, and write the prices into one file.
+
+    The file has one row for each row of the table, in its order, and appears when it is complete. Use `load` for
+    rows in memory.
+
+    Args:
+        model: a bundle, a run or an ensemble.
+        table: a file, a folder of Parquet files, or a pattern such as "new/*.csv".
+        out: the file to write: CSV, TSV, Parquet or JSON lines.
+        engine: as of `load`.
+        interval: also write `price_low` and `price_high`, between which this share of true prices lies, such as 0.9.
+        resume: continue an interrupted prediction into `out`.
+        **options: see below.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        DataError: the table cannot be read, or `out` cannot be written.
+        BundleError, PluginError, ConfigError: as of `load`; or the interval cannot be had.
+
+    Example:
+        >>> import pricekit as pk, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> pk.make_catalog(300).to_csv(f"{folder}/products.csv", index=False)
+        >>> run = pk.train(f"{folder}/products.csv", epochs=1)
+        >>> pk.predict(run, f"{folder}/products.csv", f"{folder}/prices.csv")
+        300
+    """
+    from pricekit.runs.load import read_model
+    from pricekit.table import check_columns
+
+    reader = read_model(Path(model), engine)
+    columns = replace(columns_over(reader.columns, options), price=None)
+    check_columns(
+        Path(table), columns, read_options_of(options)
+    )  # before `auto` measures the engines, for seconds
+    given = {name: value for name, value in options.items() if value is not None}
+    return reader.open().predict_file(Path(table), Path(out), interval=interval, resume=resume, **given)  # type: ignore[arg-type]
+
+
+@with_options(PricedOptions)
+def evaluate(model: PathLike, table: TableSource | None = None, **options: Unpack[PricedOptions]) -> Scores:
+    """Score a model on the rows of a table that have a price, or on the rows held out of its training.
+
+    Rows that the model was trained on give scores that are too good.
+
+    Args:
+        model: a bundle, a run, an ensemble or, without a table, a cross-validation.
+        table: a file or a frame; default: the held-out rows of the model.
+        **options: see below.
+
+    Returns:
+        SMAPE in percent with its 95% bootstrap interval, other metrics, and SMAPE by group.
+
+    Raises:
+        DataError: the table cannot be used, or the model keeps no held-out rows.
+        BundleError, PluginError: the model cannot be opened.
+
+    Example:
+        >>> import pricekit as pk
+        >>> run = pk.train(pk.make_catalog(200), epochs=1)
+        >>> pk.evaluate(run).rows, pk.evaluate(run, pk.make_catalog(50, seed=1)).rows
+        (30, 50)
+    """
+    from pricekit.workflows.evaluate import evaluate_model
+
+    return evaluate_model(Path(model), _table_or_none(table), options)
+
+
+@with_options(PricedOptions)
+def worst_rows(
+    model: PathLike,
+    table: TableSource | None = None,
+    *,
+    by: str | None = None,
+    out: PathLike | None = None,
+    **options: Unpack[PricedOptions],
+) -> ErrorReport:
+    """List the rows that a model prices worst, and what they have in common.
+
+    Args:
+        model: as of `evaluate`.
+        table: as of `evaluate`.
+        by: group by this column of the table only.
+        out: also write all rows, the worst first: CSV, TSV, Parquet or JSON lines.
+        **options: see below.
+
+    Raises:
+        DataError, BundleError, PluginError: as of `evaluate`.
+
+    Example:
+        >>> import pricekit as pk
+        >>> report = pk.worst_rows(pk.train(pk.make_catalog(200), epochs=1))
+        >>> len(report.worst(3))
+        3
+    """
+    from pricekit.workflows.evaluate import worst_rows_of
+
+    target = None if out is None else Path(out)
+    return worst_rows_of(Path(model), _table_or_none(table), options, by=by, out=target)
+
+
+def compare(*runs: PathLike) -> Comparison:
+    """Compare runs or cross-validations with the first of them, on the rows that all of them hold out.
+
+    Args:
+        runs: at least two, trained on one table with one seed, or cross-validations.
+
+    Returns:
+        For each its SMAPE, the difference to the first with its 95% interval by a paired bootstrap, and a verdict:
+        better, worse or cannot tell.
+
+    Raises:
+        DataError: they hold out no common rows.
+        ConfigError: there are fewer than two.
+
+    Example:
+        >>> import pricekit as pk
+        >>> table = pk.make_catalog(200)
+        >>> old, new = (pk.train(table, loss=loss, epochs=1) for loss in ("smape", "focal-smape"))
+        >>> pk.compare(old, new).rows
+        30
+    """
+    from pricekit.evaluation.compare import compare_folders
+
+    if len(runs) < 2:
+        raise ConfigError(f"compare needs at least two runs, got {len(runs)}", parameters=("runs",))
+    return compare_folders([Path(run) for run in runs])
+
+
+def ensemble(runs: Sequence[PathLike], *, out: PathLike | None = None, overwrite: bool = False) -> Run:
+    """Weigh several runs or cross-validations into one model, by the rows that none of them was trained on.
+
+    Args:
+        runs: at least two, which hold out the same rows.
+        out: a new or empty folder; without it the ensemble lives in a temporary folder as long as its object.
+        overwrite: replace the ensemble in `out` when the new one is complete.
+
+    Raises:
+        TrainingError: `out` is taken, or the runs do not fit together.
+        DataError: a folder keeps no held-out rows.
+        ConfigError: there are fewer than two different runs.
+
+    Example:
+        >>> import pricekit as pk
+        >>> table = pk.make_catalog(200)
+        >>> runs = [pk.train(table, loss=loss, epochs=1) for loss in ("smape", "focal-smape")]
+        >>> both = pk.ensemble(runs)
+        >>> round(sum(member["weight"] for member in both.members), 6)
+        1.0
+    """
+    from pricekit.workflows.ensemble import make_ensemble
+
+    paths = [Path(run) for run in runs]
+    if len({path.resolve() for path in paths}) < 2:
+        raise ConfigError("an ensemble needs at least two different runs", parameters=("runs",))
+    with _folder(out) as folder:
+        make_ensemble(paths, folder, overwrite=overwrite)
+    return _handle(Run(folder), out)
+
+
+def export(
+    run: PathLike,
+    out: PathLike,
+    *,
+    precision: Literal["fp32", "fp16", "int8"] = "fp32",
+    triton: PathLike | None = None,
+    overwrite: bool = False,
+) -> VerificationReport:
+    """Export a run or an ensemble into a bundle, which predicts wherever ONNX Runtime runs, without torch.
+
+    The graph is compared with the model on real rows first. Where they differ, nothing is published.
+
+    Args:
+        run: the run or the ensemble.
+        out: the folder of the bundle.
+        precision: of the graph: `fp16` for GPUs, `int8` for CPUs.
+        triton: also write the graph into this model repository of Triton Inference Server.
+        overwrite: replace the bundle in `out` when the new one is complete.
+
+    Raises:
+        ExportError: `out` is taken, the model cannot be exported, or its graph differs from it.
+        TrainingError: `run` is not a finished run.
+
+    Example:
+        >>> import pricekit as pk, tempfile
+        >>> run = pk.train(pk.make_catalog(200), epochs=1)
+        >>> report = pk.export(run, tempfile.mkdtemp())
+        >>> report.smape_change < 0.01
+        True
+    """
+    from pricekit.bundle import open_bundle
+    from pricekit.exporting.export import export_run
+    from pricekit.exporting.triton import model_folder, write_triton
+
+    source, bundle = Path(run), Path(out)
+    folder = None if triton is None else model_folder(Path(triton), source, bundle, overwrite=overwrite)
+    report = export_run(source, bundle, precision=precision, overwrite=overwrite)
+    if folder is not None:
+        write_triton(open_bundle(bundle), folder)
+        logger.info(f"the model for Triton is in {folder}")
+    return report
+
+
+def inspect(bundle: PathLike) -> Bundle:
+    """Check every file of a bundle against its hash, and return what the bundle says of itself.
+
+    Nothing of the bundle is run, and no file but the manifest is parsed.
+
+    Args:
+        bundle: its folder.
+
+    Raises:
+        BundleError: the bundle is damaged, was changed, or is newer than this version of pricekit.
+
+    Example:
+        >>> import pricekit as pk, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = pk.train(pk.make_catalog(200), epochs=1).export(folder)
+        >>> pk.inspect(folder).manifest["precision"]
+        'fp32'
+    """
+    from pricekit.bundle import open_bundle
+
+    return open_bundle(Path(bundle))
+
+
+@with_options(ReadingOptions)
+def compute_features(
+    table: TableSource,
+    *,
+    features: str | Sequence[str] = "optimized22",
+    out: PathLike | None = None,
+    **options: Unpack[ReadingOptions],
+) -> pd.DataFrame:
+    """Compute the engineered features of a table, fitted on all of its rows, to look at them.
+
+    In training they are fitted on the training rows only, and prediction uses that state.
+
+    Args:
+        table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
+        features: feature plugins by name.
+        out: also write them: CSV, TSV, Parquet or JSON lines.
+        **options: see below.
+
+    Returns:
+        The ids, then one float32 column for each feature, (N, 1 + K).
+
+    Raises:
+        DataError: the table cannot be read, or `out` cannot be written.
+        PluginError: a feature is unknown or fails.
+
+    Example:
+        >>> import pricekit as pk
+        >>> pk.compute_features(pk.make_catalog(100), features="fast15").shape
+        (100, 16)
+    """
+    import pandas as pd
+
+    from pricekit.features.fitted import fit_features
+    from pricekit.table import Columns, check_output, read_table, write_frame
+
+    source = _path_or_frame(table)
+    if out is not None:
+        check_output(Path(out), [source] if isinstance(source, Path) else [])
+    columns = columns_over(Columns(price=None), options)
+    rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
+    fitted, _ = fit_features(names_of(features), {}, rows)
+    frame = pd.concat([rows.ids, pd.DataFrame(fitted.transform(rows), columns=fitted.names)], axis=1)
+    if out is not None:
+        write_frame(Path(out), frame)
+    return frame
+
+
+@with_options(PretrainingOptions)
+def pretrain(
+    tables: PathLike | Sequence[PathLike],
+    out: PathLike,
+    *,
+    backbone: str,
+    resume: bool = False,
+    overwrite: bool = False,
+    **options: Unpack[PretrainingOptions],
+) -> Path:
+    """Adapt the encoder of a backbone to texts, priced or not: it learns to fill in masked tokens.
+
+    Args:
+        tables: one file or several.
+        out: a new or empty folder for the weights, which `train` takes as `weights`.
+        backbone: a pretrained backbone, or `transformer`.
+        resume: continue from the last checkpoint.
+        overwrite: replace the weights in `out`.
+        **options: see below.
+
+    Returns:
+        The folder of the weights.
+
+    Raises:
+        DataError: a table cannot be read, or there are too few texts.
+        ConfigError, PluginError: a setting is wrong, or the backbone cannot be pretrained.
+        TrainingError: `out` is taken, training failed, or there is nothing to resume.
+
+    Example:
+        >>> import pricekit as pk, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> pk.make_catalog(100).to_csv(f"{folder}/products.csv", index=False)
+        >>> tiny = {"backbone.width": 16, "backbone.layers": 1, "backbone.heads": 2}
+        >>> weights = pk.pretrain(
+        ...     f"{folder}/products.csv", f"{folder}/weights", backbone="transformer", epochs=1, settings=tiny
+        ... )
+        >>> (weights / "model.safetensors").is_file()
+        True
+    """
+    from pricekit.workflows.pretraining.pretrain import pretrain as run
+    from pricekit.workflows.pretraining.start import pretraining_of
+
+    paths = [tables] if isinstance(tables, str | os.PathLike) else tables
+    settings, read_options = pretraining_of(backbone, options), read_options_of(options)
+    run(
+        [Path(p) for p in paths],
+        settings,
+        Path(out),
+        read_options=read_options,
+        resume=resume,
+        overwrite=overwrite,
+    )
+    return Path(out)
+
+
+def _path_or_frame(table: Any) -> Any:
+    """Return a path as a Path, and anything else as it is."""
+    return Path(table) if isinstance(table, str | os.PathLike) else table
+
+
+def _table_or_none(table: Any) -> Any:
+    return None if table is None else _path_or_frame(table)
+
+
+@contextmanager
+def _folder(out: PathLike | None) -> Iterator[Path]:
+    """Give the folder to write, a temporary one where none is named, which a failure deletes."""
+    if out is not None:
+        yield Path(out)
+        return
+    folder = Path(tempfile.mkdtemp(prefix="pricekit-"))
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _handle(handle: Handle, out: PathLike | None) -> Handle:
+    """Return the handle; a temporary folder is deleted with it."""
+    if out is None:
+        delete_with(handle, handle.path)
+    return handle
+
+
+def _check_resumable(out: PathLike | None, options: Any, **others: Any) -> None:
+    """Refuse what would change a run that is resumed."""
+    if out is None:
+        raise ConfigError("resume needs the folder of the run to continue", parameters=("out",))
+    given = [name for name, value in {**options, **others}.items() if value not in (None, (), [], False)]
+    if wrong := [name for name in given if name not in RESUMABLE]:
+        raise ConfigError(
+            f"a resumed run keeps the settings that it was started with; leave out {', '.join(wrong)}",
+            parameters=tuple(wrong),
+        )

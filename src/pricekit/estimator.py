@@ -1,0 +1,194 @@
+"""`PriceRegressor`: pricekit as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pricekit.api import train
+from pricekit.prediction.members import read_bundle
+from pricekit.prediction.predictor import Predictor
+
+_PRICE, _TEXT = "price", "text"
+
+
+class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Regression of positive prices from texts and columns, with scikit-learn's interface.
+
+    A fitted estimator holds the bytes of its bundle: it can be pickled, copied and sent to other processes, needs no
+    torch to predict, and runs no code from the bundle.
+
+    Args:
+        policy: how to train; it brings the defaults of everything else.
+        backbone: tokenizer and encoder; None: the policy's.
+        features: feature plugins; None: the policy's.
+        loss: training objective; None: the policy's.
+        max_length: tokens of a text; None: the policy's.
+        epochs: passes over the rows at most, or "auto"; None: the policy's.
+        settings: single settings by dotted name, such as `{"backbone.members": 2}`.
+        engine: what executes the model in `predict`; "auto" measures once what is fastest.
+        random_state: seed of split, weights and order.
+
+    Attributes:
+        n_features_in_: number of columns that `fit` has seen; not there for texts.
+        feature_names_in_: their names, where they are strings.
+        metrics_: metrics on the rows that `fit` held out, by name; `smape` in percent.
+        bundle_: the files of the model's bundle by name.
+
+    Example:
+        >>> import pricekit as pk
+        >>> catalog = pk.make_catalog(200)
+        >>> model = pk.PriceRegressor(epochs=1).fit(catalog[["catalog_content"]], catalog["price"])
+        >>> model.predict(catalog[["catalog_content"]]).shape
+        (200,)
+        >>> model.predict_interval(catalog[["catalog_content"]], level=0.8).shape
+        (200, 2)
+    """
+
+    def __init__(
+        self,
+        policy: str = "quick",
+        *,
+        backbone: str | None = None,
+        features: str | Sequence[str] | None = None,
+        loss: str | None = None,
+        max_length: int | None = None,
+        epochs: int | str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        engine: str = "ort-cpu",
+        random_state: int = 0,
+    ) -> None:
+        self.policy = policy
+        self.backbone = backbone
+        self.features = features
+        self.loss = loss
+        self.max_length = max_length
+        self.epochs = epochs
+        self.settings = settings
+        self.engine = engine
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803 (scikit-learn's name)
+        """Train on rows and prices.
+
+        Args:
+            X: (N, K) frame or array, whose columns become labelled lines of one text; or N texts.
+            y: positive prices, (N,).
+
+        Raises:
+            ValueError: the shapes do not fit, or a value is missing or not finite.
+            DataError: too few rows can be used.
+        """
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: a price for each row"
+            )
+        frame = self._frame(X, reset=True)
+        price = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
+        check_consistent_length(frame, price)
+        names = {str(name): f"{name}_" if name == _PRICE else str(name) for name in frame}
+        table = frame.rename(columns=names).assign(**{_PRICE: price.ravel()})
+        run = train(
+            table,
+            text=list(names.values()),
+            price=_PRICE,
+            policy=self.policy,
+            backbone=self.backbone,
+            features=self.features,
+            loss=self.loss,
+            max_length=self.max_length,
+            epochs=self.epochs,
+            settings=self.settings,
+            seed=self.random_state,
+            allow_leak=True,
+        )
+        with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
+            bundle = Path(folder) / "bundle"
+            run.export(bundle)
+            self.bundle_ = {file.name: file.read_bytes() for file in sorted(bundle.iterdir())}
+        self.metrics_ = run.metrics
+        self._renamed = names
+        self._predictor: Predictor | None = None
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Return one price for each row, float64 (N,).
+
+        Args:
+            X: rows as `fit` has seen them.
+        """
+        check_is_fitted(self)
+        rows = self._frame(X, reset=False).rename(columns=self._renamed)
+        return np.asarray(self._open().predict(rows), np.float64)
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> np.ndarray:  # noqa: N803
+        """Return the ends of the interval that holds the share `level` of true prices, float64 (N, 2).
+
+        Args:
+            X: rows as `fit` has seen them.
+            level: in (0, 1).
+
+        Raises:
+            ConfigError: so few rows were held out that the level cannot be had.
+        """
+        check_is_fitted(self)
+        rows = self._frame(X, reset=False).rename(columns=self._renamed)
+        found = self._open().predict(rows, interval=level)
+        return np.asarray(found[["price_low", "price_high"]], np.float64)
+
+    def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:  # noqa: N803
+        """Return the rows as a frame, checked as scikit-learn checks them; texts become one column."""
+        if _are_texts(X):
+            texts = pd.Series(list(X), dtype="object")
+            if not len(texts):
+                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+            return pd.DataFrame({_TEXT: texts})
+        if isinstance(X, pd.DataFrame):
+            validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False, skip_check_array=True)
+            if not len(X):
+                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+            return X.rename(columns=str).reset_index(drop=True)
+        array = validate_data(self, X, reset=reset, dtype=None)
+        return pd.DataFrame(array, columns=[f"x{place}" for place in range(array.shape[1])])
+
+    def _open(self) -> Predictor:
+        """Return the model, opened from its bytes once in each process."""
+        if self._predictor is None:
+            with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
+                for name, content in self.bundle_.items():
+                    (Path(folder) / Path(name).name).write_bytes(content)
+                self._predictor = Predictor.from_bundle(read_bundle(Path(folder)), self.engine)
+        return self._predictor
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the parameters and the bundle; an open engine belongs to its process."""
+        state: dict[str, Any] = super().__getstate__()
+        return {**state, "_predictor": None} if "_predictor" in state else state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        tags.input_tags.string = True
+        tags.non_deterministic = False
+        tags.regressor_tags.poor_score = True  # of few rows of numbers without words
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "bundle_")
+
+
+def _are_texts(X: Any) -> bool:  # noqa: N803
+    """Whether the rows are texts: a list, an array or a column of strings."""
+    if isinstance(X, str | bytes | Mapping | pd.DataFrame) or not hasattr(X, "__len__"):
+        return False
+    if isinstance(X, np.ndarray | pd.Series):
+        return X.ndim == 1 and all(isinstance(cell, str) for cell in X)
+    return isinstance(X, Sequence) and len(X) > 0 and all(isinstance(cell, str) for cell in X)

@@ -1,0 +1,202 @@
+"""Keyword options that several functions of `pricekit` share, and what becomes of them.
+
+Each option is declared once, with its type and a description. `with_options` shows them in the signature and the
+docstring of every function that takes them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
+
+from pricekit.errors import ConfigError
+from pricekit.text import did_you_mean
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_READ = ("encoding", "delimiter", "columns", "decimal", "currency")
+_KINDS = ("policy", "backbone", "loss")
+
+
+class ReadingOptions(TypedDict, total=False):
+    """How a table is read; what is not given is found in the table."""
+
+    text: Annotated[str | Sequence[str] | None, "text columns; several become labelled lines of one text"]
+    id: Annotated[
+        str | None, "column that identifies a row; default: sample_id where there is one, else row numbers"
+    ]
+    encoding: Annotated[str | None, "encoding of a text file"]
+    delimiter: Annotated[str | None, "character between the fields of a text file, such as ';' or tab"]
+    columns: Annotated[Sequence[str] | None, "names of all columns of a file that has no header"]
+    limit: Annotated[int | None, "number of rows to read, from the first"]
+
+
+class PricedOptions(ReadingOptions, total=False):
+    """How a table with prices is read."""
+
+    price: Annotated[str | None, "column of known prices; default: price"]
+    decimal: Annotated[str | None, "decimal mark of written prices, '.' or ','"]
+    currency: Annotated[str | None, "currency whose prices are used, a code or a sign, such as EUR or €"]
+
+
+class ModelOptions(PricedOptions, total=False):
+    """Which model is trained, and how."""
+
+    policy: Annotated[str | None, "how to train; it brings defaults for all options below; default: quick"]
+    backbone: Annotated[str | None, "tokenizer and encoder"]
+    features: Annotated[str | Sequence[str] | None, "feature plugins"]
+    weights: Annotated[str | Path | None, "pretrained weights of the backbone: a folder or a hub id"]
+    random_weights: Annotated[
+        bool | None, "the backbone's true architecture without a download, for benchmarks"
+    ]
+    loss: Annotated[str | None, "training objective"]
+    max_length: Annotated[int | None, "tokens of a text; the rest of a longer text is cut"]
+    seed: Annotated[int | None, "seed of split, weights and order; default: 0"]
+    epochs: Annotated[int | str | None, "passes over the rows at most, or 'auto': more for small tables"]
+    time_budget: Annotated[
+        float | str | None, "seconds, or a time such as '2h': the schedule is fitted into it"
+    ]
+    config: Annotated[
+        str | Path | Mapping[str, Any] | None, "TOML file or mapping of settings; options override it"
+    ]
+    settings: Annotated[
+        Mapping[str, Any] | Sequence[str] | None,
+        "single settings by dotted name, such as {'training.epochs': 20}; they override everything else",
+    ]
+
+
+class PretrainingOptions(ReadingOptions, total=False):
+    """What is pretrained, and how."""
+
+    weights: Annotated[str | Path | None, "weights to begin with: a folder or a hub id"]
+    random_weights: Annotated[bool | None, "begin a pretrained backbone with random weights"]
+    max_length: Annotated[int | None, "tokens of a text; the rest of a longer text is cut; default: 128"]
+    epochs: Annotated[int | None, "passes over the texts; default: 3, from random weights 10"]
+    batch_size: Annotated[int | None, "texts of a step; default: 32"]
+    learning_rate: Annotated[float | None, "peak learning rate; default: 1e-4, from random weights 1e-3"]
+    seed: Annotated[int | None, "seed of masks, order and held-out texts; default: 0"]
+    settings: Annotated[
+        Mapping[str, Any] | Sequence[str] | None,
+        "settings of the backbone, such as {'backbone.layers': 2}, and facts_first",
+    ]
+
+
+RESUMABLE = frozenset({"time_budget", "out", *_READ})
+"""Options that a resumed run takes: a table must be read as before, and may have more time."""
+
+
+def with_options(declared: type) -> Callable[[Function], Function]:
+    """Show keyword options in the signature and the docstring of a function that takes them as `**options`.
+
+    Args:
+        declared: the TypedDict of the options; the line `**options: see below.` gives way to their descriptions.
+    """
+    hints = get_type_hints(declared, include_extras=True)
+
+    def decorate(function: Function) -> Function:
+        signature = inspect.signature(function)
+        *named, _ = signature.parameters.values()
+        more = {name: hint for name, hint in hints.items() if name not in signature.parameters}
+        shown = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint.__origin__)
+            for name, hint in more.items()
+        ]
+        described = "\n".join(f"        {name}: {hint.__metadata__[0]}." for name, hint in more.items())
+
+        @functools.wraps(function)
+        def checked(*args: Any, **given: Any) -> Any:
+            known = {*signature.parameters, *more}
+            if unknown := [name for name in given if name not in known]:
+                hint = did_you_mean(unknown[0], known)
+                raise TypeError(f"{function.__name__}() has no option '{unknown[0]}'.{hint}")
+            return function(*args, **given)
+
+        checked.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
+        checked.__doc__ = (function.__doc__ or "").replace("        **options: see below.", described)
+        return checked  # type: ignore[return-value]
+
+    return decorate
+
+
+def names_of(given: str | Iterable[str] | None) -> list[str]:
+    """Return one name or several as a list."""
+    return [] if given is None else [given] if isinstance(given, str) else list(given)
+
+
+def read_options_of(options: Mapping[str, Any]) -> Any:
+    """Return the `ReadOptions` that the options ask for; raises DataError."""
+    from pricekit.table import ReadOptions
+
+    given = {name: options.get(name) for name in _READ}
+    return ReadOptions(names=tuple(names_of(given.pop("columns"))), **given)
+
+
+def columns_over(columns: Any, options: Mapping[str, Any]) -> Any:
+    """Return a model's columns with those that the options name in their place."""
+    if text := names_of(options.get("text")):
+        columns = replace(columns, text=tuple(text))
+    if options.get("price"):
+        columns = replace(columns, price=options["price"])
+    if options.get("id"):
+        columns = replace(columns, id=options["id"], id_required=True)
+    return columns
+
+
+def config_of(options: Mapping[str, Any], *below: Mapping[str, Any]) -> Any:
+    """Return the configuration that model options ask for, over the layers `below`; raises ConfigError, PluginError."""
+    from pricekit.config.resolve import configure
+
+    return configure([*below, *layers_of(options)])
+
+
+def layers_of(options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the layers of settings that model options ask for, the lowest first."""
+    from pricekit.config import read_toml
+
+    config = options.get("config")
+    file = {} if config is None else config if isinstance(config, Mapping) else read_toml(Path(config))
+    return [file, option_layer(options), *settings_layers(options.get("settings"))]
+
+
+def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that options name, as one layer of the configuration."""
+    given = {name: value for name, value in options.items() if value is not None}
+    layer: dict[str, Any] = {kind: {"name": given[kind]} for kind in _KINDS if kind in given}
+    layer |= {name: given[name] for name in ("max_length", "seed", "limit") if name in given}
+    if "features" in given:
+        layer["features"] = names_of(given["features"])
+    pretrained = {name: given[name] for name in ("weights", "random_weights") if given.get(name)}
+    if pretrained:
+        pretrained |= {"weights": str(pretrained["weights"])} if "weights" in pretrained else {}
+        layer["backbone"] = layer.get("backbone", {}) | pretrained
+    if training := {name: given[name] for name in ("epochs", "time_budget") if name in given}:
+        layer["training"] = training
+    named = {"price": given.get("price"), "id": given.get("id"), "text": names_of(given.get("text"))}
+    if columns := {name: value for name, value in named.items() if value}:
+        layer["columns"] = columns
+    return layer
+
+
+def settings_layers(settings: Mapping[str, Any] | Sequence[str] | None) -> list[Mapping[str, Any]]:
+    """Return single settings, a mapping by dotted name or texts like `training.epochs=20`, as layers."""
+    from pricekit.config import parse_override
+
+    if settings is None:
+        return []
+    if isinstance(settings, str):
+        raise ConfigError(
+            f"settings is the text {settings!r}; expected a mapping such as {{'training.epochs': 20}}",
+            parameters=("settings",),
+        )
+    if not isinstance(settings, Mapping):
+        return [parse_override(text) for text in settings]
+    return [_nested(name.split("."), value) for name, value in settings.items()]
+
+
+def _nested(keys: list[str], value: Any) -> dict[str, Any]:
+    first, *rest = keys
+    return {first: _nested(rest, value) if rest else value}

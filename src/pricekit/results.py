@@ -1,0 +1,194 @@
+"""Handles on what training leaves behind: a run or an ensemble, a cross-validation. They import no torch."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import shutil
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pricekit.errors import TrainingError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from pricekit.evaluation.scores import Scores
+    from pricekit.exporting.verify import VerificationReport
+    from pricekit.prediction.predictor import Predictor
+
+PathLike = str | os.PathLike[str]
+
+
+class Run:
+    """A trained model in a folder: a run of `pricekit.train`, or an ensemble of `pricekit.ensemble`.
+
+    Every function that takes the path of a model takes this object, too.
+
+    Args:
+        path: the folder of a finished run or ensemble.
+
+    Attributes:
+        path: the folder.
+        facts: table, rows, plugins, metrics and times, as `run.json` holds them.
+        members: of an ensemble the path, weight and SMAPE of each member; of a run nothing.
+
+    Raises:
+        TrainingError: the folder holds no finished run.
+
+    Example:
+        >>> import pricekit as pk
+        >>> run = pk.train(pk.make_catalog(200), epochs=1)
+        >>> sorted(run.metrics)
+        ['mae', 'mdape', 'r2_log', 'rmsle', 'smape']
+        >>> run.held_out.columns[:6].tolist()
+        ['row', 'id', 'fold', 'text', 'price', 'predicted']
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = Path(path)
+        self.facts = _read_json(self.path / "run.json", "run")
+        listed = self.path / "ensemble.json"
+        record = _read_json(listed, "ensemble") if listed.exists() else {"members": []}
+        self.members: list[dict[str, Any]] = record["members"]
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        return f"Run('{self.path}', smape={self.metrics['smape']:.2f})"
+
+    def _repr_html_(self) -> str:
+        return _html_table(repr(self), self.metrics)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics on the held-out rows by name: `smape` and `mdape` in percent, `mae` in the table's currency."""
+        return dict(self.facts["metrics"])
+
+    @property
+    def held_out(self) -> pd.DataFrame:
+        """The rows that the model was not trained on, (N, 6 or more).
+
+        Columns: `row`, `id`, `fold`, `text`, `price` and `predicted` (float64, in the table's currency), and columns
+        of the table with few different values.
+        """
+        return _held_out(self.path)
+
+    def load(self) -> Predictor:
+        """Open the model to predict many times; see `pricekit.load`."""
+        from pricekit.api import load
+
+        return load(self)
+
+    def predict(self, rows: Any, interval: float | None = None) -> np.ndarray | pd.DataFrame:
+        """Open the model and predict once; see `Predictor.predict`."""
+        return self.load().predict(rows, interval)
+
+    def evaluate(self, table: Any = None, **options: Any) -> Scores:
+        """Score the model on a table or on its held-out rows; see `pricekit.evaluate`."""
+        from pricekit.api import evaluate
+
+        return evaluate(self, table, **options)
+
+    def export(
+        self,
+        out: PathLike,
+        *,
+        precision: Literal["fp32", "fp16", "int8"] = "fp32",
+        triton: PathLike | None = None,
+        overwrite: bool = False,
+    ) -> VerificationReport:
+        """Export the model into a bundle; see `pricekit.export`."""
+        from pricekit.api import export
+
+        return export(self, out, precision=precision, triton=triton, overwrite=overwrite)
+
+
+class CrossValidation:
+    """A cross-validation in a folder: a run for each fold of a table.
+
+    Args:
+        path: the folder of a finished cross-validation.
+
+    Attributes:
+        path: the folder.
+        facts: what `cv.json` holds.
+
+    Raises:
+        TrainingError: the folder holds no finished cross-validation.
+
+    Example:
+        >>> import pricekit as pk
+        >>> cv = pk.cross_validate(pk.make_catalog(200), folds=2, epochs=1)
+        >>> len(cv.runs), len(cv.held_out)
+        (2, 200)
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = Path(path)
+        self.facts = _read_json(self.path / "cv.json", "cross-validation")
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        return f"CrossValidation('{self.path}', folds={len(self.facts['folds'])}, smape={self.metrics['smape']:.2f})"
+
+    def _repr_html_(self) -> str:
+        return _html_table(repr(self), self.metrics)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics over all rows, each predicted by the run of the fold that held it out."""
+        return {name: value for name, value in self.facts["scores"].items() if isinstance(value, float)}
+
+    @property
+    def held_out(self) -> pd.DataFrame:
+        """All rows with their predictions, (N, 6 or more); the columns of `Run.held_out`."""
+        return _held_out(self.path)
+
+    @property
+    def runs(self) -> list[Run]:
+        """The run of each fold."""
+        return [Run(self.path / f"fold-{fold['fold']}") for fold in self.facts["folds"]]
+
+    @property
+    def scores(self) -> Scores:
+        """The scores of all rows, by group and with their spread over the folds."""
+        from pricekit.api import evaluate
+
+        return evaluate(self)
+
+
+def delete_with(handle: Run | CrossValidation, folder: Path) -> None:
+    """Delete a temporary folder when nothing refers to the handle any more, or when Python ends."""
+    weakref.finalize(handle, shutil.rmtree, folder, ignore_errors=True)
+
+
+def _read_json(file: Path, kind: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(file.read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise TrainingError(
+            f"{file.parent} is not a finished {kind}: {file.name} cannot be read ({error})",
+            path=str(file.parent),
+        ) from None
+
+
+def _held_out(folder: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    from pricekit.evaluation.held_out import FILE, read_held_out
+
+    read_held_out(folder)  # raises DataError where the file is missing or damaged
+    return pd.read_parquet(folder / FILE)
+
+
+def _html_table(title: str, values: Mapping[str, float]) -> str:
+    cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{v:,.2f}</td></tr>" for k, v in values.items())
+    return f"<table><caption>{html.escape(title)}</caption>{cells}</table>"

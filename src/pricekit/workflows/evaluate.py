@@ -1,0 +1,103 @@
+"""Score a model: on the rows of a table, or on those held out of its training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pricekit.errors import ConfigError
+from pricekit.evaluation.bootstrap import MIN_ROWS
+from pricekit.evaluation.errors import ErrorReport, find_errors
+from pricekit.evaluation.held_out import FILE, HeldOut, count_shared_rows, held_out_of, read_held_out
+from pricekit.evaluation.scores import Scores, scores_of
+from pricekit.log import logger
+from pricekit.options import columns_over, read_options_of
+from pricekit.prediction.predictor import Predictor
+from pricekit.runs.load import load_model
+from pricekit.table import check_output, read_usable, source_name, write_frame
+from pricekit.table.prices.currency import require_same_currency
+
+LEVEL = 0.9
+"""Level of the interval whose coverage is reported."""
+TRAINED_ON = 0.1
+"""Share of a run's held-out rows in a table that shows it to be the training table; equal products are fewer."""
+
+
+def evaluate_model(model: Path, table: Any, options: Mapping[str, Any]) -> Scores:
+    """Score a model; see `pricekit.evaluate`."""
+    rows, predictor = judged_rows(model, table, options)
+    scores = scores_of(rows)
+    if predictor is not None:
+        scores = replace(scores, metrics=scores.metrics | _coverage(predictor, rows))
+    if scores.interval is None and len(rows) >= MIN_ROWS:
+        logger.warning("the interval of SMAPE is left out: it needs scipy (pip install scipy)")
+    return scores
+
+
+def worst_rows_of(
+    model: Path, table: Any, options: Mapping[str, Any], *, by: str | None, out: Path | None
+) -> ErrorReport:
+    """List the rows with the largest errors; see `pricekit.worst_rows`."""
+    if out is not None:
+        check_output(out, [table] if isinstance(table, Path) else [])
+    rows, _ = judged_rows(model, table, options)
+    report = find_errors(rows, by)
+    if out is not None:
+        write_frame(out, report.rows)
+    return report
+
+
+def judged_rows(model: Path, table: Any, options: Mapping[str, Any]) -> tuple[HeldOut, Predictor | None]:
+    """Return rows with prices and predictions, and the model where it was opened.
+
+    Args:
+        model: a bundle, a run or an ensemble; without a table a run, an ensemble or a cross-validation.
+        table: a file or a frame with prices; None: the held-out rows.
+        options: how the table is read.
+
+    Raises:
+        ConfigError: options without a table.
+        PricekitError: the model or the table cannot be read.
+    """
+    if table is None:
+        if given := [name for name, value in options.items() if value is not None]:
+            raise ConfigError(
+                f"{given[0]} describes how a table is read, and no table is given", parameters=tuple(given)
+            )
+        return read_held_out(model), None
+    predictor = load_model(model)
+    rows, _ = read_usable(
+        table,
+        columns_over(predictor.columns, options),
+        limit=options.get("limit"),
+        read_options=read_options_of(options),
+        notices=logger.warning,
+    )
+    require_same_currency(predictor.currency, rows.currency)
+    judged = held_out_of(rows, predictor.predict(rows))
+    if (model / FILE).is_file():
+        _warn_of_training_rows(model, source_name(table), judged)
+    return judged, predictor
+
+
+def _warn_of_training_rows(model: Path, table: str, rows: HeldOut) -> None:
+    """Warn where a table has the rows that a run held out: most likely it is the run's training table."""
+    held_out = read_held_out(model)
+    found = count_shared_rows(held_out, rows)
+    if found >= TRAINED_ON * len(held_out):
+        logger.warning(
+            f"{table} has {found:,} of the {len(held_out):,} rows that were held out of the training of {model}, so "
+            "most likely it has rows of the training too, and the scores are too good. Without a table the held-out "
+            "rows are scored."
+        )
+
+
+def _coverage(predictor: Predictor, rows: HeldOut) -> dict[str, float]:
+    """Return the percentage of prices inside the 90% interval; nothing for a model without such intervals."""
+    if predictor.intervals is None or predictor.intervals.levels[-1] < LEVEL:
+        return {}
+    low, high = predictor.interval(rows.predicted, LEVEL)
+    inside = (rows.price >= low) & (rows.price <= high)
+    return {"interval_90_coverage": 100 * float(inside.mean())}

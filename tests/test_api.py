@@ -1,0 +1,249 @@
+"""The Python functions: frames and paths, temporary and named folders, resuming, and inputs that cannot be used."""
+
+import gc
+import logging
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import pricekit as pk
+from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError
+
+TINY = {
+    "epochs": 1,
+    "max_length": 64,
+    "settings": {"backbone.vocab_size": 500, "backbone.buckets": 64, "backbone.width": 4},
+}
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return pk.make_catalog(200, seed=4)
+
+
+@pytest.fixture(scope="module")
+def trained(frame, tmp_path_factory) -> pk.Run:
+    return pk.train(frame, out=tmp_path_factory.mktemp("api") / "run", **TINY)
+
+
+def test_a_run_of_a_frame_and_of_its_file_are_the_same(frame, trained, tmp_path):
+    frame.to_parquet(tmp_path / "table.parquet")
+    of_file = pk.train(tmp_path / "table.parquet", out=str(tmp_path / "run"), **TINY)
+    assert of_file.metrics == trained.metrics
+    assert of_file.held_out.equals(trained.held_out)
+    assert trained.facts["table"] == "DataFrame"
+
+
+def test_a_run_without_a_folder_lives_as_long_as_its_object(frame):
+    run = pk.train(frame, **TINY)
+    folder = run.path
+    assert (folder / "run.json").is_file()
+    del run
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_a_failed_training_leaves_no_temporary_folder(monkeypatch, tmp_path, frame):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(ConfigError):
+        pk.train(frame, settings={"training.epochs": 0})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_is_scored_exported_and_loaded(trained, frame, tmp_path):
+    assert trained.evaluate().rows == len(trained.held_out)
+    assert trained.evaluate(frame[:50]).rows == 50
+    trained.export(tmp_path / "bundle")
+    model = pk.load(tmp_path / "bundle", engine="ort-cpu")
+    prices = model.predict(frame)
+    assert prices.dtype == np.float32
+    assert prices == pytest.approx(trained.predict(frame), rel=1e-4)
+    between = model.predict(frame, interval=0.8)
+    assert (between["price_low"] < between["price"]).all()
+    assert (between["price"] < between["price_high"]).all()
+    assert pk.inspect(tmp_path / "bundle").manifest["table"] == "DataFrame"
+
+
+def test_a_file_is_priced_like_a_frame(trained, frame, tmp_path):
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    assert pk.predict(trained, tmp_path / "new.csv", tmp_path / "prices.csv") == len(frame)
+    written = pd.read_csv(tmp_path / "prices.csv")["price"]
+    assert written.to_numpy() == pytest.approx(trained.predict(frame), rel=1e-4)
+
+
+def test_runs_are_compared_weighed_and_cross_validated(trained, frame, tmp_path):
+    other = pk.train(frame, loss="focal-smape", **TINY)
+    comparison = pk.compare(trained, other)
+    assert len(comparison.to_frame()) == 2
+    both = pk.ensemble([trained, other], out=tmp_path / "both")
+    assert sum(member["weight"] for member in both.members) == pytest.approx(1)
+    assert both.predict(frame[:3]).shape == (3,)
+    cv = pk.cross_validate(frame, out=tmp_path / "cv", folds=2, **TINY)
+    assert len(cv.runs) == 2
+    assert sorted(cv.held_out["row"]) == list(range(len(frame)))
+    assert pk.worst_rows(cv).worst(3)["error"].is_monotonic_decreasing
+
+
+def test_handles_are_short_and_open_again(trained):
+    assert repr(pk.Run(trained.path)) == repr(trained)
+    assert len(repr(trained)) < 200
+    assert "<table>" in trained._repr_html_()
+    assert isinstance(trained.load(), pk.Predictor)
+
+
+def test_a_finished_run_is_resumed_with_its_own_settings(frame, tmp_path):
+    pk.train(frame, out=tmp_path / "run", **TINY)
+    again = pk.train(frame, out=tmp_path / "run", resume=True)
+    assert again.facts["best_epoch"] == 1
+    with pytest.raises(ConfigError, match="leave out epochs") as raised:
+        pk.train(frame, out=tmp_path / "run", resume=True, epochs=3)
+    assert raised.value.parameters == ("epochs",)
+    with pytest.raises(ConfigError, match="folder"):
+        pk.train(frame, resume=True)
+    with pytest.raises(TrainingError, match="no run"):
+        pk.train(frame, out=tmp_path / "other", resume=True)
+
+
+def test_settings_may_be_dotted_nested_or_a_file(frame, tmp_path):
+    (tmp_path / "run.toml").write_text("[training]\nepochs = 2\n[backbone]\nwidth = 4\nbuckets = 64\n")
+    run = pk.train(
+        frame, config=tmp_path / "run.toml", settings={"backbone": {"vocab_size": 500}, "max_length": 32}
+    )
+    assert len((run.path / "metrics.jsonl").read_text().splitlines()) == 2
+    assert "max_length = 32\n" in (run.path / "config.toml").read_text()
+    with pytest.raises(ConfigError, match="mapping"):
+        pk.train(frame, settings="training.epochs=2")
+
+
+def test_an_unknown_option_names_the_nearest_one(frame):
+    with pytest.raises(TypeError, match="Did you mean 'epochs'"):
+        pk.train(frame, epoch=2)
+
+
+def test_nothing_is_printed(frame, capfd):
+    pk.train(frame, **TINY).evaluate()
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "")
+
+
+def test_what_is_done_is_logged(frame, caplog):
+    caplog.set_level(logging.INFO, "pricekit")
+    pk.train(frame, **TINY)
+    assert "170" in caplog.text  # rows to train on
+
+
+UNUSABLE = {
+    "empty": (lambda f: f[:0], {}),
+    "no text column": (lambda f: f.drop(columns="catalog_content"), {}),
+    "no price column": (lambda f: f.drop(columns="price"), {}),
+    "too few rows": (lambda f: f[:5], {}),
+    "columns of one name": (lambda f: pd.concat([f, f[["price"]]], axis=1), {}),
+    "MultiIndex columns": (lambda f: f.set_axis(pd.MultiIndex.from_product([["a"], f.columns]), axis=1), {}),
+    "prices that are no numbers": (lambda f: f.assign(price="dear"), {}),
+    "negative prices": (lambda f: f.assign(price=-1.0), {}),
+    "a number": (lambda f: 5, {}),
+    "no such file": (lambda f: "missing.csv", {}),
+    "a column that is not there": (lambda f: f, {"text": ["titel"]}),
+    "a decimal mark that is none": (lambda f: f, {"decimal": "x"}),
+    "no such policy": (lambda f: f, {"policy": "quickest"}),
+    "no such setting": (lambda f: f, {"settings": {"training.epoch": 1}}),
+    "no such backbone option": (lambda f: f, {"settings": {"backbone.wide": 1}}),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_what_cannot_be_used_is_one_error_and_leaves_nothing(frame, tmp_path, case):
+    make, options = UNUSABLE[case]
+    with pytest.raises(PricekitError) as raised:
+        pk.train(make(frame.copy()), out=tmp_path / "run", **{**TINY, **options})
+    assert len(str(raised.value)) > 20
+    assert "--" not in str(raised.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_out_that_is_taken_is_left_alone(frame, trained, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    for out, kind in ((tmp_path, "not a run"), (trained.path, "exists")):
+        with pytest.raises(TrainingError, match=kind):
+            pk.train(frame, out=out, **TINY)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert pk.Run(trained.path).metrics == trained.metrics
+
+
+def test_equal_prices_train_with_a_warning(frame, caplog):
+    run = pk.train(frame.assign(price=5.0), **TINY)
+    assert "all prices are 5" in caplog.text
+    assert run.predict(frame[:3]) == pytest.approx(5, rel=0.01)
+
+
+KINDS = {
+    "arrow": pa.Table.from_pandas,
+    "categorical": lambda f: f.assign(catalog_content=f["catalog_content"].astype("category")),
+    "nullable": lambda f: f.convert_dtypes(),
+    "pyarrow": lambda f: f.convert_dtypes(dtype_backend="pyarrow"),
+    "MultiIndex rows": lambda f: f.set_index(["sample_id", f.index], drop=False),
+    "written prices": lambda f: f.assign(price=[f"${price:,.2f}" for price in f["price"]]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_frame_trains_the_same_model(frame, trained, kind):
+    assert pk.train(KINDS[kind](frame), **TINY).metrics["smape"] == pytest.approx(trained.metrics["smape"])
+
+
+def test_a_polars_frame_trains_the_same_model(frame, trained):
+    polars = pytest.importorskip("polars")
+    run = pk.train(polars.from_pandas(frame), **TINY)
+    assert run.metrics["smape"] == pytest.approx(trained.metrics["smape"])
+    assert run.predict(polars.from_pandas(frame[:3])).shape == (3,)
+
+
+def test_texts_of_any_kind_are_priced_alike(trained, frame):
+    texts = frame["catalog_content"].tolist()[:5]
+    model = trained.load()
+    expected = model.predict(texts)
+    for kind in (np.array(texts), np.array(texts, object), pd.Series(texts), pa.array(texts), tuple(texts)):
+        assert np.array_equal(model.predict(kind), expected)
+    for wrong in (["a", 1], "a", 5, [None]):
+        with pytest.raises(DataError):
+            model.predict(wrong)
+
+
+def test_a_parquet_folder_is_one_table_to_predict(trained, frame, tmp_path):
+    (tmp_path / "parts").mkdir()
+    for part in range(2):
+        frame[part::2].to_parquet(tmp_path / "parts" / f"{part}.parquet")
+    assert pk.predict(trained, tmp_path / "parts", tmp_path / "prices.parquet", interval=0.8) == len(frame)
+    assert list(pd.read_parquet(tmp_path / "prices.parquet")) == [
+        "sample_id",
+        "price",
+        "price_low",
+        "price_high",
+    ]
+
+
+def test_features_are_computed_and_written(frame, tmp_path):
+    found = pk.compute_features(frame, features=["fast15"], out=tmp_path / "features.csv")
+    assert found.shape == (200, 16)
+    assert pd.read_csv(tmp_path / "features.csv").shape == (200, 16)
+
+
+def test_less_than_two_runs_are_not_compared(trained, tmp_path):
+    with pytest.raises(ConfigError, match="two"):
+        pk.compare(trained)
+    with pytest.raises(ConfigError, match="two"):
+        pk.ensemble([trained, trained], out=tmp_path / "both")
+    assert not (tmp_path / "both").exists()
+
+
+def test_options_of_a_table_need_one(trained):
+    with pytest.raises(ConfigError, match="no table") as raised:
+        pk.evaluate(trained, price="price")
+    assert raised.value.parameters == ("price",)
+
+
+def test_a_folder_that_is_no_run_is_no_handle(tmp_path):
+    with pytest.raises(TrainingError, match="not a finished run"):
+        pk.Run(tmp_path)

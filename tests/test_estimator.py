@@ -1,0 +1,100 @@
+"""PriceRegressor: scikit-learn's own checks, and what scikit-learn's tools make of it."""
+
+import pickle
+from copy import deepcopy
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import pricekit as pk
+
+SMALL = {"backbone.vocab_size": 300, "backbone.buckets": 64, "backbone.width": 4, "backbone.members": 2}
+
+FAILS: dict[str, str] = {}
+"""Checks of scikit-learn that cannot pass, each with the reason."""
+
+
+def small(**parameters) -> pk.PriceRegressor:
+    return pk.PriceRegressor(epochs=1, max_length=64, settings=SMALL, **parameters)
+
+
+@pytest.fixture(scope="module")
+def catalog() -> pd.DataFrame:
+    return pk.make_catalog(150, seed=6)
+
+
+@pytest.fixture(scope="module")
+def fitted(catalog) -> pk.PriceRegressor:
+    return small().fit(catalog[["catalog_content"]], catalog["price"])
+
+
+@parametrize_with_checks([small()], expected_failed_checks=lambda estimator: FAILS)
+def test_scikit_learn_s_checks(estimator, check):
+    check(estimator)
+
+
+def test_it_predicts_prices_and_intervals(fitted, catalog):
+    rows = catalog[["catalog_content"]]
+    prices = fitted.predict(rows)
+    assert prices.shape == (150,)
+    assert (prices > 0).all()
+    low, high = fitted.predict_interval(rows, level=0.8).T
+    assert (low < prices).all()
+    assert (prices < high).all()
+    assert fitted.score(rows, catalog["price"]) <= 1
+    assert fitted.metrics_["smape"] > 0
+
+
+@pytest.mark.parametrize("copied", [deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_predicts_the_same_without_any_folder(fitted, catalog, copied):
+    rows = catalog[["catalog_content"]]
+    expected = fitted.predict(rows)
+    assert np.array_equal(copied(fitted).predict(rows), expected)
+
+
+def test_what_is_pickled_holds_bytes_and_no_path_or_tensor(fitted):
+    text = pickle.dumps(fitted)
+    assert b"torch" not in text
+    assert b"/tmp" not in text
+    assert set(fitted.bundle_) >= {"manifest.json", "model.onnx", "tokenizer.json", "preprocess.json"}
+
+
+def test_a_changed_bundle_is_refused(fitted, catalog):
+    broken = deepcopy(fitted)
+    broken.bundle_ = {**broken.bundle_, "model.onnx": broken.bundle_["model.onnx"] + b"\0"}
+    with pytest.raises(pk.PricekitError, match=r"model\.onnx"):
+        broken.predict(catalog[["catalog_content"]])
+
+
+def test_texts_are_rows_too(catalog):
+    texts = catalog["catalog_content"].tolist()
+    model = small().fit(texts, catalog["price"])
+    assert np.array_equal(model.predict(texts[:5]), model.predict(np.array(texts[:5])))
+
+
+def test_a_column_called_price_is_a_column_like_others(catalog):
+    rows = catalog[["catalog_content"]].assign(price=1)
+    assert small().fit(rows, catalog["price"]).predict(rows).shape == (150,)
+
+
+def test_scikit_learn_s_tools_take_it(catalog):
+    rows, price = catalog[["catalog_content"]], catalog["price"]
+    pipeline = make_pipeline(FunctionTransformer(lambda frame: frame), small())
+    search = GridSearchCV(pipeline, {"priceregressor__loss": ["smape", "focal-smape"]}, cv=2).fit(rows, price)
+    assert search.best_params_["priceregressor__loss"] in ("smape", "focal-smape")
+    assert len(cross_val_score(small(), rows, price, cv=2)) == 2
+    scaled = TransformedTargetRegressor(small(), func=lambda p: p / 10, inverse_func=lambda p: p * 10)
+    assert scaled.fit(rows, price).predict(rows).shape == (150,)
+
+
+def test_a_clone_has_the_parameters_and_is_not_fitted(fitted):
+    copy = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+    assert not hasattr(copy, "bundle_")
