@@ -11,7 +11,6 @@ from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from pricekit.engines.choose import AUTO
 from pricekit.errors import BundleError, ConfigError
@@ -19,9 +18,19 @@ from pricekit.prediction import files
 from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
 from pricekit.prediction.members import BundleReader, Member, read_bundle
 from pricekit.preprocess import Inputs
-from pricekit.table import Columns, ReadOptions, Table, check_labelled, read_frame, table_of_texts
+from pricekit.table import (
+    ArrowStream,
+    Columns,
+    ReadOptions,
+    Table,
+    TableSource,
+    check_labelled,
+    read_frame,
+    table_of_texts,
+)
+from pricekit.table.formats.frame import is_frame
 
-Rows: TypeAlias = Table | pd.DataFrame | pd.Series | pa.Table | np.ndarray | Sequence[str]
+Rows: TypeAlias = "Table | pd.DataFrame | pd.Series | ArrowStream | np.ndarray | Sequence[str]"
 
 
 @dataclass(frozen=True)
@@ -246,8 +255,8 @@ def _table_of(rows: Rows, columns: Columns) -> Table:
     """Return rows in memory as a table with the columns of a model."""
     if isinstance(rows, Table):
         return rows
-    if isinstance(rows, pd.DataFrame | pa.Table):
-        return read_frame(rows, columns)
+    if is_frame(rows):
+        return read_frame(cast(TableSource, rows), columns)
     table = table_of_texts(cast(Sequence[str], rows), columns.text[0])
     check_labelled(table.text.tolist(), columns)
     return table
