@@ -1,3 +1,5 @@
+"""Comparing models."""
+
 import json
 from dataclasses import replace
 
@@ -8,7 +10,6 @@ from hypothesis import strategies as st
 
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.compare import common_rows, compare, compare_folders, verdict_of
-from pricekit.evaluation.held_out import write_held_out
 from pricekit.evaluation.scores import smape_interval
 from pricekit.metrics import smape
 
@@ -129,38 +130,3 @@ def test_a_comparison_as_frame_json_and_text(rows):
 def test_fewer_than_two_runs_are_no_comparison():
     with pytest.raises(ConfigError, match="at least two runs; found 1"):
         compare_folders(["a"])
-
-
-@pytest.fixture
-def folders(tmp_path, rows):
-    better = rows(300, folds=3)
-    for name, held_out in {"old": moved(better, 0.1), "new": better, "part": rows(60, seed=8)}.items():
-        (tmp_path / name).mkdir()
-        write_held_out(tmp_path / name, held_out)
-    return tmp_path
-
-
-def test_the_command_says_which_is_better(pricekit, folders, monkeypatch):
-    monkeypatch.chdir(folders)
-    code, out, err = pricekit("compare", "old", "new", "part")
-    assert (code, out) == (0, "")
-    assert "only the 60 rows that all of them hold out are compared (old: 300, new: 300, part: 60)" in err
-    assert "better" in err
-    assert "±" in err
-    assert max(map(len, err.splitlines()[1:])) <= 80
-
-
-def test_the_command_gives_json(pricekit, folders):
-    code, out, err = pricekit("compare", folders / "old", folders / "new", folders / "old", "--json")
-    assert (code, err) == (0, "")
-    found = json.loads(out)
-    assert found["rows"] == 300
-    assert [run["verdict"] for run in found["runs"]] == [None, "better", "cannot tell"]
-    assert found["runs"][2]["run"] == f"{folders / 'old'} (2)"
-    assert found["runs"][1]["interval"][1] < 0
-
-
-def test_the_command_refuses_what_it_cannot_compare(pricekit, folders):
-    assert pricekit("compare", folders / "old")[0] == 2
-    code, _, err = pricekit("compare", folders / "old", folders)
-    assert (code, "has no held_out.parquet" in err) == (1, True)

@@ -1,3 +1,5 @@
+"""The largest errors."""
+
 import json
 from dataclasses import replace
 
@@ -8,7 +10,6 @@ import pytest
 from pricekit.errors import DataError
 from pricekit.evaluation.errors import error_table, find_errors, groupings_of_errors, share_of_worst
 from pricekit.evaluation.groups import quantities_of
-from pricekit.evaluation.held_out import read_held_out, write_held_out
 from pricekit.metrics import smape, smape_terms
 
 
@@ -77,75 +78,3 @@ def test_a_report_of_errors(rows):
     assert len(repr(report)) < 120
     assert "<b>" not in report._repr_html_()
     assert set(find_errors(some, "kind").groups["by"]) == {"kind"}
-
-
-@pytest.fixture
-def folder(tmp_path, rows):
-    some = rows(80, kind=["tea", "ink"] * 40)
-    some.text[:] = "Tea [bold]strong[/bold]\r\nin\x1b[31m lines " + some.text
-    some.predicted[7] = 40 * some.price[7]
-    write_held_out(tmp_path, some)
-    return tmp_path
-
-
-def test_the_screen_shows_texts_as_they_are_on_one_line_each(pricekit, folder):
-    code, out, err = pricekit("errors", folder, "--worst", "3")
-    assert (code, out) == (0, "")
-    lines = err.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert "\x1b[31m" not in err
-    (first,) = [line for line in lines if "│ p7 " in line]
-    assert "Tea [bold]strong" in first
-    assert sum("[bold]strong" in line for line in lines) == 3
-    assert "80 rows, SMAPE" in err
-    assert "too high" in err
-    for by in ("price", "kind"):
-        assert any(line.startswith(f"┃ {by} ") for line in lines)
-
-
-def test_all_rows_are_written(pricekit, folder):
-    code, _, err = pricekit("errors", folder, "--worst", "0", "--by", "kind", "--out", folder / "errors.csv")
-    assert code == 0, err
-    assert "% of error" in err
-    assert "┃ price" not in err
-    found = pd.read_csv(folder / "errors.csv")
-    assert (len(found), found["id"][0]) == (80, "p7")
-    assert found["text"][0].startswith("Tea [bold]strong[/bold]")
-
-
-def test_a_wide_terminal_shows_more_of_a_text(pricekit, folder, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")
-    write_held_out(
-        folder, _named(folder, "A long name of a product that does not fit into a narrow terminal at all")
-    )
-    assert "into a narrow terminal at all" in pricekit("errors", folder, "--worst", "1")[2]
-
-
-def _named(folder, name):
-    some = read_held_out(folder)
-    return replace(some, text=pd.Series([f"Item Name: {name}\nBullet Point: x"] * len(some), dtype="str"))
-
-
-def test_one_row(pricekit, tmp_path, rows):
-    write_held_out(tmp_path, rows(1))
-    code, _, err = pricekit("errors", tmp_path)
-    assert code == 0, err
-    assert "1 row, SMAPE 6.28, 100.0% of all error in the worst 1 row" in err
-
-
-def test_wrong_input_is_told_before_the_work(pricekit, folder, tmp_path):
-    for arguments, said in {
-        (folder, "--out", tmp_path / "x.xyz"): "x.xyz",
-        (folder, "--by", "colour"): "no column 'colour'",
-        (tmp_path / "none",): "does not exist",
-    }.items():
-        code, _, err = pricekit("errors", *arguments)
-        assert code == 1
-        assert said in " ".join(err.split())
-    assert pricekit("errors", folder, "--worst", "-1")[0] == 2
-
-
-def test_a_table_is_listed_too(pricekit, bundle, catalog):
-    code, _, err = pricekit("errors", bundle, catalog, "--worst", "2", "--limit", "100")
-    assert code == 0, err
-    assert "100 rows, SMAPE" in err

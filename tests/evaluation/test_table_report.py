@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 import pytest
 
 from pricekit.errors import DataError
@@ -85,3 +86,13 @@ def test_a_table_without_prices(tmp_path):
     assert (report.usable, report.duplicates, report.trainable) == (None, None, False)
     assert "usable" not in report.to_dict()
     assert "2 rows" in repr(report)
+
+
+def test_a_frame_is_profiled_like_a_file(shop):
+    report, frame = profile_table(shop), profile_table(pd.read_csv(shop))
+    assert (frame.table, frame.format, frame.encoding) == ("the DataFrame", "frame", None)
+    assert (frame.text, frame.usable, frame.price_quantiles) == (
+        report.text,
+        report.usable,
+        report.price_quantiles,
+    )

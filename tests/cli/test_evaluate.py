@@ -1,0 +1,76 @@
+"""`pricekit evaluate`."""
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from pricekit.evaluation.held_out import write_held_out
+from pricekit.metrics import smape
+
+
+def test_evaluate_shows_a_run(pricekit, tmp_path, rows):
+    write_held_out(tmp_path, rows(100, **{"[red]kind[/red]": ["[bold]tea[/bold]", "ink"] * 50}))
+    code, out, err = pricekit("evaluate", tmp_path)
+    assert (code, out) == (0, "")
+    for words in ("SMAPE, %", "95% interval", "R² of the log price", "[red]kind[/red]", "[bold]tea[/bold]"):
+        assert words in err
+    assert "characters" in err
+    assert "mean ± sd" not in err
+    assert max(map(len, err.splitlines())) <= 80
+
+
+def test_evaluate_gives_all_of_it_as_json(pricekit, tmp_path, rows):
+    some = rows(120, folds=4, kind=["tea", "ink"] * 60)
+    write_held_out(tmp_path, some)
+    code, out, err = pricekit("evaluate", tmp_path, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["smape"] == pytest.approx(smape(some.predicted, some.price))
+    assert found["smape_interval"][0] < found["smape"] < found["smape_interval"][1]
+    assert (found["rows"], found["folds"]) == (120, 4)
+    assert {group["by"] for group in found["groups"]} == {"price", "text length", "kind"}
+    code, _, err = pricekit("evaluate", tmp_path)
+    assert f"{found['mean']['smape']:.2f} ± {found['sd']['smape']:.2f}" in err
+
+
+def test_evaluate_works_without_scipy_but_for_the_interval(pricekit, tmp_path, rows, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    write_held_out(tmp_path, rows(100))
+    code, out, err = pricekit("evaluate", tmp_path, "--json")
+    assert code == 0
+    assert err.count("pip install scipy") == 1
+    assert {"smape", "groups"} <= json.loads(out).keys()
+    assert "smape_interval" not in out
+
+
+def test_evaluate_of_one_row(pricekit, tmp_path, rows):
+    write_held_out(tmp_path, rows(1))
+    code, _, err = pricekit("evaluate", tmp_path)
+    assert code == 0, err
+    assert "interval" not in err
+    assert json.loads(pricekit("evaluate", tmp_path, "--json")[1])["groups"] == []
+
+
+def test_evaluate_refuses_what_it_cannot_judge(pricekit, tmp_path, rows):
+    code, _, err = pricekit("evaluate", tmp_path)
+    assert (code, "held_out.parquet" in err) == (1, True)
+    write_held_out(tmp_path, rows(20))
+    code, _, err = pricekit("evaluate", tmp_path, "--text", "title")
+    assert (code, "--text says how to read TABLE" in err) == (2, True)
+
+
+def test_a_table_that_was_trained_on_is_told(pricekit, bundle, catalog, tmp_path, rows):
+    folder = shutil.copytree(bundle, tmp_path / "model")
+    frame = pd.read_csv(catalog).head(100)
+    write_held_out(folder, replace(rows(100), text=frame["catalog_content"], price=frame["price"].to_numpy()))
+    code, _, err = pricekit("evaluate", folder, catalog)
+    assert code == 0, err
+    assert "has 100 of the 100 rows" in " ".join(err.split())
+    write_held_out(folder, rows(100))
+    code, _, err = pricekit("evaluate", folder, catalog)
+    assert (code, "of the 100 rows" in err) == (0, False)
