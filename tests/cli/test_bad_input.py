@@ -1,4 +1,4 @@
-"""Every bad input ends well: handled and said, or one paragraph, exit code 1 and no partial output."""
+"""Bad input is either handled and reported, or ends in one paragraph, an exit code and no partial output."""
 
 import shutil
 
@@ -20,10 +20,10 @@ def _table(tmp_path, content, name="t.csv"):
 def refused(pricekit, tmp_path):
     """Assert that a command fails with one paragraph and leaves nothing behind."""
 
-    def check(*arguments, saying, out):
+    def check(*arguments, saying, out, expected=1):
         before = sorted(p.name for p in tmp_path.iterdir())
         code, stdout, err = pricekit(*arguments, "--out", out)
-        assert code == 1, err
+        assert code == expected, err
         assert stdout == ""
         assert saying in err
         assert err.rstrip().splitlines()[-1].startswith("pricekit: ")
@@ -130,23 +130,23 @@ def test_truncated_bundles(refused, bundle, catalog, tmp_path, name, keep):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "saying"),
+    ("arguments", "saying", "expected"),
     [
-        (["train", "none.csv"], "none.csv"),
-        (["train", "{catalog}", "--backbone", "bga"], "Did you mean 'bag'"),
-        (["train", "{catalog}", "--set", "training.epoch=3"], "training.epochs"),
-        (["train", "{catalog}", "--set", "nonsense"], "expected key=value"),
-        (["train", "{catalog}", "--config", "none.toml"], "none.toml"),
-        (["train", "{catalog}", "--price", "eur"], "--price"),
-        (["train", "{catalog}", "--text", "title"], "--text"),
-        (["export", "{bundle}"], "is not a run"),
-        (["predict", "none", "{catalog}"], "does not exist"),
-        (["predict", "{catalog}", "{catalog}"], "is a file"),
+        (["train", "none.csv"], "none.csv", 1),
+        (["train", "{catalog}", "--backbone", "bga"], "Did you mean 'bag'", 3),
+        (["train", "{catalog}", "--set", "training.epoch=3"], "training.epochs", 2),
+        (["train", "{catalog}", "--set", "nonsense"], "expected key=value", 2),
+        (["train", "{catalog}", "--config", "none.toml"], "none.toml", 2),
+        (["train", "{catalog}", "--price", "eur"], "--price", 1),
+        (["train", "{catalog}", "--text", "title"], "--text", 1),
+        (["export", "{bundle}"], "is not a run", 1),
+        (["predict", "none", "{catalog}"], "does not exist", 1),
+        (["predict", "{catalog}", "{catalog}"], "is a file", 1),
     ],
 )
-def test_wrong_arguments(refused, catalog, bundle, tmp_path, arguments, saying):
+def test_wrong_arguments(refused, catalog, bundle, tmp_path, arguments, saying, expected):
     given = [a.format(catalog=catalog, bundle=bundle) for a in arguments]
-    refused(*given, saying=saying, out=tmp_path / "out")
+    refused(*given, saying=saying, out=tmp_path / "out", expected=expected)
 
 
 def test_an_output_of_unknown_format(refused, bundle, catalog, tmp_path):

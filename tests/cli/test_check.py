@@ -28,7 +28,7 @@ def test_a_built_in_passes(pricekit):
 def test_a_wrong_one_fails_with_what_is_wrong(pricekit, tmp_path):
     (tmp_path / "rank.py").write_text(WRONG)
     code, out, err = pricekit("plugins", "check", tmp_path / "rank.py")
-    assert code == 1
+    assert code == 3
     assert "FAILED  a row alone equals the row in a batch" in out
     assert "failed" in err
 
@@ -36,7 +36,7 @@ def test_a_wrong_one_fails_with_what_is_wrong(pricekit, tmp_path):
 def test_options_are_given_with_set(pricekit):
     assert pricekit("plugins", "check", "focal-smape", "--set", "gamma=1.5")[0] == 0
     code, _, err = pricekit("plugins", "check", "focal-smape", "--set", "gama=1.5")
-    assert (code, "Did you mean 'gamma'" in err) == (1, True)
+    assert (code, "Did you mean 'gamma'" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_what_is_not_there_is_told(pricekit, tmp_path, monkeypatch, target, expe
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "pyproject.toml").write_text('[project]\nname = "of-nobody"\n')
     code, _, err = pricekit("plugins", "check", target)
-    assert (code, expected in err) == (1, True)
+    assert (code, expected in err) == (3, True)

@@ -35,7 +35,7 @@ def german(path, rows=60):
 
 def test_a_page_on_a_plain_table(pricekit, catalog):
     code, out, err = pricekit("check", catalog)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, f"reading {catalog}\n")
     for words in (
         "400 rows; csv, utf-8, parted by commas",
         "rows to train on",

@@ -61,7 +61,7 @@ def with_broken(broken):
 
 def test_doctor_names_all_twelve_and_the_cure(with_broken):
     done = with_broken("plugins", "doctor")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "12 failed" in done.stderr
     said = {part.split(" ", 1)[0]: " ".join(part.split()) for part in done.stdout.split("\n\n")}
     for way, (_, expected) in BROKEN.items():
@@ -89,7 +89,7 @@ def test_the_built_ins_go_on_beside_all_twelve(with_broken, catalog, tmp_path):
 
 def test_a_run_that_needs_a_broken_one_says_why(with_broken, catalog, tmp_path):
     done = with_broken("train", catalog, "--out", tmp_path / "run", "--loss", "x")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "there is no loss 'x'" in done.stderr
     assert "broken-target 1.0 (the target of loss 'x'" in done.stderr
     assert "cannot be loaded from broken_lazy:Gone" in (
@@ -108,7 +108,7 @@ def test_the_environment_says_which_are_loaded(with_broken, catalog):
     assert broken_ones(PRICEKIT_LOAD_PLUGINS="lazy,raises")[0] == ["lazy", "raises"]
     assert "names nobody, which no" in broken_ones(PRICEKIT_LOAD_PLUGINS="nobody")[1]
     strict = with_broken("plugins", "list", PRICEKIT_STRICT_PLUGINS="1", PRICEKIT_LOAD_PLUGINS="raises")
-    assert (strict.returncode, strict.stderr.count("pricekit: ")) == (1, 1)
+    assert (strict.returncode, strict.stderr.count("pricekit: ")) == (3, 1)
     assert (
         "plugin raises of broken-raises 1.0 failed to load: RuntimeError: no luck. Upgrade" in strict.stderr
     )
@@ -138,16 +138,16 @@ def test_a_file_of_plugins_is_used_like_a_package(pricekit, catalog, tmp_path):
     assert (code, "my features.py file" in out) == (0, True)
     small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64", "--quiet"]
     train = ["train", catalog, "--out", tmp_path / "run", "--features", "characters", *small]
-    assert pricekit(*train)[0] == 1
+    assert pricekit(*train)[0] == 3
     assert pricekit(*train, "--plugin", file)[0] == 0
     assert pricekit("export", tmp_path / "run", "--out", tmp_path / "bundle", "--plugin", file)[0] == 0
     predict = ["predict", tmp_path / "bundle", catalog, "--out", tmp_path / "prices.csv"]
     code, _, err = pricekit(*predict)
-    assert code == 1
+    assert code == 3
     assert "the feature 'characters'" in err
     assert "--plugin my features.py" in " ".join(err.split())
     assert pricekit(*predict, "--plugin", file, "--engine", "ort-cpu")[0] == 0
-    assert pricekit("plugins", "show", "characters")[0] == 1  # it was loaded for those commands alone
+    assert pricekit("plugins", "show", "characters")[0] == 3  # it was loaded for those commands alone
 
 
 @pytest.mark.parametrize(
@@ -159,14 +159,14 @@ def test_a_wrong_file_is_told_in_one_paragraph(pricekit, tmp_path, content, expe
     if content is not None:
         file.write_text(content)
     code, _, err = pricekit("plugins", "list", "--plugin", file)
-    assert code == 1
+    assert code == 3
     assert expected in err
     assert err.count("pricekit: ") == 1
 
 
 def test_a_folder_is_no_plugin_file(pricekit, tmp_path):
     code, _, err = pricekit("plugins", "list", "--plugin", tmp_path)
-    assert (code, "is a folder; name a Python file" in " ".join(err.split())) == (1, True)
+    assert (code, "is a folder; name a Python file" in " ".join(err.split())) == (3, True)
 
 
 def test_show_says_what_a_plugin_needs_and_where_it_is(pricekit):
@@ -207,7 +207,7 @@ def test_a_bundle_tells_a_changed_feature(pricekit, catalog, tmp_path):
     assert (code, "prices may differ" in " ".join(err.split())) == (0, True)
     file.write_text(FEATURE.replace('names = ("characters",)', 'names = ("letters",)'))
     code, _, err = pricekit(*predict, "--plugin", file)
-    assert (code, "the model was made with features.py file" in " ".join(err.split())) == (1, True)
+    assert (code, "the model was made with features.py file" in " ".join(err.split())) == (3, True)
 
 
 @pytest.mark.parametrize("command", ["train", "export", "predict"])
@@ -224,7 +224,7 @@ def test_a_run_without_its_plugin_file_names_it(pricekit, catalog, tmp_path, com
         "predict": ["predict", run, catalog, "--out", tmp_path / "prices.csv"],
     }
     code, _, err = pricekit(*arguments[command])
-    assert code == 1
+    assert code == 3
     assert "name its file: --plugin features.py" in " ".join(err.split())
 
 
@@ -244,7 +244,7 @@ def test_a_file_s_error_has_its_line(pricekit, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def later():\n    return undefined\n\nlater()\n")
     code, _, err = pricekit("plugins", "list", "--plugin", file)
-    assert (code, "NameError: name 'undefined' is not defined (line 2)" in " ".join(err.split())) == (1, True)
+    assert (code, "NameError: name 'undefined' is not defined (line 2)" in " ".join(err.split())) == (3, True)
 
 
 def test_an_observer_is_listed(pricekit, tmp_path):
@@ -252,4 +252,4 @@ def test_an_observer_is_listed(pricekit, tmp_path):
     file.write_text("import pricekit\n@pricekit.hookimpl\ndef pricekit_run_ended(folder): pass\n")
     assert "observes runs" in pricekit("plugins", "list", "--plugin", file)[1]
     code, _, err = pricekit("plugins", "check", file)
-    assert (code, "registers no plugin" in err) == (1, True)
+    assert (code, "registers no plugin" in err) == (3, True)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import TABLE, read_flags, split_names, table_options
+from pricekit.cli.options import TABLE, read_flags, read_options_of, split_names, table_options
+from pricekit.cli.terminal import begin
 from pricekit.text import shorten
 
 if TYPE_CHECKING:
     from pricekit.evaluation.table_report import TableReport
-    from pricekit.table import ReadOptions
 
 _NAMES = {"0": "lowest", "0.5": "median", "1": "highest"}
 
@@ -23,15 +23,7 @@ _NAMES = {"0": "lowest", "0.5": "median", "1": "highest"}
 @click.argument("table", type=TABLE)
 @table_options(price=True)
 @click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON on stdout.")
-def check(
-    table: Path,
-    text: str | None,
-    price: str | None,
-    id_: str | None,
-    read_options: ReadOptions,
-    limit: int | None,
-    as_json: bool,
-) -> None:
+def check(table: Path, limit: int | None, as_json: bool, **flags: Any) -> None:
     """Show on one page how TABLE is read, and what to know of it before training: nothing is trained.
 
     \b
@@ -41,10 +33,16 @@ def check(
     Encoding, delimiter, columns, how prices are written, rows that would be set aside, outliers, duplicates, columns
     that give the price away, and the command to train with. Columns that no flag names are guessed.
     """
+    begin(f"reading {table}", "pricekit.evaluation.table_report")
     from pricekit.evaluation.table_report import profile_table
 
     found = profile_table(
-        table, text=split_names(text or ""), price=price, id=id_, read_options=read_options, limit=limit
+        table,
+        text=split_names(flags["text"] or ""),
+        price=flags["price"],
+        id=flags["id"],
+        read_options=read_options_of(flags),
+        limit=limit,
     )
     page = found.to_dict()
     if found.trainable:

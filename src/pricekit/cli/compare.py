@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pricekit.cli.options import FOLDER
+from pricekit.cli.terminal import begin, show_result, show_table
 
 
 @click.command(short_help="Say which of several runs is better, or that one cannot tell.")
@@ -22,9 +23,8 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> None:
     pricekit cv. Each one's SMAPE, its difference to the first (below 0 is better), the 95% interval of that by
     a paired bootstrap, and a verdict: better or worse where the interval leaves 0 out, else cannot tell.
     """
-    from pricekit.cli.terminal import show_table
+    begin(f"reading {len(runs)} runs", "pricekit.evaluation.compare")
     from pricekit.evaluation.compare import compare_folders
-    from pricekit.log import logger
 
     if len(runs) < 2:
         raise click.UsageError("give at least two runs")
@@ -43,7 +43,7 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> None:
         ]
         for one in found.runs
     ]
-    logger.info(f"{found.rows:,} rows that none was trained on")
+    show_result(f"{found.rows:,} rows that none was trained on")
     headers = ["run", "SMAPE", "mean ± sd of folds", "difference", "95% interval", "verdict"]
     shown = [place for place in range(6) if any(row[place] for row in table)]
     show_table("", [headers[place] for place in shown], [[row[place] for place in shown] for row in table])

@@ -66,7 +66,7 @@ def schema() -> None:
 @epochs_option
 @click.option("--time-budget", metavar="TIME", help="Such as 2h or 90m, that training may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of {setting, value, source}.")
-def show(as_json: bool, read_options: Any, **flags: Any) -> None:
+def show(as_json: bool, **flags: Any) -> None:
     """Print the configuration that `pricekit train` would use with the same flags, as TOML on stdout.
 
     \b
@@ -100,14 +100,14 @@ def _layers(flags: dict[str, Any]) -> list[tuple[str, Layer]]:
     """Return the layers of `options.config_of` with their sources; each flag is a layer of its own."""
     from pricekit.config import parse_override, read_toml
 
-    file = flags["config_file"]
+    file = flags["config"]
     layers: list[tuple[str, Layer]] = [(f"file {file}", read_toml(file))] if file else []
     none = dict.fromkeys(flags)
     for parameter in show.params:  # as declared, so that --backbone comes before its --weights
         name = parameter.name or ""
         if name in flags and (layer := flag_layer(none | {name: flags[name]})):
             layers.append((f"flag {parameter.opts[0]}", layer))
-    return [*layers, *(("--set", parse_override(text)) for text in flags["overrides"])]
+    return [*layers, *(("--set", parse_override(text)) for text in flags["settings"])]
 
 
 def as_toml(settings: Sequence[Setting]) -> str:

@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, config_of, epochs_option, model_options, table_options
+from pricekit.cli.options import (
+    FOLDER,
+    TABLE,
+    config_of,
+    epochs_option,
+    model_options,
+    read_options_of,
+    table_options,
+)
 from pricekit.cli.plugin_options import again
+from pricekit.cli.terminal import begin, show_result
 from pricekit.cli.train import allow_leak_option, resume_line, resumed_config, stamp, teacher_options
 
 if TYPE_CHECKING:
     from pricekit.config import RunConfig
-    from pricekit.table import ReadOptions
 
 FOLDS = 5
 
@@ -29,7 +37,6 @@ FOLDS = 5
 @click.option(
     "--time-budget", metavar="TIME", help="Such as 2h or 90m, for each fold: fit the schedule into it."
 )
-@click.option("--quiet", is_flag=True, help="Show no progress bars.")
 @click.option("--resume", is_flag=True, help="Go on with what is in --out.")
 @click.option("--overwrite", is_flag=True, help="Replace the cross-validation in --out.")
 @teacher_options
@@ -38,9 +45,8 @@ def cv(
     table: Path,
     out: Path,
     folds: int | None,
-    read_options: ReadOptions,
     unpriced: tuple[Path, ...],
-    teachers: tuple[Path, ...],
+    teacher: tuple[Path, ...],
     resume: bool,
     overwrite: bool,
     allow_leak: bool,
@@ -58,14 +64,14 @@ def cv(
     mean and standard deviation over the folds, then the errors by price, length of the text and category. A
     --teacher is a folder of pricekit cv with the same folds: each fold is taught by the run that has not seen it.
     """
+    begin(f"reading {table}", "pricekit.workflows.cross_validation")
     from pricekit.cli.show_scores import show_scores
-    from pricekit.log import logger
     from pricekit.runs.source import Source
     from pricekit.training.processes import Processes
     from pricekit.workflows.cross_validation import CONFIG, cross_validate
 
-    source = Source(table, read_options=read_options, unpriced=unpriced, teachers=teachers)
-    flags |= {"overwrite": overwrite, "unpriced": unpriced, "teachers": teachers} if resume else {}
+    source = Source(table, read_options=read_options_of(flags), unpriced=unpriced, teachers=teacher)
+    flags |= {"overwrite": overwrite, "unpriced": unpriced, "teacher": teacher} if resume else {}
     config = _saved_config(out, folds, flags) if resume else config_of(flags, {"training": {"keep": "last"}})
     given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
     before = stamp(out / CONFIG)
@@ -73,14 +79,16 @@ def cv(
         scores = cross_validate(source, config, out, FOLDS if folds is None else folds, **given)
     except KeyboardInterrupt:
         if resume or stamp(out / CONFIG) not in (None, before):  # which is written when all else is there
-            logger.info(
-                "go on with: " + resume_line("cv", source, out, flags, allow_leak=allow_leak, resume=resume)
+            show_result(
+                "continue with: "
+                + resume_line("cv", source, out, flags, allow_leak=allow_leak, resume=resume)
             )
         raise
     show_scores(scores)
     Processes().end()
-    logger.info(
-        f"the rows with their predictions are in {out}; next: pricekit errors {shlex.quote(str(out))}{again()}"
+    show_result(
+        f"the rows with their predictions are in {out}; next: pricekit errors {shlex.quote(str(out))}{again()}",
+        out=str(out),
     )
 
 

@@ -9,6 +9,7 @@ import click
 
 from pricekit.cli.options import FOLDER
 from pricekit.cli.plugin_options import again
+from pricekit.cli.terminal import begin, show_result, show_table
 
 
 @click.command(short_help="Weigh several runs into one model.")
@@ -29,8 +30,7 @@ def ensemble(runs: tuple[Path, ...], out: Path, overwrite: bool) -> None:
     The ensemble is scored with weights that were fitted without the row they are used for. It is a MODEL to
     evaluate, predict and export, and its bundle predicts with the same one command.
     """
-    from pricekit.cli.terminal import show_table
-    from pricekit.log import logger
+    begin(f"reading {len(runs)} models", "pricekit.workflows.ensemble")
     from pricekit.workflows.ensemble import make_ensemble
 
     if len(set(map(Path.resolve, runs))) < 2:
@@ -54,5 +54,5 @@ def ensemble(runs: tuple[Path, ...], out: Path, overwrite: bool) -> None:
     verdict = f"{abs(best - score):.2f} points {'better' if score < best else 'worse'} than"
     if f"{score:.2f}" == f"{best:.2f}":
         verdict = "as good as"
-    logger.info(f"SMAPE {score:.2f}, {verdict} the best member")
-    logger.info(f"the ensemble is in {out}; next: pricekit export {quote(str(out))} --out BUNDLE{again()}")
+    show_result(f"SMAPE {score:.2f}, {verdict} the best member")
+    show_result(f"the ensemble is in {out}; next: pricekit export {quote(str(out))} --out BUNDLE{again()}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pricekit.cli.options import FOLDER, TABLE, table_options
+from pricekit.cli.terminal import begin, show_result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,10 +41,10 @@ def errors(
     Groups, by unit, by quantity found or missing, by price and by the table's columns with few values: their SMAPE,
     their share of the sum of all errors, and whether predictions are typically too high or too low.
     """
+    begin(f"opening {model}", "pricekit.evaluation.scores")
     from pricekit.cli.evaluate import judged_rows
     from pricekit.cli.show_scores import show_groups
     from pricekit.evaluation.errors import find_errors
-    from pricekit.log import logger
     from pricekit.table import check_output, write_frame
     from pricekit.text import counted
 
@@ -54,11 +55,11 @@ def errors(
     if worst:
         _show_worst(found.worst(worst))
     share = f", {found.share_of_worst(worst):.1f}% of all error in the worst {counted(min(worst, len(rows)), 'row')}"
-    logger.info(f"{counted(len(rows), 'row')}, SMAPE {found.smape:.2f}{share if worst else ''}")
+    show_result(f"{counted(len(rows), 'row')}, SMAPE {found.smape:.2f}{share if worst else ''}")
     show_groups(found.groups, errors=True)
     if out is not None:
         write_frame(out, found.rows)
-        logger.info(f"all rows, the worst first, are in {out}")
+        show_result(f"all rows, the worst first, are in {out}")
 
 
 def _show_worst(rows: pd.DataFrame) -> None:

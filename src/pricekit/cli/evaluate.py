@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, READ_OPTIONS, TABLE, named_columns, table_options
+from pricekit.cli.options import FOLDER, READ_OPTIONS, TABLE, named_columns, read_options_of, table_options
+from pricekit.cli.terminal import begin
 
 if TYPE_CHECKING:
     from pricekit.evaluation.held_out import HeldOut
@@ -39,6 +40,7 @@ def evaluate(model: Path, table: Path | None, as_json: bool, **flags: Any) -> No
 
     Rows that the model was trained on flatter it: use others.
     """
+    begin(f"opening {model}", "pricekit.evaluation.scores")
     from pricekit.cli.show_scores import show_scores
     from pricekit.evaluation.bootstrap import MIN_ROWS
     from pricekit.evaluation.scores import scores_of
@@ -79,9 +81,9 @@ def judged_rows(model: Path, table: Path | None, flags: dict[str, Any]) -> tuple
     from pricekit.runs.load import load_model
 
     predictor = load_model(model)
-    columns = named_columns(predictor.columns, flags["text"], flags["price"], flags["id_"])
+    columns = named_columns(predictor.columns, flags)
     rows, _ = read_usable(
-        table, columns, limit=flags["limit"], read_options=flags["read_options"], notices=logger.warning
+        table, columns, limit=flags["limit"], read_options=read_options_of(flags), notices=logger.warning
     )
     require_same_currency(predictor.currency, rows.currency)
     judged = held_out_of(rows, predictor.predict(rows))
@@ -107,7 +109,7 @@ def _warn_of_training_rows(model: Path, table: Path, rows: HeldOut) -> None:
 def _refuse_flags() -> None:
     """Raise UsageError for flags that say how to read a table, where there is none."""
     context = click.get_current_context()
-    of_table = {"text", "price", "id_", "limit", *READ_OPTIONS}
+    of_table = {"text", "price", "id", "limit", *READ_OPTIONS}
     for parameter in context.command.params:
         name = str(parameter.name)
         given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

@@ -9,6 +9,7 @@ import click
 
 from pricekit.cli.options import FOLDER
 from pricekit.cli.plugin_options import again
+from pricekit.cli.terminal import begin, show_result
 
 BATCH_SENSITIVITY = 0.02
 """Share of the log prices' standard deviation above which a warning says that prices depend on each other."""
@@ -36,6 +37,7 @@ def export(run: Path, out: Path, precision: str, triton: Path | None, overwrite:
     it gives. Where they differ, the command fails and nothing is published. In fp16 what would overflow
     stays in float32. In int8 a row's price depends a little on the rows beside it.
     """
+    begin(f"reading {run}", "pricekit.exporting.export")
     from pricekit.bundle import open_bundle
     from pricekit.exporting.export import export_run
     from pricekit.exporting.triton import model_folder, write_triton
@@ -58,4 +60,4 @@ def export(run: Path, out: Path, precision: str, triton: Path | None, overwrite:
         write_triton(open_bundle(out), folder)
         logger.info(f"Triton's model is in {folder}")
     following = f"pricekit predict {quote(str(out))} TABLE --out prices.csv{again()}"
-    logger.info(f"the bundle is in {out}, {size:,.1f} MB; next: {following}")
+    show_result(f"the bundle is in {out}, {size:,.1f} MB; next: {following}", bundle=str(out), megabytes=size)

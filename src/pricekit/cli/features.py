@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from pricekit.cli.options import TABLE, named_columns, split_names, table_options
-
-if TYPE_CHECKING:
-    from pricekit.table import ReadOptions
+from pricekit.cli.options import TABLE, named_columns, read_options_of, split_names, table_options
+from pricekit.cli.terminal import begin, show_result
 
 
 @click.command(short_help="Compute the engineered features of a table.")
@@ -28,10 +26,8 @@ def features(
     table: Path,
     out: Path,
     names: str,
-    text: str | None,
-    id_: str | None,
-    read_options: ReadOptions,
     limit: int | None,
+    **flags: Any,
 ) -> None:
     """Compute the features of every row of TABLE, fitted on all of its rows.
 
@@ -41,6 +37,7 @@ def features(
     For a look at what a model sees beside the text. In training they are fitted on the training rows
     only, and prediction uses that state.
     """
+    begin(f"reading {table}", "pricekit.features.fitted")
     import pandas as pd
 
     from pricekit.features.fitted import fit_features
@@ -49,9 +46,11 @@ def features(
     from pricekit.text import counted
 
     check_output(out, [table])
-    columns = named_columns(Columns(price=None), text, None, id_)
-    rows = read_table(table, columns, limit=limit, read_options=read_options, notices=logger.warning)
+    columns = named_columns(Columns(price=None), flags)
+    rows = read_table(
+        table, columns, limit=limit, read_options=read_options_of(flags), notices=logger.warning
+    )
     fitted, _ = fit_features(split_names(names), {}, rows)
     computed = pd.DataFrame(fitted.transform(rows), columns=fitted.names)
     write_frame(out, pd.concat([rows.ids, computed], axis=1))
-    logger.info(f"{counted(len(rows), 'row')}, {counted(len(fitted.names), 'feature')}: {out}")
+    show_result(f"{counted(len(rows), 'row')}, {counted(len(fitted.names), 'feature')}: {out}")

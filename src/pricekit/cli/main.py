@@ -1,8 +1,7 @@
-"""The entry point: commands found by name, errors told in one paragraph."""
+"""The entry point: it finds commands by name and reports each error in one paragraph."""
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
@@ -14,9 +13,12 @@ from importlib import import_module
 import click
 
 from pricekit import __version__
-from pricekit.cli.plugin_options import with_plugin_options
-from pricekit.cli.terminal import logging_to_terminal
+from pricekit.cli.common_options import output_options, with_common_options
+from pricekit.cli.failures import INTERRUPTED, INVALID, exit_code, explain
+from pricekit.cli.terminal import logging_to_terminal, print_json, prints_json
 from pricekit.errors import PricekitError
+from pricekit.log import logger
+from pricekit.text import did_you_mean
 
 COMMANDS = {
     "check": "Show how a table is read, and what to know before training on it.",
@@ -49,7 +51,16 @@ class LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         command: click.Command = getattr(import_module(f"pricekit.cli.{name}"), name)
-        return with_plugin_options(command)
+        return with_common_options(command)
+
+    def resolve_command(
+        self, context: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or suggest the nearest name."""
+        name = words[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            raise click.UsageError(f"No such command '{name}'.{did_you_mean(name, COMMANDS)}", context)
+        return super().resolve_command(context, words)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
@@ -67,21 +78,33 @@ def cli() -> None:
     pricekit export run --out bundle
     pricekit predict bundle new.csv --out prices.csv
 
-    The defaults read the columns sample_id, catalog_content and price; --id, --text and --price name
-    others. Exit codes: 0 done, 1 a failure told in one paragraph, 2 wrong usage, 130 interrupted.
+    By default, commands read the columns sample_id, catalog_content and price; --id, --text and --price name
+    others. A file pricekit.toml in the current folder can name the table, its columns and settings.
+
+    \b
+    Exit codes:
+      0    success
+      1    invalid data, or another error
+      2    wrong usage: an unknown command, option or setting, or a value out of range
+      3    a plugin failed
+      4    a temporary failure: a full or locked disk, too little memory
+      130  interrupted
     """
 
 
+cli.params += output_options()
+
+
 def run_command(*arguments: str) -> None:
-    """Run one command as if it had been typed, after showing it."""
-    click.echo(f"\n$ pricekit {' '.join(arguments)}", err=True)
+    """Show a command line and run it."""
+    logger.info(f"\n$ pricekit {' '.join(arguments)}")
     cli.main(list(arguments), standalone_mode=False)
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Make SIGTERM, as `kill`, schedulers and containers send it, end a command as Ctrl-C does: nothing is lost."""
-    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Handle SIGTERM, which `kill`, schedulers and containers send, like Ctrl-C: no work is lost."""
+    if threading.current_thread() is not threading.main_thread():  # only it can handle signals
         yield
         return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -93,48 +116,40 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 def main() -> None:
     """Run the command line."""
-    try:
-        with _terminated_as_interrupted(), logging_to_terminal():
-            cli(standalone_mode=False)
-    except (click.exceptions.Abort, KeyboardInterrupt):  # what is kept was said where it is known
-        _fail("interrupted", 130)
-    except click.ClickException as error:
+    with logging_to_terminal():
+        try:
+            with _sigterm_as_interrupt():
+                cli(standalone_mode=False)
+        except click.exceptions.Exit as error:
+            sys.exit(error.exit_code)
+        except BrokenPipeError:
+            sys.exit(INVALID)
+        except click.ClickException as error:
+            _show_usage_error(error)
+            sys.exit(exit_code(error))
+        except (click.exceptions.Abort, KeyboardInterrupt):
+            logger.error("interrupted")
+            sys.exit(INTERRUPTED)
+        except Exception as error:
+            if os.environ.get("PRICEKIT_TRACEBACK"):
+                raise
+            _report(error)
+            sys.exit(exit_code(error))
+
+
+def _report(error: Exception) -> None:
+    facts = {"facts": error.facts, "parameters": error.parameters} if isinstance(error, PricekitError) else {}
+    logger.error(explain(error), extra=facts)
+
+
+def _show_usage_error(error: click.ClickException) -> None:
+    """Print a usage error with the nearest name, also as JSON where the arguments ask for it."""
+    if near := getattr(error, "possibilities", None):
+        error.possibilities = near[:1]  # type: ignore[attr-defined]
+    if prints_json() or "--log-format json" in " ".join(sys.argv).replace(
+        "=", " "
+    ):  # it may not be parsed yet
+        print_json()
+        logger.error(error.format_message())
+    else:
         error.show()
-        sys.exit(error.exit_code)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.exit(1)
-    except PricekitError as error:
-        if os.environ.get("PRICEKIT_TRACEBACK"):
-            raise
-        _fail(str(error), 1)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        extra = "" if package == "pricekit" else ": pip install 'pricekit[train]'"
-        _fail(f"this needs {error.name}, which is not installed{extra}", 1)
-    except MemoryError:
-        _fail("out of memory; give the command a smaller table or --limit, or use a larger machine", 1)
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        cure = (
-            ". Make room on that disk, or name a folder on another one; what was finished is kept"
-            if full
-            else ""
-        )
-        _fail(f"{where}{error.strerror or error}{cure}", 1)
-    except Exception as error:
-        if os.environ.get("PRICEKIT_TRACEBACK"):
-            raise
-        said = " ".join(str(error).split())[:500]
-        _fail(
-            f"an error that pricekit did not expect: {type(error).__name__}: {said}. Please report it, with what "
-            "the command prints when the environment variable PRICEKIT_TRACEBACK=1 is set",
-            1,
-        )
-
-
-def _fail(message: str, code: int) -> None:
-    click.echo(f"pricekit: {message}", err=True)
-    sys.exit(code)

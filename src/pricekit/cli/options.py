@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ epochs_option = click.option(
 
 
 def table_options(*, price: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add --text, --id and --limit, --price where it is read, and what becomes the argument `reading`."""
+    """Add --text, --id, --limit and the options for reading, and where prices are read, --price."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         options = [
@@ -39,7 +38,7 @@ def table_options(*, price: bool) -> Callable[[Callable[..., Any]], Callable[...
             ),
             click.option(
                 "--id",
-                "id_",
+                "id",
                 metavar="COL",
                 help="Column that names a row.  [default: sample_id, or row numbers]",
             ),
@@ -52,7 +51,6 @@ def table_options(*, price: bool) -> Callable[[Callable[..., Any]], Callable[...
             options.insert(
                 1, click.option("--price", metavar="COL", help="Column of known prices.  [default: price]")
             )
-        command = _with_read_options(command)
         for option in reversed(options):
             command = option(command)
         return command
@@ -60,8 +58,8 @@ def table_options(*, price: bool) -> Callable[[Callable[..., Any]], Callable[...
     return decorate
 
 
-READ_OPTIONS = ("encoding", "delimiter", "header", "decimal", "currency")
-"""What says how a file is read: the parameters of `table_options` that become the argument `reading`."""
+READ_OPTIONS = ("encoding", "delimiter", "columns", "decimal", "currency")
+"""The parameters of `table_options` that say how a file is read."""
 
 
 def _read_option_flags(*, price: bool) -> list[Callable[..., Any]]:
@@ -76,7 +74,7 @@ def _read_option_flags(*, price: bool) -> list[Callable[..., Any]]:
         ),
         click.option(
             "--columns",
-            "header",
+            "columns",
             metavar="NAMES",
             help="Names of all columns of a file that has no header, separated by commas.",
         ),
@@ -91,16 +89,12 @@ def _read_option_flags(*, price: bool) -> list[Callable[..., Any]]:
     return options
 
 
-def _with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(command)
-    def with_reading(*args: Any, **flags: Any) -> Any:
-        from pricekit.table import ReadOptions
+def read_options_of(flags: dict[str, Any]) -> ReadOptions:
+    """Return how a file is read from the flags of `table_options`."""
+    from pricekit.table import ReadOptions
 
-        given = {name: flags.pop(name, None) for name in READ_OPTIONS}
-        names = tuple(split_names(given.pop("header") or ""))
-        return command(*args, read_options=ReadOptions(names=names, **given), **flags)
-
-    return with_reading
+    given = {name: flags.get(name) for name in READ_OPTIONS if name != "columns"}
+    return ReadOptions(names=tuple(split_names(flags["columns"] or "")), **given)
 
 
 def read_flags(read_options: ReadOptions) -> list[str]:
@@ -135,9 +129,9 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--loss", metavar="L", help="Training objective."),
         click.option("--max-length", type=int, metavar="N", help="Tokens of a text; what is longer is cut."),
         click.option("--seed", type=int, metavar="N", help="Makes split, weights and order.  [default: 0]"),
-        click.option("--config", "config_file", type=TABLE, help="TOML file of settings; flags go over it."),
+        click.option("--config", "config", type=TABLE, help="TOML file of settings; flags go over it."),
         click.option(
-            "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. loss.gamma=1.5."
+            "--set", "settings", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. loss.gamma=1.5."
         ),
     ]
     for option in reversed(options):
@@ -150,8 +144,8 @@ def config_of(flags: dict[str, Any], *below: dict[str, Any]) -> Any:
     from pricekit.config import parse_override, read_toml
     from pricekit.config.resolve import configure
 
-    file = read_toml(flags["config_file"]) if flags["config_file"] else {}
-    return configure([*below, file, flag_layer(flags), *map(parse_override, flags["overrides"])])
+    file = read_toml(flags["config"]) if flags["config"] else {}
+    return configure([*below, file, flag_layer(flags), *map(parse_override, flags["settings"])])
 
 
 def flag_layer(flags: dict[str, Any]) -> dict[str, Any]:
@@ -167,9 +161,7 @@ def flag_layer(flags: dict[str, Any]) -> dict[str, Any]:
         layer["backbone"] = layer.get("backbone", {}) | given
     if given := {key: flags[key] for key in ("epochs", "time_budget") if flags.get(key) is not None}:
         layer["training"] = given
-    if flags.get("quiet"):
-        layer["speed"] = {"progress": False}
-    columns = {"price": flags["price"], "id": flags["id_"], "text": split_names(flags["text"] or "")}
+    columns = {"price": flags["price"], "id": flags["id"], "text": split_names(flags["text"] or "")}
     if given := {key: value for key, value in columns.items() if value}:
         layer["columns"] = given
     return layer
@@ -180,12 +172,12 @@ def split_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def named_columns(columns: Columns, text: str | None, price: str | None, id_: str | None) -> Columns:
-    """Lay the flags over the columns that a model was trained with."""
-    if text:
-        columns = replace(columns, text=tuple(split_names(text)))
-    if price:
-        columns = replace(columns, price=price)
-    if id_:
-        columns = replace(columns, id=id_, id_required=True)
+def named_columns(columns: Columns, flags: dict[str, Any]) -> Columns:
+    """Override the columns that a model was trained with by --text, --price and --id."""
+    if flags["text"]:
+        columns = replace(columns, text=tuple(split_names(flags["text"])))
+    if flags.get("price"):
+        columns = replace(columns, price=flags["price"])
+    if flags["id"]:
+        columns = replace(columns, id=flags["id"], id_required=True)
     return columns

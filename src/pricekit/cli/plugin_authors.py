@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pricekit.cli.terminal import show_result
 from pricekit.core.registry import KINDS
 from pricekit.text import did_you_mean
 
@@ -33,11 +34,10 @@ def new(kind: str, name: str, folder: Path) -> None:
     pip install -e my-encoder
     pricekit plugins check my-encoder
     """
-    from pricekit.log import logger
     from pricekit.scaffold.new import new_package
 
     path = new_package(kind, name, folder)
-    logger.info(
+    show_result(
         f"the {kind} {name} is in {path}; next: pip install -e {quote(str(path))} && pricekit plugins check {name}"
     )
 
@@ -46,9 +46,9 @@ def new(kind: str, name: str, folder: Path) -> None:
 @click.argument("target", metavar="NAME|PATH")
 @click.option("--kind", type=click.Choice(list(KINDS)), help="Where plugins of two kinds have the name.")
 @click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="An option of the plugin, e.g. width=32."
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the plugin, e.g. width=32."
 )
-def check(target: str, kind: str | None, overrides: tuple[str, ...]) -> None:
+def check(target: str, kind: str | None, settings: tuple[str, ...]) -> None:
     """Check a plugin by NAME, all plugins of a package by its name or folder, or those of a Python file.
 
     \b
@@ -56,15 +56,14 @@ def check(target: str, kind: str | None, overrides: tuple[str, ...]) -> None:
     pricekit plugins check ./my-encoder
     pricekit plugins check features.py
 
-    Exit code 1 where a check fails. The same checks for pytest are in pricekit.testing.
+    Exit code 3 when a check fails. The same checks for pytest are in pricekit.testing.
     """
     from functools import reduce
 
     from pricekit.config import merge, parse_override
     from pricekit.errors import PluginError
-    from pricekit.log import logger
 
-    options: dict[str, Any] = reduce(merge, map(parse_override, overrides), {})
+    options: dict[str, Any] = reduce(merge, map(parse_override, settings), {})
     if target.endswith(".py"):
         from pricekit.cli.plugin_options import load_files
 
@@ -75,7 +74,7 @@ def check(target: str, kind: str | None, overrides: tuple[str, ...]) -> None:
     failed = sum(_check_one(entry, options) for entry in entries)
     if failed:
         raise PluginError(f"{failed} check{'s' if failed > 1 else ''} of {target} failed")
-    logger.info(f"all checks of {target} passed")
+    show_result(f"all checks of {target} passed")
 
 
 def _check_one(entry: Entry, options: dict[str, Any]) -> int:
@@ -152,12 +151,11 @@ def _normal(name: str) -> str:
 def doctor(with_traceback: bool) -> None:
     """Import every plugin of every installed package, and say of each that fails why, and what to do.
 
-    Exit code 1 where one fails. pricekit itself and all other plugins work without those that fail.
+    Exit code 3 when one fails. pricekit itself and all other plugins work without those that fail.
     """
     from pricekit.cli.terminal import show_table
     from pricekit.core.loader import registry
     from pricekit.errors import PluginError
-    from pricekit.log import logger
 
     entries = [entry for entry in registry().entries.values() if entry.package != "pricekit"]
     failures = [(f"{b.package} {b.version}", f"{b.reason}. {b.cure}", b.traceback) for b in registry().broken]
@@ -169,7 +167,7 @@ def doctor(with_traceback: bool) -> None:
         rows.append([f"{entry.package} {entry.version}", f"{entry.kind} {entry.name}", state])
     rows += [[name, "observer", "works"] for name in registry().observers()]
     if not rows:
-        logger.info("no plugin packages are installed; pricekit's own plugins are there")
+        show_result("no plugin packages are installed; pricekit's own plugins are there")
         return
     show_table("", ["package", "plugin", "state"], sorted(rows), stderr=False)
     for package, said, trace in failures:

@@ -11,33 +11,28 @@ from pathlib import Path
 import click
 
 
-def with_plugin_options(command: click.Command) -> click.Command:
-    """Add --plugin and --no-plugins to a command, or to all commands of a group; once."""
-    if isinstance(command, click.Group):
-        for inner in command.commands.values():
-            with_plugin_options(inner)
-    elif not any(parameter.name == "plugin_files" for parameter in command.params):
-        command.params += [
-            click.Option(
-                ["--plugin", "plugin_files"],
-                type=click.Path(),
-                multiple=True,
-                metavar="FILE",
-                expose_value=False,
-                is_eager=True,
-                callback=_load_files,
-                help="Python file of plugins to load, beside the installed packages.",
-            ),
-            click.Option(
-                ["--no-plugins"],
-                is_flag=True,
-                expose_value=False,
-                is_eager=True,
-                callback=_load_none,
-                help="Load no plugin packages.",
-            ),
-        ]
-    return command
+def plugin_options() -> list[click.Option]:
+    """Return --plugin and --no-plugins."""
+    return [
+        click.Option(
+            ["--plugin", "plugin_files"],
+            type=click.Path(),
+            multiple=True,
+            metavar="FILE",
+            expose_value=False,
+            is_eager=True,
+            callback=_load_files,
+            help="Python file of plugins to load in addition to the installed packages.",
+        ),
+        click.Option(
+            ["--no-plugins"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_load_none,
+            help="Load no plugin packages.",
+        ),
+    ]
 
 
 def _load_files(context: click.Context, _: click.Parameter, paths: tuple[str, ...]) -> None:

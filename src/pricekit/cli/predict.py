@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, named_columns, split_names, table_options
-
-if TYPE_CHECKING:
-    from pricekit.table import ReadOptions
+from pricekit.cli.options import (
+    FOLDER,
+    TABLE,
+    named_columns,
+    read_options_of,
+    split_names,
+    table_options,
+)
+from pricekit.cli.terminal import begin, show_result
 
 
 @click.command(short_help="Price the rows of a table with a run or a bundle.")
@@ -41,10 +46,8 @@ def predict(
     engine: str | None,
     interval: float | None,
     resume: bool,
-    text: str | None,
-    id_: str | None,
-    read_options: ReadOptions,
     limit: int | None,
+    **flags: Any,
 ) -> None:
     """Price every row of TABLE with MODEL, the folder of a run or of a bundle.
 
@@ -57,25 +60,25 @@ def predict(
     is priced until then is kept: after an interruption the same command with --resume goes on with it.
     Columns are those that the model was trained with, unless --text and --id name others.
     """
+    begin(f"opening {model}", "pricekit.prediction.predictor")
     import time
     from dataclasses import replace
 
-    from pricekit.log import logger
     from pricekit.runs.load import read_model
     from pricekit.table import check_columns
     from pricekit.text import counted
 
     reader = read_model(model, engine)
-    columns = named_columns(reader.columns, text, None, id_)
-    columns = replace(columns, price=None)
-    check_columns(table, columns, read_options)  # before an engine is measured, which takes seconds
+    columns = named_columns(reader.columns, flags)
+    read_options = read_options_of(flags)
+    check_columns(table, replace(columns, price=None), read_options)  # before engines are timed
     predictor = reader.open()
     started = time.perf_counter()
     rows = predictor.predict_file(
         table,
         out,
-        text=split_names(text) if text else None,
-        id=id_,
+        text=split_names(flags["text"]) if flags["text"] else None,
+        id=flags["id"],
         encoding=read_options.encoding,
         delimiter=read_options.delimiter,
         columns=read_options.names,
@@ -85,4 +88,10 @@ def predict(
     )
     seconds = time.perf_counter() - started
     speed = "" if resume else f"{rows / seconds:,.0f} rows/s, "  # of what was priced before nobody knows it
-    logger.info(f"{counted(rows, 'row')} priced in {seconds:.1f} s ({speed}engine {predictor.engine}): {out}")
+    show_result(
+        f"{counted(rows, 'row')} priced in {seconds:.1f} s ({speed}engine {predictor.engine}): {out}",
+        rows=rows,
+        seconds=seconds,
+        engine=predictor.engine,
+        out=str(out),
+    )

@@ -6,15 +6,13 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, split_names, table_options
+from pricekit.cli.options import FOLDER, TABLE, read_options_of, split_names, table_options
 from pricekit.cli.plugin_options import again
-
-if TYPE_CHECKING:
-    from pricekit.table import ReadOptions
+from pricekit.cli.terminal import begin, show_result
 
 
 @click.command(short_help="Adapt a backbone to the texts of tables, priced or not.")
@@ -62,12 +60,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--set",
-    "overrides",
+    "settings",
     multiple=True,
     metavar="KEY=VALUE",
     help="A setting of the backbone, e.g. backbone.layers=2, or facts_first=true, as given to train.",
 )
-@click.option("--quiet", is_flag=True, help="Show no progress bar.")
 @click.option(
     "--resume", is_flag=True, help="Go on from the last checkpoint; the rest of the line as before."
 )
@@ -75,8 +72,6 @@ if TYPE_CHECKING:
 def pretrain(
     tables: tuple[Path, ...],
     out: Path,
-    read_options: ReadOptions,
-    quiet: bool,
     resume: bool,
     overwrite: bool,
     **flags: Any,
@@ -91,7 +86,7 @@ def pretrain(
     show the loss before and after. The folder holds config.json, tokenizer.json and model.safetensors, and in
     pretrain.json what was done.
     """
-    from pricekit.log import logger
+    begin(f"reading {', '.join(map(str, tables))}", "pricekit.workflows.pretraining.pretrain")
     from pricekit.workflows.pretraining.pretrain import is_unfinished
     from pricekit.workflows.pretraining.pretrain import pretrain as run
 
@@ -101,17 +96,18 @@ def pretrain(
             tables,
             settings,
             out,
-            read_options=read_options,
+            read_options=read_options_of(flags),
             resume=resume,
             overwrite=overwrite,
-            shown=not quiet,
         )
     except KeyboardInterrupt:
         given = [word for word in sys.argv[1:] if word != "--overwrite"]
         if is_unfinished(out):
-            logger.info("go on with: " + shlex.join(["pricekit", *given, *(() if resume else ("--resume",))]))
+            show_result(
+                "continue with: " + shlex.join(["pricekit", *given, *(() if resume else ("--resume",))])
+            )
         raise
-    logger.info(
+    show_result(
         f"the weights are in {out}; next: pricekit train TABLE --backbone {settings.backbone} "
         f"--weights {shlex.quote(str(out))} --out RUN{again()}"
     )
@@ -125,7 +121,7 @@ def _settings(flags: dict[str, Any]) -> Any:
     }
     if flags["text"]:
         given["text"] = tuple(split_names(flags["text"]))
-    layer = _layer(flags["overrides"])
+    layer = _layer(flags["settings"])
     options = dict(layer.get("backbone", {}))
     options |= {"weights": flags["weights"]} if flags["weights"] else {}
     options |= {"random_weights": True} if flags["random_weights"] else {}

@@ -1,33 +1,54 @@
-"""What a terminal shows: log records and tables; data goes to stdout, all else to stderr."""
+"""Output on the terminal: log records, results, tables. Data goes to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
+from importlib import import_module
+from typing import Any
+
+import click
 
 from pricekit.log import logger
 
+RESULT = 35
+"""The level of a command's result: above warnings, so that --quiet prints it, below errors."""
+
+logging.addLevelName(RESULT, "RESULT")
+
 
 class TerminalHandler(logging.Handler):
-    """Prints records as sentences on stderr, warnings in yellow."""
+    """Prints records on stderr: sentences, with warnings in yellow, or one JSON object per line.
+
+    Attributes:
+        as_json: print JSON objects with time, level, message, and the record's `facts` and `parameters`.
+    """
+
+    as_json = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one record."""
-        from rich.console import Console
-
-        style = "yellow" if record.levelno >= logging.WARNING else None
-        Console(stderr=True).print(
-            self.format(record), style=style, markup=False, highlight=False, soft_wrap=True
-        )
+        message = record.getMessage()
+        if self.as_json:
+            click.echo(_as_json(record, message), err=True)
+        elif record.levelno >= logging.ERROR:
+            click.echo(f"pricekit: {message}", err=True)
+        elif record.levelno == logging.WARNING:
+            click.secho(message, fg="yellow", err=True)
+        else:
+            click.echo(message, err=True)
 
 
 @contextmanager
-def logging_to_terminal(level: int = logging.INFO) -> Iterator[None]:
+def logging_to_terminal() -> Iterator[None]:
     """Print what the library logs while the block runs."""
-    handler, before = TerminalHandler(), logger.level
+    handler, before = TerminalHandler(logging.INFO), logger.level
     logger.addHandler(handler)
-    logger.setLevel(level)
+    logger.setLevel(logging.INFO)
     try:
         yield
     finally:
@@ -35,10 +56,55 @@ def logging_to_terminal(level: int = logging.INFO) -> Iterator[None]:
         logger.setLevel(before)
 
 
+def set_level(level: int) -> None:
+    """Print records from this level on, until `logging_to_terminal` ends."""
+    logger.setLevel(min(level, logging.INFO))
+    for handler in _handlers():
+        handler.setLevel(level)
+
+
+def print_json() -> None:
+    """Print records as JSON, until `logging_to_terminal` ends."""
+    for handler in _handlers():
+        handler.as_json = True
+
+
+def prints_json() -> bool:
+    """Return whether records are printed as JSON."""
+    return any(handler.as_json for handler in _handlers())
+
+
+def show_result(message: str, **facts: Any) -> None:
+    """Print the result of a command, which --quiet prints, too; `facts` are for JSON."""
+    logger.log(RESULT, message, extra={"facts": facts})
+
+
+def begin(message: str, module: str) -> None:
+    """Print the first line of a command, and then import a module that takes seconds, under a spinner.
+
+    Of several processes that train together only the first one prints the line.
+    """
+    if os.environ.get("RANK", "0") == "0":
+        logger.info(message)
+    visible = os.isatty(2) and any(not h.as_json and h.level <= logging.INFO for h in _handlers())
+    with _spinner("loading libraries") if visible else nullcontext():
+        import_module(module)
+
+
 def show_table(
     title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], *, stderr: bool = True
 ) -> None:
-    """Print a table; columns whose cells are all numbers are set to the right."""
+    """Print a table as a result; a column of numbers is aligned to the right.
+
+    Args:
+        title: printed above it; may be empty.
+        headers: one for each column.
+        rows: their cells.
+        stderr: print it on stderr, where `--log-format json` applies; otherwise it is data for stdout.
+    """
+    if stderr and prints_json():
+        show_result(title, rows=[dict(zip(headers, row, strict=True)) for row in rows])
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -50,6 +116,29 @@ def show_table(
     for row in rows:
         table.add_row(*row)
     Console(stderr=stderr).print(table, markup=False, highlight=False)
+
+
+def _handlers() -> list[TerminalHandler]:
+    return [handler for handler in logger.handlers if isinstance(handler, TerminalHandler)]
+
+
+def _as_json(record: logging.LogRecord, message: str) -> str:
+    line: dict[str, Any] = {
+        "time": datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds"),
+        "level": record.levelname.lower(),
+        "message": message,
+    }
+    extra = {name: getattr(record, name, None) for name in ("facts", "parameters")}
+    line |= {name: value for name, value in extra.items() if value}
+    return json.dumps(line, ensure_ascii=False, default=str)
+
+
+@contextmanager
+def _spinner(title: str) -> Iterator[None]:
+    from rich.console import Console
+
+    with Console(stderr=True).status(title):
+        yield
 
 
 def _is_number(text: str) -> bool:

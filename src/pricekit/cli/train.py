@@ -17,14 +17,15 @@ from pricekit.cli.options import (
     flag_layer,
     model_options,
     read_flags,
+    read_options_of,
     table_options,
 )
 from pricekit.cli.plugin_options import again
+from pricekit.cli.terminal import begin, show_result
 
 if TYPE_CHECKING:
     from pricekit.config import RunConfig
     from pricekit.runs.source import Source
-    from pricekit.table import ReadOptions
 
 
 allow_leak_option = click.option(
@@ -36,7 +37,7 @@ def teacher_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --unpriced and --teacher."""
     teacher = click.option(
         "--teacher",
-        "teachers",
+        "teacher",
         type=FOLDER,
         multiple=True,
         help="Model that prices the rows of --unpriced; of several, the mean of the logs.",
@@ -62,7 +63,6 @@ def teacher_options(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="TIME",
     help="Such as 2h or 90m: fit the schedule into it and end inside it, best weights kept.",
 )
-@click.option("--quiet", is_flag=True, help="Show no progress bars.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out from its last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
 @teacher_options
@@ -72,9 +72,8 @@ def train(
     table: Path,
     out: Path,
     valid: Path | None,
-    read_options: ReadOptions,
     unpriced: tuple[Path, ...],
-    teachers: tuple[Path, ...],
+    teacher: tuple[Path, ...],
     resume: bool,
     overwrite: bool,
     allow_leak: bool,
@@ -92,6 +91,7 @@ def train(
     The screen shows each epoch's validation SMAPE (0 to 200 percent, lower is better). The run keeps
     its configuration, split, metrics, checkpoints, and the rows that could not be used.
     """
+    begin(f"reading {table}", "pricekit.runs.train")
     from pricekit.log import logger
     from pricekit.runs.folder import BACKBONE
     from pricekit.runs.pseudo_labels import add_pseudo_labels
@@ -99,8 +99,8 @@ def train(
     from pricekit.runs.train import train
     from pricekit.training.processes import Processes
 
-    source = Source(table, valid, read_options, unpriced, teachers)
-    flags |= {"overwrite": overwrite, "unpriced": unpriced, "teachers": teachers} if resume else {}
+    source = Source(table, valid, read_options_of(flags), unpriced, teacher)
+    flags |= {"overwrite": overwrite, "unpriced": unpriced, "teacher": teacher} if resume else {}
     config = _saved_config(out, flags) if resume else config_of(flags)
     before = stamp(out / BACKBONE)
     if dry_run:
@@ -115,18 +115,24 @@ def train(
         facts = train(source, config, out, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
     except KeyboardInterrupt:
         if resume or stamp(out / BACKBONE) not in (None, before):  # which is written when all else is there
-            logger.info(
-                "go on with: "
+            show_result(
+                "continue with: "
                 + resume_line("train", source, out, flags, allow_leak=allow_leak, resume=resume)
             )
         raise
     Processes().end()
     metrics = facts["metrics"]
-    logger.info(
+    show_result(
         f"validation SMAPE {metrics['smape']:.2f} (a constant price: {facts['constant_smape']:.2f}), median error "
-        f"{metrics['mdape']:.1f}%, best epoch {facts['best_epoch']}, {facts['seconds']:.0f} s"
+        f"{metrics['mdape']:.1f}%, best epoch {facts['best_epoch']}, {facts['seconds']:.0f} s",
+        metrics=metrics,
+        best_epoch=facts["best_epoch"],
+        seconds=facts["seconds"],
     )
-    logger.info(f"the run is in {out}; next: pricekit export {shlex.quote(str(out))} --out BUNDLE{again()}")
+    show_result(
+        f"the run is in {out}; next: pricekit export {shlex.quote(str(out))} --out BUNDLE{again()}",
+        run=str(out),
+    )
 
 
 def stamp(file: Path) -> tuple[int, int] | None:
@@ -166,11 +172,10 @@ def resumed_config(file: Path, flags: dict[str, Any]) -> RunConfig:
     from pricekit.config import read_saved_config
     from pricekit.errors import ConfigError
 
-    now = {key: flags[key] for key in ("time_budget", "quiet")}  # what may differ from one start to the next
-    others = ("overrides", "config_file", "overwrite", "unpriced", "teachers")
-    if flag_layer(flags | {"time_budget": None, "quiet": False}) or any(flags[name] for name in others):
+    others = ("settings", "config", "overwrite", "unpriced", "teacher")
+    if flag_layer(flags | {"time_budget": None}) or any(flags[name] for name in others):
         raise ConfigError(
-            f"--resume goes on with the settings in {file}; leave out the others, but for --time-budget and --quiet"
+            f"--resume continues with the settings in {file}; of the settings, only --time-budget may be given"
         )
-    layer = {"training": {"time_budget": now["time_budget"]}} if now["time_budget"] else {}
-    return read_saved_config(file, layer | {"speed": {"progress": not now["quiet"]}})
+    layer = {"training": {"time_budget": flags["time_budget"]}} if flags["time_budget"] else {}
+    return read_saved_config(file, layer)

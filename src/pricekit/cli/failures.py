@@ -1,0 +1,108 @@
+"""What a command reports when it fails: one paragraph and an exit code."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import click
+
+from pricekit.errors import ConfigError, PluginError, PricekitError
+
+INVALID, USAGE, PLUGIN, TEMPORARY, INTERRUPTED = 1, 2, 3, 4, 130
+"""The exit codes, besides 0 for success; `pricekit --help` lists them."""
+
+_TEMPORARY_ERRNO = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.EBUSY, errno.ENOLCK, errno.ENOMEM, errno.ETXTBSY}
+)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_LOCKED_ON_WINDOWS = frozenset({32, 33})
+"""ERROR_SHARING_VIOLATION and ERROR_LOCK_VIOLATION."""
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code for an error; a temporary cause, such as a full disk, outranks the error's own type."""
+    if isinstance(error, click.exceptions.Abort | KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, click.ClickException):
+        return error.exit_code
+    if any(map(_is_temporary, _causes(error))):
+        return TEMPORARY
+    codes = {ConfigError: USAGE, PluginError: PLUGIN}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), INVALID)
+
+
+def explain(error: BaseException) -> str:
+    """Return one paragraph about an error, with the hint of `add_hint`."""
+    return " ".join([_sentence(error), *getattr(error, "__notes__", ())])
+
+
+def add_hint(error: PricekitError, command: click.Command) -> None:
+    """Attach the options of a command that fix an error, as a note such as "Set --text."."""
+    if hint := _hint(error, command):
+        error.add_note(hint)
+
+
+def is_expected(error: BaseException) -> bool:
+    """Return whether pricekit raises such an error, or knows what to do about it."""
+    return isinstance(error, PricekitError | ModuleNotFoundError | MemoryError | OSError)
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, PricekitError):
+        return _closed(str(error)) if hasattr(error, "__notes__") else str(error)
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        extra = "" if package == "pricekit" else ": pip install 'pricekit[train]'"
+        return f"this command needs {error.name}, which is not installed{extra}"
+    if isinstance(error, MemoryError):
+        return "out of memory; use a smaller table or --limit, or a larger machine"
+    if isinstance(error, OSError):
+        return _system_failure(error)
+    text = " ".join(str(error).split())[:500]
+    return (
+        f"unexpected error: {type(error).__name__}: {text}. Please report it, with the output of the command when "
+        "the environment variable PRICEKIT_TRACEBACK=1 is set"
+    )
+
+
+def _system_failure(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    full = "; free some space on that disk, or choose a folder on another one. Finished work is kept"
+    return f"{where}{error.strerror or error}{full if error.errno in _FULL else ''}"
+
+
+def _hint(error: PricekitError, command: click.Command) -> str:
+    """Return "Set --text or --price, or add --overwrite." for the parameters of an error that a command has."""
+    known = {parameter.name: parameter for parameter in command.params}
+    found = [known[name] for name in error.parameters if name in known]
+    flags = [p.opts[0] for p in found if isinstance(p, click.Option) and p.is_flag]
+    options = [p.opts[0] for p in found if isinstance(p, click.Option) and not p.is_flag]
+    arguments = [p.human_readable_name for p in found if isinstance(p, click.Argument)]
+    hint = ", or ".join(
+        f"{verb} {' or '.join(names)}"
+        for verb, names in (("set", options), ("add", flags), ("check", arguments))
+        if names
+    )
+    return f"{hint[0].upper()}{hint[1:]}." if hint else ""
+
+
+def _closed(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Return an error, what it was raised from, and so on."""
+    found: BaseException | None = error
+    seen: set[int] = set()
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+def _is_temporary(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        locked = getattr(error, "winerror", None) in _LOCKED_ON_WINDOWS or type(error).__name__ == "Timeout"
+        return locked or error.errno in _TEMPORARY_ERRNO
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
