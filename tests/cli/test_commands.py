@@ -115,7 +115,7 @@ def test_plugins(pricekit):
     assert "focal-smape" in out
     assert "bag" not in out
     code, out, _ = pricekit("plugins", "show", "focal-smape", "--json")
-    assert json.loads(out)["options"][0]["default"] == "2.0"
+    assert json.loads(out)["options"][0]["default"] == 2.0
     for name in ("quick", "bag", "fast15"):
         code, out, err = pricekit("plugins", "show", name)
         assert code == 0, err

@@ -66,12 +66,13 @@ def show(name: str, as_json: bool) -> None:
         return
     for facts in found:
         options, numbers = facts.pop("options"), facts.pop("defaults", {})
-        click.echo("\n".join(f"{key:<9}{value}" for key, value in facts.items()))
+        lines = {key: ", ".join(value) if isinstance(value, list) else value for key, value in facts.items()}
+        click.echo("\n".join(f"{key:<9}{value}" for key, value in lines.items()))
         if options:
-            rows = [[o["name"], o["type"], o["default"], o["description"]] for o in options]
+            rows = [[o["name"], o["type"], _written(o), o["description"]] for o in options]
             show_table("options", ["name", "type", "default", "what it does"], rows, stderr=False)
         if numbers:
-            show_table("defaults", ["setting", "value"], [[k, v] for k, v in numbers.items()], stderr=False)
+            show_table("defaults", ["setting", "value"], [[k, json.dumps(v)] for k, v in numbers.items()], stderr=False)
 
 
 def _named(name: str) -> list[Any]:
@@ -104,7 +105,7 @@ def _facts(entry: Any) -> dict[str, Any]:
         "options": [_option(n, f) for n, f in model.model_fields.items()] if model else [],
     }
     if names := getattr(plugin, "names", None):
-        facts["columns"] = ", ".join(names) if not callable(names) else ""
+        facts["columns"] = [] if callable(names) else list(names)
     if entry.kind == "policy":
         made = registry().create("policy", entry.name)  # a policy's defaults may depend on its options
         facts["defaults"] = dict(_flat(made.defaults))
@@ -138,20 +139,27 @@ def _needs(entry: Any) -> str:
     return ", ".join(r for r in requires(entry.package) or [] if "extra ==" not in r) or "nothing"
 
 
-def _option(name: str, field: Any) -> dict[str, str]:
+def _option(name: str, field: Any) -> dict[str, Any]:
+    """Return an option as JSON values; one without a default is required."""
     values = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     kind = " | ".join(values) or getattr(field.annotation, "__name__", str(field.annotation))
-    default = "required" if field.is_required() else json.dumps(field.default, default=str)
-    return {"name": name, "type": kind, "default": default, "description": field.description or ""}
+    required = field.is_required()
+    default = None if required else json.loads(json.dumps(field.get_default(call_default_factory=True), default=str))
+    facts = {"name": name, "type": kind, "required": required, "default": default}
+    return facts | {"description": field.description or ""}
 
 
-def _flat(table: Any, prefix: str = "") -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
+def _written(option: dict[str, Any]) -> str:
+    return "required" if option["required"] else json.dumps(option["default"])
+
+
+def _flat(table: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
     for key, value in table.items():
         if hasattr(value, "items"):
             rows += _flat(value, f"{prefix}{key}.")
         else:
-            rows.append((prefix + key, json.dumps(value)))
+            rows.append((prefix + key, value))
     return rows
 
 
