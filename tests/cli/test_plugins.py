@@ -237,7 +237,7 @@ def test_two_files_of_one_name_are_two_plugins(pricekit, tmp_path):
         code, out, _ = pricekit(
             "plugins", "show", name, "--json", *(p for f in [*files, files[0]] for p in ("--plugin", f))
         )
-        assert (code, json.loads(out)["columns"]) == (0, name)
+        assert (code, json.loads(out)["columns"]) == (0, [name])
 
 
 def test_a_file_s_error_has_its_line(pricekit, tmp_path):

@@ -72,7 +72,12 @@ def show(name: str, as_json: bool) -> None:
             rows = [[o["name"], o["type"], _written(o), o["description"]] for o in options]
             show_table("options", ["name", "type", "default", "what it does"], rows, stderr=False)
         if numbers:
-            show_table("defaults", ["setting", "value"], [[k, json.dumps(v)] for k, v in numbers.items()], stderr=False)
+            show_table(
+                "defaults",
+                ["setting", "value"],
+                [[k, json.dumps(v)] for k, v in numbers.items()],
+                stderr=False,
+            )
 
 
 def _named(name: str) -> list[Any]:
@@ -144,7 +149,11 @@ def _option(name: str, field: Any) -> dict[str, Any]:
     values = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     kind = " | ".join(values) or getattr(field.annotation, "__name__", str(field.annotation))
     required = field.is_required()
-    default = None if required else json.loads(json.dumps(field.get_default(call_default_factory=True), default=str))
+    default = (
+        None
+        if required
+        else json.loads(json.dumps(field.get_default(call_default_factory=True), default=str))
+    )
     facts = {"name": name, "type": kind, "required": required, "default": default}
     return facts | {"description": field.description or ""}
 

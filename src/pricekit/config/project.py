@@ -86,7 +86,11 @@ def project_toml(table: str, read_options: Mapping[str, Any], columns: Mapping[s
     """Return the content of a project file; values that are None or empty are left out."""
     sections = {"table": {"path": table, **read_options}, "columns": columns}
     return tomli_w.dumps(
-        {name: {k: v for k, v in values.items() if v} for name, values in sections.items() if any(values.values())}
+        {
+            name: {k: v for k, v in values.items() if v}
+            for name, values in sections.items()
+            if any(values.values())
+        }
     )
 
 

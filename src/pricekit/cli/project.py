@@ -1,0 +1,92 @@
+"""Defaults from the current folder: the project file, the latest run and the latest bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pricekit.log import logger
+
+PROJECT_FILE = Path("pricekit.toml")
+RUNS, BUNDLES = Path("runs"), Path("bundles")
+_WRITTEN_LAST = {RUNS: "run.json", BUNDLES: "manifest.json"}
+"""The file that makes a folder in `runs` or `bundles` complete."""
+
+
+def with_project(flags: dict[str, Any]) -> dict[str, Any]:
+    """Return the flags of a command with the values of the project file where none was given.
+
+    Args:
+        flags: with `table` and those of `table_options`; with `config`, also those of `model_options`.
+
+    Raises:
+        ConfigError: the project file is invalid.
+        click.UsageError: neither an argument nor the file names a table.
+    """
+    if not PROJECT_FILE.is_file():
+        return _with_table(flags, None)
+    from pricekit.config import merge, read_toml
+    from pricekit.config.project import read_project
+
+    project = read_project()
+    flags = _with_table(flags, project.table)
+    if project.table is not None and flags["table"] == project.table:
+        flags |= {name: value for name, value in project.read_options.items() if not flags.get(name)}
+    if "config" in flags:
+        file = {} if flags["config"] is None else read_toml(flags["config"])
+        return flags | {"config": merge(project.settings, file)}
+    columns = project.settings.get("columns", {})
+    return flags | {
+        name: columns[name] for name in ("text", "price", "id") if name in columns and not flags.get(name)
+    }
+
+
+def _with_table(flags: dict[str, Any], table: Path | None) -> dict[str, Any]:
+    if flags["table"] is None and table is None:
+        raise click.UsageError(
+            f"Missing argument 'TABLE'. Name a table, or write its path into {PROJECT_FILE}: "
+            f"pricekit check TABLE --write {PROJECT_FILE}"
+        )
+    return flags | {"table": flags["table"] or table}
+
+
+def next_run(policy: str) -> Path:
+    """Return the first of runs/POLICY-1, runs/POLICY-2, ... that does not exist."""
+    number = 1
+    while (RUNS / f"{policy}-{number}").exists():
+        number += 1
+    return RUNS / f"{policy}-{number}"
+
+
+def latest_run() -> Path:
+    """Return the run in `runs` that was finished last, and report it; raises click.UsageError."""
+    return _latest(RUNS, "RUN", "train one with pricekit train")
+
+
+def latest_bundle() -> Path:
+    """Return the bundle in `bundles` that was written last, and report it; raises click.UsageError."""
+    return _latest(BUNDLES, "MODEL", "export one with pricekit export")
+
+
+def interrupted_run() -> Path:
+    """Return the newest run in `runs`, finished or not, and report it; raises click.UsageError."""
+    found = sorted(RUNS.glob("*/config.toml"), key=_age)
+    return _report(found, RUNS, "--out", "train one with pricekit train")
+
+
+def _latest(folder: Path, argument: str, remedy: str) -> Path:
+    return _report(sorted(folder.glob(f"*/{_WRITTEN_LAST[folder]}"), key=_age), folder, argument, remedy)
+
+
+def _report(found: list[Path], folder: Path, argument: str, remedy: str) -> Path:
+    if not found:
+        raise click.UsageError(f"Missing {argument}, and {folder}{'/'} has none. Name one, or {remedy}.")
+    latest = found[-1].parent
+    logger.info(f"using {latest}, the latest in {folder}/")
+    return latest
+
+
+def _age(file: Path) -> float:
+    return file.stat().st_mtime
