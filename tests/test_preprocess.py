@@ -8,7 +8,7 @@ from conftest import tiny_config
 from pricekit.bundle import open_bundle
 from pricekit.exporting.export import export_run
 from pricekit.prediction.predictor import Predictor
-from pricekit.preprocess import FACT_CHARACTERS, short_lines_first
+from pricekit.preprocess import SHORT_LINE_CHARACTERS, short_lines_first
 from pricekit.runs.folder import open_run
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
@@ -29,7 +29,7 @@ def test_no_line_is_lost_and_twice_is_once(text):
     assert sorted(once.split("\n")) == sorted(text.split("\n"))
     assert short_lines_first(once) == once
     assert once.split("\n")[0] == text.split("\n")[0]
-    short = [len(line) <= FACT_CHARACTERS for line in once.split("\n")[1:]]
+    short = [len(line) <= SHORT_LINE_CHARACTERS for line in once.split("\n")[1:]]
     assert short == sorted(short, reverse=True)
 
 

@@ -1,4 +1,4 @@
-"""Invented products for demos and tests."""
+"""A generator of synthetic product catalogues, for demos and tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 NOISE_SD = 0.25
-"""Standard deviation of the log price that nothing in the text tells."""
+"""Standard deviation of the part of the log price that the text does not reveal."""
 
 SIZE_ELASTICITY = 0.7
 PACK_ELASTICITY = 0.85
@@ -25,7 +25,7 @@ _BRANDS = (
 
 @dataclass(frozen=True)
 class _Category:
-    base: float  # the price of the reference size from a brand of level 1
+    base: float  # the price of the reference size of a brand of level 1
     sizes: tuple[float, ...]  # ounces, fluid ounces or pieces; the middle one is the reference
     measure: str
     nouns: tuple[str, ...]
@@ -100,7 +100,7 @@ _DESCRIPTIONS = (
 
 @dataclass(frozen=True)
 class _Products:
-    """What decides the prices, one entry a product, (N,)."""
+    """The factors of the prices of N products, each (N,)."""
 
     brand: np.ndarray
     category: np.ndarray
@@ -110,22 +110,25 @@ class _Products:
 
 
 def make_catalog(rows: int, seed: int = 0) -> pd.DataFrame:
-    """A table of invented products whose prices follow brand, size, category, pack and noise.
+    """Return a table of synthetic products whose prices follow brand, category, size, pack and noise.
 
-    price = brand level · category level · (size / reference size)^0.7 · pack^0.85 · exp(0.25·z), with
-    z ~ N(0, 1), rounded to cents, at least 0.05. Levels belong to the name and are the same for
-    every seed, so catalogues of different seeds can train and test one model.
+    price = brand level · category level · (size / reference size)^0.7 · pack^0.85 · exp(0.25·z) with z ~ N(0, 1),
+    rounded to cents, at least 0.05. The levels do not depend on the seed, so a model trained on one catalogue can be
+    tested on another.
 
-    The price without its noise scores a SMAPE of E[200·tanh(0.25·|z| / 2)] = 19.7 percent: no model can
-    do better on many rows.
+    The price without noise has a SMAPE of E[200·tanh(0.25·|z| / 2)] = 19.7 percent. On many rows, no model is better.
 
     Args:
-        rows: the number of products.
-        seed: the same seed gives the same table.
+        rows: the number of products, N.
+        seed: the seed of the random generator; equal seeds give equal tables.
 
     Returns:
         `sample_id` (int64, from 0), `catalog_content` (labelled lines: name, bullet points,
         description, Value, Unit) and `price` (float64, in dollars).
+
+    Example:
+        >>> make_catalog(3).columns.tolist()
+        ['sample_id', 'catalog_content', 'price']
     """
     rng = np.random.default_rng(seed)
     products = _draw(rows, rng)
@@ -140,14 +143,13 @@ def make_catalog(rows: int, seed: int = 0) -> pd.DataFrame:
 
 
 def _brand_levels() -> np.ndarray:
-    """The logarithm of each brand's level; it belongs to the name, whatever the catalogue's seed."""
+    """Return the log level of each brand, which does not depend on the seed of the catalogue."""
     return np.random.default_rng(len(_BRANDS)).normal(0.0, 0.5, len(_BRANDS))
 
 
 def _draw(rows: int, rng: np.random.Generator) -> _Products:
-    brand = np.minimum(
-        rng.geometric(0.06, rows) - 1, len(_BRANDS) - 1
-    )  # some brands are common, most are rare
+    # A few brands are common, most are rare.
+    brand = np.minimum(rng.geometric(0.06, rows) - 1, len(_BRANDS) - 1)
     category = rng.integers(len(_CATEGORIES), size=rows)
     sizes = np.array([kind.sizes for kind in _CATEGORIES])
     size = sizes[category, rng.integers(sizes.shape[1], size=rows)]
@@ -160,7 +162,7 @@ def _draw(rows: int, rng: np.random.Generator) -> _Products:
 
 
 def _texts(products: _Products, rng: np.random.Generator) -> list[str]:
-    # One draw for all: a row's choices are digits of its own numbers, not calls of the generator.
+    # One draw for all rows: the choices of a row are digits of its own random numbers.
     choices = rng.integers(1 << 30, size=(len(products.size), 8)).tolist()
     columns = (products.brand, products.category, products.size, products.pack)
     rows = zip(*(column.tolist() for column in columns), choices, strict=True)
@@ -198,7 +200,7 @@ def _bullets(words: dict[str, str], pick: int) -> list[str]:
 
 
 def _quantity(total: float, unit: str, pick: int) -> list[str]:
-    """Value and unit lines; in the wild they are missing now and then, and so they are here."""
+    """Return the Value and Unit lines; as in real catalogues, some are missing."""
     if pick % 75 == 0:
         return ["Unit: None"] if pick // 75 % 2 else ["Value: nan", "Unit: None"]
     return [f"Value: {total}", f"Unit: {unit}"]

@@ -1,4 +1,4 @@
-"""Writing files and folders so that they appear whole or not at all."""
+"""Atomic writes: files and folders appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LONGEST_NAME = 240
-"""Bytes of a file's name that leave room for what `write_atomically` adds; most systems hold 255."""
+"""The longest file name, in bytes, to which `write_atomically` can add a suffix; most systems allow 255."""
 _TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}\.tmp")
 
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; on success it is synced and renamed, on failure removed.
+    """Yield a temporary path in the folder of `path`; sync and rename it on success, delete it on failure.
 
-    Of a link the file that it points to is written.
+    If `path` is a symbolic link, its target is written.
     """
     path = behind_link(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.touch()
-        mode = temporary.stat().st_mode  # what the user's umask says; some libraries write for the owner only
+        mode = (
+            temporary.stat().st_mode
+        )  # as the umask sets it; some libraries restrict their files to the owner
         yield temporary
         temporary.chmod(mode)
         sync(temporary)
@@ -36,14 +38,12 @@ def write_atomically(path: Path) -> Iterator[Path]:
 
 
 def behind_link(path: Path) -> Path:
-    """Return what a link points to, there or not, and any other path as it is."""
-    return (
-        Path(os.path.realpath(path)) if path.is_symlink() else path
-    )  # resolve() raises where links go round
+    """Return the target of a symbolic link, whether it exists or not, and any other path unchanged."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path  # resolve() raises for circular links
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write one UTF-8 text file atomically."""
+    """Write a UTF-8 text file atomically."""
     with write_atomically(path) as temporary:
         temporary.write_text(text, "utf-8", newline="\n")
 
@@ -51,7 +51,7 @@ def write_text(path: Path, text: str) -> None:
 def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """Write files into a temporary folder, sync it, and rename it to `path`.
 
-    A folder that is there already, or that a link at `path` points to, is replaced only when the new one is complete.
+    An existing folder, or the target of a symbolic link at `path`, is replaced once the new folder is complete.
     """
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,29 +65,29 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
         sync(temporary)
         replace_folder(temporary, path)
     except OSError as error:
-        error.filename = error.filename or str(path)  # a full disk names none
+        error.filename = error.filename or str(path)  # an error for a full disk has no file name
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def is_free(path: Path) -> bool:
-    """Say whether a folder can be made at `path`: nothing is there, or a folder of nothing but `leftovers`."""
+    """Report whether a folder can be written to `path`: it does not exist, or it holds nothing but `leftovers`."""
     return not path.exists() or (path.is_dir() and set(path.iterdir()) == set(leftovers(path)))
 
 
 def leftovers(path: Path) -> list[Path]:
-    """Return the files in a folder that `write_atomically` had not finished when the process was killed."""
+    """Return the temporary files of `write_atomically` in a folder, left by processes that were killed."""
     return [file for file in path.iterdir() if _TEMPORARY.fullmatch(file.name) and file.is_file()]
 
 
 def others(path: Path, known: Iterable[str]) -> list[str]:
-    """Return the names of what lies in a folder but is neither known nor of `leftovers`."""
+    """Return the sorted names in a folder that are neither `known` nor `leftovers`."""
     return sorted({file.name for file in path.iterdir()} - {*known, *(file.name for file in leftovers(path))})
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Rename a complete and synced folder to `path`, in the place of one that may be there."""
+    """Rename a complete and synced folder to `path`, replacing an existing folder."""
     if not path.exists():
         os.rename(new, path)
         sync(path.parent)
@@ -96,7 +96,7 @@ def replace_folder(new: Path, path: Path) -> None:
     try:
         os.rename(path, old)
         os.rename(new, path)
-    except BaseException:  # an interrupt between the two renames must not cost the old folder
+    except BaseException:  # an interrupt between the renames must not lose the old folder
         if old.exists() and not path.exists():
             os.rename(old, path)
         raise
@@ -105,7 +105,7 @@ def replace_folder(new: Path, path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file or a folder to the disk."""
+    """Flush a file or folder to disk."""
     if os.name == "nt" and path.is_dir():  # Windows cannot open a folder
         return
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)

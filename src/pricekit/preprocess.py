@@ -1,4 +1,4 @@
-"""Table to model inputs: one object does it in training, evaluation and prediction."""
+"""Table to model inputs; training, evaluation and prediction use the same object."""
 
 from __future__ import annotations
 
@@ -20,13 +20,19 @@ from pricekit.features.rowwise import FEW
 from pricekit.table import Columns, Table
 from pricekit.tokens import Tokens, WordCache, encode, pad_rows
 
-FACT_CHARACTERS = 40
-"""Longer lines are prose, not facts."""
+SHORT_LINE_CHARACTERS = 40
+"""Longer lines are prose; shorter ones state a fact, such as "Value: 12"."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The model inputs of N rows, not yet padded."""
+    """The model inputs of N rows, without padding.
+
+    Attributes:
+        tokens: of the texts.
+        features: the feature columns, float32 (N, K).
+        pad_id: the padding id.
+    """
 
     tokens: Tokens
     features: np.ndarray
@@ -36,31 +42,42 @@ class Inputs:
         return len(self.tokens)
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first row of each kind of equal rows, (U,), and for each row which kind it is, (N,)."""
+        """Find equal rows.
+
+        Returns:
+            The first row of each of the U distinct inputs, int64 (U,), and for each row the index of its input
+            among those, int64 (N,).
+        """
         ids, offsets = self.tokens.ids, self.tokens.offsets.tolist()
         features = [row.tobytes() for row in np.ascontiguousarray(self.features)]
-        kinds: dict[tuple[bytes, bytes], int] = {}
+        seen: dict[tuple[bytes, bytes], int] = {}
         first: list[int] = []
-        of = np.empty(len(self), np.int64)
-        for row, found in enumerate(features):
-            key = ids[offsets[row] : offsets[row + 1]].tobytes(), found
-            of[row] = kinds.setdefault(key, len(first))
-            if of[row] == len(first):
+        inverse = np.empty(len(self), np.int64)
+        for row, values in enumerate(features):
+            key = ids[offsets[row] : offsets[row + 1]].tobytes(), values
+            inverse[row] = seen.setdefault(key, len(first))
+            if inverse[row] == len(first):
                 first.append(row)
-        return np.array(first, np.int64), of
+        return np.array(first, np.int64), inverse
 
     def batch(self, rows: np.ndarray, multiple_of: int = 1, max_length: int | None = None) -> Batch:
-        """Return the padded inputs of some rows, in their order; see `pad_rows`."""
+        """Return the padded inputs of rows, int (B,), in the given order; see `pad_rows`."""
         input_ids, attention_mask = pad_rows(self.tokens, rows, self.pad_id, multiple_of, max_length)
         return {"input_ids": input_ids, "attention_mask": attention_mask, "features": self.features[rows]}
 
 
 @dataclass(frozen=True)
 class Preprocessor:
-    """Everything between a table and the model: columns, tokenizer, fitted features.
+    """Converts tables to model inputs.
 
-    With `facts_first` the tokens are those of texts that `short_lines_first` has rearranged. `known` are words
-    that were met: see `encode`.
+    Attributes:
+        columns: the columns that the model reads.
+        tokenizer: the model's tokenizer.
+        max_length: the most tokens of a text.
+        pad_id: the padding id.
+        features: the fitted feature plugins.
+        facts_first: whether texts are rearranged by `short_lines_first` before they are tokenised.
+        word_cache: see `pricekit.tokens.encode`.
     """
 
     columns: Columns
@@ -72,7 +89,7 @@ class Preprocessor:
     word_cache: WordCache = field(default_factory=WordCache, repr=False, compare=False)
 
     def __call__(self, table: Table) -> Inputs:
-        """Return the inputs of all rows; a second thread computes the features of more than a few."""
+        """Return the inputs of all rows; for many rows, a second thread computes the features."""
         visible = without_price(table, self.columns)
         if len(table) <= FEW:  # a thread would cost more than it saves
             return Inputs(self._tokens(table), self.features.transform(visible), self.pad_id)
@@ -84,12 +101,12 @@ class Preprocessor:
         return encode(self.tokenizer, self.texts(table), self.max_length, self.pad_id, self.word_cache)
 
     def texts(self, table: Table) -> list[str]:
-        """Return the texts as they are tokenised."""
+        """Return the texts in the form in which they are tokenised."""
         texts: list[str] = table.text.tolist()
         return [short_lines_first(text) for text in texts] if self.facts_first else texts
 
     def files(self) -> dict[str, str]:
-        """Return the two files that `load_preprocessor` reads, as texts by name."""
+        """Return the contents, by name, of the two files that `load_preprocessor` reads."""
         record = {
             "columns": {"text": self.columns.text, "price": self.columns.price, "id": self.columns.id},
             "max_length": self.max_length,
@@ -104,26 +121,32 @@ class Preprocessor:
 
 
 def short_lines_first(text: str) -> str:
-    """Return a text with its short lines directly after the first one.
+    """Return a text with its short lines moved directly behind the first line.
 
-    Of "Value: 12" at the end of a long text nothing is left when the text is cut at `max_length` tokens. Short are
-    lines of at most `FACT_CHARACTERS`, their label included; both kinds keep their order.
+    Otherwise a "Value: 12" at the end of a long text is lost when the text is cut to `max_length` tokens. A line is
+    short with at most `SHORT_LINE_CHARACTERS`, its label included. Short lines keep their order, and so do the others.
+
+    Example:
+        >>> short_lines_first("Tea\\n" + "Fine leaves. " * 9 + "\\nValue: 12").split("\\n")[1]
+        'Value: 12'
     """
     first, *lines = text.split("\n")
-    lines.sort(key=lambda line: len(line) > FACT_CHARACTERS)
+    lines.sort(key=lambda line: len(line) > SHORT_LINE_CHARACTERS)
     return "\n".join([first, *lines])
 
 
 def without_price(table: Table, columns: Columns) -> Table:
-    """Return the table as feature plugins see it: no price, neither as such nor among the columns."""
-    seen = table.frame if columns.price not in table.frame else table.frame.drop(columns=columns.price)
-    return replace(table, price=None, frame=seen)
+    """Return the table that feature plugins see: without the prices and without the price column."""
+    frame = table.frame
+    if columns.price in list(frame):
+        frame = frame.drop(columns=columns.price)
+    return replace(table, price=None, frame=frame)
 
 
 FILES = ("tokenizer.json", "preprocess.json")
 
 
-class _Named(BaseModel):
+class _ColumnNames(BaseModel):
     text: tuple[str, ...] = Field(min_length=1)
     price: str | None
     id: str | None
@@ -133,15 +156,15 @@ class _Feature(BaseModel):
     name: str
     package: str
     version: str
-    columns: list[str] | None = Field(None, description="older models do not say")
+    columns: list[str] | None = Field(None, description="None in models older than this field")
     options: dict[str, Any]
     state: Any
 
 
 class _Record(BaseModel):
-    """What preprocess.json holds."""
+    """The contents of preprocess.json."""
 
-    columns: _Named
+    columns: _ColumnNames
     max_length: int = Field(ge=1)
     pad_id: int = Field(ge=0)
     facts_first: bool = False
@@ -149,14 +172,14 @@ class _Record(BaseModel):
 
 
 def load_preprocessor(files: Mapping[str, bytes], where: Path) -> Preprocessor:
-    """Open a preprocessor from its two files, which a run's and a bundle's folder hold.
+    """Return the preprocessor that a run or a bundle stores in two files.
 
     Args:
-        files: contents by name.
-        where: the folder, for messages.
+        files: their contents by name, see `FILES`.
+        where: the folder, for error messages.
 
     Raises:
-        BundleError: a file is damaged.
+        BundleError: a file is missing or damaged.
         PluginError: a feature plugin is not installed.
     """
     try:

@@ -117,16 +117,16 @@ def _feature(**methods):
 
 
 FEATURES = {
-    "not float32": (_feature(transform=lambda s, t, _: np.ones((len(t), 1))), "gave float64"),
+    "not float32": (_feature(transform=lambda s, t, _: np.ones((len(t), 1))), "returned float64"),
     "not finite": (
         _feature(transform=lambda s, t, _: np.full((len(t), 1), np.nan, np.float32)),
         "not finite",
     ),
-    "not an array": (_feature(transform=lambda s, t, _: [1.0] * len(t)), "gave list"),
+    "not an array": (_feature(transform=lambda s, t, _: [1.0] * len(t)), "returned list"),
     "raises": (_feature(transform=lambda s, t, _: t.frame["weight"]), "failed while computing.*KeyError"),
     "depends on the batch": (
         _feature(transform=lambda s, t, _: np.full((len(t), 1), len(t), np.float32)),
-        "other values alone",
+        "other values for a row",
     ),
     "state not JSON": (_feature(fit=lambda s, t: {"a": np.ones(2)}), "not plain JSON"),
     "state not finite": (_feature(fit=lambda s, t: {"a": float("nan")}), "not plain JSON"),

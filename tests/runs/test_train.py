@@ -517,7 +517,7 @@ def test_ten_rows_train(catalog, tmp_path):
     [
         ({"backbone": {"name": "bagg"}}, PluginError, "Did you mean 'bag'"),
         ({"backbone": {"name": "bag", "wdth": 3}}, ConfigError, "Did you mean 'width'"),
-        ({"features": ["optimized22", "fast15"]}, ConfigError, "same columns twice"),
+        ({"features": ["optimized22", "fast15"]}, ConfigError, "columns of the same name"),
         ({"feature_options": {"mine": {}}}, ConfigError, "not among features"),
     ],
 )
