@@ -67,3 +67,15 @@ def test_the_first_steps_are_not_timed():
     for step in range(CALIBRATED):
         time_budget.after_step(step, 50.0 * WARM + 0.1 * (step + 1))
     assert time_budget.step_seconds == pytest.approx(0.1)
+
+
+def test_the_remaining_time_counts_steps_and_validations_without_a_budget():
+    time_budget = TimeBudget(None, 100, 10)
+    time_budget.after_pause(0.0, 0.0)
+    for step in range(1, CALIBRATED + 1):
+        assert not time_budget.just_calibrated
+        time_budget.after_step(step, 0.5 * step)
+    assert time_budget.just_calibrated
+    time_budget.after_pause(2.0, 100.0)
+    # 50 steps of 0.5 s, a validation of 2 s after every tenth, the last one, and scoring
+    assert time_budget.remaining_seconds(50) == pytest.approx(50 * 0.5 + 5 * 2 + 2 * 2)

@@ -1,0 +1,57 @@
+"""The cache of tokens and features."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import torch
+
+from conftest import tiny_config
+from pricekit.runs.cache import cached_inputs
+from pricekit.runs.folder import open_run
+from pricekit.runs.source import Source, load_split
+from pricekit.runs.train import train
+
+
+def _weights(run):
+    return open_run(run).model.state_dict()
+
+
+def test_a_table_with_lists_is_trained_on_without_the_cache(catalog, tmp_path, logged):
+    frame = pd.read_csv(catalog).head(60)
+    frame["tags"] = [["a", "b"]] * len(frame)
+    frame.to_parquet(tmp_path / "t.parquet")
+    config = tiny_config({"training": {"epochs": 1}, "speed": {"cache": str(tmp_path / "cache")}})
+    train(Source(tmp_path / "t.parquet"), config, tmp_path / "run")
+    assert "not cached" in " ".join(logged().split())
+
+
+def test_a_cache_that_cannot_be_written_is_said_and_not_needed(catalog, tmp_path, logged):
+    (tmp_path / "cache").write_text("a file")
+    train(Source(catalog), tiny_config({"speed": {"cache": str(tmp_path / "cache")}}), tmp_path / "run")
+    assert "are not cached" in logged()
+    assert open_run(tmp_path / "run").predictor()
+
+
+def test_the_cache_gives_the_same_weights(catalog, run, tmp_path, monkeypatch):
+    config = tiny_config({"speed": {"cache": str(tmp_path / "cache")}})
+    train(Source(catalog), config, tmp_path / "first")
+    assert len(list((tmp_path / "cache").iterdir())) == 2  # the training and the validation rows
+    monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)  # all comes from the cache
+    split = load_split(Source(catalog), config)
+    monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
+    train(Source(catalog), config, tmp_path / "second")
+    for out in ("first", "second"):
+        assert all(torch.equal(t, _weights(tmp_path / out)[n]) for n, t in _weights(run).items())
+    monkeypatch.undo()
+    preprocessor = open_run(run).preprocessor
+    changed = replace(split.train, text=split.train.text + "!")
+    found = cached_inputs(preprocessor, changed, str(tmp_path / "cache"))
+    assert np.array_equal(found.tokens.ids, preprocessor(changed).tokens.ids)
+    assert len(list((tmp_path / "cache").iterdir())) == 3
+    broken = next((tmp_path / "cache").iterdir())
+    broken.write_bytes(b"broken")
+    for part in (split.train, split.valid, changed):
+        again = cached_inputs(preprocessor, part, str(tmp_path / "cache"))
+        assert np.array_equal(again.tokens.ids, preprocessor(part).tokens.ids)
+    assert broken.stat().st_size > 100
