@@ -67,7 +67,7 @@ def test_workers_that_fail_are_done_without(examples, monkeypatch, logged):
     monkeypatch.setattr(Rows, "__getitem__", failing)
     found = list(Loader(examples, speed(workers=1), CPU)(ORDER))
     assert all(equal(a, b) for a, b in zip(expected, found, strict=True))
-    assert "going on without them" in logged()
+    assert "continues without them" in logged()
 
 
 def test_workers_that_cannot_be_started_are_done_without(examples, monkeypatch, logged):
@@ -77,7 +77,7 @@ def test_workers_that_cannot_be_started_are_done_without(examples, monkeypatch, 
     monkeypatch.setattr("multiprocessing.process.BaseProcess.start", refused)
     found = list(Loader(examples, speed(workers=1), CPU)(ORDER))
     assert len(found) == len(ORDER)
-    assert "going on without them" in logged()
+    assert "continues without them" in logged()
 
 
 def test_workers_leave_interrupts_to_the_training_process(examples, monkeypatch):

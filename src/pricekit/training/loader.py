@@ -18,7 +18,7 @@ from pricekit.training.batches import PricedInputs
 
 
 def _leave_interrupts(worker: int) -> None:
-    """Leave Ctrl-C to the training process, whose handlers a worker inherits."""
+    """Leave Ctrl-C and SIGTERM to the training process; a worker would inherit its handlers."""
     del worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -62,8 +62,10 @@ class Loader:
             except (RuntimeError, OSError) as error:  # OSError: no process could be started
                 if isinstance(error, RuntimeError) and "worker" not in str(error).lower():
                     raise
-                said = str(error).splitlines()[0]
-                logger.warning(f"the workers that make batches failed ({said}); going on without them.")
+                reason = str(error).splitlines()[0]
+                logger.warning(
+                    f"the workers that make batches failed ({reason}); training continues without them"
+                )
                 self.workers = None
         for rows in self.order[done:]:
             yield self._moved(self.rows[rows])

@@ -1,4 +1,4 @@
-"""What the machine is good at: device, precision, and the switches of torch that are global."""
+"""Properties of the machine: the precision that suits it, and the global switches of torch."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def choose_precision(speed: SpeedConfig, device: torch.device) -> str:
-    """Return fp32, bf16 or fp16; raises ConfigError for one that the device cannot train in."""
+    """Return the precision to train in: fp32, bf16 or fp16; raises ConfigError if the device cannot use it."""
     if speed.precision == "fp16" and device.type != "cuda":
         raise ConfigError(
-            f"speed.precision is fp16, which needs a CUDA GPU; this machine trains on {device.type}. "
-            "Use --set speed.precision=auto, bf16 or fp32"
+            f"speed.precision is fp16, which needs a CUDA GPU; this machine trains on {device.type}. Set it to auto, "
+            "bf16 or fp32",
+            parameters=("settings",),
+            setting="speed.precision",
         )
     if speed.precision != "auto":
         return speed.precision
@@ -35,21 +37,23 @@ def cpu_has_bf16() -> bool:
 
 
 def describe(device: torch.device, precision: str, speed: SpeedConfig, processes: int) -> str:
-    """Return one line on what was chosen."""
+    """Return one line about device, threads, processes and precision."""
     if device.type == "cuda":
         where = torch.cuda.get_device_name(device)
     else:
         where = f"{device.type}, {counted(torch.get_num_threads(), 'thread')}"
     why = ""
     if speed.precision == "auto" and device.type == "cpu":
-        why = " (the CPU multiplies bfloat16)" if precision == "bf16" else " (the CPU has no bfloat16)"
+        why = (
+            " (the CPU supports bfloat16)" if precision == "bf16" else " (the CPU does not support bfloat16)"
+        )
     many = f", {processes} processes" if processes > 1 else ""
     return f"training on {where}{many}, precision {precision}{why}"
 
 
 @contextmanager
 def fast_math(speed: SpeedConfig) -> Iterator[None]:
-    """Set torch's global switches while the block runs, and put them back."""
+    """Set torch's global switches while the block runs, then restore them."""
     saved = (
         torch.get_float32_matmul_precision(),
         torch.backends.cudnn.allow_tf32,
@@ -66,5 +70,5 @@ def fast_math(speed: SpeedConfig) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether an error means that memory ran out, on a GPU or on the CPU."""
+    """Say whether an error means that memory ran out, on a GPU or a CPU."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
