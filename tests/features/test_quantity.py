@@ -80,6 +80,8 @@ def test_spellings_have_no_filler_so_that_lookup_finds_them() -> None:
         ("A plain name", 0, NONE, 0),
         ("Model 12ozone", 0, NONE, 0),
         ("Zero 0 oz", 0, NONE, 0),
+        ("Half 0,500 kg", 0.5, WEIGHT, 500),
+        ("Nonsense 0,000.0 oz", 0, NONE, 0),  # two decimal marks
         ("", 0, NONE, 0),
     ],
 )

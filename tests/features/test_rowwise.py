@@ -111,6 +111,7 @@ def assert_same(texts: list[str], state: brand_category.State) -> None:
 
 @given(TEXTS, TEXTS)
 @settings(max_examples=150, deadline=None)
+@example(["a"], ["tea 0,000.0 fl oz", "Value: 012,345.6", "tea 0,500 kg"])
 @example(["a"], ["Item Name: acme, 12/1 oz\nValue: 1,000.5 fl. oz\nUnit: none"])
 def test_any_text_has_the_same_columns(train: list[str], texts: list[str]) -> None:
     assert_same([*texts, *train], fit_names(as_strings(train * 2)))

@@ -33,7 +33,7 @@ MAX_TOTAL = 1e9  # in the common measure
 MAX_PACK = 10_000
 
 _CONTAINER = "packs?|cases?|sets?|box(?:es)?|cartons?|lots?|bundles?|trays?|total"
-_NUMBER = r"[0-9]{1,3},[0-9]{3}(?:\.[0-9]{1,6})?|[0-9]{1,7}(?:[.,][0-9]{1,18})?|\.[0-9]{1,18}"
+_NUMBER = r"[1-9][0-9]{0,2},[0-9]{3}(?:\.[0-9]{1,6})?|[0-9]{1,7}(?:[.,][0-9]{1,18})?|\.[0-9]{1,18}"
 _AMOUNT = rf"(?:(?P<whole>[0-9]{{1,3}})[ -]{{1,2}})?(?P<number>{_NUMBER})(?: ?/ ?(?P<under>[0-9]{{1,3}}))?"
 
 # The regular expressions have the same meaning in RE2 and in Python with re.ASCII; all are applied to lower case.
