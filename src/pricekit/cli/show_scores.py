@@ -1,4 +1,4 @@
-"""Scores as people read them, on a terminal of 80 columns."""
+"""Printing scores on a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pricekit.evaluation.scores import Scores, mean_and_sd
 from pricekit.log import logger
 
 CATEGORIES = 3
-"""Of the table's own columns those are shown by which SMAPE differs most."""
+"""Columns of the table to show: those between whose groups SMAPE varies most."""
 LABEL_WIDTH = 34
 
 _NAMES = {
@@ -26,12 +26,12 @@ _NAMES = {
     "r2_log": "R² of the log price",
     "interval_90_coverage": "inside the 90% interval, %",
 }
-# Line ends, other control characters, and the marks that turn the direction of a terminal's text.
+# Line ends, other control characters, and marks that change the direction of text.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\s]+")
 
 
 def show_scores(scores: Scores) -> None:
-    """Print metrics, then the tables by group."""
+    """Print the metrics, then a table for each grouping."""
     many = len(scores.folds) > 1
     mean, sd = mean_and_sd(scores.folds) if many else ({}, {})
     rows = [["rows", f"{scores.rows:,}", *([""] * many)]]
@@ -46,11 +46,13 @@ def show_scores(scores: Scores) -> None:
 
 
 def show_groups(groups: pd.DataFrame, *, errors: bool = False) -> None:
-    """Print a table for each grouping of `group_scores`, of the table's own columns the most telling.
+    """Print a table for each grouping of `group_scores`; of the table's own columns, those where SMAPE varies most.
 
-    With `errors`, the groups' share of the error stands in place of the median error.
+    Args:
+        groups: from `group_scores`.
+        errors: show each group's share of the error instead of its median error.
     """
-    shown, left = _most_telling(groups)
+    shown, left = _most_varied(groups)
     for by in shown:
         part = groups[groups["by"] == by]
         second = part["share"] if errors else part["mdape"]
@@ -64,36 +66,37 @@ def show_groups(groups: pd.DataFrame, *, errors: bool = False) -> None:
         show_table("", [shorten(by, LABEL_WIDTH), *headers], rows)
     if left:
         logger.info(
-            f"Not shown, as SMAPE differs less by them: {', '.join(shorten(name, LABEL_WIDTH) for name in left)}."
+            "not shown, because SMAPE varies less between their groups: "
+            + ", ".join(shorten(name, LABEL_WIDTH) for name in left)
         )
 
 
 def direction(bias: float) -> str:
-    """Say a bias in percent in words."""
+    """Describe a bias in percent: "level", "12% too high"."""
     if abs(bias) < 1:
         return "level"
     return f"{abs(bias):,.0f}% too {'high' if bias > 0 else 'low'}"
 
 
 def flat(text: str) -> str:
-    """Return a text on one line, without characters that would steer the terminal."""
+    """Return a text on one line, without control characters."""
     return _CONTROL.sub(" ", text).strip()
 
 
 def shorten(text: str, width: int) -> str:
-    """Return a text on one line of at most `width` columns; wide characters take two."""
+    """Return a text on one line of at most `width` terminal columns; wide characters take two."""
     text = flat(text[: 4 * width])
     return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
 
 
 def room_for_text(columns: Sequence[Sequence[str]]) -> int:
-    """Return how many columns of the terminal are left beside the cells of other columns."""
+    """Return the width that the other columns of a table leave for text, in terminal columns."""
     used = sum(max(map(cell_len, cells)) + 3 for cells in columns)
     return max(20, Console(stderr=True).width - used - 4)
 
 
-def _most_telling(groups: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Return the groupings to show, in their order, and the rest."""
+def _most_varied(groups: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Return the groupings to show, in order, and the others."""
     names = list(dict.fromkeys(groups["by"]))
     total = (groups["smape"] * groups["rows"]).groupby(groups["by"]).sum()
     mean = groups["by"].map(total / groups.groupby("by")["rows"].sum())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pricekit.progress import progress
+
 RESAMPLES = 2000
 LEVEL = 0.95
 MIN_ROWS = 10
@@ -30,14 +32,16 @@ def mean_interval(terms: np.ndarray) -> tuple[float, float] | None:
 
     if len(terms) < MIN_ROWS:
         return None
-    found = bootstrap(
-        (np.sort(terms),),
-        np.mean,
-        n_resamples=RESAMPLES,
-        batch=max(1, _DRAWS_PER_BATCH // len(terms)),
-        vectorized=True,
-        confidence_level=LEVEL,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
+    with progress("bootstrapping the interval", 1) as advance:
+        found = bootstrap(
+            (np.sort(terms),),
+            np.mean,
+            n_resamples=RESAMPLES,
+            batch=max(1, _DRAWS_PER_BATCH // len(terms)),
+            vectorized=True,
+            confidence_level=LEVEL,
+            method="percentile",
+            rng=np.random.default_rng(0),
+        ).confidence_interval
+        advance(1)
     return float(found.low), float(found.high)

@@ -74,12 +74,13 @@ def irreducible_error(groups: np.ndarray, price: np.ndarray) -> IrreducibleError
         price: (N,), positive.
     """
     order = np.lexsort((price, groups))
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    ordered, starts = price[order], np.flatnonzero(np.diff(groups[order], prepend=-1))
+    ends = np.append(starts[1:], len(price))
     rows, total = 0, 0.0
-    for prices in np.split(price[order], starts[1:]):
-        if prices[0] < prices[-1]:
-            rows += len(prices)
-            total += _lowest_error(prices)
+    for group in np.flatnonzero(ordered[starts] < ordered[ends - 1]) if len(price) else ():
+        prices = ordered[starts[group] : ends[group]]
+        rows += len(prices)
+        total += _lowest_error(prices)
     return IrreducibleError(rows, total / max(1, rows), rows / max(1, len(price)))
 
 
