@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from pricekit.cli.show_scores import direction, room_for_text, shorten
+from pricekit.cli.show_scores import direction, fit_width, room_for_text
 from pricekit.evaluation.groups import (
     amount,
 )
@@ -16,9 +16,9 @@ def test_amounts_and_texts_are_short():
         "1,234,568",
     ]
     assert [direction(bias) for bias in (0.9, 12.4, -61)] == ["level", "12% too high", "61% too low"]
-    assert shorten("two\r\nlines\x1b[31m and\u202e more", 80) == "two lines [31m and more"
-    assert shorten("a" * 30, 10) == "a" * 9 + "…"
-    assert shorten("茶" * 8, 10) == "茶" * 4 + "…"  # a wide character takes two columns
+    assert fit_width("two\r\nlines\x1b[31m and\u202e more", 80) == "two lines [31m and more"
+    assert fit_width("a" * 30, 10) == "a" * 9 + "…"
+    assert fit_width("茶" * 8, 10) == "茶" * 4 + "…"  # a wide character takes two columns
 
 
 def test_wide_terminals_are_used(monkeypatch):

@@ -64,7 +64,7 @@ def errors(
 
 def _show_worst(rows: pd.DataFrame) -> None:
     """Print rows of an error table, each on one line of the terminal."""
-    from pricekit.cli.show_scores import room_for_text, shorten
+    from pricekit.cli.show_scores import fit_width, room_for_text
     from pricekit.cli.terminal import show_table
     from pricekit.evaluation.groups import amount
     from pricekit.features.labelled_lines import as_strings, join_texts, split_lines
@@ -79,7 +79,8 @@ def _show_worst(rows: pd.DataFrame) -> None:
     room = room_for_text(columns)
     names = split_lines(join_texts(as_strings(rows["text"]))).titles("").to_pylist()
     texts = [
-        shorten(name if name.strip() else text, room) for name, text in zip(names, rows["text"], strict=True)
+        fit_width(name if name.strip() else text, room)
+        for name, text in zip(names, rows["text"], strict=True)
     ]
     headers, *cells = zip(*columns, ["text", *texts], strict=True)
     show_table("", headers, cells)
@@ -87,11 +88,11 @@ def _show_worst(rows: pd.DataFrame) -> None:
 
 def _names(rows: pd.DataFrame) -> list[str]:
     """Name rows by their ids, or by their numbers in the file where these are the ids, under a header."""
-    from pricekit.cli.show_scores import shorten
+    from pricekit.cli.show_scores import fit_width
 
     numbers = [f"{row}" for row in rows["row"]]
     named = any(id_ not in ("", number) for id_, number in zip(rows["id"], numbers, strict=True))
-    return ["id", *(shorten(id_, 12) for id_ in rows["id"])] if named else ["row", *numbers]
+    return ["id", *(fit_width(id_, 12) for id_ in rows["id"])] if named else ["row", *numbers]
 
 
 def _quantity(value: float, total: float, measure: str) -> str:

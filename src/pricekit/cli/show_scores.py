@@ -57,17 +57,17 @@ def show_groups(groups: pd.DataFrame, *, errors: bool = False) -> None:
         part = groups[groups["by"] == by]
         second = part["share"] if errors else part["mdape"]
         rows = [
-            [shorten(group, LABEL_WIDTH), f"{count:,}", f"{smape:.2f}", f"{other:.1f}", direction(bias)]
+            [fit_width(group, LABEL_WIDTH), f"{count:,}", f"{smape:.2f}", f"{other:.1f}", direction(bias)]
             for group, count, smape, other, bias in zip(
                 part["group"], part["rows"], part["smape"], second, part["bias"], strict=True
             )
         ]
         headers = ["rows", "SMAPE", "% of error" if errors else "median error, %", "typically"]
-        show_table("", [shorten(by, LABEL_WIDTH), *headers], rows)
+        show_table("", [fit_width(by, LABEL_WIDTH), *headers], rows)
     if left:
         logger.info(
             "not shown, because SMAPE varies less between their groups: "
-            + ", ".join(shorten(name, LABEL_WIDTH) for name in left)
+            + ", ".join(fit_width(name, LABEL_WIDTH) for name in left)
         )
 
 
@@ -78,14 +78,14 @@ def direction(bias: float) -> str:
     return f"{abs(bias):,.0f}% too {'high' if bias > 0 else 'low'}"
 
 
-def flat(text: str) -> str:
+def single_line(text: str) -> str:
     """Return a text on one line, without control characters."""
     return _CONTROL.sub(" ", text).strip()
 
 
-def shorten(text: str, width: int) -> str:
+def fit_width(text: str, width: int) -> str:
     """Return a text on one line of at most `width` terminal columns; wide characters take two."""
-    text = flat(text[: 4 * width])
+    text = single_line(text[: 4 * width])
     return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
 
 
