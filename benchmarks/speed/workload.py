@@ -27,7 +27,7 @@ from pricekit.table import Columns, Table, read_usable
 from pricekit.tokens import encode, pad_id_of
 from pricekit.training.batches import PricedInputs
 from pricekit.training.loop import train_epoch
-from pricekit.training.machine import DTYPES, choose_precision, fast_math
+from pricekit.training.machine import DTYPES, choose_precision, fast_math, torch_threads
 from pricekit.training.processes import Processes
 from pricekit.training.session import Job, Session, plan_epoch, start_session
 from speed.timing import synchronize
@@ -128,7 +128,7 @@ def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tupl
     never = threading.Event()
 
     def run() -> None:
-        with fast_math(config.speed):
+        with fast_math(config.speed), torch_threads(session.loader.torch_threads):
             train_epoch(session, never)
         state = session.state
         state.epoch, state.steps_in_epoch, state.loss, state.rows = 0, 0, 0.0, 0

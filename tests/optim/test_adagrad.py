@@ -69,3 +69,31 @@ def test_it_lowers_a_convex_loss(sparse):
         loss.backward()
         optimizer.step()
     assert losses[-1] < 1e-3 < losses[0]
+
+
+@pytest.mark.parametrize("rows", [[3, 1], [1, 1, 3], [1, 3]])
+def test_rows_may_come_in_any_order_and_more_than_once(rows):
+    """A gradient whose rows ascend is not sorted again; the step is that of the same gradient in another order."""
+    tables = [torch.zeros(5, 2).requires_grad_() for _ in range(2)]
+    values = torch.arange(1.0, 1 + 2 * len(rows)).view(-1, 2)
+    given = torch.sparse_coo_tensor(torch.tensor([rows]), values, (5, 2), check_invariants=False)
+    for table, grad in zip(tables, (given, given.coalesce()), strict=True):
+        table.grad = grad
+        RowwiseAdagrad([table], lr=0.1).step()
+    assert torch.equal(*tables)
+    assert tables[0].any(1).tolist() == [False, True, False, 3 in rows, False]
+
+
+def test_parameters_that_join_later_have_steps_of_their_own():
+    """AdamW corrects the bias of each mean by the steps that its own parameter took."""
+    mine, theirs = ([nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2))] for _ in range(2))
+    optimizers = (
+        RowwiseAdagrad(mine, lr=0.1, weight_decay=0.1),
+        torch.optim.AdamW(theirs, lr=0.1, weight_decay=0.1),
+    )
+    for parameters, optimizer in zip((mine, theirs), optimizers, strict=True):
+        for step in range(4):
+            optimizer.zero_grad()
+            sum((p**2).sum() * (step + 1) for p in parameters[step > 1 :]).backward()
+            optimizer.step()
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(mine, theirs, strict=True))

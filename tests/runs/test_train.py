@@ -61,6 +61,14 @@ def test_the_same_seed_gives_the_same_weights(run, catalog, tmp_path):
     assert not torch.equal(again[name][:100], other[name][:100])
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_number_of_threads_leaves_the_weights(run, catalog, tmp_path, monkeypatch, threads):
+    monkeypatch.setattr("pricekit.training.loader.cpu_threads", lambda: threads)
+    train(Source(catalog), tiny_config(), tmp_path / "again")
+    again = _weights(tmp_path / "again")
+    assert all(torch.equal(t, again[n]) for n, t in _weights(run).items())
+
+
 def test_the_sample_has_the_prices_that_were_trained_on(catalog, tmp_path):
     """Read with --decimal , the text says another price than it would by itself."""
     frame = pd.read_csv(catalog)

@@ -1,4 +1,5 @@
 import signal
+import threading
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import torch
 from pricekit.config import RunConfig
 from pricekit.preprocess import Inputs
 from pricekit.tokens import Tokens
+from pricekit.training import loader as loader_module
 from pricekit.training.batches import PricedInputs
 from pricekit.training.interrupt import defer_interrupts
 from pricekit.training.loader import Loader, Rows
@@ -93,3 +95,59 @@ def test_workers_leave_interrupts_to_the_training_process(examples, monkeypatch)
         assert len(list(loader.workers)) == 0  # starts them
         loader.order[:] = ORDER
         assert len(list(loader.workers)) == len(ORDER)
+
+
+class Prepares:
+    """An encoder's `prepare_batch`, which notes the threads that call it."""
+
+    def __init__(self):
+        self.threads = set()
+
+    def __call__(self, input_ids, attention_mask, generator):
+        self.threads.add(threading.current_thread())
+        return {"drawn": torch.rand(input_ids.shape, generator=generator)}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_is_prepared_does_not_depend_on_the_threads(examples, monkeypatch, workers):
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr(loader_module, "cpu_threads", lambda threads=threads: threads)
+        prepares = Prepares()
+        loader = Loader(examples, speed(workers=workers), CPU, prepares)
+        assert loader.torch_threads == 1
+        found.append(list(loader(ORDER, [3, 1, 2])))
+        assert (prepares.threads == {threading.main_thread()}) == (threads == 1)
+    assert all(equal(a, b) for a, b in zip(*found, strict=True))
+    expected = torch.rand((2, 3), generator=torch.Generator().manual_seed(3))
+    assert torch.equal(found[0][0]["drawn"], expected)
+
+
+def test_without_anything_to_prepare_torch_has_all_threads(examples, monkeypatch):
+    monkeypatch.setattr(loader_module, "cpu_threads", lambda: 5)
+    assert Loader(examples, speed(), CPU).torch_threads == 5
+
+
+def test_batches_are_prepared_ahead_but_not_all_at_once(examples, monkeypatch):
+    monkeypatch.setattr(loader_module, "cpu_threads", lambda: 2)
+    prepared = threading.Semaphore(0)
+
+    def prepare_batch(input_ids, attention_mask, generator):
+        prepared.release()
+        return {}
+
+    batches = Loader(examples, speed(), CPU, prepare_batch)(ORDER * 5)
+    next(batches)
+    assert sum(prepared.acquire(timeout=5) for _ in range(5)) == 5
+    batches.close()
+    assert not prepared.acquire(blocking=False)
+
+
+def test_an_error_while_a_batch_is_prepared_reaches_the_training_thread(examples, monkeypatch):
+    monkeypatch.setattr(loader_module, "cpu_threads", lambda: 2)
+
+    def failing(input_ids, attention_mask, generator):
+        raise ValueError("no such row")
+
+    with pytest.raises(ValueError, match="no such row"):
+        next(Loader(examples, speed(), CPU, failing)(ORDER))

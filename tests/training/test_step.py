@@ -139,6 +139,12 @@ def test_no_piece_is_a_single_row(rows, parts):
     assert rows == 1 or min(len(piece["price"]) for piece, _ in pieces) > 1
 
 
+def test_what_was_prepared_for_a_batch_does_not_reach_its_pieces():
+    batch = batch_of(4) | {"drawn": torch.zeros(9)}
+    assert [set(piece) for piece, _ in _pieces(batch, 1)] == [set(batch)]
+    assert [set(piece) for piece, _ in _pieces(batch, 2)] == [set(batch_of(4))] * 2
+
+
 def test_overflow_under_a_precision_that_was_asked_for_stops_with_advice(monkeypatch):
     monkeypatch.setattr(Objective, "forward", overflow)
     _, stepper = make("fp16", speed={"precision": "fp16"})

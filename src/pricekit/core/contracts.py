@@ -104,6 +104,12 @@ class Encoder(Protocol):
     gradient_checkpointing_enable: Callable[[], None]
     """Optional. Makes the layers compute their activations again in the backward pass, to save memory."""
 
+    prepare_batch: Callable[..., dict[str, torch.Tensor]]
+    """Optional. `(input_ids, attention_mask, generator)` to tensors that a training batch needs and that no parameter
+    changes, such as dropout masks and indices; `generator` makes the random numbers. On a CPU another thread calls it
+    ahead of time, training uses one torch thread, and the tensors reach `__call__` by name. Without them `__call__`
+    calls `prepare_batch` itself."""
+
     def __call__(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the encoding, float32 (B, H). Positions whose mask is 0 must not change it.
 

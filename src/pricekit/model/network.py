@@ -41,9 +41,9 @@ class PriceModel(nn.Module):
         self.numeric.fit(features)
         self.loss.fit(price)
 
-    def raw(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor) -> Tensor:
+    def raw(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor, **prepared: Tensor) -> Tensor:
         """Return the raw output of each member, float32 (B, M)."""
-        encoding = self.encoder(input_ids, attention_mask)
+        encoding = self.encoder(input_ids, attention_mask, **prepared)
         numeric = self.numeric(features)
         groups = encoding.chunk(self.members, dim=1)
         heads = zip(groups, self.heads, strict=True)
@@ -51,10 +51,13 @@ class PriceModel(nn.Module):
         return raw.float()  # a price needs more than the three digits of bf16
 
     def training_loss(
-        self, input_ids: Tensor, attention_mask: Tensor, features: Tensor, price: Tensor
+        self, input_ids: Tensor, attention_mask: Tensor, features: Tensor, price: Tensor, **prepared: Tensor
     ) -> Tensor:
-        """Return the loss of a batch, a scalar: the mean over rows and members."""
-        raw = self.raw(input_ids, attention_mask, features)
+        """Return the loss of a batch, a scalar: the mean over rows and members.
+
+        `prepared` is what the encoder's `prepare_batch` returned for the batch, where it was called.
+        """
+        raw = self.raw(input_ids, attention_mask, features, **prepared)
         return cast(Tensor, self.loss(raw, price[:, None].expand_as(raw)))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor) -> Tensor:

@@ -40,30 +40,51 @@ class RowwiseAdagrad(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    update = _adagrad_rows if parameter.grad.is_sparse else _adamw
-                    update(parameter, parameter.grad, self.state[parameter], group)
+            found = [parameter for parameter in group["params"] if parameter.grad is not None]
+            for parameter in found:
+                if parameter.grad.is_sparse:
+                    _adagrad_rows(parameter, parameter.grad, self.state[parameter], group)
+            if dense := [parameter for parameter in found if not parameter.grad.is_sparse]:
+                _adamw(dense, [self.state[parameter] for parameter in dense], group)
 
 
 def _adagrad_rows(value: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
     if not state:
         state["sum"] = torch.zeros(len(value), 1, device=value.device)
-    grad = grad.coalesce()
+    grad = _coalesced(grad)
     rows, of_rows = grad.indices()[0], grad.values()
     total = state["sum"][rows] + of_rows.square().mean(1, keepdim=True)
     state["sum"][rows] = total
-    value.index_add_(0, rows, of_rows / (total.sqrt() + group["eps"]), alpha=-group["lr"])
+    value.add_(_sparse(grad.indices(), of_rows / (total.sqrt_() + group["eps"]), grad), alpha=-group["lr"])
 
 
-def _adamw(value: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-    if not state:
-        state |= {"step": 0, "exp_avg": torch.zeros_like(value), "exp_avg_sq": torch.zeros_like(value)}
+def _coalesced(grad: Tensor) -> Tensor:
+    """Return a gradient with each row once; sorting is for those whose rows do not ascend."""
+    indices = grad._indices()
+    if grad.is_coalesced() or not bool((indices[0, 1:] > indices[0, :-1]).all()):
+        return grad.coalesce()
+    return _sparse(indices, grad._values(), grad)
+
+
+def _sparse(indices: Tensor, values: Tensor, like: Tensor) -> Tensor:
+    return torch.sparse_coo_tensor(indices, values, like.shape, is_coalesced=True, check_invariants=False)
+
+
+def _adamw(values: list[Tensor], states: list[dict[str, Any]], group: dict[str, Any]) -> None:
+    """Update dense parameters, all by the same few calls."""
     beta1, beta2 = group["betas"]
-    state["step"] += 1
-    mean, square = state["exp_avg"], state["exp_avg_sq"]
-    mean.lerp_(grad, 1 - beta1)
-    square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-    denominator = (square / (1 - beta2 ** state["step"])).sqrt_().add_(group["eps"])
-    value.mul_(1 - group["lr"] * group["weight_decay"])
-    value.addcdiv_(mean, denominator, value=-group["lr"] / (1 - beta1 ** state["step"]))
+    for value, state in zip(values, states, strict=True):
+        if not state:
+            state |= {"step": 0, "exp_avg": torch.zeros_like(value), "exp_avg_sq": torch.zeros_like(value)}
+        state["step"] += 1
+    grads = [value.grad for value in values if value.grad is not None]
+    means, squares = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq"))
+    torch._foreach_lerp_(means, grads, 1 - beta1)
+    torch._foreach_mul_(squares, beta2)
+    torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
+    denominators = torch._foreach_div(squares, [1 - beta2 ** state["step"] for state in states])
+    torch._foreach_sqrt_(denominators)
+    torch._foreach_add_(denominators, group["eps"])
+    torch._foreach_mul_(values, 1 - group["lr"] * group["weight_decay"])
+    rates = [-group["lr"] / (1 - beta1 ** state["step"]) for state in states]
+    torch._foreach_addcdiv_(values, means, denominators, rates)

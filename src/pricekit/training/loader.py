@@ -1,10 +1,14 @@
-"""Batches from memory to the device: tokens are there already, so a batch is only padded and copied."""
+"""Batches from memory to the device: the texts are tokenised before, so a batch is padded, prepared and copied."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +19,13 @@ from pricekit.config import RunConfig
 from pricekit.log import logger
 from pricekit.model.inference import to_tensors
 from pricekit.training.batches import PricedInputs
+from pricekit.training.machine import cpu_threads
+
+_AHEAD = 4
+"""Batches that are prepared before the training thread asks for them."""
+
+Batch = dict[str, Tensor]
+PrepareBatch = Callable[[Tensor, Tensor, torch.Generator], Batch]
 
 
 def _leave_interrupts(worker: int) -> None:
@@ -25,38 +36,78 @@ def _leave_interrupts(worker: int) -> None:
 
 
 @dataclass(frozen=True)
-class Rows(Dataset[dict[str, Tensor]]):
+class Rows(Dataset[Batch]):
     """The batch of some row numbers: model inputs and `price`, float32 (B,)."""
 
     examples: PricedInputs
     length_multiple: int
     max_length: int
 
-    def __getitem__(self, rows: np.ndarray) -> dict[str, Tensor]:
+    def __getitem__(self, rows: np.ndarray) -> Batch:
         """Return one padded batch."""
         batch = to_tensors(self.examples.inputs.batch(rows, self.length_multiple, self.max_length))
         return batch | {"price": torch.from_numpy(self.examples.price[rows].astype(np.float32))}
 
 
 class Loader:
-    """Yields batches in a given order, made by worker processes where the configuration asks for them."""
+    """Yields batches in a given order.
 
-    def __init__(self, examples: PricedInputs, config: RunConfig, device: torch.device) -> None:
+    Worker processes make them where the configuration asks for it. What an encoder prepares for a batch, another
+    thread prepares where the process may use one.
+
+    Args:
+        examples: the training rows.
+        config: the run's.
+        device: of the model.
+        prepare_batch: the encoder's, see `pricekit.core.contracts.Encoder`; None where it has none.
+    """
+
+    def __init__(
+        self,
+        examples: PricedInputs,
+        config: RunConfig,
+        device: torch.device,
+        prepare_batch: PrepareBatch | None = None,
+    ) -> None:
         speed = config.speed
         self.rows = Rows(examples, speed.length_multiple, config.max_length)
         self.speed = speed
         self.device = device
+        self.prepare_batch = prepare_batch if device.type == "cpu" else None
+        self.threads = cpu_threads()
         self.order: list[np.ndarray] = []
         self.workers = self._start(speed.workers)
 
-    def __call__(self, order: Sequence[np.ndarray]) -> Iterator[dict[str, Tensor]]:
-        """Yield the batches of these rows, on the device."""
+    def __call__(self, order: Sequence[np.ndarray], seeds: Iterable[int] = repeat(0)) -> Iterator[Batch]:
+        """Yield the batches of these rows, on the device; the seeds are those of what is prepared at random."""
         self.order[:] = order
+        if self.prepare_batch is None:
+            yield from map(self._moved, self._batches())
+        elif self.threads == 1:
+            yield from map(self._prepared, self._batches(), seeds)
+        else:
+            yield from _ahead(self._prepared, zip(self._batches(), seeds, strict=False))
+
+    @property
+    def torch_threads(self) -> int:
+        """How many threads compute an operation.
+
+        One where batches are prepared: such a model's operations are too short to share. The threads that share one
+        wait for each other by spinning, and other processes then take the CPU from the one that still computes.
+        """
+        return self.threads if self.prepare_batch is None else 1
+
+    def _prepared(self, batch: Batch, seed: int) -> Batch:
+        assert self.prepare_batch is not None
+        generator = torch.Generator().manual_seed(seed)
+        return batch | self.prepare_batch(batch["input_ids"], batch["attention_mask"], generator)
+
+    def _batches(self) -> Iterator[Batch]:
         done = 0
         if self.workers is not None:
             try:
                 for batch in self.workers:
-                    yield self._moved(batch)
+                    yield batch
                     done += 1
                 return
             except (RuntimeError, OSError) as error:  # OSError: no process could be started
@@ -68,9 +119,9 @@ class Loader:
                 )
                 self.workers = None
         for rows in self.order[done:]:
-            yield self._moved(self.rows[rows])
+            yield self.rows[rows]
 
-    def _start(self, workers: int) -> DataLoader[dict[str, Tensor]] | None:
+    def _start(self, workers: int) -> DataLoader[Batch] | None:
         if not workers:
             return None
         return DataLoader(
@@ -88,9 +139,21 @@ class Loader:
     def _pins(self) -> bool:
         return self.speed.pin_memory and self.device.type == "cuda"
 
-    def _moved(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _moved(self, batch: Batch) -> Batch:
         if self.device.type == "cpu":
             return batch
         if self._pins:
             batch = {name: t if t.is_pinned() else t.pin_memory() for name, t in batch.items()}
         return {name: t.to(self.device, non_blocking=self.speed.non_blocking) for name, t in batch.items()}
+
+
+def _ahead(function: Callable[..., Batch], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Batch]:
+    """Yield what a function returns, in order; another thread calls it for the next few arguments meanwhile."""
+    with ThreadPoolExecutor(1, "prepare-batch") as thread:
+        waiting: deque[Future[Batch]] = deque()
+        for values in arguments:
+            waiting.append(thread.submit(function, *values))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

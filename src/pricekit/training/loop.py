@@ -22,9 +22,10 @@ from pricekit.text import counted, duration
 from pricekit.training.batches import micro_batches
 from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
 from pricekit.training.interrupt import defer_interrupts
-from pricekit.training.machine import describe, fast_math
+from pricekit.training.machine import describe, fast_math, torch_threads
 from pricekit.training.monitor import DIVERGED, EpochLoss
 from pricekit.training.session import EpochResult, Job, Session, TrainingState, start_session
+from pricekit.training.step import random_seed
 
 BAR_SECONDS = 1.0
 """A validation that takes longer than this has a progress bar of its own."""
@@ -53,6 +54,7 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
     with (
         defer_interrupts(enabled=job.processes.count == 1) as interrupted,
         fast_math(job.config.speed),
+        torch_threads(session.loader.torch_threads),
         _progress(session) as advance,
     ):
         while not session.finished:
@@ -108,17 +110,18 @@ def train_epoch(session: Session, interrupted: threading.Event, advance: Advance
     state, processes = session.state, session.processes
     steps = session.remaining_steps()
     parts = [micro_batches(step, processes.rank, processes.count) for step in steps]
-    batches = session.loader([rows for part in parts for _, rows, _ in part])
+    keys = [f"{session.config.seed}/{state.step + number}" for number in range(len(steps))]
+    batches = session.loader(
+        [rows for part in parts for _, rows, _ in part],
+        [random_seed(key, number) for key, part in zip(keys, parts, strict=True) for number, _, _ in part],
+    )
     total = EpochLoss(session)
     out_of_time = False
     session.job.model.train()
-    for step, part in zip(steps, parts, strict=True):
+    for step, part, key in zip(steps, parts, keys, strict=True):
         before, rows = state.position, sum(map(len, step))
         session.set_rates()
-        loss = session.stepper.take(
-            [(number, next(batches), share) for number, _, share in part],
-            f"{session.config.seed}/{state.step}",
-        )
+        loss = session.stepper.take([(number, next(batches), share) for number, _, share in part], key)
         session.count_step(rows, skipped=loss is None)
         total.add(loss, rows)
         out_of_time = session.out_of_time(epoch_ends=step is steps[-1])

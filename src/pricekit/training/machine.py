@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from pricekit.config import SpeedConfig
+from pricekit.cpus import usable_cpus
 from pricekit.errors import ConfigError
 from pricekit.text import counted
 
@@ -41,7 +42,7 @@ def describe(device: torch.device, precision: str, speed: SpeedConfig, processes
     if device.type == "cuda":
         where = torch.cuda.get_device_name(device)
     else:
-        where = f"{device.type}, {counted(torch.get_num_threads(), 'thread')}"
+        where = f"{device.type}, {counted(cpu_threads(), 'thread')}"
     why = ""
     if speed.precision == "auto" and device.type == "cpu":
         why = (
@@ -49,6 +50,25 @@ def describe(device: torch.device, precision: str, speed: SpeedConfig, processes
         )
     many = f", {processes} processes" if processes > 1 else ""
     return f"training on {where}{many}, precision {precision}{why}"
+
+
+def cpu_threads() -> int:
+    """Return how many threads training may use on the CPU.
+
+    Those of torch (OMP_NUM_THREADS, `torch.set_num_threads`), but no more than the process has CPUs.
+    """
+    return min(torch.get_num_threads(), usable_cpus())
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch compute each operation with `count` threads while the block runs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

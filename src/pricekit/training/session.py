@@ -276,7 +276,7 @@ def start_session(
         folder=folder,
         optimizer=optimizer,
         stepper=Stepper(model, optimizer, config, job.precision, device, processes.count),
-        loader=Loader(job.train, config, device),
+        loader=Loader(job.train, config, device, getattr(model.encoder, "prepare_batch", None)),
         monitor=Monitor(device),
         ema=None if training.ema_decay is None else averaged(model, training.ema_decay),
         time_budget=TimeBudget(training.time_budget, sum(steps), steps[0]),

@@ -20,6 +20,9 @@ from pricekit.training.machine import DTYPES, is_out_of_memory
 MAX_SKIPPED = 12
 """Consecutive steps that fp16 may skip: the scaler starts at 2^16 and halves with each."""
 
+_BY_ROW = ("input_ids", "attention_mask", "features", "price")
+"""The tensors of a batch whose first axis is the rows."""
+
 Batch = dict[str, Tensor]
 
 
@@ -128,7 +131,7 @@ class Stepper:
             for index, (piece, part) in enumerate(pieces):
                 # Dropout depends only on the run's seed, the step and the place in it: a resumed run, or one with
                 # more processes, repeats it.
-                torch.manual_seed(zlib.crc32(f"{key}/{number}/{index}".encode()))
+                torch.manual_seed(random_seed(key, number, index))
                 with self._unsynced(place < last or index < len(pieces) - 1):
                     loss = self.call(piece) * (share * part)
                     # Processes average their gradients; a step sums those of its micro-batches.
@@ -182,13 +185,22 @@ class Stepper:
         self.skipped = 0
 
 
+def random_seed(key: str, number: int, piece: int = 0) -> int:
+    """Return the seed of a piece of the micro-batch `number` of the step `key`."""
+    return zlib.crc32(f"{key}/{number}/{piece}".encode())
+
+
 def _pieces(batch: Batch, parts: int) -> Iterator[tuple[Batch, float]]:
     """Yield a batch in at most `parts` pieces, each with its share of the rows.
 
     No piece is a single row where the batch has more: batch normalisation cannot train on one row.
     """
+    if parts == 1:
+        yield batch, 1.0
+        return
     rows = len(batch["price"])
-    cut = {name: tensor.tensor_split(max(1, min(parts, rows // 2))) for name, tensor in batch.items()}
+    # Without what `prepare_batch` returned: that belongs to the whole batch.
+    cut = {name: batch[name].tensor_split(max(1, min(parts, rows // 2))) for name in _BY_ROW}
     for values in zip(*cut.values(), strict=True):
         piece = dict(zip(cut, values, strict=True))
         yield piece, len(piece["price"]) / rows

@@ -134,3 +134,48 @@ def test_dropping_terms_and_spans_leaves_the_mean(tokenizer, dropout):
     expected = encoder.eval()(ids, torch.ones_like(ids)).mean().item()
     assert drawn.std() > 0
     assert drawn.mean().item() == pytest.approx(expected, rel=0.05)
+
+
+def _drawn_batch(encoder, tokenizer):
+    ids = torch.cat([_ids(tokenizer, TEXTS[0])[:, :3], _ids(tokenizer, TEXTS[1])[:, :3]])
+    return ids, torch.ones_like(ids)
+
+
+def test_the_sparse_gradient_is_that_of_the_sum(tokenizer):
+    """Against torch's own gradient of Σ w·E, computed term by term from the same random numbers."""
+    bag = Bag(
+        Bag.Options(vocab_size=300, buckets=64, width=4, members=3, token_dropout=0.3, span_dropout=0.2)
+    )
+    encoder = bag.encoder({}, tokenizer, encode(tokenizer, TEXTS, 32, 0)).train()
+    batch = _drawn_batch(encoder, tokenizer)
+    torch.manual_seed(2)
+    encoding = encoder(*batch)
+    weighting = torch.randn_like(encoding)
+    encoding.backward(weighting)
+
+    rows, weights = encoder._terms(*batch)
+    torch.manual_seed(2)
+    kept = encoder._kept(rows, None)
+    table = encoder.embedding.weight.detach().clone().requires_grad_()
+    members = table.view(-1, 3, 4)[rows]  # (B, 2L, M, D)
+    share = (weights[:, None] * kept / encoder._share_kept).transpose(1, 2)  # (B, 2L, M)
+    expected = (share[..., None] * members).sum(1).flatten(1)
+    expected.backward(weighting)
+    assert torch.allclose(encoding, expected, atol=1e-6)
+    assert torch.allclose(encoder.embedding.weight.grad.to_dense(), table.grad, atol=1e-6)
+
+
+def test_a_batch_that_was_prepared_is_encoded_as_one_that_was_not(tokenizer):
+    bag = Bag(Bag.Options(vocab_size=300, buckets=64, width=4, members=2))
+    encoder = bag.encoder({}, tokenizer, encode(tokenizer, TEXTS, 32, 0)).train()
+    batch = _drawn_batch(encoder, tokenizer)
+    prepared = encoder.prepare_batch(*batch, torch.Generator().manual_seed(7))
+    torch.manual_seed(7)
+    assert torch.equal(encoder(*batch, **prepared), encoder(*batch))
+    assert not torch.equal(encoder(*batch, **prepared), encoder(*batch))  # which drops other terms
+
+
+def test_a_batch_of_which_nothing_is_kept_encodes_to_zero(encoder):
+    ids = torch.zeros(2, 3, dtype=torch.int64)
+    encoder.train()(ids, torch.zeros_like(ids)).sum().backward()
+    assert encoder.embedding.weight.grad.to_dense().abs().sum() == 0

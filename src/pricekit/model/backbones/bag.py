@@ -7,6 +7,8 @@ bigrams are hashed from `input_ids` inside the graph, so it exports like any oth
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +27,9 @@ _SPAN = 16
 _MOST_TOKENS = 1_000_000
 _FIRST, _SECOND, _PRIME = 509, 263, 1_999_993
 """Bigrams are hashed within 32 bits, and for 20,000 tokens within 24: OpenVINO computes integers as float32."""
+
+_PREPARED = ("places", "bag_starts", "weights", "rows", "bags_by_row", "row_starts", "weights_by_row")
+"""What `BagEncoder.prepare_batch` returns: terms by bag, then the rows that the batch touches and terms by row."""
 
 
 class Bag:
@@ -99,14 +104,52 @@ class BagEncoder(nn.Module):
         idf = np.where(frequency > 0, np.log((1 + len(tokens)) / (1 + frequency)), 0.0)
         self.idf.copy_(torch.from_numpy(idf))
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the encoding, (B, members·width)."""
-        rows, weights = self._terms(input_ids, attention_mask)
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, **prepared: Tensor) -> Tensor:
+        """Return the encoding, (B, members·width); a training batch may bring what `prepare_batch` returns for it."""
         if self.training:
-            return self._dropped_bag(rows, weights)
+            found = prepared or self.prepare_batch(input_ids, attention_mask)
+            bags: Tensor = _Bags.apply(  # type: ignore[no-untyped-call]
+                self.embedding.weight, self.members, *(found[name] for name in _PREPARED)
+            )
+            return bags.view(len(input_ids), self.hidden_size)
+        rows, weights = self._terms(input_ids, attention_mask)
         # (B, 1, 2L) x (B, 2L, H): gather and matmul, which every runtime has.
         vectors = functional.embedding(rows, self.embedding.weight)
         return torch.bmm(weights[:, None, :], vectors)[:, 0]
+
+    def prepare_batch(
+        self, input_ids: Tensor, attention_mask: Tensor, generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:
+        """Drop terms, each member its own, and return what the bags of a batch consist of; reads no parameter.
+
+        The N terms that were kept are listed twice: by bag, to sum them up, and by row of the table, to sum up the
+        gradients. Members are seen as rows of their own, (rows·M, D).
+
+        Args:
+            input_ids: int64 (B, L).
+            attention_mask: int64 (B, L).
+            generator: of the random numbers; torch's own where it is None.
+        """
+        rows, weights = self._terms(input_ids, attention_mask)
+        kept = self._kept(rows, generator) & (weights > 0)[:, None]
+        text, member, position = kept.nonzero().unbind(1)
+        bag, place = text * self.members + member, rows[text, position] * self.members + member
+        weight = weights[text, position] / self._share_kept
+        by_row, order = place.sort(stable=True)
+        touched, number = torch.unique_consecutive(by_row // self.members, return_inverse=True)
+        terms = torch.bincount(
+            number * self.members + by_row % self.members, minlength=len(touched) * self.members
+        )
+        found = (
+            place,
+            _starts(kept.sum(2).flatten()),
+            weight,
+            touched,
+            bag[order],
+            _starts(terms),
+            weight[order],
+        )
+        return dict(zip(_PREPARED, found, strict=True))
 
     def _terms(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Return the rows of all tokens and bigrams and their weights, both (B, 2L)."""
@@ -125,36 +168,46 @@ class BagEncoder(nn.Module):
         hashed = (first * _FIRST + second * _SECOND) % _PRIME % self.options.buckets
         return hashed + self.vocab_size
 
-    def _dropped_bag(self, rows: Tensor, weights: Tensor) -> Tensor:
-        """Return the bag with terms dropped, each member its own; gradients reach the batch's rows only.
-
-        Each distinct row is looked up once, as (U, M·D) seen as (U·M, D), and all members are summed
-        by one call, which takes only the terms that were kept.
-        """
-        live = weights > 0
-        unique, index = torch.unique(rows[live], return_inverse=True)
-        vectors = self.embedding(unique).view(-1, self.options.width)
-        place = torch.zeros_like(rows)
-        place[live] = index * self.members
-        kept = self._kept(rows) & live[:, None]
-        member = torch.arange(self.members, device=rows.device)[:, None]
-        counts = kept.sum(2).flatten()
-        bags = functional.embedding_bag(
-            (place[:, None] + member)[kept],
-            vectors,
-            counts.cumsum(0) - counts,
-            mode="sum",
-            per_sample_weights=weights[:, None].expand_as(kept)[kept] / self._share_kept,
-        )
-        return bags.view(len(rows), self.hidden_size)
-
     @property
     def _share_kept(self) -> float:
         return (1 - self.options.token_dropout) * (1 - self.options.span_dropout)
 
-    def _kept(self, rows: Tensor) -> Tensor:
+    def _kept(self, rows: Tensor, generator: torch.Generator | None) -> Tensor:
         """Return which terms each member keeps, bool (B, M, 2L): single ones and whole spans are dropped."""
         shape = len(rows), self.members, rows.shape[1]
-        spans = torch.rand(*shape[:2], -(-shape[2] // _SPAN), device=rows.device) >= self.options.span_dropout
-        terms = torch.rand(shape, device=rows.device) >= self.options.token_dropout
+        draw = partial(torch.rand, device=rows.device, generator=generator)
+        spans = draw(*shape[:2], -(-shape[2] // _SPAN)) >= self.options.span_dropout
+        terms = draw(shape) >= self.options.token_dropout
         return terms & spans.repeat_interleave(_SPAN, 2)[:, :, : shape[2]]
+
+
+def _starts(counts: Tensor) -> Tensor:
+    """Return where each of consecutive groups begins."""
+    return counts.cumsum(0) - counts
+
+
+class _Bags(torch.autograd.Function):
+    """Σ w·E of each bag, (bags, D), and its gradient, which is sparse: it has the rows of the batch alone.
+
+    torch's own gradient sorts the terms three times, and in the training thread.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, members: int, *prepared: Tensor) -> Tensor:
+        places, bag_starts, weights, *backward = prepared
+        ctx.shape = table.shape
+        ctx.save_for_backward(*backward)
+        return _sums(table.view(len(table) * members, -1), places, bag_starts, weights)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        rows, bags, starts, weights = ctx.saved_tensors
+        values = _sums(gradient, bags, starts, weights).view(len(rows), ctx.shape[1])
+        found = torch.sparse_coo_tensor(
+            rows[None], values, ctx.shape, is_coalesced=True, check_invariants=False
+        )
+        return found, *[None] * 8
+
+
+def _sums(table: Tensor, rows: Tensor, starts: Tensor, weights: Tensor) -> Tensor:
+    return functional.embedding_bag(rows, table, starts, mode="sum", per_sample_weights=weights)
