@@ -18,7 +18,7 @@ import pandas as pd
 from speed.timing import interleaved
 
 from pricekit.cli.terminal import show_table
-from pricekit.engines.loaded import each
+from pricekit.engines.loaded import for_each
 from pricekit.errors import PluginError
 from pricekit.prediction.predictor import Predictor
 from pricekit.table import read_table
@@ -83,7 +83,7 @@ def _measured(bundle: Path, engine: str, options: argparse.Namespace, folder: Pa
     inputs = predictor.members[0].preprocessor(read_table(source, replace(predictor.columns, price=None)))
     batches = [opened.batch(inputs, rows) for rows in opened.batches(inputs)][::-1]
     runs = {
-        "graph": lambda: each(opened.price_batch, batches, opened.streams),
+        "graph": lambda: for_each(opened.price_batch, batches, opened.streams),
         "files": lambda: predictor.predict_file(source, out) and None,
     }
     times = interleaved(runs, options.repeats)

@@ -16,7 +16,7 @@ import torch
 from pricekit.config import SpeedConfig
 from pricekit.core.loader import registry
 from pricekit.engines.choose import AUTO
-from pricekit.engines.loaded import LoadedEngine, each
+from pricekit.engines.loaded import LoadedEngine, for_each
 from pricekit.errors import BundleError, ConfigError, ExportError, PluginError
 from pricekit.exporting.export import export_run
 from pricekit.exporting.graph import export_graph
@@ -140,7 +140,7 @@ def _predictors(bundles: dict[str, Path]) -> dict[str, Predictor]:
 def _model_runs(run: TrainedRun, predictors: dict[str, Predictor], inputs: Inputs) -> dict[str, Run]:
     def over(engine: LoadedEngine) -> Run:
         batches = [engine.batch(inputs, rows) for rows in engine.batches(inputs)][::-1]
-        return lambda: each(engine.price_batch, batches, engine.streams)
+        return lambda: for_each(engine.price_batch, batches, engine.streams)
 
     runs = {name: over(predictor.members[0].engine) for name, predictor in predictors.items()}
     runs["torch eager, fp32"] = over(LoadedEngine("torch", torch_engine(run.model)))

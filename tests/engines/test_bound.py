@@ -186,12 +186,12 @@ def test_what_cannot_be_recorded_right_is_not(model, monkeypatch, fault):
 
     price = BoundSession(open_session, "cpu")
     if fault == "other prices":
-        true = bound._Places.price
+        true = bound._Buffers.price
 
         def wrong(places, given, *, recorded):
             return true(places, given, recorded=recorded) * (1.01 if recorded else 1)
 
-        monkeypatch.setattr(bound._Places, "price", wrong)
+        monkeypatch.setattr(bound._Buffers, "price", wrong)
     expected = _session(model, "CPUExecutionProvider", {}).run(["price"], batch(2, 8))[0]
     for _ in range(3 * ROUNDS):
         assert price(batch(2, 8)) == pytest.approx(expected, rel=1e-6)
@@ -218,12 +218,12 @@ def test_what_cannot_be_opened_at_all_is_an_error():
         BoundSession(lambda recording: _session(b"no graph", "CPUExecutionProvider", {}), "cpu")
 
 
-def test_places_are_bounded(model, monkeypatch):
+def test_the_number_of_buffers_is_bounded(model, monkeypatch):
     monkeypatch.setattr(bound, "SHAPES", 2)
     ids = []
     price = BoundSession(lambda recording: Watched(model, ids), "cpu")
     for length in (4, 5, 6, 7):
         expected = _session(model, "CPUExecutionProvider", {}).run(["price"], batch(2, length))[0]
         assert price(batch(2, length)) == pytest.approx(expected, rel=1e-6)
-    assert len(price._places) == 2
+    assert len(price._buffers) == 2
     assert ids == [NO_GRAPH] * 4

@@ -16,12 +16,11 @@ from pricekit.bundle import open_bundle
 from pricekit.core.contracts import Graph
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
-from pricekit.cpus import usable_cpus
 from pricekit.engines import choose, loaded
 from pricekit.engines import ort as ort_module
 from pricekit.engines.choose import open_engine
-from pricekit.engines.loaded import LoadedEngine, each
-from pricekit.engines.ort import load_cpu, tensorrt_options
+from pricekit.engines.loaded import LoadedEngine, for_each
+from pricekit.engines.ort import load_cpu, tensorrt_options, usable_cpus
 from pricekit.errors import BundleError, DataError, PluginError
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
@@ -140,7 +139,7 @@ def test_a_quick_engine_is_timed_over_many_batches():
 
 def test_an_engine_is_given_as_many_batches_at_a_time_as_it_says():
     together = threading.Barrier(3, timeout=20)  # breaks where fewer than three call
-    each(lambda item: together.wait(), range(6), streams=3)
+    for_each(lambda item: together.wait(), range(6), streams=3)
 
 
 def test_the_first_batch_that_fails_ends_the_others():
@@ -154,7 +153,7 @@ def test_the_first_batch_that_fails_ends_the_others():
     for streams in (1, 3):
         begun.clear()
         with pytest.raises(DataError, match="of 0"):
-            each(fail, range(1000), streams)
+            for_each(fail, range(1000), streams)
         assert len(begun) < 100
 
 
@@ -320,8 +319,8 @@ def test_a_sum_and_its_norm_stay_two_operations(tmp_path, monkeypatch):
         return whole(model, options, **given)
 
     monkeypatch.setattr(ort, "InferenceSession", keeping)
-    for slower, fused in ((ort_module._SLOWER, False), ({}, True)):
-        monkeypatch.setattr(ort_module, "_SLOWER", slower)
+    for slower, fused in ((ort_module._SLOW_FUSIONS, False), ({}, True)):
+        monkeypatch.setattr(ort_module, "_SLOW_FUSIONS", slower)
         load_cpu(sum_and_norm())
         kinds = {node.op_type for node in onnx.load(kept).graph.node}
         assert ("SkipLayerNormalization" in kinds, "LayerNormalization" in kinds) == (fused, not fused)

@@ -1,8 +1,8 @@
-"""A session of ONNX Runtime that is given each shape of batch at places of its own on the device.
+"""A session of ONNX Runtime with buffers on the device for each batch shape.
 
-What a GPU has to do for one shape can be recorded there as a CUDA graph, and replayed without asking for each
-operation. That pays where operations are short, and not where the GPU is busy anyway. So each shape is priced a few
-times in both ways, and then in the faster one.
+The operations for one shape can be recorded as a CUDA graph and replayed without launching each of them. That saves
+time if the operations are short, and none if the GPU is busy anyway. So a few batches of each shape are priced in both
+modes, and all later ones in the faster mode.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from pricekit.core.contracts import Batch
 from pricekit.errors import BundleError, PluginError
 
 SHAPES = 64
-"""Shapes that have places, at most; others are priced all the same."""
+"""The most shapes with buffers; batches of other shapes are priced without."""
 
 ROUNDS = 3
-"""How often a shape is priced in each way, the first time untimed, before one is chosen."""
+"""How often a shape is priced in each mode before one is chosen; the first time is not counted."""
 
-SAME = 1e-3
-"""Relative difference of recorded prices from others, at most."""
+MAX_DIFFERENCE = 1e-3
+"""The largest relative difference of a recorded graph's prices from the others."""
 
 GRAPH_ID = "gpu_graph_id"
 NO_GRAPH = "-1"
 
 
 class BoundSession:
-    """Prices of batches, of a session that may record.
+    """Prices batches with a session that may record CUDA graphs.
 
-    Where nothing can be recorded, since the graph has operations that the GPU leaves to the CPU, or where what was
-    recorded gives other prices, a session that does not record takes its place. ONNX Runtime keeps what is recorded by
-    thread, so that one thread does it all.
+    If the graph cannot be recorded, because some of its operations run on the CPU, or if a recorded graph gives other
+    prices, a session without recording replaces it. ONNX Runtime keeps recorded graphs per thread, so one thread
+    prices all batches.
     """
 
     def __init__(self, open_session: Callable[[bool], Any], device: str) -> None:
         """Open the session; raises PluginError, BundleError.
 
         Args:
-            open_session: returns an `onnxruntime.InferenceSession` that records, or one that does not.
-            device: where the places are, `cuda` or `cpu`.
+            open_session: returns an `onnxruntime.InferenceSession`, called with whether it records.
+            device: of the buffers, `cuda` or `cpu`.
         """
         self._open, self._device = open_session, device
-        self._places: dict[tuple[int, ...], _Places] = {}
+        self._buffers: dict[tuple[int, ...], _Buffers] = {}
         self._thread = ThreadPoolExecutor(1)
         try:
             self._session, self.records = open_session(True), True
@@ -59,25 +59,25 @@ class BoundSession:
 
     def _price(self, batch: Batch) -> np.ndarray:
         shape = batch["input_ids"].shape
-        if shape not in self._places and len(self._places) == SHAPES:
+        if shape not in self._buffers and len(self._buffers) == SHAPES:
             return np.asarray(self._session.run(["price"], dict(batch), _options(NO_GRAPH))[0])
-        if shape not in self._places:
-            self._places[shape] = _Places(self._session, batch, self._device, str(len(self._places) + 1))
-        places = self._places[shape]
-        recorded = self.records and places.records
-        if not recorded or places.checked:
-            return places.price(batch, recorded=recorded)
-        expected, right = places.check(batch)
-        if not right:
-            del places
-            self._places.clear()
-            self._session = None  # a GPU need not hold the weights twice
+        if shape not in self._buffers:
+            self._buffers[shape] = _Buffers(self._session, batch, self._device, str(len(self._buffers) + 1))
+        buffers = self._buffers[shape]
+        recorded = self.records and buffers.records
+        if not recorded or buffers.checked:
+            return buffers.price(batch, recorded=recorded)
+        expected, correct = buffers.check(batch)
+        if not correct:
+            del buffers
+            self._buffers.clear()
+            self._session = None  # frees the GPU memory before the next session loads the weights
             self._session, self.records = self._open(False), False
         return expected
 
 
-class _Places:
-    """The places of one shape, and how long it took there."""
+class _Buffers:
+    """The buffers of one shape, and the seconds of its batches in each mode."""
 
     def __init__(self, session: Any, batch: Batch, device: str, graph_id: str) -> None:
         from onnxruntime import OrtValue
@@ -91,12 +91,12 @@ class _Places:
             self._binding.bind_ortvalue_input(name, value)
         self._price = OrtValue.ortvalue_from_shape_and_type((len(batch["input_ids"]),), np.float32, device, 0)
         self._binding.bind_ortvalue_output("price", self._price)
-        self._ways = {False: _options(NO_GRAPH), True: _options(graph_id)}
+        self._modes = {False: _options(NO_GRAPH), True: _options(graph_id)}
         self._seconds: dict[bool, list[float]] = {False: [], True: []}
 
     @property
     def records(self) -> bool:
-        """Whether the next batch is priced by what is recorded: first not, then so, then what was faster."""
+        """Whether the next batch uses the recorded graph: first not, then always, then if that was faster."""
         plain, recorded = self._seconds[False], self._seconds[True]
         if len(recorded) < ROUNDS:
             return len(plain) >= ROUNDS
@@ -104,16 +104,18 @@ class _Places:
 
     @property
     def checked(self) -> bool:
-        """Whether what is recorded has given right prices of several batches."""
+        """Whether the recorded graph has given the right prices for several batches."""
         return len(self._seconds[True]) >= ROUNDS
 
     def check(self, batch: Batch) -> tuple[np.ndarray, bool]:
-        """Return the prices of a batch, and whether what is recorded gives them, too."""
+        """Return the prices of a batch, and whether the recorded graph gives the same."""
         expected = self.price(batch, recorded=False)
-        self._price.update_inplace(np.full_like(expected, np.nan))  # so that they are not read again
+        self._price.update_inplace(np.full_like(expected, np.nan))  # the recorded graph must overwrite them
         try:
-            return expected, np.allclose(self.price(batch, recorded=True), expected, rtol=SAME, atol=0)
-        except Exception:  # ONNX Runtime's own: something in it cannot be recorded
+            return expected, np.allclose(
+                self.price(batch, recorded=True), expected, rtol=MAX_DIFFERENCE, atol=0
+            )
+        except Exception:  # ONNX Runtime's own: an operation cannot be recorded
             return expected, False
 
     def price(self, batch: Batch, *, recorded: bool) -> np.ndarray:
@@ -121,7 +123,7 @@ class _Places:
         started = time.perf_counter()
         for name, value in self._inputs.items():
             value.update_inplace(batch[name])
-        self._session.run_with_iobinding(self._binding, self._ways[recorded])
+        self._session.run_with_iobinding(self._binding, self._modes[recorded])
         price = np.array(self._binding.copy_outputs_to_cpu()[0])
         if len(self._seconds[recorded]) <= ROUNDS:
             self._seconds[recorded].append(time.perf_counter() - started)

@@ -1,6 +1,6 @@
-"""ONNX Runtime on a CPU, on an NVIDIA GPU, and there through TensorRT.
+"""ONNX Runtime on CPUs, on an NVIDIA GPU, and on an NVIDIA GPU through TensorRT.
 
-ONNX Runtime falls back to the CPU without a word where a provider cannot be loaded; here that is an error.
+If a provider cannot be loaded, ONNX Runtime silently falls back to the CPU; here that is an error.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from pricekit.log import logger
 
 INPUTS = ("input_ids", "attention_mask", "features")
 
-_BEHIND = {
+_FALLBACKS = {
     "CPUExecutionProvider": (),
     "CUDAExecutionProvider": (),
     "TensorrtExecutionProvider": ("CUDAExecutionProvider",),
 }
-"""What runs the nodes that a provider does not know; the CPU always does."""
+"""The providers of the operations that a provider does not support; the CPU supports all."""
 
-_SLOWER = {"CPUExecutionProvider": ["SkipLayerNormFusion"]}
-"""Fusions that cost time: on a CPU a sum and its LayerNormalization are a third as long as both in one operation."""
+_SLOW_FUSIONS = {"CPUExecutionProvider": ["SkipLayerNormFusion"]}
+"""Fusions that cost time: on a CPU, a sum and its LayerNormalization take a third of the fused time."""
 
 
 class OrtCpu:
-    """The CPUs that this process may use, each with a batch of its own: sharing one costs a fifth of the speed."""
+    """The CPUs that this process may use, each with its own batch: one batch on all of them is a fifth slower."""
 
     length_multiple = 1
 
     @property
     def streams(self) -> int:
-        """One for each CPU."""
+        """One batch per CPU."""
         return usable_cpus()
 
     def load(self, graph: Graph) -> PriceBatch:
@@ -48,7 +48,7 @@ class OrtCpu:
 
 
 class OrtCuda:
-    """One NVIDIA GPU; what recurs is recorded as CUDA graphs where that is faster."""
+    """One NVIDIA GPU; recurring batch shapes are recorded as CUDA graphs if that is faster."""
 
     length_multiple = 32
 
@@ -64,18 +64,18 @@ class OrtCuda:
 
 
 class OrtTensorRT:
-    """One NVIDIA GPU through TensorRT, which compiles the graph once for all shapes up to the longest."""
+    """One NVIDIA GPU through TensorRT, which compiles the graph once for all shapes."""
 
     length_multiple = 32
 
     def load(self, graph: Graph) -> PriceBatch:
-        """Open the graph, compiled now or taken from the cache; raises PluginError, BundleError."""
+        """Open the graph, compiled now or before; raises PluginError, BundleError."""
         provider = "TensorrtExecutionProvider"
         _check_provider(provider)
         graph.cache.mkdir(parents=True, exist_ok=True)
         if not any(graph.cache.glob("*.engine")):
-            logger.warning(
-                "TensorRT compiles the graph for this GPU, which takes minutes; the next time it is there."
+            logger.info(
+                "TensorRT compiles the graph for this GPU, which takes minutes; the result is cached."
             )
         return _prices(_session(graph.model, provider, tensorrt_options(graph)))
 
@@ -83,7 +83,7 @@ class OrtTensorRT:
 def tensorrt_options(graph: Graph) -> dict[str, str]:
     """Return the provider's options: shapes from one row of one token up, and caches on disk.
 
-    Without minimal, usual and largest shapes TensorRT compiles anew for each shape that it meets.
+    Without minimum, typical and maximum shapes, TensorRT compiles again for each new shape.
     """
     longest = graph.max_length
     sizes = {"min": (1, 1), "opt": (BATCH_SIZE // 2, min(128, longest)), "max": (BATCH_SIZE, longest)}
@@ -102,7 +102,7 @@ def tensorrt_options(graph: Graph) -> dict[str, str]:
 
 
 def load_cpu(model: bytes, threads: int | None = None) -> PriceBatch:
-    """Open a graph on so many threads, those of all CPUs by default; raises PluginError, BundleError."""
+    """Open a graph on some threads, by default one per CPU; raises PluginError, BundleError."""
     return _prices(_session(model, "CPUExecutionProvider", {}, threads))
 
 
@@ -116,7 +116,7 @@ def _prices(session: Any) -> PriceBatch:
 def _session(model: bytes, provider: str, settings: Mapping[str, str], threads: int | None = None) -> Any:
     """Open a graph on one provider.
 
-    It is given as bytes, so that it cannot name weights in other files.
+    Loaded from bytes, a graph cannot refer to weights in other files.
 
     Raises:
         PluginError: onnxruntime or the provider is missing or cannot be loaded.
@@ -126,27 +126,31 @@ def _session(model: bytes, provider: str, settings: Mapping[str, str], threads: 
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads or usable_cpus()
     options.log_severity_level = 3
-    # Threads that wait in a spin take the processor from the tokenizer, which comes next.
+    # Spinning threads would take the CPU from the tokenizer, and from other processes.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = ort.InferenceSession(
             model,
             options,
-            providers=[(provider, dict(settings)), *_BEHIND[provider]],
-            disabled_optimizers=_SLOWER.get(provider),
+            providers=[(provider, dict(settings)), *_FALLBACKS[provider]],
+            disabled_optimizers=_SLOW_FUSIONS.get(provider),
             enable_fallback=0,
         )
     except Exception as error:
         if provider != "CPUExecutionProvider":
             raise PluginError(
-                f"ONNX Runtime could not open the graph with its {provider}: {' '.join(str(error).split())}; see to "
-                "the GPU, its driver and its memory, or use --engine ort-cpu"
+                f"ONNX Runtime could not open the graph with its {provider}: {' '.join(str(error).split())}; check "
+                "the GPU, its driver and its memory, or choose the engine ort-cpu",
+                parameters=("engine",),
+                provider=provider,
             ) from error
         raise BundleError(f"the graph cannot be loaded by ONNX Runtime: {error}; export it again") from error
     if session.get_providers()[0] != provider:
         raise PluginError(
             f"ONNX Runtime could not load its {provider}{_missing_library(ort, provider)}; install what is missing, "
-            "or use --engine ort-cpu"
+            "or choose the engine ort-cpu",
+            parameters=("engine",),
+            provider=provider,
         )
     found = tuple(i.name for i in session.get_inputs()), tuple(o.name for o in session.get_outputs())
     if set(found[0]) != set(INPUTS) or found[1] != ("price",):
@@ -157,7 +161,7 @@ def _session(model: bytes, provider: str, settings: Mapping[str, str], threads: 
 
 
 def _check_provider(provider: str) -> Any:
-    """Return the module of ONNX Runtime; raises PluginError where it is not there or lacks the provider."""
+    """Return the module of ONNX Runtime; raises PluginError if it is missing or lacks the provider."""
     extra = "cpu" if provider == "CPUExecutionProvider" else "gpu"
     try:
         import onnxruntime as ort
@@ -171,12 +175,12 @@ def _check_provider(provider: str) -> Any:
             "pip uninstall onnxruntime && pip install 'pricekit[gpu]'"
         )
     if provider != "CPUExecutionProvider" and hasattr(ort, "preload_dlls"):
-        ort.preload_dlls()  # CUDA's libraries from packages, where they are installed as such
+        ort.preload_dlls()  # CUDA's libraries, if they are installed as Python packages
     return ort
 
 
 def _missing_library(ort: Any, provider: str) -> str:
-    """Return what the system's loader says of the provider's library, "" where it loads."""
+    """Return the loader's message about the provider's library, "" if it loads."""
     name = provider.removesuffix("ExecutionProvider").lower()
     for library in (Path(ort.__file__).parent / "capi").glob(f"*providers_{name}.*"):
         try:

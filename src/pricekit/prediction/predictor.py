@@ -19,18 +19,19 @@ from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
 from pricekit.prediction.members import BundleReader, Member, read_bundle
 from pricekit.preprocess import Inputs
 from pricekit.table import (
-    ArrowStream,
     Columns,
     ReadOptions,
     Table,
     TableSource,
     check_labelled,
+    is_frame,
     read_frame,
     table_of_texts,
 )
-from pricekit.table.formats.frame import is_frame
+from pricekit.table.source import ArrowStream
 
-Rows: TypeAlias = "Table | pd.DataFrame | pd.Series | ArrowStream | np.ndarray | Sequence[str]"
+Rows: TypeAlias = "Table | pd.DataFrame | ArrowStream | pd.Series | np.ndarray | Sequence[str]"
+"""A table or frame with the columns of a model, or texts."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,9 @@ class Predictor:
         """Return one price per row, in order.
 
         Args:
-            rows: a table or a frame with the columns of `columns`, or texts: a list, a pandas Series or a numpy array
-                of strings. For a model of several columns, a text has one line "column: cell" for each of them.
+            rows: a table, or a pandas, Arrow, polars or similar frame with the columns of `columns`; or texts: a list,
+                a pandas Series or a numpy array of strings. For a model of several columns, a text has one line
+                "column: cell" for each of them.
             interval: the share of true prices that the returned bounds contain, such as 0.9.
 
         Returns:
