@@ -210,6 +210,9 @@ class Engine(Protocol):
     streams: int
     """Optional. How many batches it prices at a time, called from as many threads; 1 where it is absent."""
 
+    batch_tokens: int
+    """Optional. The most tokens of a batch, padding included, until "auto" has measured; 2,048 where it is absent."""
+
     def load(self, graph: Graph) -> PriceBatch:
         """Return what prices batches of any size and length.
 

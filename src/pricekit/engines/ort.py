@@ -35,7 +35,7 @@ _SLOW_FUSIONS = {"CPUExecutionProvider": ["SkipLayerNormFusion"]}
 class OrtCpu:
     """The CPUs that this process may use, each with its own batch: one batch on all of them is a fifth slower."""
 
-    length_multiple = 1
+    length_multiple, batch_tokens = 1, 1024
 
     @property
     def streams(self) -> int:
@@ -50,7 +50,7 @@ class OrtCpu:
 class OrtCuda:
     """One NVIDIA GPU; recurring batch shapes are recorded as CUDA graphs if that is faster."""
 
-    length_multiple = 32
+    length_multiple, batch_tokens = 32, 16384
 
     def load(self, graph: Graph) -> PriceBatch:
         """Open the graph; raises PluginError, BundleError."""
@@ -66,7 +66,7 @@ class OrtCuda:
 class OrtTensorRT:
     """One NVIDIA GPU through TensorRT, which compiles the graph once for all shapes."""
 
-    length_multiple = 32
+    length_multiple, batch_tokens = 32, 16384
 
     def load(self, graph: Graph) -> PriceBatch:
         """Open the graph, compiled now or before; raises PluginError, BundleError."""

@@ -1,0 +1,38 @@
+"""A graph, and toy engines."""
+
+import sys
+import types
+
+import pytest
+
+from pricekit.bundle import open_bundle
+from pricekit.core.contracts import Graph
+from pricekit.core.loader import registry
+from pricekit.core.registry import Entry
+
+
+@pytest.fixture
+def graph(bundle, tmp_path):
+    return Graph(open_bundle(bundle).files["model.onnx"], 64, 30, tmp_path / "cache")
+
+
+@pytest.fixture(autouse=True)
+def own_entries(monkeypatch):
+    """Leave out the engines of other packages that are installed."""
+    kept = {key: entry for key, entry in registry().entries.items() if entry.package == "pricekit"}
+    monkeypatch.setattr(registry(), "entries", kept)
+
+
+@pytest.fixture
+def engines(monkeypatch, own_entries):
+    """Return a function that registers toy engines by name, each a function of (graph)."""
+    module = types.ModuleType("toy_engines")
+    monkeypatch.setitem(sys.modules, "toy_engines", module)
+
+    def add(**loads):
+        for name, load in loads.items():
+            made = type(name, (), {"length_multiple": 16, "load": staticmethod(load), "streams": 2})
+            setattr(module, name, made)
+            registry().add([Entry("engine", name, f"toy_engines:{name}", "a toy", "toy", "1.0")])
+
+    return add

@@ -1,0 +1,66 @@
+"""Batch sizes are chosen by speed."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pricekit.core.contracts import Graph
+from pricekit.engines import loaded, timing
+from pricekit.engines.loaded import LoadedEngine
+from pricekit.engines.ort import load_cpu
+
+VOCABULARY = 500
+
+
+def lasting(seconds):
+    """An engine whose call lasts `seconds(tokens)`."""
+
+    def load(graph):
+        priced = load_cpu(graph.model)
+
+        def run(batch):
+            time.sleep(seconds(batch["input_ids"].size))
+            return priced(batch)
+
+        return run
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("seconds", "best"),
+    [
+        (lambda tokens: 0.1, timing.BATCH_TOKENS[-1]),
+        (lambda tokens: (tokens / 2048) ** 2, 512),
+        (lambda tokens: 0.02 * tokens / 512 if tokens <= 1024 else 0.06, timing.BATCH_TOKENS[-1]),
+    ],
+)
+def test_the_size_of_a_batch_is_what_the_engine_is_fastest_with(graph, monkeypatch, seconds, best):
+    monkeypatch.setattr(timing, "LENGTH", 64)
+    for module in (timing, loaded):
+        monkeypatch.setattr(module, "BATCH_SIZE", 512)
+    monkeypatch.setattr(timing, "REPEATS", 1)
+    inputs, done = timing.sample_inputs(graph, VOCABULARY), []
+    engine = LoadedEngine("lasting", lasting(seconds)(graph), streams=2)
+    assert timing.with_best_batch_size(engine, inputs, done.append).batch_tokens == best
+    assert sum(done) == len(timing.BATCH_TOKENS) - 1
+
+
+def test_a_quick_engine_is_timed_over_many_batches():
+    calls = []
+
+    def price_batch(batch):
+        calls.append(1)
+        time.sleep(0.001)  # less than it takes to start the threads
+        return np.ones(len(batch["input_ids"]), np.float32)
+
+    graph = Graph(b"", 64, 1, Path("unused"))
+    assert timing.speeds(
+        [LoadedEngine("quick", price_batch, streams=2)], timing.sample_inputs(graph, 10)
+    ).shape == (
+        1,
+        timing.REPEATS,
+    )
+    assert len(calls) > 10 * timing.REPEATS
