@@ -184,22 +184,16 @@ class Predictor:
             table: a table file, a folder of Parquet files, or a pattern such as "new/*.csv".
             out: the CSV, TSV, Parquet or JSON lines file to write.
             text: the text columns, by default those of the training table.
-            id: the id column, by default that of the training table, or else row numbers.
-            encoding: of a text file, by default detected.
-            delimiter: between the fields, by default detected.
+            id: the id column, by default that of the training table, or row numbers.
+            encoding: of a text file, by default detected; so is the delimiter.
             columns: the names of all columns of a file without a header.
             limit: price only the first `limit` rows.
             interval: also write `price_low` and `price_high`, which contain this share of true prices.
             resume: continue an interrupted prediction into `out`.
 
-        Raises:
-            ConfigError: the model has no intervals of that level.
-            DataError: the table cannot be read, or the output cannot be written.
+        Raises: ConfigError if the model has no such intervals; DataError for the table or the output.
         """
-        names = (text,) if isinstance(text, str) else tuple(text or ())
-        meant = replace(self.columns, price=None, text=names or self.columns.text)
-        if id is not None:
-            meant = replace(meant, id=id, id_required=True)
+        meant = _named_columns(self.columns, text, id)
         read_options = ReadOptions(encoding=encoding, delimiter=delimiter, names=tuple(columns))
         return files.predict_file(
             self, Path(table), Path(out), meant, read_options, limit=limit, interval=interval, resume=resume
@@ -262,6 +256,13 @@ def _table_of(rows: Rows, columns: Columns) -> Table:
     table = table_of_texts(cast(Sequence[str], rows), columns.text[0])
     check_labelled(table.text.tolist(), columns)
     return table
+
+
+def _named_columns(columns: Columns, text: str | Sequence[str] | None, id_: str | None) -> Columns:
+    """Return a model's columns without the price, and with the text and id columns that were named."""
+    names = (text,) if isinstance(text, str) else tuple(text or ())
+    columns = replace(columns, price=None, text=names or columns.text)
+    return columns if id_ is None else replace(columns, id=id_, id_required=True)
 
 
 def _load_bundle(path: Path, engine: str) -> Predictor:
