@@ -185,7 +185,8 @@ class Predictor:
             out: the CSV, TSV, Parquet or JSON lines file to write.
             text: the text columns, by default those of the training table.
             id: the id column, by default that of the training table, or row numbers.
-            encoding: of a text file, by default detected; so is the delimiter.
+            encoding: of a text file, by default detected.
+            delimiter: between the fields, by default detected.
             columns: the names of all columns of a file without a header.
             limit: price only the first `limit` rows.
             interval: also write `price_low` and `price_high`, which contain this share of true prices.
