@@ -20,7 +20,6 @@ SUFFIXES = {"", "e", "d", "s", "ed", "er", "or", "es", "ers", "ing", "ion", "tio
 
 LONG_FUNCTIONS = {
     "src/pricekit/cli/train.py:train",
-    "src/pricekit/runs/train.py:train",
 }
 """To be shortened; no function joins this list."""
 
