@@ -35,6 +35,7 @@ def fitted(catalog) -> pk.PriceRegressor:
     return small().fit(catalog[["catalog_content"]], catalog["price"])
 
 
+@pytest.mark.slow  # some eighty fits
 @parametrize_with_checks([small()], expected_failed_checks=lambda estimator: FAILS)
 def test_scikit_learn_s_checks(estimator, check):
     check(estimator)
@@ -84,6 +85,7 @@ def test_a_column_called_price_is_a_column_like_others(catalog):
     assert small().fit(rows, catalog["price"]).predict(rows).shape == (150,)
 
 
+@pytest.mark.slow
 def test_scikit_learn_s_tools_take_it(catalog):
     rows, price = catalog[["catalog_content"]], catalog["price"]
     pipeline = make_pipeline(FunctionTransformer(lambda frame: frame), small())
@@ -92,6 +94,24 @@ def test_scikit_learn_s_tools_take_it(catalog):
     assert len(cross_val_score(small(), rows, price, cv=2)) == 2
     scaled = TransformedTargetRegressor(small(), func=lambda p: p / 10, inverse_func=lambda p: p * 10)
     assert scaled.fit(rows, price).predict(rows).shape == (150,)
+
+
+def test_a_pipeline_takes_it(catalog):
+    rows, price = catalog[["catalog_content"]], catalog["price"]
+    pipeline = make_pipeline(FunctionTransformer(lambda frame: frame), small()).fit(rows, price)
+    assert pipeline.predict(rows[:3]).shape == (3,)
+
+
+def test_what_cannot_be_fitted_is_a_value_error(catalog):
+    rows, price = catalog[["catalog_content"]], catalog["price"]
+    for wrong_rows, wrong_price in (
+        (rows, None),
+        (rows, price[:5]),
+        (rows[:0], price[:0]),
+        (np.ones(5), price[:5]),
+    ):
+        with pytest.raises(ValueError):  # noqa: PT011 (scikit-learn's messages)
+            small().fit(wrong_rows, wrong_price)
 
 
 def test_a_clone_has_the_parameters_and_is_not_fitted(fitted):
