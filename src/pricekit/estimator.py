@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pricekit.api import train
 from pricekit.prediction.members import read_bundle
 from pricekit.prediction.predictor import Predictor
+from pricekit.table.usable import MIN_ROWS
 
 _PRICE, _TEXT = "price", "text"
 
@@ -92,10 +94,14 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} requires y to be passed, but the target y is None: a price for each row"
             )
         frame = self._frame(X, reset=True)
-        price = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
+        price = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
         check_consistent_length(frame, price)
+        if len(frame) < MIN_ROWS:
+            raise ValueError(
+                f"n_samples = {len(frame)}: {type(self).__name__} needs at least {MIN_ROWS} rows"
+            )
         names = {str(name): f"{name}_" if name == _PRICE else str(name) for name in frame}
-        table = frame.rename(columns=names).assign(**{_PRICE: price.ravel()})
+        table = frame.rename(columns=names).assign(**{_PRICE: price})
         run = train(
             table,
             text=list(names.values()),
@@ -116,7 +122,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.bundle_ = {file.name: file.read_bytes() for file in sorted(bundle.iterdir())}
         self.metrics_ = run.metrics
         self._renamed = names
-        self._predictor: Predictor | None = None
+        _OPEN.pop(self, None)
         return self
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
@@ -155,23 +161,18 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False, skip_check_array=True)
             if not len(X):
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-            return X.rename(columns=str).reset_index(drop=True)
+            return X.set_axis(_names(X.columns), axis=1).reset_index(drop=True)
         array = validate_data(self, X, reset=reset, dtype=None)
-        return pd.DataFrame(array, columns=[f"x{place}" for place in range(array.shape[1])])
+        return pd.DataFrame(array, columns=_names(range(array.shape[1])))
 
     def _open(self) -> Predictor:
         """Return the model, opened from its bytes once in each process."""
-        if self._predictor is None:
+        if self not in _OPEN:
             with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
                 for name, content in self.bundle_.items():
                     (Path(folder) / Path(name).name).write_bytes(content)
-                self._predictor = Predictor.from_bundle(read_bundle(Path(folder)), self.engine)
-        return self._predictor
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the parameters and the bundle; an open engine belongs to its process."""
-        state: dict[str, Any] = super().__getstate__()
-        return {**state, "_predictor": None} if "_predictor" in state else state
+                _OPEN[self] = Predictor.from_bundle(read_bundle(Path(folder)), self.engine)
+        return _OPEN[self]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -183,6 +184,15 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "bundle_")
+
+
+_OPEN: WeakKeyDictionary[PriceRegressor, Predictor] = WeakKeyDictionary()
+"""The opened models of this process, outside of the estimators, which hold nothing that cannot be pickled."""
+
+
+def _names(columns: Iterable[Any]) -> list[str]:
+    """Return column names; a number gets a letter, as labels of lines need one."""
+    return [name if isinstance(name, str) else f"x{name}" for name in columns]
 
 
 def _are_texts(X: Any) -> bool:  # noqa: N803
