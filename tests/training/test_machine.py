@@ -1,7 +1,57 @@
+import pytest
 import torch
 
+from pricekit.config import SpeedConfig
+from pricekit.errors import ConfigError
 from pricekit.training import machine
-from pricekit.training.machine import cpu_threads, torch_threads
+from pricekit.training.machine import (
+    choose_precision,
+    cpu_threads,
+    describe,
+    fast_math,
+    is_out_of_memory,
+    torch_threads,
+)
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(("has_bf16", "expected"), [(True, "bf16"), (False, "fp32")])
+def test_auto_is_bf16_only_where_the_cpu_supports_it(monkeypatch, has_bf16, expected):
+    monkeypatch.setattr(machine, "cpu_has_bf16", lambda: has_bf16)
+    assert choose_precision(SpeedConfig(), CPU) == expected
+    assert ("does not support bfloat16" in describe(CPU, expected, SpeedConfig(), 1)) is not has_bf16
+
+
+def test_a_precision_that_is_asked_for_is_used_or_refused():
+    assert choose_precision(SpeedConfig(precision="bf16"), CPU) == "bf16"
+    with pytest.raises(ConfigError, match="needs a CUDA GPU") as error:
+        choose_precision(SpeedConfig(precision="fp16"), CPU)
+    assert error.value.parameters == ("settings",)
+    assert "--" not in str(error.value)
+
+
+def test_the_switches_of_torch_are_restored():
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    with fast_math(SpeedConfig(tf32=True, matmul_precision="medium")):
+        assert torch.get_float32_matmul_precision() == "medium"
+        assert torch.backends.cudnn.benchmark
+    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark) == before
+    with fast_math(SpeedConfig(tf32=False)):
+        assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (MemoryError(), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("shapes differ"), False),
+    ],
+)
+def test_errors_of_memory_are_recognised(error, expected):
+    assert is_out_of_memory(error) is expected
 
 
 def test_no_more_threads_than_torch_has_or_the_process_may_use(monkeypatch):

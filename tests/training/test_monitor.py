@@ -1,0 +1,59 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from pricekit.errors import TrainingError
+from pricekit.training import monitor
+from pricekit.training.monitor import EpochLoss, Monitor
+from pricekit.training.session import TrainingState
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def session():
+    """A stand-in with what an `EpochLoss` reads."""
+    processes = SimpleNamespace(device=CPU, count=1, sum=lambda tensor: tensor)
+    return SimpleNamespace(state=TrainingState(epoch=1), processes=processes, epochs=5, monitor=Monitor(CPU))
+
+
+def test_the_mean_loss_counts_rows_and_leaves_skipped_steps_out(session, monkeypatch):
+    monkeypatch.setattr(monitor, "NOTE_SECONDS", -1.0)
+    total = EpochLoss(session)
+    for loss, rows in ((torch.tensor(1.0), 30), (None, 30), (torch.tensor(2.0), 10)):
+        total.add(loss, rows)
+    session.state.rows = 40
+    assert total.note().startswith("epoch 2/5  loss 1.2500  ")
+    total.store()
+    assert session.state.loss == 50.0
+    total.store()
+    assert session.state.loss == 50.0
+
+
+def test_a_note_is_read_seldom(session, monkeypatch):
+    monkeypatch.setattr(monitor, "NOTE_SECONDS", 1e9)
+    total = EpochLoss(session)
+    total.noted_at = 0.0
+    total.add(torch.tensor(float("nan")), 1)  # reading it would raise
+    assert total.note() == ""
+
+
+def test_a_loss_that_is_not_finite_stops_training(session):
+    total = EpochLoss(session)
+    total.add(torch.tensor(float("inf")), 1)
+    with pytest.raises(TrainingError, match=r"lower training\.learning_rate"):
+        total.store()
+
+
+def test_without_a_gpu_nothing_is_monitored():
+    found = Monitor(CPU)
+    assert (found.note(), found.record(), found.advice()) == ("", {}, "")
+
+
+def test_an_idle_gpu_gives_advice():
+    found = Monitor(CPU)
+    found.readings = [50, 60]
+    assert "busy 55% of the time" in found.advice()
+    found.readings = [90]
+    assert found.advice() == ""
