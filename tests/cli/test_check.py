@@ -45,7 +45,7 @@ def test_options_are_given_with_set(pricekit):
         ("focal-smap", "Did you mean 'focal-smape'"),
         ("empty", "holds no package"),
         ("package", "pip install -e"),
-        ("gone.py", "is not there"),
+        ("gone.py", "does not exist"),
     ],
 )
 def test_what_is_not_there_is_told(pricekit, tmp_path, monkeypatch, target, expected):

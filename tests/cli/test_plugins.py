@@ -21,7 +21,7 @@ BROKEN = {
         "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_lossses(register): pass",
         "unknown hook",
     ),
-    "undecorated": ("def pricekit_register_losses(register): pass", "put @pricekit.hookimpl over it"),
+    "undecorated": ("def pricekit_register_losses(register): pass", "decorate it with @pricekit.hookimpl"),
     "interface": ("pricekit_api = 2", "upgrade pricekit"),
     "duplicate": (HOOK.format("register", "register('smape', 'a:B', '')"), "registered twice"),
     "spelled": (HOOK.format("register", "register('My Loss', 'a:B', '')"), "lower-case letters"),
@@ -90,7 +90,7 @@ def test_the_built_ins_go_on_beside_all_twelve(with_broken, catalog, tmp_path):
 def test_a_run_that_needs_a_broken_one_says_why(with_broken, catalog, tmp_path):
     done = with_broken("train", catalog, "--out", tmp_path / "run", "--loss", "x")
     assert done.returncode == 3
-    assert "there is no loss 'x'" in done.stderr
+    assert "unknown loss 'x'" in done.stderr
     assert "broken-target 1.0 (the target of loss 'x'" in done.stderr
     assert "cannot be loaded from broken_lazy:Gone" in (
         with_broken("train", catalog, "--out", tmp_path / "run", "--loss", "lazy").stderr
@@ -106,7 +106,7 @@ def test_the_environment_says_which_are_loaded(with_broken, catalog):
     assert broken_ones("--no-plugins") == ([], "")
     assert broken_ones(PRICEKIT_LOAD_PLUGINS="broken-lazy")[0] == ["lazy"]
     assert broken_ones(PRICEKIT_LOAD_PLUGINS="lazy,raises")[0] == ["lazy", "raises"]
-    assert "names nobody, which no" in broken_ones(PRICEKIT_LOAD_PLUGINS="nobody")[1]
+    assert "names nobody, but no such plugin" in broken_ones(PRICEKIT_LOAD_PLUGINS="nobody")[1]
     strict = with_broken("plugins", "list", PRICEKIT_STRICT_PLUGINS="1", PRICEKIT_LOAD_PLUGINS="raises")
     assert (strict.returncode, strict.stderr.count("pricekit: ")) == (3, 1)
     assert (
@@ -145,14 +145,14 @@ def test_a_file_of_plugins_is_used_like_a_package(pricekit, catalog, tmp_path):
     code, _, err = pricekit(*predict)
     assert code == 3
     assert "the feature 'characters'" in err
-    assert "--plugin my features.py" in " ".join(err.split())
+    assert "load its file my features.py" in " ".join(err.split())
     assert pricekit(*predict, "--plugin", file, "--engine", "ort-cpu")[0] == 0
     assert pricekit("plugins", "show", "characters")[0] == 3  # it was loaded for those commands alone
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [(None, "is not there"), ("import nothing_of_it", "nothing_of_it"), ("x = (", "SyntaxError")],
+    [(None, "does not exist"), ("import nothing_of_it", "nothing_of_it"), ("x = (", "SyntaxError")],
 )
 def test_a_wrong_file_is_told_in_one_paragraph(pricekit, tmp_path, content, expected):
     file = tmp_path / "mine.py"
@@ -166,7 +166,7 @@ def test_a_wrong_file_is_told_in_one_paragraph(pricekit, tmp_path, content, expe
 
 def test_a_folder_is_no_plugin_file(pricekit, tmp_path):
     code, _, err = pricekit("plugins", "list", "--plugin", tmp_path)
-    assert (code, "is a folder; name a Python file" in " ".join(err.split())) == (3, True)
+    assert (code, "is a folder; expected a Python file" in " ".join(err.split())) == (3, True)
 
 
 def test_show_says_what_a_plugin_needs_and_where_it_is(pricekit):
@@ -225,7 +225,7 @@ def test_a_run_without_its_plugin_file_names_it(pricekit, catalog, tmp_path, com
     }
     code, _, err = pricekit(*arguments[command])
     assert code == 3
-    assert "name its file: --plugin features.py" in " ".join(err.split())
+    assert "load its file features.py" in " ".join(err.split())
 
 
 def test_two_files_of_one_name_are_two_plugins(pricekit, tmp_path):

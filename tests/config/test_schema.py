@@ -144,7 +144,7 @@ def test_installed_plugins_are_in_it_and_broken_ones_are_not(with_toys):
     assert {(p.kind, p.name) for p in left_out} == {("loss", "odd"), ("loss", "lost")}
     lost = next(p for p in left_out if p.name == "lost")
     assert "No module named 'does_not_exist'" in lost.reason
-    assert "pip install does_not_exist" in lost.cure
+    assert "pip install does_not_exist" in lost.remedy
     for accepted in ("loss=mine", "loss.gamma=1", "loss.window.low=3", "feature_options.mine.word=tea"):
         validator.validate(parse_override(accepted))
     validator.validate({"feature_options": {"mine": {"then": {"word": "x", "then": {"word": "y"}}}}})

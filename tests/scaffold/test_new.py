@@ -29,7 +29,7 @@ def test_a_new_plugin_passes_its_checks(kind, pricekit, tmp_path, monkeypatch):
     assert project["entry-points"]["pricekit"] == {name: module}
     monkeypatch.syspath_prepend(tmp_path / name / "src")
     found = load([EntryPoint(name, module, "pricekit")])
-    assert not found.broken
+    assert not found.failed
     checks = checks_of(kind, lambda: found.create(kind, name))
     assert len(checks) > 5
     for check in checks:

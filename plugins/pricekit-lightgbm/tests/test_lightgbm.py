@@ -30,7 +30,7 @@ def products(catalog):
 
 def test_it_is_registered():
     registry = load([EntryPoint("lightgbm", "pricekit_lightgbm", "pricekit")])
-    assert not registry.broken
+    assert not registry.failed
     assert registry.create("feature", "lightgbm").names == ("lightgbm_log_price",)
     with pytest.raises(ConfigError, match="Did you mean 'rounds'"):
         registry.create("feature", "lightgbm", {"round": 9})

@@ -30,7 +30,7 @@ def test_it_keeps_its_contract(check):
 
 def test_it_is_registered():
     registry = load([EntryPoint("lion", "pricekit_lion", "pricekit")])
-    assert not registry.broken
+    assert not registry.failed
     policy = registry.create("policy", "lion", {"betas": [0.95, 0.98]})
     assert policy.options.betas == (0.95, 0.98)
     with pytest.raises(ConfigError, match="betas"):

@@ -26,7 +26,7 @@ def test_it_keeps_the_contract(check):
 @pytest.fixture
 def registry(monkeypatch):
     found = load([EntryPoint("minilm", "pricekit_minilm", "pricekit")])
-    assert not found.broken
+    assert not found.failed
     return found
 
 

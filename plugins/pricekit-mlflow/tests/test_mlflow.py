@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import tiny_config
-from pricekit.core.events import tell
+from pricekit.core.events import notify
 from pricekit.core.loader import load
 from pricekit.exporting.export import export_run
 from pricekit.runs.source import Source
@@ -34,7 +34,7 @@ def store(tmp_path_factory):
 def _observed(monkeypatch, store, tmp_path):
     """This package observes, and no other that may be installed."""
     found = load([EntryPoint("mlflow", "pricekit_mlflow", "pricekit")])
-    assert not found.broken
+    assert not found.failed
     monkeypatch.setattr("pricekit.core.events.registry", lambda: found)
     for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
         monkeypatch.delenv(name)
@@ -120,8 +120,8 @@ def test_a_resumed_run_goes_on_in_its_mlflow_run_and_no_epoch_is_there_twice(cat
 
 def run_through(folder, *, resumed):
     """Tell of a run that ends at once."""
-    tell("run_started", folder=folder, config={}, rows={}, resumed=resumed)
-    tell("run_ended", folder=folder, outcome="interrupted", facts={})
+    notify("run_started", folder=folder, config={}, rows={}, resumed=resumed)
+    notify("run_ended", folder=folder, outcome="interrupted", facts={})
 
 
 def test_a_resumed_run_whose_mlflow_run_is_gone_gets_another(client, tmp_path):
@@ -155,7 +155,7 @@ def test_a_bundle_is_logged_to_the_run_that_it_was_made_from(catalog, client):
 
 def test_a_bundle_of_a_run_that_was_not_logged_is_nothing_to_mlflow(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://")
-    tell("bundle_exported", folder=tmp_path, bundle=tmp_path, manifest={})
+    notify("bundle_exported", folder=tmp_path, bundle=tmp_path, manifest={})
     assert capsys.readouterr().err == ""
 
 

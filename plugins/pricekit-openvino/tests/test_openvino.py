@@ -24,7 +24,7 @@ def test_it_keeps_the_contract(check):
 @pytest.fixture
 def engine():
     registry = load([EntryPoint("openvino", "pricekit_openvino", "pricekit")])
-    assert not registry.broken
+    assert not registry.failed
     return registry.create("engine", "openvino")
 
 

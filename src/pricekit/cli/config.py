@@ -54,7 +54,7 @@ def schema() -> None:
         found, left_out = config_schema()
     causes: dict[tuple[str, str], list[str]] = {}
     for plugin in left_out:
-        causes.setdefault((plugin.reason, plugin.cure), []).append(f"{plugin.kind} {plugin.name}")
+        causes.setdefault((plugin.reason, plugin.remedy), []).append(f"{plugin.kind} {plugin.name}")
     for (reason, cure), names in causes.items():
         logger.warning(f"left out of the schema: {', '.join(names)} ({reason}). {cure}")
     click.echo(json.dumps(found, indent=2))

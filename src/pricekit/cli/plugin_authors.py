@@ -113,10 +113,10 @@ def _meant(target: str) -> list[Entry]:
         return found
     if path.suffix == ".py" and path.is_file():
         raise PluginError(f"{path} registers no plugin; observers have no checks")
-    for broken in registry().broken:
+    for broken in registry().failed:
         if _normal(broken.package) == package:
             raise PluginError(
-                f"{broken.package} {broken.version} failed to load: {broken.reason}. {broken.cure}"
+                f"{broken.package} {broken.version} failed to load: {broken.reason}. {broken.remedy}"
             )
     if path.is_dir():
         raise PluginError(f"the package in {path} is not installed here: pip install -e {path}")
@@ -158,7 +158,9 @@ def doctor(with_traceback: bool) -> None:
     from pricekit.errors import PluginError
 
     entries = [entry for entry in registry().entries.values() if entry.package != "pricekit"]
-    failures = [(f"{b.package} {b.version}", f"{b.reason}. {b.cure}", b.traceback) for b in registry().broken]
+    failures = [
+        (f"{b.package} {b.version}", f"{b.reason}. {b.remedy}", b.traceback) for b in registry().failed
+    ]
     rows = [[package, "?", "failed to load"] for package, _, _ in failures]
     for entry in entries:
         failure = _failure(entry)

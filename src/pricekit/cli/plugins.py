@@ -39,7 +39,7 @@ def list_(kind: str | None, as_json: bool) -> None:
     from pricekit.log import logger
 
     entries = [entry for k in KINDS if kind in (None, k) for entry in registry().of_kind(k)]
-    failed = registry().broken
+    failed = registry().failed
     if as_json:
         ready = [entry.facts() | {"summary": entry.summary, "state": "ready"} for entry in entries]
         click.echo(json.dumps([*ready, *(b.facts() | {"state": "failed"} for b in failed)], indent=2))

@@ -8,7 +8,7 @@ from typing import Any
 from pricekit.config import RunConfig
 from pricekit.config.resolve import CHOICES
 from pricekit.core.loader import registry
-from pricekit.core.registry import Entry, cure_of, options_model
+from pricekit.core.registry import Entry, options_model, remedy_for
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -23,16 +23,16 @@ Schema = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class SkippedPlugin:
     """A plugin that is not in the schema, why, and what to do."""
 
     kind: str
     name: str
     reason: str
-    cure: str
+    remedy: str
 
 
-def config_schema() -> tuple[Schema, list[LeftOut]]:
+def config_schema() -> tuple[Schema, list[SkippedPlugin]]:
     """Return the JSON schema (draft 2020-12) of a configuration file, and the plugins it had to leave out.
 
     A file is one layer of several, so no key is required, not even a plugin's name: `[loss]` may hold options
@@ -45,7 +45,7 @@ def config_schema() -> tuple[Schema, list[LeftOut]]:
     }
     defs, properties = schema["$defs"], schema["properties"]
     del defs["Choice"]
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedPlugin] = []
     for kind in CHOICES:
         properties[kind] = _choice(kind, _of_kind(kind, defs, left_out))
     features = _of_kind("feature", defs, left_out)
@@ -68,7 +68,7 @@ def _choice(kind: str, plugins: dict[str, Schema]) -> Schema:
     }
 
 
-def _of_kind(kind: str, defs: Schema, left_out: list[LeftOut]) -> dict[str, Schema]:
+def _of_kind(kind: str, defs: Schema, left_out: list[SkippedPlugin]) -> dict[str, Schema]:
     """Return the options of each plugin of a kind by its name."""
     found = {}
     for entry in registry().of_kind(kind):
@@ -77,8 +77,8 @@ def _of_kind(kind: str, defs: Schema, left_out: list[LeftOut]) -> dict[str, Sche
         except Exception as error:  # the import of a plugin, and the schema of its options, are its own code
             cause = error.__cause__ or error
             reason = f"{type(cause).__name__}: {' '.join(str(cause).split())}"
-            cure = cure_of(cause, entry.package, entry.version)
-            left_out.append(LeftOut(kind, entry.name, reason, cure))
+            cure = remedy_for(cause, entry.package, entry.version)
+            left_out.append(SkippedPlugin(kind, entry.name, reason, cure))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Telling observers what happens to a run; one that fails never stops it."""
+"""Notify observers of the events of a run; a failing observer never stops the run."""
 
 from __future__ import annotations
 
@@ -11,44 +11,53 @@ from typing import Any
 
 from pricekit.core.loader import registry
 from pricekit.errors import PricekitError
+from pricekit.log import logger
 
-_said: set[tuple[str, str]] = set()
-"""Who has failed to observe what, of the run under way."""
+_reported: set[tuple[str, str]] = set()
+"""Plugins and events of the current run whose failure was logged."""
 
 
-def tell(event: str, **facts: Any) -> None:
-    """Call the hook `pricekit_<event>` of every plugin that has one, with copies of the facts."""
+def notify(event: str, **facts: Any) -> None:
+    """Call the hook `pricekit_<event>` of every plugin that implements it, with copies of the facts."""
     for impl in getattr(registry().manager.hook, f"pricekit_{event}").get_hookimpls():
         try:
             with redirect_stdout(sys.stderr):  # stdout is for data
                 impl.function(**{name: deepcopy(facts[name]) for name in impl.argnames})
         except (Exception, SystemExit) as error:
-            said = " ".join(str(error).split())[:300]
-            reason = said if isinstance(error, PricekitError) else f"{type(error).__name__}: {said}"
-            _say_once(impl.plugin_name, event, reason)
+            message = " ".join(str(error).split())[:300]
+            reason = message if isinstance(error, PricekitError) else f"{type(error).__name__}: {message}"
+            _warn_once(impl.plugin_name, event, reason)
 
 
 @contextmanager
-def observed_run(folder: Path, *, told: bool, **facts: Any) -> Iterator[dict[str, Any]]:
-    """Tell that a run starts, and how it ended; what is put into the yielded dict are its facts at the end."""
-    _said.clear()
-    ended: dict[str, Any] = {}
+def observed_run(folder: Path, *, enabled: bool, **facts: Any) -> Iterator[dict[str, Any]]:
+    """Notify observers that a run starts, and how it ends.
+
+    Args:
+        folder: of the run.
+        enabled: False in all but the first of several processes that train together.
+        facts: arguments of the hook `pricekit_run_started`.
+
+    Yields:
+        an empty dict; what the block adds to it are the facts of the hook `pricekit_run_ended`.
+    """
+    _reported.clear()
+    final: dict[str, Any] = {}
     outcome = "failed"
     try:
-        if told:
-            tell("run_started", folder=folder, **facts)
-        yield ended
+        if enabled:
+            notify("run_started", folder=folder, **facts)
+        yield final
         outcome = "finished"
     except KeyboardInterrupt:
         outcome = "interrupted"
         raise
     finally:
-        if told:
-            tell("run_ended", folder=folder, outcome=outcome, facts=ended if outcome == "finished" else {})
+        if enabled:
+            notify("run_ended", folder=folder, outcome=outcome, facts=final if outcome == "finished" else {})
 
 
-def _say_once(plugin: str, event: str, reason: str) -> None:
-    if (plugin, event) in _said:
-        return
-    _said.add((plugin, event))
-    print(f"pricekit: {plugin} failed to observe {event}, which changes nothing: {reason}", file=sys.stderr)
+def _warn_once(plugin: str, event: str, reason: str) -> None:
+    if (plugin, event) not in _reported:
+        _reported.add((plugin, event))
+        logger.warning(f"{plugin} failed to observe {event}; the run continues: {reason}")

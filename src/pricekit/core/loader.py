@@ -1,9 +1,9 @@
-"""The guarded loader: one broken plugin never hurts the others, nor pricekit itself.
+"""The plugin loader: a plugin that fails to load affects neither the others nor pricekit.
 
-Which plugins are loaded is told by the environment, so that processes started by this one load the same:
+Environment variables select the plugins, so that child processes load the same ones:
 
-    PRICEKIT_LOAD_PLUGINS=a,b     these packages or entry points alone; empty: none
-    PRICEKIT_PLUGIN_FILES=f.py    modules to load beside the packages; several are parted as in PATH
+    PRICEKIT_LOAD_PLUGINS=a,b     only these packages or entry points; empty: none
+    PRICEKIT_PLUGIN_FILES=f.py    modules to load in addition, separated as in PATH
     PRICEKIT_STRICT_PLUGINS=1     a plugin that fails to load is an error
 """
 
@@ -28,8 +28,9 @@ import pluggy
 
 from pricekit import __version__
 from pricekit.core import hookspecs
-from pricekit.core.registry import FILE, KINDS, Broken, Entry, Registry, cure_of
+from pricekit.core.registry import FILE, KINDS, Entry, FailedPlugin, Registry, remedy_for
 from pricekit.errors import PluginError
+from pricekit.log import logger
 
 GROUP = "pricekit"
 BUILTINS = "pricekit.builtins"
@@ -38,19 +39,19 @@ ONLY, FILES, STRICT = "PRICEKIT_LOAD_PLUGINS", "PRICEKIT_PLUGIN_FILES", "PRICEKI
 
 @cache
 def registry() -> Registry:
-    """Return the registry of the built-ins and all plugins that the environment asks for, loaded once.
+    """Return the registry of the built-ins and the plugins that the environment selects; loaded once.
 
     Raises:
-        PluginError: a plugin file cannot be loaded, or, where the environment says so, any plugin.
+        PluginError: a plugin file cannot be loaded; with PRICEKIT_STRICT_PLUGINS, any plugin cannot be loaded.
     """
     files = [Path(name).absolute() for name in os.environ.get(FILES, "").split(os.pathsep) if name]
     return load(_chosen(entry_points(group=GROUP)), files, strict=os.environ.get(STRICT, "") not in ("", "0"))
 
 
 def load(points: Iterable[EntryPoint], files: Sequence[Path] = (), *, strict: bool = False) -> Registry:
-    """Load the built-ins, then each entry point and each file by itself.
+    """Load the built-ins, then each entry point and each file separately.
 
-    An entry point that fails is remembered and said once; a file that fails is an error: it was asked for.
+    A failing entry point is recorded and logged once. A failing file is an error, because the user named it.
     """
     found = Registry(pluggy.PluginManager(GROUP))
     found.manager.add_hookspecs(hookspecs)
@@ -58,41 +59,41 @@ def load(points: Iterable[EntryPoint], files: Sequence[Path] = (), *, strict: bo
     for point in sorted(points, key=lambda p: p.name):
         package = point.dist.name if point.dist else point.module
         version = point.dist.version if point.dist else "unknown version"
-        if broken := _guarded(found, point.name, package, version, point.load):
-            plugin = f"plugin {broken.name} of {package} {version}"
+        if failed := _load_one(found, point.name, package, version, point.load):
+            plugin = f"plugin {failed.name} of {package} {version}"
             if strict:
-                raise PluginError(f"the {plugin} failed to load: {broken.reason}. {broken.cure}")
-            found.broken.append(broken)
-            print(f"pricekit: {plugin} is ignored: {broken.reason}", file=sys.stderr)
+                raise PluginError(f"the {plugin} failed to load: {failed.reason}. {failed.remedy}")
+            found.failed.append(failed)
+            logger.warning(f"{plugin} is ignored: {failed.reason}")
     if os.environ.get(ONLY) is not None:
-        found.left_out = f", and see that {ONLY} or --no-plugins does not leave it out"
+        found.selection_note = f", and check that the environment variable {ONLY} includes it"
     for file in dict.fromkeys(files):
         if not file.is_file():
-            state = "is a folder" if file.is_dir() else "is not there"
-            raise PluginError(
-                f"the plugin file {file} {state}; name a Python file, as in --plugin features.py"
-            )
-        if broken := _guarded(found, file.name, file.name, FILE + _digest(file), partial(_import_file, file)):
-            raise PluginError(f"the plugin {file} cannot be loaded: {broken.reason}. {broken.cure}")
+            state = "is a folder" if file.is_dir() else "does not exist"
+            raise PluginError(f"the plugin file {file} {state}; expected a Python file, such as features.py")
+        if failed := _load_one(
+            found, file.name, file.name, FILE + _digest(file), partial(_import_file, file)
+        ):
+            raise PluginError(f"the plugin {file} cannot be loaded: {failed.reason}. {failed.remedy}")
     return found
 
 
 def _chosen(points: Iterable[EntryPoint]) -> list[EntryPoint]:
-    """Return the entry points that are to be loaded; a name that nothing has is said."""
+    """Return the entry points that the environment selects; log names that match none."""
     found = list(points)
     if (only := os.environ.get(ONLY)) is None:
         return found
     names = {name.strip() for name in only.split(",") if name.strip()}
     of = {point: {point.name, point.dist.name if point.dist else point.name} for point in found}
     if absent := sorted(names - set().union(*of.values())):
-        print(f"pricekit: {ONLY} names {', '.join(absent)}, which no installed package has", file=sys.stderr)
+        logger.warning(f"{ONLY} names {', '.join(absent)}, but no such plugin package is installed")
     return [point for point in found if of[point] & names]
 
 
-def _guarded(
+def _load_one(
     found: Registry, name: str, package: str, version: str, importing: Callable[[], ModuleType]
-) -> Broken | None:
-    """Load one plugin, whole or not at all; return what broke."""
+) -> FailedPlugin | None:
+    """Load one plugin completely or not at all; return the failure."""
     module: ModuleType | None = None
     try:
         with redirect_stdout(sys.stderr):  # stdout is for data
@@ -103,23 +104,22 @@ def _guarded(
     except BaseException as error:  # an extension module may raise anything at import
         if module is not None and found.manager.is_registered(module):
             found.manager.unregister(module)
-        said = " ".join(str(error).split())
-        reason = said if isinstance(error, PluginError) else f"{type(error).__name__}: {said}"
+        message = " ".join(str(error).split())
+        reason = message if isinstance(error, PluginError) else f"{type(error).__name__}: {message}"
         if version.startswith(FILE) and (line := _line_in(error, name)):
             reason += f" (line {line})"
-        return Broken(
-            name, package, version, reason, cure_of(error, package, version), traceback.format_exc()
-        )
+        remedy = remedy_for(error, package, version)
+        return FailedPlugin(name, package, version, reason, remedy, traceback.format_exc())
     return None
 
 
 def _import_file(path: Path) -> ModuleType:
-    """Import a module from a path, under a name of its own, which its targets call `__name__`."""
+    """Import a module from a path under a unique name, which is its `__name__`."""
     stem = re.sub(r"\W", "_", path.stem)
     name = f"pricekit_file_{stem}_{zlib.crc32(os.fsencode(path)):08x}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise PluginError(f"{path} is no Python file, expected a name that ends in .py")
+        raise PluginError(f"{path} is not a Python file; expected a name that ends in .py")
     module = sys.modules[name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -130,12 +130,12 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _digest(path: Path) -> str:
-    """Return a short hash of a file's content: another content is another version."""
+    """Return a short hash of a file's content; it serves as the version."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:8]
 
 
 def _line_in(error: BaseException, name: str) -> int | None:
-    """Return the line of a plugin file where an error was raised."""
+    """Return the line of a plugin file that raised an error."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if _names(frame, name)]
     return lines[-1] if lines else None
 
@@ -154,7 +154,7 @@ def _register(manager: pluggy.PluginManager, module: ModuleType, package: str, v
             if impl.plugin is module:
                 if impl.wrapper or impl.hookwrapper:
                     raise PluginError(
-                        f"its hook {hook} is a wrapper, which registers nothing; make it a plain one"
+                        f"its hook {hook} is a wrapper, which registers nothing; remove the wrapper option"
                     )
                 register = _collector(entries, kind, package, version)
                 impl.function(**dict.fromkeys(impl.argnames, register))
@@ -162,20 +162,20 @@ def _register(manager: pluggy.PluginManager, module: ModuleType, package: str, v
 
 
 def _check_module(module: ModuleType, package: str) -> None:
-    """Refuse a module of another interface, and one whose hooks would never be called."""
+    """Reject a module for another version of the interface, or with hooks that would never be called."""
     if not isinstance(module, ModuleType):
-        raise PluginError(f"its entry point names a {type(module).__name__}, expected a module")
+        raise PluginError(f"its entry point names a {type(module).__name__}; expected a module")
     wanted = getattr(module, "pricekit_api", hookspecs.API)
     if not isinstance(wanted, int):
-        raise PluginError(f"its pricekit_api is {wanted!r}, expected a whole number, such as {hookspecs.API}")
+        raise PluginError(f"its pricekit_api is {wanted!r}, expected an integer, such as {hookspecs.API}")
     if wanted != hookspecs.API:
         raise PluginError(
-            f"it is written for version {wanted} of the plugin interface, this pricekit {__version__} has version "
+            f"it was written for version {wanted} of the plugin interface, but pricekit {__version__} has version "
             f"{hookspecs.API}; upgrade {'pricekit' if wanted > hookspecs.API else package}"
         )
     for name, value in vars(module).items():
         if name.startswith("pricekit_") and callable(value) and not hasattr(value, "pricekit_impl"):
-            raise PluginError(f"its function {name} is no hook: put @pricekit.hookimpl over it")
+            raise PluginError(f"its function {name} is not a hook; decorate it with @pricekit.hookimpl")
 
 
 def _collector(
@@ -183,13 +183,15 @@ def _collector(
 ) -> Callable[[str, str, str], None]:
     def register(name: str, target: str, summary: str) -> None:
         if not (isinstance(name, str) and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)):
-            raise PluginError(f"a {kind} is called {name!r}, expected lower-case letters, digits and hyphens")
+            raise PluginError(
+                f"{name!r} is not a {kind} name; expected lower-case letters, digits and hyphens"
+            )
         module, _, attribute = str(target).partition(":")
         if not (module and attribute):
             raise PluginError(
-                f"the target of {kind} '{name}' is '{target}', expected 'package.module:Attribute'"
+                f"the target of {kind} '{name}' is '{target}'; expected 'package.module:Attribute'"
             )
         entries.append(Entry(kind, name, target, str(summary), package, version))
 
-    register.__qualname__ = "register"  # as its caller knows it, for what Python says of missing arguments
+    register.__qualname__ = "register"  # for Python's messages about wrong arguments
     return register

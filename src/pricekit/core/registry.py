@@ -1,4 +1,4 @@
-"""The registry: which plugins there are, and how one is made from its name and options."""
+"""The registry: the available plugins, and how to create one from its name and options."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ KINDS = {
     "policy": "pricekit_register_policies",
     "engine": "pricekit_register_engines",
 }
-"""Each kind of plugin and the hook that registers it."""
+"""The kinds of plugins, each with the hook that registers it."""
 
 PACKAGES = frozenset({"lightgbm", "lion", "minilm", "openvino"})
-"""Plugins in packages of pricekit's own, which are called pricekit-NAME."""
+"""Plugins in packages that this project publishes as pricekit-NAME."""
+
 FILE = "file "
-"""What the version of a plugin from a single file begins with; a hash of its content follows."""
+"""Prefix of the version of a plugin from a single file; a hash of the file's content follows."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One registered plugin, not yet imported."""
+    """A registered plugin, not imported yet."""
 
     kind: str
     name: str
@@ -43,11 +44,11 @@ class Entry:
     version: str
 
     def facts(self) -> dict[str, str]:
-        """Return what a run and a bundle keep of it."""
+        """Return the fields that a run and a bundle store."""
         return {"kind": self.kind, "name": self.name, "package": self.package, "version": self.version}
 
     def load(self) -> Any:
-        """Import the plugin's class; raises PluginError where that fails."""
+        """Import the plugin's class; raises PluginError if the import fails."""
         module, _, attribute = self.target.partition(":")
         try:
             with redirect_stdout(sys.stderr):  # stdout is for data
@@ -56,92 +57,96 @@ class Entry:
             raise PluginError(
                 f"the {self.kind} '{self.name}' of package {self.package} {self.version} cannot be loaded "
                 f"from {self.target}: {type(error).__name__}: {error}. "
-                f"{cure_of(error, self.package, self.version)}"
+                f"{remedy_for(error, self.package, self.version)}"
             ) from error
 
 
 @dataclass(frozen=True)
-class Broken:
-    """A plugin package that failed to load, why, and what to do."""
+class FailedPlugin:
+    """A plugin package that failed to load, the reason, and what to do."""
 
     name: str
     package: str
     version: str
     reason: str
-    cure: str
+    remedy: str
     traceback: str
 
     def facts(self) -> dict[str, str]:
-        """Return who failed, why, and what to do."""
+        """Return name, package, version, reason and remedy."""
         return {key: value for key, value in asdict(self).items() if key != "traceback"}
 
 
 @dataclass
 class Registry:
-    """All plugins by kind and name, the packages that failed to load, and the hooks of all others."""
+    """All plugins by kind and name, the packages that failed to load, and the hooks of the others."""
 
     manager: pluggy.PluginManager
     entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
-    broken: list[Broken] = field(default_factory=list)
-    left_out: str = ""
-    """Why packages that are installed may not be here: a part of a sentence."""
+    failed: list[FailedPlugin] = field(default_factory=list)
+    selection_note: str = ""
+    """Why installed packages may be missing here: the end of a sentence, or ""."""
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Add the plugins of one package, all or none; raises PluginError for a name that is taken."""
+        """Add all plugins of one package, or none; raises PluginError if a name is taken."""
         new: dict[tuple[str, str], Entry] = {}
         for entry in entries:
             taken = self.entries.get((entry.kind, entry.name)) or new.get((entry.kind, entry.name))
             if taken:
                 raise PluginError(
                     f"the {entry.kind} '{entry.name}' is registered twice, by {taken.package} {taken.version} "
-                    f"and by {entry.package} {entry.version}; choose another name, or uninstall one of the two"
+                    f"and by {entry.package} {entry.version}; rename it, or uninstall one of the two packages"
                 )
             new[entry.kind, entry.name] = entry
         self.entries |= new
 
     def observers(self) -> list[str]:
-        """Return the plugin modules that observe runs."""
+        """Return the names of the plugin modules that observe runs."""
         hooks = [hook for hook in vars(self.manager.hook).values() if getattr(hook, "spec", None)]
         events = [hook for hook in hooks if hook.name not in KINDS.values()]
         return sorted({impl.plugin_name for hook in events for impl in hook.get_hookimpls()})
 
     def of_kind(self, kind: str) -> list[Entry]:
-        """Return the plugins of a kind, by name."""
+        """Return the plugins of a kind, sorted by name."""
         return sorted((e for e in self.entries.values() if e.kind == kind), key=lambda e: e.name)
 
     def get(self, kind: str, name: str) -> Entry:
-        """Return one plugin; raises PluginError that lists what there is and the nearest name."""
+        """Return one plugin; raises PluginError with the available names and the nearest one."""
         if entry := self.entries.get((kind, name)):
             return entry
         names = [e.name for e in self.of_kind(kind)]
         raise PluginError(
-            f"there is no {kind} '{name}'; available: {', '.join(names) or 'none'}."
-            f"{did_you_mean(name, names)}{_package_of(name)}{self._broken_note()}"
+            f"unknown {kind} '{name}'; available: {', '.join(names) or 'none'}."
+            f"{did_you_mean(name, names)}{_package_hint(name)}{self._failed_note()}",
+            parameters=(kind,) if kind != "feature" else ("features",),
+            kind=kind,
+            name=name,
+            candidates=names,
         )
 
     def require(self, kind: str, name: str, package: str, version: str) -> None:
-        """Raise PluginError where a plugin that a run or a bundle was made with is not there: why, and the cure."""
+        """Raise PluginError with reason and remedy if a plugin that a run or a bundle needs is missing."""
         if (kind, name) in self.entries:
             return
-        for broken in self.broken:
-            if broken.package == package:
+        for failed in self.failed:
+            if failed.package == package:
                 raise PluginError(
-                    f"this model needs the {kind} '{name}' of {package}, of which version {broken.version} failed to "
-                    f"load: {broken.reason}. {broken.cure}"
+                    f"this model needs the {kind} '{name}' of {package}, but {package} {failed.version} failed to "
+                    f"load: {failed.reason}. {failed.remedy}"
                 )
         raise PluginError(
             f"this model needs the {kind} '{name}' of {package} {version}, which is not loaded; "
-            f"{install_line(package, version)}{self.left_out}"
+            f"{install_line(package, version)}{'' if version.startswith(FILE) else self.selection_note}"
         )
 
-    def _broken_note(self) -> str:
-        if not self.broken:
+    def _failed_note(self) -> str:
+        if not self.failed:
             return ""
-        failed = "; ".join(f"{b.package} {b.version} ({b.reason})" for b in self.broken)
-        return f" Plugin packages that failed to load and may have held it: {failed}."
+        failed = "; ".join(f"{f.package} {f.version} ({f.reason})" for f in self.failed)
+        return f" These plugin packages failed to load and may contain it: {failed}."
 
     def create(self, kind: str, name: str, options: Mapping[str, Any] | None = None) -> Any:
-        """Make a plugin from its name and options.
+        """Create a plugin from its name and options.
 
         Raises:
             PluginError: the name is unknown, or the plugin cannot be imported.
@@ -153,12 +158,12 @@ class Registry:
             return plugin() if checked is None else plugin(checked)
         except (Exception, SystemExit) as error:
             raise PluginError(
-                f"the {kind} '{name}' cannot be made: {type(error).__name__}: {error}. It is made as "
-                f"{'Plugin()' if checked is None else 'Plugin(options)'}; report it to the plugin's author"
+                f"the {kind} '{name}' cannot be created by {'Plugin()' if checked is None else 'Plugin(options)'}: "
+                f"{type(error).__name__}: {error}. Report it to the plugin's author"
             ) from error
 
     def resolve(self, kind: str, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all options of a plugin, defaults included, as plain values; raises as `create` does."""
+        """Return all options of a plugin, including defaults, as plain values; raises like `create`."""
         checked = self._options(kind, name, self.get(kind, name).load(), options)
         return {} if checked is None else checked.model_dump(mode="json")
 
@@ -166,62 +171,72 @@ class Registry:
         model = options_model(plugin)
         if model is None and hasattr(plugin, "Options"):
             raise PluginError(
-                f"the Options of the {kind} '{name}' are no pydantic model, expected a class derived from "
-                "pydantic.BaseModel; report it to the plugin's author"
+                f"the Options of the {kind} '{name}' are not a pydantic model; expected a class derived from "
+                "pydantic.BaseModel. Report it to the plugin's author"
             )
         if model is None:
             if options:
-                raise ConfigError(f"the {kind} '{name}' takes no options, but got {', '.join(options)}")
+                raise ConfigError(
+                    f"the {kind} '{name}' takes no options, but got {', '.join(options)}; remove them",
+                    parameters=("settings",),
+                    setting=next(iter(options)),
+                    candidates=[],
+                )
             return None
         known = list(model.model_fields)
         if "name" in known:
             raise PluginError(
-                f"the {kind} '{name}' has an option called 'name', which is the plugin's own; rename it"
+                f"the {kind} '{name}' has an option 'name', which is reserved for the plugin's name. Report it to "
+                "the plugin's author"
             )
         for given in options:
-            if given not in known:  # also where the plugin's model would ignore it
-                hint = did_you_mean(given, known) or f" There are: {', '.join(known)}."
-                raise ConfigError(f"the {kind} '{name}' has no option '{given}'.{hint}")
+            if given not in known:  # even if the plugin's model ignores unknown options
+                hint = did_you_mean(given, known) or f" Available: {', '.join(known)}."
+                raise ConfigError(
+                    f"the {kind} '{name}' has no option '{given}'.{hint}",
+                    parameters=("settings",),
+                    setting=given,
+                    candidates=known,
+                )
         try:
             return model(**options)
         except ValidationError as error:
             raise explain_invalid(error, f"{kind} '{name}'", known) from None
-        except Exception as error:  # pydantic's, for a model that is not complete
+        except Exception as error:  # such as pydantic's error for an incomplete model
             raise PluginError(
-                f"the options of the {kind} '{name}' cannot be made: {type(error).__name__}: {error}; report it to "
+                f"the options of the {kind} '{name}' cannot be created: {type(error).__name__}: {error}. Report it to "
                 "the plugin's author"
             ) from error
 
 
-def _package_of(name: str) -> str:
-    """Say which of pricekit's own packages has a plugin that is not installed."""
-    return f" '{name}' is in the package pricekit-{name}; install that." if name in PACKAGES else ""
+def _package_hint(name: str) -> str:
+    """Return which package of this project provides a plugin, "" if none does."""
+    return f" '{name}' is in the package pricekit-{name}; install it." if name in PACKAGES else ""
 
 
 def options_model(plugin: Any) -> type[BaseModel] | None:
-    """Return the pydantic model of a plugin's options, None where it has none."""
+    """Return the pydantic model of a plugin's options, None if it has none."""
     model = getattr(plugin, "Options", None)
     return model if isinstance(model, type) and issubclass(model, BaseModel) else None
 
 
-def cure_of(error: BaseException, package: str, version: str) -> str:
-    """Return what to do about a plugin that cannot be loaded."""
+def remedy_for(error: BaseException, package: str, version: str) -> str:
+    """Return what the user can do about a plugin that failed to load."""
     missing = (getattr(error, "name", None) or "") if isinstance(error, ModuleNotFoundError) else ""
     top, *inside = missing.split(".")
     if package == "pricekit" and missing and top != "pricekit":
         return f"{missing} is part of an extra: pip install 'pricekit[train]'"
     if top == "pricekit":
-        return f"It is written for another version of pricekit: upgrade {package} or pricekit"
+        return f"It was written for another version of pricekit: upgrade {package} or pricekit"
     if version.startswith(FILE):
-        needed = (
-            f"Install what it needs: pip install {top}; where {top} is a file of yours, put it into this one"
-        )
-        return needed if missing else "Correct the file"
+        if not missing:
+            return "Fix the file"
+        return f"Install what it needs: pip install {top}. If {top} is your own file, move its code into this one"
     if missing and not inside and top != re.sub(r"\W", "_", package):
         return f"Install what it needs: pip install {top}"
-    return f"Upgrade {package}, or uninstall it: pip uninstall {package}; its author needs the traceback"
+    return f"Upgrade {package}, or uninstall it: pip uninstall {package}; report it to its author with the traceback"
 
 
 def install_line(package: str, version: str) -> str:
-    """Return how a plugin that is missing is had."""
-    return f"name its file: --plugin {package}" if version.startswith(FILE) else f"pip install {package}"
+    """Return how to get a missing plugin."""
+    return f"load its file {package}" if version.startswith(FILE) else f"pip install {package}"

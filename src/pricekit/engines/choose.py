@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Batch, Graph
-from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.engines import timing
 from pricekit.engines.loaded import BATCH_TOKENS, LoadedEngine
@@ -106,12 +106,12 @@ def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> Loaded
 
 def _load(name: str, graph: Graph) -> LoadedEngine:
     engine = registry().create("engine", name)
-    with guarded("engine", name, "loading the graph"):
+    with plugin_call("engine", name, "loading the graph"):
         streams, price = int(getattr(engine, "streams", 1)), engine.load(graph)
     turns = threading.Semaphore(streams)  # for predictions in several threads
 
     def price_batch(batch: Batch) -> np.ndarray:
-        with turns, guarded("engine", name, "pricing a batch"):
+        with turns, plugin_call("engine", name, "pricing a batch"):
             found: np.ndarray = price(batch)
         return found
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from pricekit import __version__
 from pricekit.bundle import PARTS, strangers, write_bundle
-from pricekit.core.events import tell
+from pricekit.core.events import notify
 from pricekit.engines.loaded import batches_of
 from pricekit.errors import BundleError, ExportError
 from pricekit.exporting.card import ensemble_card, model_card
@@ -75,7 +75,7 @@ def export_run(
         facts = _facts(precision, run.facts, exported.float32_nodes, report)
         files |= _common_files(model_card(run, facts), run.intervals)
     manifest = write_bundle(out, files, facts, schema_version=version)
-    tell("bundle_exported", folder=path, bundle=out, manifest=manifest)
+    notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
     return report
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Feature, State
-from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PluginError, PricekitError
 from pricekit.log import logger
@@ -118,7 +118,7 @@ def uses_price(plugin: Feature) -> bool:
 
 def _fit(part: FittedFeature, table: Table, price: np.ndarray | None) -> FittedFeature:
     fit: Any = part.plugin.fit
-    with guarded("feature", part.name, "fitting to the training rows"):
+    with plugin_call("feature", part.name, "fitting to the training rows"):
         state = fit(table, _required(part.name, price).copy()) if uses_price(part.plugin) else fit(table)
     return replace(part, state=_plain(part.name, state))
 
@@ -204,7 +204,7 @@ def _restore(record: Mapping[str, Any]) -> FittedFeature:
 
 
 def _transformed(part: FittedFeature, table: Table) -> np.ndarray:
-    with guarded("feature", part.name, "computing its columns"):
+    with plugin_call("feature", part.name, "computing its columns"):
         block = part.plugin.transform(table, part.state)
     expected = (len(table), len(part.plugin.names))
     if (found := _described(block)) != f"float32 of shape {expected}":

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pricekit.config import RunConfig
+from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Backbone, State
-from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.model.network import PriceModel
 from pricekit.preprocess import Inputs, Preprocessor
@@ -54,7 +54,7 @@ def build_model(
     Raises:
         PluginError: the backbone failed.
     """
-    with guarded("backbone", config.backbone.name, "making its encoder"):
+    with plugin_call("backbone", config.backbone.name, "making its encoder"):
         tokens = train.tokens if train else None
         encoder = plugins.backbone.encoder(architecture, preprocessor.tokenizer, tokens)
     return PriceModel(encoder, config.head, plugins.loss, len(preprocessor.features.names))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pricekit.config import RunConfig
-from pricekit.core.guard import guarded
+from pricekit.core.calls import plugin_call
 from pricekit.errors import PluginError
 from pricekit.model.inference import to_tensors
 from pricekit.model.network import PriceModel
@@ -30,17 +30,17 @@ def check_plugins(job: Job) -> None:
     saved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     batch = to_tensors(train.inputs.batch(np.arange(min(ROWS, len(train.price)))))
     price = torch.from_numpy(train.price[:ROWS].astype(np.float32))
-    with guarded("backbone", config.backbone.name, "encoding a batch"):
+    with plugin_call("backbone", config.backbone.name, "encoding a batch"):
         _check_encoder(model.eval(), config, batch)
-    with guarded("loss", config.loss.name, "turning raw outputs into prices"):
+    with plugin_call("loss", config.loss.name, "turning raw outputs into prices"):
         _check_prices(model, config.loss.name, batch)
-    with guarded("loss", config.loss.name, "computing the loss of a batch"):
+    with plugin_call("loss", config.loss.name, "computing the loss of a batch"):
         loss = model.train().training_loss(**batch, price=price)
         _require(
             loss.ndim == 0 and loss.requires_grad, "loss", config.loss.name, "a scalar with a gradient", loss
         )
         loss.backward()  # type: ignore[no-untyped-call]
-    with guarded("policy", config.policy.name, "taking an optimizer step on this backbone"):
+    with plugin_call("policy", config.policy.name, "taking an optimizer step on this backbone"):
         job.policy.optimizer(model, config.training, fused=True).step()
     model.zero_grad(set_to_none=True)
     model.load_state_dict(saved)

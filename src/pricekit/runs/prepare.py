@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from pricekit.config import RunConfig
+from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Backbone, Policy, State
-from pricekit.core.guard import guarded
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.errors import ConfigError, TrainingError
@@ -261,7 +261,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
 def _fit(setup: Setup, train: Table) -> Fitted:
     """Train or load the tokenizer and fit the features, on the training rows."""
     config, backbone = setup.config, setup.plugins.backbone
-    with guarded("backbone", config.backbone.name, "making its tokenizer"):
+    with plugin_call("backbone", config.backbone.name, "making its tokenizer"):
         tokenizer = backbone.tokenizer(train.text.tolist())
         architecture = backbone.architecture(tokenizer)
     columns = replace(columns_of(config), id_required=False)
@@ -294,7 +294,7 @@ def _new_model(setup: Setup, fitted: Fitted, train: PricedInputs) -> PriceModel:
     config = setup.config
     torch.manual_seed(config.seed)
     model = build_model(setup.plugins, config, fitted.preprocessor, fitted.architecture, train.inputs)
-    with guarded("loss", config.loss.name, "fitting to the training prices"):
+    with plugin_call("loss", config.loss.name, "fitting to the training prices"):
         model.fit(torch.from_numpy(train.inputs.features), torch.from_numpy(train.price))
     return model
 

@@ -66,7 +66,7 @@ def train(
     settings = job.config.model_dump(mode="json", exclude_none=True)
     rows = {"train": len(prepared.split.train), "valid": len(prepared.split.valid)}
     with observed_run(
-        out, told=job.processes.main, config=settings, rows=rows, resumed=prepared.reopened
+        out, enabled=job.processes.main, config=settings, rows=rows, resumed=prepared.reopened
     ) as facts:
         state = fit(job, out, resume=prepared.resumed, started=started)
         facts |= finish(prepared, state, out, started)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.core.events import tell
+from pricekit.core.events import notify
 from pricekit.errors import TrainingError
 from pricekit.files import write_text
 from pricekit.log import logger
@@ -177,7 +177,7 @@ def report_epoch(session: Session, result: EpochResult, rows_per_second: float) 
     record |= session.monitor.record()
     if session.processes.main and session.folder is not None:
         _append_line(session.folder / "metrics.jsonl", record)
-        tell("epoch_ended", folder=session.folder, record=record)
+        notify("epoch_ended", folder=session.folder, record=record)
     improved = session.config.training.keep == "best" and session.state.best_epoch == result.epoch
     logger.info(
         f"epoch {result.epoch:>3}  loss {result.loss:.4f}  validation SMAPE {result.valid_smape:.2f}"

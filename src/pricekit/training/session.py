@@ -14,9 +14,9 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from pricekit.config import RunConfig
+from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Policy
-from pricekit.core.events import tell
-from pricekit.core.guard import guarded
+from pricekit.core.events import notify
 from pricekit.errors import ConfigError
 from pricekit.model.network import PriceModel
 from pricekit.optim.adamw import sparse_embeddings
@@ -203,7 +203,7 @@ class Session:
 
     def set_rates(self) -> None:
         """Set the learning rate of each parameter group for the next step."""
-        with guarded("policy", self.config.policy.name, "giving the learning rate of a step"):
+        with plugin_call("policy", self.config.policy.name, "giving the learning rate of a step"):
             factor = self.job.policy.schedule(
                 self.state.position, self.warmup_steps, self.time_budget.total_steps
             )
@@ -238,7 +238,7 @@ class Session:
                 save_checkpoint(path, self.job.model, self.optimizer, record, self.ema, scaler)
             else:
                 save_checkpoint(path, self.scored_model, None, record)
-            tell("checkpoint_saved", folder=self.folder, path=path)
+            notify("checkpoint_saved", folder=self.folder, path=path)
         self.processes.wait()
 
     def load(self, path: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer
 
 from pricekit.config import merge
-from pricekit.core.guard import guarded
+from pricekit.core.calls import plugin_call
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.log import logger
@@ -184,7 +184,7 @@ def prepare_job(
         epochs=settings.epochs or epochs,
         learning_rate=settings.learning_rate or rate,
     )
-    with guarded("backbone", settings.backbone, "making its tokenizer"):
+    with plugin_call("backbone", settings.backbone, "making its tokenizer"):
         tokenizer = backbone.tokenizer(texts)
     masking = make_masking(tokenizer)
     if settings.facts_first:
