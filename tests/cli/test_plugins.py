@@ -75,7 +75,7 @@ def test_the_built_ins_go_on_beside_all_twelve(with_broken, catalog, tmp_path):
     listed = json.loads(with_broken("plugins", "list", "--json").stdout)
     assert [p["version"] for p in listed if p["state"] == "failed"] == ["1.0"] * 11
     assert {p["kind"] for p in listed if p["package"] == "pricekit"} == set(KINDS)
-    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64", "--quiet"]
+    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64"]
     for command in (
         ["train", catalog, "--out", tmp_path / "run", *small],
         ["export", tmp_path / "run", "--out", tmp_path / "bundle"],
@@ -136,7 +136,7 @@ def test_a_file_of_plugins_is_used_like_a_package(pricekit, catalog, tmp_path):
     file.write_text(FEATURE)
     code, out, _ = pricekit("plugins", "show", "characters", "--plugin", file)
     assert (code, "my features.py file" in out) == (0, True)
-    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64", "--quiet"]
+    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64"]
     train = ["train", catalog, "--out", tmp_path / "run", "--features", "characters", *small]
     assert pricekit(*train)[0] == 3
     assert pricekit(*train, "--plugin", file)[0] == 0
@@ -192,7 +192,7 @@ def test_help_is_quick_because_it_imports_no_plugin(broken):
 def test_a_bundle_tells_a_changed_feature(pricekit, catalog, tmp_path):
     file = tmp_path / "features.py"
     file.write_text(FEATURE)
-    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64", "--quiet"]
+    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64"]
     run, bundle = tmp_path / "run", tmp_path / "bundle"
     code, _, err = pricekit(
         "train", catalog, "--out", run, "--features", "characters", *small, "--plugin", file
@@ -214,7 +214,7 @@ def test_a_bundle_tells_a_changed_feature(pricekit, catalog, tmp_path):
 def test_a_run_without_its_plugin_file_names_it(pricekit, catalog, tmp_path, command):
     file, run = tmp_path / "features.py", tmp_path / "run"
     file.write_text(FEATURE)
-    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64", "--quiet"]
+    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64"]
     assert (
         pricekit("train", catalog, "--out", run, "--features", "characters", *small, "--plugin", file)[0] == 0
     )

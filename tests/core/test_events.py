@@ -38,7 +38,7 @@ def pricekit_bundle_exported(folder, bundle, manifest):
     note("exported", folder=folder, bundle=bundle, precision=manifest["precision"])
 """
 
-SMALL = ["--set", "backbone.width=8", "--set", "backbone.buckets=64", "--quiet"]
+SMALL = ["--set", "backbone.width=8", "--set", "backbone.buckets=64"]
 
 
 @pytest.fixture
