@@ -392,7 +392,7 @@ def test_row_numbers_never_stand_among_ids(predictor, catalog, tmp_path, without
     for number in range(2):
         columns = ["catalog_content"] if number == without else ["sample_id", "catalog_content"]
         frame[columns].to_csv(tmp_path / f"t{number}.csv", index=False)
-    with pytest.raises(DataError, match=r"t0\.csv and .*t1\.csv only one has the id column 'sample_id'"):
+    with pytest.raises(DataError, match=r"only one of .*t0\.csv and .*t1\.csv has the id column 'sample_id'"):
         predictor.predict_file(tmp_path / "t*.csv", tmp_path / "prices.csv")
 
 

@@ -296,7 +296,7 @@ def test_every_parquet_file_is_looked_at_before_the_work(tmp_path: Path) -> None
     with pytest.raises(DataError, match=r"3\.parquet has no column 't'.*Did you mean 'T'"):
         check_columns(tmp_path, columns)
     write("3.parquet", "t")
-    with pytest.raises(DataError, match=r"of .*1\.parquet and .*3\.parquet only one has the id column 'sku'"):
+    with pytest.raises(DataError, match=r"only one of .*1\.parquet and .*3\.parquet has the id column 'sku'"):
         check_columns(tmp_path, columns)
     (tmp_path / "3.parquet").write_bytes((tmp_path / "1.parquet").read_bytes()[:-9])
     with pytest.raises(DataError, match=r"3\.parquet cannot be read as Parquet"):
@@ -324,7 +324,7 @@ def test_every_file_of_a_pattern_is_looked_at_before_the_work(tmp_path: Path, su
         check_columns(pattern, columns)
     write("3", "t")
     with pytest.raises(
-        DataError, match=rf"of .*1\.{suffix} and .*3\.{suffix} only one has the id column 'sku'"
+        DataError, match=rf"only one of .*1\.{suffix} and .*3\.{suffix} has the id column 'sku'"
     ):
         check_columns(pattern, columns)
 

@@ -71,7 +71,7 @@ def _show(page: dict[str, Any]) -> None:
     from pricekit.cli.terminal import show_table
     from pricekit.table.formats.dialect import NAMES
 
-    parted = page["delimiter"] and f"parted by {NAMES.get(page['delimiter'], repr(page['delimiter']))}"
+    parted = page["delimiter"] and f"{NAMES.get(page['delimiter'], repr(page['delimiter']))}-separated"
     facts = [fact for fact in (page["format"], page["encoding"], parted) if fact]
     click.echo(f"{page['table']}: {page['rows']:,} rows; {', '.join(facts)}")
     headers = ["column", "kind", "filled", "distinct", "example", "used as"]

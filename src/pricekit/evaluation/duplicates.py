@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pricekit.log import logger
 from pricekit.metrics import smape_terms
 from pricekit.progress import progress
-from pricekit.table.columns import equal_texts, normalised
+from pricekit.table.columns import equal_texts, few_distinct, normalised
 
 SIMILARITY = (0.85, 0.9, 0.95)
 """Jaccard similarity of near-duplicates. A group that grows too large uses the stricter values."""
@@ -28,8 +28,8 @@ SMALL_GROUP = 10
 MIN_PAIRS = 6
 """Texts with fewer distinct word pairs are duplicates only if they are equal."""
 
-LABEL_SHARE, LABEL_ERROR = 0.2, 10.0
-"""Texts are labels if their distinct share is lower and their irreducible SMAPE is at least this."""
+LABEL_ERROR = 10.0
+"""Texts of which few are distinct are labels if their irreducible SMAPE is at least this."""
 
 _PERMUTATIONS, _BAND = 128, 8  # 16 bands: texts of similarity 0.85 share one with probability 0.994
 _CHUNK = 1000
@@ -98,9 +98,7 @@ def _lowest_error(prices: np.ndarray) -> float:
 
 def are_labels(groups: np.ndarray, price: np.ndarray) -> bool:
     """Return whether texts name kinds of products rather than products: few distinct texts at varied prices."""
-    if not len(groups) or (groups.max() + 1) >= LABEL_SHARE * len(groups):
-        return False
-    return irreducible_error(groups, price).smape_of_all >= LABEL_ERROR
+    return few_distinct(groups) and irreducible_error(groups, price).smape_of_all >= LABEL_ERROR
 
 
 def split_groups_of(texts: pd.Series, price: np.ndarray, *, near: bool, shown: bool = True) -> np.ndarray:

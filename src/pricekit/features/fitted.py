@@ -15,16 +15,13 @@ from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PluginError, PricekitError
 from pricekit.log import logger
 from pricekit.table import Table
-from pricekit.table.columns import equal_texts
+from pricekit.table.columns import equal_texts, few_distinct
 
 CHECKED_ROWS = 8
 """Rows on which a fitted feature is checked row by row."""
 
 FOLDS = 5
 """Folds of the training rows, for features that use the price."""
-
-LABEL_SHARE = 0.2
-"""With fewer distinct texts per row than this, texts are labels that many products share."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,7 @@ def _folds(table: Table) -> np.ndarray:
     If few texts are distinct, they are labels, which recur in new rows; then each row is assigned on its own.
     """
     same = equal_texts(table.text)
-    if same.max() + 1 < LABEL_SHARE * len(same):
+    if few_distinct(same):
         same = np.arange(len(same))
     folds: np.ndarray = (np.random.default_rng(0).permutation(same.max() + 1) % FOLDS)[same]
     return folds

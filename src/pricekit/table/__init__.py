@@ -1,32 +1,21 @@
-"""Tables: reading, validating, setting rows aside, writing.
+"""Tables: read files and frames, parse prices, separate unusable rows, write results.
 
-model.py         what a table is: Table, Columns, the reasons for which a row is set aside
-reading.py       what the user says of how a file is read
-detect.py        which encoding a file is in
-encoding.py      bytes to text: byte order marks, other encodings, files that are no text at all
-dialect.py       what stands between the fields of a delimited file, and whether it has a header
-delimited.py     CSV, TSV and text }
-jsonlines.py     JSON lines        }  a file to chunks of raw columns
-parquet.py       Parquet           }
-opened.py        a path and a reading to one of these
-columns.py       raw columns to clean text
-currency.py      signs and codes of currencies
-writing.py       the text of a price in one writing
-multiplier.py    words and letters behind a number that multiply it
-cells.py         one cell that holds a price
-price_format.py  a column of such cells: how the whole of it is written
-prices.py        the same column as numbers
-describe.py      how prices were read, in words
-files.py         a folder or a pattern to its files
-equal.py         which texts say the same
-read.py          chunks to Table: the one way in, for training and prediction alike
-validate.py      usable rows here, the others there, each with its reason
-usable.py        a file to its usable rows, the others counted aloud
-profile.py       what a table holds, for `pricekit check`
-texts.py         texts in memory to a table; a frame: read.py
-sinks.py         a frame at a time to CSV, TSV, JSON lines or Parquet
-write.py         predictions and frames out, whole or not at all
-rejected.py      rows that were set aside, of any files, into one file
+Data flows one way: a source is opened, read as raw chunks, and assembled to a `Table`.
+
+    options.py    ReadOptions: what the user sets about reading
+    source.py     a file or a frame to an OpenedTable
+    formats/      raw chunks of CSV, JSON lines, Parquet and frames; detection of encoding and delimiter
+    guess.py      guesses of the text, price and id columns, from profile.py
+    profile.py    what each column holds
+    columns.py    Arrow columns to clean text and to pandas
+    prices/       written prices to numbers
+    assemble.py   raw chunks to a Table
+    read.py       read_table, iter_table: all of the above in order
+    files.py      tables in several files
+    texts.py      a list of texts to a Table
+    usable.py     usable and rejected rows
+    model.py      Table, Columns, reasons for rejection
+    output/       predictions, rejected rows and other frames to files
 """
 
 import warnings
@@ -37,12 +26,12 @@ from pricekit.table.formats.frame import is_frame
 from pricekit.table.guess import ColumnGuess, guess_columns
 from pricekit.table.model import MAX_TEXT_CHARS, NO_PRICE, REASONS, Columns, Notices, Table, concat_tables
 from pricekit.table.options import DEFAULT_READ_OPTIONS, ReadOptions
+from pricekit.table.output.rejected import write_rejected
+from pricekit.table.output.write import PredictionWriter, check_output, read_predictions, write_frame
 from pricekit.table.read import iter_table, read_frame, read_table
-from pricekit.table.rejected import write_rejected
 from pricekit.table.source import ArrowStream, TableSource, source_name
 from pricekit.table.texts import check_labelled, table_of_texts
 from pricekit.table.usable import count_reasons, read_usable, row_reasons, split_usable
-from pricekit.table.write import PredictionWriter, check_output, read_predictions, write_frame
 
 __all__ = [
     "DEFAULT_READ_OPTIONS",

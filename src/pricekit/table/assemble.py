@@ -93,7 +93,7 @@ def _missing_header(file: OpenedTable, names: list[str]) -> tuple[str, tuple[str
 def check_width(file: OpenedTable, first: RawChunk, read_warnings: ReadWarnings) -> None:
     """Raise a DataError where all rows are wider than the header: cells would be read into the wrong columns."""
     rows, width = first.columns.num_rows, first.columns.num_columns
-    if rows > 1 and read_warnings.wide >= rows:
+    if rows > 1 and read_warnings.wider >= rows:
         raise DataError(
             f"{file.name}: all rows have more fields than the header, which has {width}. Perhaps it lacks a name for "
             "the first column, or is not on the first line, or fields that contain the delimiter are not quoted. Fix "

@@ -1,4 +1,4 @@
-"""Raw columns to clean text, whole columns at a time."""
+"""Convert whole raw columns to clean text and to pandas."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from pricekit.errors import DataError
 from pricekit.table.model import MAX_TEXT_CHARS, ReadWarnings
+
+_LABEL_SHARE = 0.2
 
 _FOLDED = r"[\pP\pS\pZ\pC]+"
 """Punctuation, symbols, white space and control characters; letters, marks and digits stay."""
@@ -38,7 +40,7 @@ def check_names(name: str, columns: Sequence[str]) -> None:
 
 
 def text_array(cells: Sequence[str]) -> pa.Array:
-    """Python strings as an Arrow column; halves of surrogate pairs, which UTF-8 lacks, become U+FFFD."""
+    """Return Python strings as an Arrow column; halves of surrogate pairs, which UTF-8 lacks, become U+FFFD."""
     try:
         return pa.array(cells, pa.large_string())
     except UnicodeEncodeError:
@@ -60,23 +62,23 @@ def is_bytes(kind: pa.DataType) -> bool:
 
 
 def keeps_type(kind: pa.DataType) -> bool:
-    """Whether a column of this Arrow type has one pandas type too, whichever values it holds."""
+    """Whether a column of this Arrow type has one pandas type, whatever values it holds."""
     types = pa.types
     checks = (is_text, types.is_integer, types.is_floating, types.is_timestamp, types.is_duration)
     return any(check(kind) for check in checks)
 
 
 def flat(column: pa.ChunkedArray) -> pa.Array:
-    """One array, text as `large_string` with "" for null."""
+    """Return a column as one array; text becomes `large_string` with "" for null."""
     if is_text(column.type):
         column = pc.fill_null(column.cast(pa.large_string()), "")
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def as_text(column: pa.Array) -> pa.Array:
-    """Any column as text, "" for null: numbers as Python writes them, lists and structs as JSON.
+    """Return any column as text, "" for null: numbers as Python writes them, lists and structs as JSON.
 
-    A float without decimals is written as the integer that it is: one missing cell makes a year 2015.0 in pandas.
+    A float without decimals is written as an integer, because one missing cell turns 2015 into 2015.0 in pandas.
     """
     kind = column.type
     if is_text(kind):
@@ -90,19 +92,19 @@ def as_text(column: pa.Array) -> pa.Array:
         whole = pc.replace_substring_regex(written, r"\.0$", "")
         return pc.if_else(column.is_null(nan_is_null=True), "", whole)
     if pa.types.is_nested(kind) or is_bytes(kind):
-        return text_array([_written(value) for value in column.to_pylist()])
+        return text_array([_as_json(value) for value in column.to_pylist()])
     return pc.fill_null(column.cast(pa.large_string()), "")
 
 
 def as_model_text(column: pa.Array) -> pa.Array:
-    """Any column as text for a model: that of `as_text`, but 87 for the decimal 87.00, as of other numbers."""
-    written = as_text(column)
+    """Return any column as text for a model: like `as_text`, but the decimal 87.00 becomes 87, like other numbers."""
+    text = as_text(column)
     if not pa.types.is_decimal(column.type):
-        return written
-    return pc.replace_substring_regex(written, r"(\.[0-9]*[1-9])0+$|\.0+$", r"\1")
+        return text
+    return pc.replace_substring_regex(text, r"(\.[0-9]*[1-9])0+$|\.0+$", r"\1")
 
 
-def _written(value: object) -> str:
+def _as_json(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bytes):
@@ -111,12 +113,12 @@ def _written(value: object) -> str:
 
 
 def as_frame(arrays: Mapping[str, pa.Array]) -> pd.DataFrame:
-    """Columns as a pandas frame. Whole numbers with gaps stay whole numbers: an id 7 must not come back as 7.0.
+    """Return columns as a pandas frame. Integers with missing values stay integers: an id 7 must not become 7.0.
 
-    What Python cannot hold, such as a date after the year 9999, is text.
+    Values that Python cannot hold, such as a date after the year 9999, become text.
 
     Raises:
-        pa.ArrowException, ValueError, OverflowError: the columns of `unreadable` are none of pandas', and no text.
+        pa.ArrowException, ValueError, OverflowError: the columns of `unreadable` fit neither pandas nor text.
     """
     try:
         frame: pd.DataFrame = pa.table(dict(arrays)).to_pandas()
@@ -131,7 +133,7 @@ def as_frame(arrays: Mapping[str, pa.Array]) -> pd.DataFrame:
 
 
 def unreadable(arrays: Mapping[str, pa.Array]) -> list[str]:
-    """Names of the columns that pandas cannot hold."""
+    """Return the names of the columns that pandas cannot hold."""
     odd = []
     for name, cells in arrays.items():
         try:
@@ -142,7 +144,7 @@ def unreadable(arrays: Mapping[str, pa.Array]) -> list[str]:
 
 
 def clean(cells: pa.Array, read_warnings: ReadWarnings) -> pa.Array:
-    """Remove NUL bytes and cut to `MAX_TEXT_CHARS` characters, counting the cells changed."""
+    """Remove NUL bytes and cut to `MAX_TEXT_CHARS` characters; changed cells are counted in `read_warnings`."""
     has_nul = pc.sum(pc.match_substring(cells, "\0")).as_py() or 0
     if has_nul:
         read_warnings.nul_cells += has_nul
@@ -154,7 +156,7 @@ def clean(cells: pa.Array, read_warnings: ReadWarnings) -> pa.Array:
 
 
 def join_text(names: Sequence[str], columns: Sequence[pa.Array], read_warnings: ReadWarnings) -> pa.Array:
-    """One text of several columns: a line "name: cell" for each cell that is not blank."""
+    """Join columns into one text per row: a line "name: cell" for each cell that is not blank."""
     if len(columns) == 1:
         return columns[0]
     lines = [_labelled(name, cells) for name, cells in zip(names, columns, strict=True)]
@@ -163,8 +165,8 @@ def join_text(names: Sequence[str], columns: Sequence[pa.Array], read_warnings: 
 
 
 def _labelled(name: str, cells: pa.Array) -> pa.Array:
-    # Each begins with the line end that parts it from the one before. Nulls for the blank cells would be
-    # shorter, but pyarrow's join with null_handling="skip" loses rows that have nothing but nulls.
+    # Each line begins with the line break before it. Nulls for blank cells would be shorter, but pyarrow's join with
+    # null_handling="skip" loses rows of nulls only.
     blank = pc.equal(pc.utf8_trim_whitespace(cells), "")
     label = pa.scalar(f"\n{name}: ", pa.large_string())
     line = pc.binary_join_element_wise(label, cells, pa.scalar("", pa.large_string()))
@@ -172,17 +174,26 @@ def _labelled(name: str, cells: pa.Array) -> pa.Array:
 
 
 def equal_texts(texts: pd.Series) -> np.ndarray:
-    """Return a number for each text, int64 (N,), equal where texts say the same; from 0, as they first appear."""
+    """Return a number for each text, int64 (N,), the same for texts that are equal once `normalised`, from 0."""
     codes: np.ndarray = normalised(texts).dictionary_encode().indices.to_numpy()
     return codes.astype(np.int64)
 
 
 def normalised(texts: pd.Series) -> pa.Array:
-    """Return texts, (N,), in lower case, Unicode's NFKC, with one space for all that is no letter, mark or digit.
+    """Return texts, (N,), in lower case and Unicode's NFKC, with one space for other than letters, marks and digits.
 
-    A text of nothing else stays as it is.
+    A text of nothing else is unchanged.
     """
     cells = pa.array(texts.to_numpy(object), pa.large_string())
     folded = pc.utf8_trim_whitespace(pc.replace_substring_regex(cells, _FOLDED, " "))
     folded = pc.utf8_lower(pc.utf8_normalize(folded, form="NFKC"))
     return pc.if_else(pc.equal(pc.utf8_length(folded), 0), cells, folded)
+
+
+def few_distinct(groups: np.ndarray) -> bool:
+    """Whether texts repeat so much that they look like labels of many products each: under a fifth are distinct.
+
+    Args:
+        groups: as `equal_texts` returns them, int64 (N,).
+    """
+    return bool(len(groups)) and int(groups.max()) + 1 < _LABEL_SHARE * len(groups)

@@ -1,4 +1,4 @@
-"""A path that stands for several files: a folder of Parquet, or a pattern."""
+"""Tables in several files: a folder of Parquet files, or a pattern."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _WILD = frozenset("*?[")
 
 
 def table_files(path: Path) -> list[Path]:
-    """Return the files that a path stands for, in the order of their names.
+    """Return the files that a path stands for, sorted by name.
 
-    A file is itself; a folder is its .parquet and .pq files, those of folders inside it included; a path
-    with `*`, `?` or `[` that is no file itself is a pattern, `**` any number of folders. Names that begin with "." or
-    "_", of files and of folders below it, are left out unless the pattern has such a name itself.
+    A file stands for itself, and a folder for all .parquet and .pq files in it and its subfolders. A path with `*`, `?`
+    or `[` that is not an existing file is a pattern, in which `**` matches any number of folders. Files and subfolders
+    whose names begin with "." or "_" are left out unless the pattern has such a name.
 
     Raises:
         DataError: there is no such file.
@@ -30,22 +30,24 @@ def table_files(path: Path) -> list[Path]:
     if path.is_dir():
         fixed, hidden = path, False
         found = [file for file in path.rglob("*") if file.suffix.lower() in (".parquet", ".pq")]
-        expected = 'a folder is read as the .parquet files in it, and there is none; of others give a pattern, "*.csv"'
+        problem = (
+            'the folder contains no .parquet file. For files of another format give a pattern such as "*.csv"'
+        )
     elif _WILD & set(str(path)) and not path.exists():
         fixed = Path(*takewhile(lambda part: not _WILD & set(part), path.parts))
-        hidden = _is_hidden(path.relative_to(fixed))  # then they are asked for
+        hidden = _is_hidden(path.relative_to(fixed))  # then the user wants hidden files
         found = list(fixed.glob(str(path.relative_to(fixed))))
-        expected = "no file matches the pattern"
+        problem = "no file matches the pattern"
     else:
         return [path]
     files = sorted(
         file
         for file in found
-        if (file.is_file() or not file.exists())  # a link to nowhere is a file that is missing
+        if (file.is_file() or not file.exists())  # a broken link is reported as a missing file
         and (hidden or not _is_hidden(file.relative_to(fixed)))
     )
     if not files:
-        raise DataError(f"{path}: {expected}. Check the path.")
+        raise DataError(f"{path}: {problem}. Check the path.", parameters=("table",))
     return files
 
 
@@ -58,13 +60,13 @@ def iter_files(
     read_options: ReadOptions = DEFAULT_READ_OPTIONS,
     notices: Notices = logger.warning,
 ) -> Iterator[Table]:
-    """Yield the tables of files, such as those of `table_files`, one after the other, as `iter_table` does.
+    """Yield the tables of several files, such as those of `table_files`, as `iter_table` yields those of one.
 
-    Where there is no id column, row numbers go on from file to file. Of several files those without a row are left
-    out; as many a writer makes empty Parquet files, only others are named.
+    Without an id column, row numbers continue from file to file. Files without rows are skipped with a notice, which is
+    omitted for Parquet because many writers produce empty Parquet files.
 
     Raises:
-        DataError: as of `iter_table`, or some files have the id column and others have not.
+        DataError: as `iter_table` does, or only some of the files have the id column.
     """
     done = position = 0
     ids = None
@@ -72,9 +74,9 @@ def iter_files(
         left, first = None if limit is None else limit - done, done
         if left == 0:
             return
-        told: dict[str, Any] = {"read_options": read_options, "notices": notices}
+        shared: dict[str, Any] = {"read_options": read_options, "notices": notices}
         try:
-            for table in iter_table(file, columns, rows=rows, limit=left, first_row=first, **told):
+            for table in iter_table(file, columns, rows=rows, limit=left, first_row=first, **shared):
                 ids = ids or table.ids.name
                 if table.ids.name != ids:
                     _refuse_other_ids(files[0], file, columns)
@@ -84,21 +86,26 @@ def iter_files(
             if number == len(files) and not done:
                 raise
             if format_of(file) != "parquet":
-                notices(f"{file} has no rows; it is left out.")
+                notices(f"{file} has no rows; it is skipped.")
         position += file.stat().st_size
 
 
 def _refuse_other_ids(first: Path, other: Path, columns: Columns) -> None:
     raise DataError(
-        f"of {first} and {other} only one has the id column {columns.id!r}, so that row numbers would stand among ids. "
-        "Give all files that column, name one that all have with --id, or price them one by one."
+        f"only one of {first} and {other} has the id column {columns.id!r}, so row numbers would mix with ids. Add the "
+        "column to all files, name an id column that all have, or process the files one by one.",
+        parameters=("id",),
+        column=columns.id,
     )
 
 
 def check_columns(path: Path, columns: Columns, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> None:
-    """Read what tells the columns of what `path` stands for; raises DataError where that or a column is missing.
+    """Check quickly that all files that a path stands for have the columns.
 
-    Some rows of each file do, and of Parquet what the file says of itself.
+    Reads the metadata of Parquet files and the first rows of others.
+
+    Raises:
+        DataError: there is no such file, a file lacks a column, or only some of the files have the id column.
     """
     kinds: dict[bool, Path] = {}
     empty: NoRowsError | None = None
@@ -114,10 +121,10 @@ def check_columns(path: Path, columns: Columns, read_options: ReadOptions = DEFA
 
 
 def files_size(files: Sequence[Path]) -> int:
-    """What `Table.position` counts up to, in bytes, for the tables of `iter_files`; a missing file has none."""
+    """Return the final `Table.position` of `iter_files`: the bytes of all files; a missing file has none."""
     return sum(file.stat().st_size for file in files if file.exists())
 
 
 def _is_hidden(path: Path) -> bool:
-    """Say whether a file or a folder that it is in is none of the data, such as `_SUCCESS` or unfinished parts."""
+    """Whether a file or one of its folders is not data, such as `_SUCCESS` or a temporary part."""
     return any(part.startswith((".", "_")) and part != ".." for part in path.parts)

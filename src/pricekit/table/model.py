@@ -1,8 +1,8 @@
-"""What a table is, which columns mean what, and why a row can be set aside."""
+"""The table, its columns, the reasons to set a row aside, and what reading may warn about."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,10 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.errors import DataError
+from pricekit.text import shorten
 
 MAX_TEXT_CHARS = 50_000
-"""Longer cells and texts are cut here, in training and prediction alike: no model reads further."""
+"""Longer cells and texts are cut to this, in training and prediction alike; no model reads further."""
 
 RAGGED = "ragged row"
 NO_TEXT = "no text"
@@ -34,10 +35,10 @@ REASONS = (
     NOT_POSITIVE,
     DUPLICATE_ID,
 )
-"""Why a row cannot be trained on or judged by; where several hold, the first of them is given."""
+"""Why a row is unusable for training and evaluation; if several reasons apply, the first one is given."""
 
 Notices = Callable[[str], None]
-"""Takes one plain sentence that the user should read."""
+"""Receives one sentence at a time that the user should read."""
 
 _FORMATS = {
     ".csv": "csv",
@@ -51,7 +52,7 @@ _FORMATS = {
 _ARCHIVES = (".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar")
 _WORKBOOKS = (".xlsx", ".xls", ".ods")
 _ADVICE = dict.fromkeys(_ARCHIVES, "Unpack it first.") | dict.fromkeys(_WORKBOOKS, "Save the sheet as CSV.")
-_ADVICE[".json"] = "Write it as JSON lines, one object a line, with the suffix .jsonl."
+_ADVICE[".json"] = "Write it as JSON lines, one object per line, with the suffix .jsonl."
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ class Columns:
     """Which columns mean what.
 
     Attributes:
-        text: the text columns; several become labelled lines of one text.
-        price: the price column; None reads no price.
+        text: the text columns; several become lines "column: cell" of one text.
+        price: the price column; None reads no prices.
         id: the id column; None numbers the rows from 0.
-        id_required: the user asked for this id column, so a file without it is an error.
+        id_required: the user named this id column, so a table without it is an error.
     """
 
     text: tuple[str, ...] = ("catalog_content",)
@@ -73,21 +74,21 @@ class Columns:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of products, in the order of their file.
+    """Rows of products, in the order of their source.
 
     Attributes:
-        ids: one id a row, (N,), named as the id column: strings, or numbers or times where a Parquet
-            file has such; where the file has no id column, row numbers from 0 (int64), named "row".
-        text: one text a row, (N,), pandas `str` dtype, never missing (an empty cell is "").
-        price: float64 (N,), in the table's currency, NaN where none could be read, otherwise
-            finite; None where no price column was read.
-        frame: the columns as read, (N, columns), for features that use more than the text.
-            Columns of text are of `str` dtype, "" where the file has nothing.
-        flaws: object (N,), what reading found wrong with a row and the columns above cannot tell:
-            "ragged row", "price not a number", "price not finite" or "". None is "" everywhere.
-        rows: int64 (N,), each row's number in its file, from 0. None is 0 to N-1.
-        position: how much of the file had been read after this table, in bytes.
-        currency: that its prices show, None where none does or the table was read in parts.
+        ids: one id per row, (N,), named like the id column: strings, or the numbers or times of a typed table. Without
+            an id column: row numbers from 0, int64, named "row".
+        text: one text per row, (N,), pandas `str` dtype, never missing (an empty cell is "").
+        price: float64 (N,), in the table's currency, finite, or NaN where none could be read; None where no price
+            column was read.
+        frame: the columns as read, (N, columns), for features that use more than the text. Text columns have the
+            dtype `str` and "" for missing values.
+        flaws: object (N,), problems of a row that the columns above do not show: "ragged row", "price not a number",
+            "price not finite", "other currency" or "". None means "" everywhere.
+        rows: int64 (N,), the number of each row in its source, from 0. None means 0 to N-1.
+        position: how many bytes of the file had been read after this table; 0 for a frame.
+        currency: of the prices; None where no price shows one or the table was read in parts.
     """
 
     ids: pd.Series
@@ -104,13 +105,13 @@ class Table:
 
     @property
     def known_price(self) -> np.ndarray:
-        """The prices, float64 (N,), of a table whose price column was read."""
+        """The prices, float64 (N,); raises ValueError where no price column was read."""
         if self.price is None:
             raise ValueError("the table was read without its price column")
         return self.price
 
     def take(self, positions: np.ndarray) -> Table:
-        """The rows at these positions, int (M,), in the order given."""
+        """Return the rows at these positions, int (M,), in this order."""
         return Table(
             ids=self.ids.take(positions).reset_index(drop=True),
             text=self.text.take(positions).reset_index(drop=True),
@@ -125,11 +126,11 @@ class Table:
 
 @dataclass(frozen=True)
 class RawChunk:
-    """Some consecutive rows as a file format gives them.
+    """Consecutive rows as a file format delivers them.
 
     Attributes:
         columns: the columns, unchanged.
-        ragged: bool (N,), rows that had too few or too many fields; None where that cannot be.
+        ragged: bool (N,), rows with too few or too many fields; None in formats where that cannot happen.
         position: bytes of the file read so far.
     """
 
@@ -140,65 +141,80 @@ class RawChunk:
 
 @dataclass
 class ReadWarnings:
-    """Counts of what was repaired while reading one file, said to the user at its end."""
+    """What was repaired while a table was read.
+
+    Attributes:
+        ragged: rows with too few or too many fields.
+        first_ragged_line: the line of the first of them.
+        ends_in_quotes: the file ends inside a quoted cell.
+        quoted_lines: lines inside quoted cells that look like rows.
+        first_quoted_line: the line on which the first such cell begins.
+        extra_empty: rows with empty fields beyond the header.
+        wider: rows with other fields beyond the header.
+        nul_cells: cells from which NUL bytes were removed.
+        cut_cells: cells that were cut to `MAX_TEXT_CHARS`.
+        not_utf8: cells with bytes that are not UTF-8.
+        new_key_rows: JSON objects with keys that the first chunk lacks.
+        first_new_key: the first such key.
+        duplicate_names: column names that the header has more than once.
+    """
 
     ragged: int = 0
     first_ragged_line: int = 0
     ends_in_quotes: bool = False
-    swallowed: int = 0
-    first_swallowing_line: int = 0
-    surplus: int = 0
-    wide: int = 0
+    quoted_lines: int = 0
+    first_quoted_line: int = 0
+    extra_empty: int = 0
+    wider: int = 0
     nul_cells: int = 0
     cut_cells: int = 0
     not_utf8: int = 0
-    late_rows: int = 0
-    late_key: str = ""
-    doubled: tuple[str, ...] = ()
+    new_key_rows: int = 0
+    first_new_key: str = ""
+    duplicate_names: tuple[str, ...] = ()
 
-    def sentences(self, path: Path | str) -> list[str]:
-        """One sentence for each kind of repair that was needed; `path` says what was read."""
-        found = []
+    def sentences(self, name: str) -> list[str]:
+        """Return one sentence for each kind of repair; `name` is that of the table."""
+        return [f"{name}: {sentence}" for sentence in (*self._about_rows(), *self._about_cells())]
+
+    def _about_rows(self) -> Iterator[str]:
         if self.ragged:
-            found.append(
-                f"{path}: rows with too few or too many fields: {self.ragged:,}, the first on line "
+            yield (
+                f"rows with too few or too many fields: {self.ragged:,}, the first on line "
                 f"{self.first_ragged_line:,}. Prediction prices them, training sets them aside."
             )
-        if self.doubled:
-            names = ", ".join(repr(name[:40]) for name in self.doubled[:5])
-            found.append(
-                f"{path}: columns of one name: {names}. The first keeps it, the others get a number."
+        if self.duplicate_names:
+            names = ", ".join(repr(shorten(name)) for name in self.duplicate_names[:5])
+            yield f"several columns have the same name: {names}. The first keeps it, the others get a number."
+        if self.extra_empty:
+            yield (
+                f"rows with empty fields beyond the header: {self.extra_empty:,}. If the cause is a delimiter inside "
+                "an unquoted field, the columns after it are shifted."
             )
-        if self.surplus:
-            found.append(
-                f"{path}: rows with empty fields beyond the header: {self.surplus:,}. Where that is for a delimiter "
-                "inside a field without quotes, the columns behind it are shifted."
-            )
-        if self.swallowed:
-            found.append(
-                f"{path}: {self.swallowed:,} lines that look like rows are inside of quoted cells, the first opened on "
-                f'line {self.first_swallowing_line:,}: they are no rows now. Write a quote of the text itself as "".'
+        if self.quoted_lines:
+            yield (
+                f"{self.quoted_lines:,} lines that look like rows are inside quoted cells, the first of which begins "
+                f'on line {self.first_quoted_line:,}; they are not rows. Write a quote inside a text as "".'
             )
         if self.ends_in_quotes:
-            found.append(f"{path}: the file ends inside a quoted cell; it may have been cut off.")
+            yield "the file ends inside a quoted cell; it may be incomplete."
+        if self.new_key_rows:
+            yield (
+                f"rows with keys that the first rows lack, which are left out: {self.new_key_rows:,}, the first such "
+                f"key {shorten(self.first_new_key)!r}."
+            )
+
+    def _about_cells(self) -> Iterator[str]:
         if self.nul_cells:
-            found.append(f"{path}: cells from which NUL bytes were removed: {self.nul_cells:,}.")
+            yield f"cells from which NUL bytes were removed: {self.nul_cells:,}."
         if self.cut_cells:
-            found.append(f"{path}: cells cut to {MAX_TEXT_CHARS:,} characters: {self.cut_cells:,}.")
+            yield f"cells cut to {MAX_TEXT_CHARS:,} characters: {self.cut_cells:,}."
         if self.not_utf8:
-            found.append(
-                f"{path}: cells with bytes that are not UTF-8: {self.not_utf8:,}; '\ufffd' stands in their place."
-            )
-        if self.late_rows:
-            found.append(
-                f"{path}: rows with keys that the first rows lack, which are left out: {self.late_rows:,}, "
-                f"the first such key {self.late_key[:40]!r}."
-            )
-        return found
+            yield f"cells with bytes that are not UTF-8: {self.not_utf8:,}; each such byte is read as '\ufffd'."
 
 
 def format_of(path: Path) -> str:
-    """The format that a path's suffix names: csv, tsv, txt, parquet or jsonl.
+    """Return the format that a path's suffix names: csv, tsv, txt, parquet or jsonl.
 
     Raises:
         DataError: another suffix.
@@ -207,14 +223,16 @@ def format_of(path: Path) -> str:
     if suffix in _FORMATS:
         return _FORMATS[suffix]
     raise DataError(
-        f"{path}: the format of a table is told from its suffix, and {path.suffix or 'no suffix'!r} "
-        f"is none of those supported: {', '.join(_FORMATS)}. "
-        f"{_ADVICE.get(suffix, 'Give it one of these.')}"
+        f"{path}: the suffix {path.suffix or '(none)'!r} names no supported format: {', '.join(_FORMATS)}. "
+        f"{_ADVICE.get(suffix, 'Rename the file to the suffix of its format.')}",
+        parameters=("table",),
+        suffix=path.suffix,
+        candidates=list(_FORMATS),
     )
 
 
 def concat_tables(tables: Sequence[Table]) -> Table:
-    """One table of several of the same columns and the first one's currency, at least one, in order."""
+    """Join tables of the same columns, at least one, in order; the currency is that of the first."""
     if len(tables) == 1:
         return tables[0]
     prices = [table.price for table in tables if table.price is not None]

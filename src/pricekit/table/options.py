@@ -1,4 +1,4 @@
-"""How a file is read: what the user says of it; what is not said is found in the file."""
+"""Options for reading a table; what is not set is detected."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ from dataclasses import dataclass
 from pricekit.errors import DataError
 from pricekit.table.prices.currency import is_known
 
-_NAMED = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
+_DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a file is read. What is left out is found in the file itself.
+    """How a table is read. Options that are not set are detected.
 
     Attributes:
-        encoding: of CSV, TSV, text and JSON lines; a byte order mark outranks it.
-        delimiter: between the fields of a delimited file: one character, or comma, semicolon, tab or pipe.
-        names: of the columns of a delimited file that has no header.
+        encoding: of CSV, TSV, TXT and JSON lines; a byte order mark takes precedence.
+        delimiter: of a delimited file: one character, or comma, semicolon, tab, pipe or space.
+        names: the column names of a delimited file without a header.
         decimal: the decimal mark of prices, "." or ",".
-        currency: the one that prices are in, a code or a sign; rows in another are set aside.
+        currency: the currency of the prices, as a code or a sign; rows in another one are set aside.
 
     Raises:
-        DataError: a delimiter, decimal mark or list of names that cannot be.
+        DataError: an invalid delimiter, decimal mark or currency, or a name that occurs twice.
+
+    Example:
+        >>> ReadOptions(delimiter="semicolon", decimal=",", currency="EUR").delimiter
+        ';'
     """
 
     encoding: str | None = None
@@ -35,29 +39,37 @@ class ReadOptions:
         if self.delimiter is not None:
             object.__setattr__(self, "delimiter", _delimiter(self.delimiter))
         if self.decimal not in (None, ".", ","):
-            raise DataError(f"{self.decimal!r} is no decimal mark. Give --decimal . or --decimal ,")
+            raise DataError(
+                f"invalid decimal mark {self.decimal!r}: '.' or ',' is expected.",
+                parameters=("decimal",),
+                candidates=[".", ","],
+            )
         twice = sorted({name for name in self.names if self.names.count(name) > 1})
         if twice:
             raise DataError(
-                f"--columns names {twice[0]!r} more than once. Each column needs a name of its own."
+                f"the column name {twice[0]!r} is given more than once. Each column needs its own name.",
+                parameters=("columns",),
+                duplicates=twice,
             )
-        if self.currency is not None and not self.currency.strip():
-            raise DataError("--currency is empty. Give a code such as EUR, or a sign such as €.")
-        if self.currency is not None and not is_known(self.currency):
+        if self.currency is not None and not (self.currency.strip() and is_known(self.currency)):
             raise DataError(
-                f"--currency {self.currency!r} is none that is known. Give a code such as EUR, or a sign such as €."
+                f"unknown currency {self.currency!r}. Give a code such as EUR, or a sign such as €.",
+                parameters=("currency",),
+                currency=self.currency,
             )
 
 
 DEFAULT_READ_OPTIONS = ReadOptions()
-"""Find everything in the file itself."""
+"""Detect everything."""
 
 
 def _delimiter(given: str) -> str:
-    found = _NAMED.get(given.lower(), given)
+    found = _DELIMITERS.get(given.lower(), given)
     if len(found) != 1 or found in '"\r\n\0' or found.isalnum():
         raise DataError(
-            f"{given!r} cannot stand between fields. Give --delimiter one character such as ',' or ';', or one of "
-            "comma, semicolon, tab, pipe."
+            f"invalid delimiter {given!r}. Give one character such as ',' or ';', or comma, semicolon, tab, pipe "
+            "or space.",
+            parameters=("delimiter",),
+            candidates=[name for name in _DELIMITERS if name.isalpha()],
         )
     return found

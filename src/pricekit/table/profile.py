@@ -1,4 +1,4 @@
-"""What the columns of a table hold, and which of them are text, price and id: for those who have not said it yet."""
+"""Profile the columns of a table: what each holds, and which ones look like text, price and id."""
 
 from __future__ import annotations
 
@@ -16,18 +16,23 @@ from pricekit.table.prices.cells import Cell, read_cell
 from pricekit.table.prices.price_format import is_numeric
 from pricekit.table.prices.price_text import PLAIN_NUMBER
 
-_MOST_DISTINCT = 0.3
-"""Share of different cells under which a column of short texts is one of categories."""
+_MAX_CATEGORY_SHARE = 0.3
+"""A column of short texts with a smaller share of distinct cells holds categories."""
 _NEARLY_ALL = 0.9
 _HALF = 0.5
-_FEW_WORDS = 8
-_TEXTS = 16
+_SHORT_WORDS = 8
+"""Cells with fewer words on average are short texts."""
+_MAX_TEXT_COLUMNS = 16
 _TITLE_WORDS = 1.5
-_SELDOM = 0.05
+"""Titles have at least this many words on average."""
+_MIN_FILLED = 0.05
+"""A column with a smaller share of filled cells does not describe products."""
 _CODE_DIGITS = 8
-"""Digits from which whole numbers that never repeat are codes, as those of barcodes."""
-_UNIT_LETTERS = 5  # of a cell, up to which it is a number with its unit, such as 150,000km
-_READ = 2000  # cells of a column that are looked at one by one
+"""Integers that never repeat and have at least this many digits are codes, such as barcodes."""
+_UNIT_LETTERS = 5
+"""A number with at most this many letters has a unit, such as 150,000km."""
+_MAX_CELLS = 2000
+"""Cells of a column that are parsed one by one."""
 
 _DATE = r"^([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{2,4})([T ].*)?$"
 _PRICE_NAME = re.compile(
@@ -48,17 +53,18 @@ _ID_NAME = re.compile(
 
 @dataclass(frozen=True)
 class Profile:
-    """One column, by the first rows.
+    """What the first rows show about one column.
 
     Attributes:
-        name: its name.
-        kind: "text", "category", "price" (numbers with the sign of a currency), "number", "date", "address" or "empty".
+        name: the name of the column.
+        kind: "text", "category", "price" (numbers with currency signs), "number", "date", "address" (of a web page) or
+            "empty".
         filled: the share of cells that are not blank.
-        distinct: the share of different cells among those.
-        values: how many different ones there are.
-        words: of a cell, on average.
+        distinct: the share of distinct cells among those.
+        values: the number of distinct cells.
+        words: the mean number of words per cell.
         example: a cell.
-        counts: its numbers only name the rows: they go up by one, or are codes that never repeat.
+        counts: the numbers only identify rows: they are consecutive, or codes that never repeat.
     """
 
     name: str
@@ -72,12 +78,12 @@ class Profile:
 
     @property
     def unique(self) -> bool:
-        """Whether every row has a cell of its own."""
+        """Whether no cell is blank and no two are equal."""
         return self.filled == 1.0 and self.distinct == 1.0
 
 
 def profile(columns: pa.Table) -> list[Profile]:
-    """Look at each column of some rows as a file format gives them."""
+    """Profile each column of some rows as a file format delivers them."""
     return [_profile(name, flat(columns.column(name))) for name in columns.column_names]
 
 
@@ -90,14 +96,14 @@ def _profile(name: str, column: pa.Array) -> Profile:
     mean_words = float(pc.mean(words).as_py())
     values = pc.count_distinct(kept).as_py()
     distinct = values / len(kept)
-    least = _HALF if _PRICE_NAME.search(name) else _NEARLY_ALL  # "on request" is a price, too
+    least = _HALF if _PRICE_NAME.search(name) else _NEARLY_ALL  # a price column may also hold "on request"
     kind = "number" if is_numeric(column.type) else _kind(kept, distinct, mean_words, least)
     counts = kind == "number" and distinct == 1.0 and _counts(kept)
     return Profile(name, kind, len(kept) / len(cells), distinct, values, mean_words, kept[0].as_py(), counts)
 
 
 def _counts(cells: pa.Array) -> bool:
-    """Say whether numbers that never repeat are whole ones in steps of one, or so long that they are codes."""
+    """Whether numbers that never repeat are consecutive integers, or long enough to be codes."""
     if not pc.all(pc.match_substring_regex(cells, "^[0-9]{1,18}([.]0)?$")).as_py():
         return False
     numbers = np.sort(cells.cast(pa.float64()).to_numpy())
@@ -108,38 +114,38 @@ def _kind(cells: pa.Array, distinct: float, words: float, least: float) -> str:
     for kind, pattern in (("address", r"^https?://"), ("number", PLAIN_NUMBER), ("date", _DATE)):
         if pc.mean(pc.match_substring_regex(cells, pattern)).as_py() >= _NEARLY_ALL:
             return kind
-    looked_at = cells.slice(0, _READ).to_pylist()
-    prices = [price for price in map(read_cell, looked_at) if isinstance(price, Cell)]
-    if len(prices) >= least * len(looked_at) and words < _FEW_WORDS:
+    checked = cells.slice(0, _MAX_CELLS).to_pylist()
+    prices = [price for price in map(read_cell, checked) if isinstance(price, Cell)]
+    if len(prices) >= least * len(checked) and words < _SHORT_WORDS:
         signed = sum(price.currency is not None for price in prices)
         if 2 * signed >= len(prices):
             return "price"
-        if len(prices) >= _NEARLY_ALL * len(looked_at) and sum(
-            sum(map(str.isalpha, cell)) for cell in looked_at
-        ) <= _UNIT_LETTERS * len(looked_at):
+        if len(prices) >= _NEARLY_ALL * len(checked) and sum(
+            sum(map(str.isalpha, cell)) for cell in checked
+        ) <= _UNIT_LETTERS * len(checked):
             return "number"
-    return "category" if distinct < _MOST_DISTINCT and words < _FEW_WORDS else "text"
+    return "category" if distinct < _MAX_CATEGORY_SHARE and words < _SHORT_WORDS else "text"
 
 
 def without_header(columns: Sequence[Profile]) -> bool:
-    """Whether the names of the columns are their first values: each column of values has a value for a name."""
+    """Whether the column names are the first values: each column of values has a name that looks like a value."""
     values = [column for column in columns if column.kind in ("number", "price", "date", "address")]
     return bool(values) and all(looks_like_data([column.name]) for column in values)
 
 
 def guess_price(columns: Sequence[Profile]) -> str | None:
-    """Return the column that most likely holds the price: by its name, else by signs of currencies."""
+    """Return the column that most likely holds the price: by its name, else by its currency signs."""
     named = [c for c in columns if c.kind in ("number", "price") and _PRICE_NAME.search(c.name)]
     signed = [c for c in columns if c.kind == "price"]
-    called = [c for c in columns if c.name.casefold() == "price"]  # of prices and words
+    called = [c for c in columns if c.name.casefold() == "price"]  # with words among the prices
     ranked = sorted(named, key=lambda c: (c.name.casefold() != "price", c.kind != "price", len(c.name)))
     return next((column.name for column in [*ranked, *signed, *called]), None)
 
 
 def guess_text(columns: Sequence[Profile]) -> tuple[str, ...]:
-    """Return the columns that may describe a product: the title, then the others from short cells to long ones.
+    """Return the columns that may describe a product: the title, then the others from short to long.
 
-    Left out are names of rows, dates, addresses, other prices, and columns that are empty or say the same everywhere.
+    Identifiers, dates, web addresses, other prices, and columns that are empty or constant are left out.
     """
     if any(c.name == "catalog_content" and c.kind == "text" for c in columns):
         return ("catalog_content",)
@@ -148,13 +154,13 @@ def guess_text(columns: Sequence[Profile]) -> tuple[str, ...]:
         return ()
     title = _title(texts)
     others = [c for c in columns if c is not title and _describes(c)]
-    kept = sorted(others, key=lambda c: c.kind != "text")[: _TEXTS - 1]
+    kept = sorted(others, key=lambda c: c.kind != "text")[: _MAX_TEXT_COLUMNS - 1]
     ordered = sorted((c for c in others if c in kept), key=lambda c: c.words)
     return (title.name, *(column.name for column in ordered))
 
 
 def _title(texts: Sequence[Profile]) -> Profile:
-    """The shortest column that is called like a text, but for codes; else the longest."""
+    """Return the shortest column with the name of a text, without codes; else the longest column."""
     named = [c for c in texts if _TEXT_NAME.search(c.name) and not _is_coded(c)]
     if not named:
         return max(texts, key=lambda c: c.words)
@@ -162,26 +168,28 @@ def _title(texts: Sequence[Profile]) -> Profile:
 
 
 def _is_coded(column: Profile) -> bool:
-    """Say whether each cell is one word of its own."""
+    """Whether the cells are codes: single words that hardly repeat."""
     return column.kind == "text" and column.words < _TITLE_WORDS and column.distinct > _NEARLY_ALL
 
 
 def _describes(column: Profile) -> bool:
-    named = column.counts or (column.distinct > _NEARLY_ALL and bool(_ID_NAME.search(column.name)))
+    identifies = column.counts or (column.distinct > _NEARLY_ALL and bool(_ID_NAME.search(column.name)))
     paid = column.kind == "number" and _PRICE_NAME.search(column.name)
-    kept = column.kind in ("text", "category", "number") and column.values > 1 and column.filled >= _SELDOM
-    return kept and not (named or _is_coded(column) or paid)
+    kept = (
+        column.kind in ("text", "category", "number") and column.values > 1 and column.filled >= _MIN_FILLED
+    )
+    return kept and not (identifies or _is_coded(column) or paid)
 
 
 def guess_id(columns: Sequence[Profile], taken: Sequence[str | None]) -> str | None:
-    """Return a column that names each row, by its name and its cells; sample_id, the usual one, in any case."""
+    """Return a column whose name and distinct cells identify rows; `sample_id` is always one."""
     free = [c for c in columns if c.name not in taken]
     named = [c.name for c in free if c.unique and _ID_NAME.search(c.name)]
     return "sample_id" if any(c.name == "sample_id" for c in free) else next(iter(named), None)
 
 
 def text_lengths(text: pa.Array) -> dict[str, float]:
-    """Return how many words texts have: the median, the 99% quantile, the most; and the most characters."""
+    """Return the median, the 99% quantile and the maximum of the words per text, and the maximum of characters."""
     words = pc.count_substring_regex(text, r"\S+").to_numpy(zero_copy_only=False)
     return {
         "median_words": float(np.median(words)),

@@ -11,8 +11,8 @@ import pandas as pd
 
 from pricekit.errors import DataError, NoRowsError
 from pricekit.table.formats.delimited import Layout, first_row, read_delimited
-from pricekit.table.formats.dialect import delimiter_of
-from pricekit.table.formats.encoding import Charset, charset_of, check_readable
+from pricekit.table.formats.dialect import detect_delimiter
+from pricekit.table.formats.encoding import Charset, check_readable, detect_charset
 from pricekit.table.formats.frame import as_arrow, is_frame, read_arrow
 from pricekit.table.formats.jsonlines import read_json_lines
 from pricekit.table.formats.parquet import read_parquet
@@ -114,8 +114,8 @@ def _open_file(path: Path, read_options: ReadOptions, notices: Notices) -> Opene
     name, kind = str(path), format_of(path)
     if kind == "parquet":
         return OpenedTable(name, kind, path)
-    charset = charset_of(path, read_options.encoding, notices)
+    charset = detect_charset(path, read_options.encoding, notices)
     if kind == "jsonl":
         return OpenedTable(name, kind, path, charset)
-    delimiter = read_options.delimiter or delimiter_of(path, charset, _EXPECTED[kind], notices)
+    delimiter = read_options.delimiter or detect_delimiter(path, charset, _EXPECTED[kind], notices)
     return OpenedTable(name, kind, path, charset, Layout(charset, delimiter, read_options.names))

@@ -1,4 +1,4 @@
-"""A table file to the rows that can be trained on or judged by; what is set aside is counted aloud."""
+"""Separate the rows that training and evaluation can use from the others, and report how many there are."""
 
 from __future__ import annotations
 
@@ -29,10 +29,13 @@ from pricekit.table.source import TableSource
 
 MIN_ROWS = 10
 """Usable rows that training needs."""
-_USUAL = 0.999
-_FAR = 100
-_LOOKED_AT, _MOST_CURRENCIES, _SHOWN = 100, 50, 5
-_FAR_FROM_MIDDLE = 10_000
+OUTLIER_QUANTILE, OUTLIER_FACTOR, OUTLIER_FACTOR_OF_MEDIAN = 0.999, 100, 10_000
+"""An outlier exceeds this quantile of the prices, or their median, by the respective factor."""
+_CURRENCY_ROWS = 100
+"""Rows that show whether a column may hold currencies."""
+_MAX_CURRENCIES = 50
+"""A column of currencies has at most this many distinct values."""
+_SHOWN = 5
 
 
 def read_usable(
@@ -80,36 +83,39 @@ def _no_usable_row(name: str, columns: Columns, rejected: pd.DataFrame) -> DataE
 
 
 def describe_currency_column(table: Table) -> str:
-    """Return a sentence on a column beside the prices that names several currencies, "" where there is none."""
+    """Return a sentence on a column that names several currencies, "" if there is none."""
     for name in table.frame:
         column = table.frame[name]
-        if not isinstance(column.dtype, pd.StringDtype) or not _names_currencies(column[:_LOOKED_AT]):
+        if not isinstance(column.dtype, pd.StringDtype) or not _names_currencies(column[:_CURRENCY_ROWS]):
             continue
         counts = column.str.strip().value_counts()
         if len(counts) > 1 and _names_currencies(column):
             shown = ", ".join(f"{currency}: {rows:,}" for currency, rows in counts.head(_SHOWN).items())
             return (
-                f"the column '{name}' names several currencies ({shown}), and prices are taken as numbers of one. "
-                "Where they are not, keep the rows of one, or convert the prices."
+                f"the column '{name}' names several currencies ({shown}), but prices are read as numbers in one. If "
+                "they are in several, keep the rows of one currency or convert the prices."
             )
     return ""
 
 
 def _names_currencies(column: pd.Series) -> bool:
-    different = set(column.str.strip().unique()) - {""}
-    return bool(different) and len(different) <= _MOST_CURRENCIES and all(map(is_currency, different))
+    values = set(column.str.strip().unique()) - {""}
+    return bool(values) and len(values) <= _MAX_CURRENCIES and all(map(is_currency, values))
 
 
 def describe_outliers(price: np.ndarray) -> str:
-    """Return a sentence on prices, float (N,), that are out of all proportion to the others, "" where none is."""
-    bound = min(_FAR * float(np.quantile(price, _USUAL)), _FAR_FROM_MIDDLE * float(np.median(price)))
+    """Return a sentence on prices, float (N,), that are extremely high compared to the others, "" if there are none."""
+    bound = min(
+        OUTLIER_FACTOR * float(np.quantile(price, OUTLIER_QUANTILE)),
+        OUTLIER_FACTOR_OF_MEDIAN * float(np.median(price)),
+    )
     far = np.sort(price[price > bound])[::-1]
     if not len(far):
         return ""
     shown = ", ".join(f"{value:,.12g}" for value in far[:3])
     return (
-        f"prices out of all proportion to the others: {len(far):,}, the highest {shown}; half of all are under "
-        f"{np.median(price):,.12g}. They are kept; where they are errors, mend the table."
+        f"extremely high prices: {len(far):,}, the highest {shown}; the median price is {np.median(price):,.12g}. "
+        "They are kept; if they are errors, fix the table."
     )
 
 
@@ -130,12 +136,12 @@ def count_reasons(rejected: pd.DataFrame) -> str:
 
 
 def split_usable(table: Table) -> tuple[Table, pd.DataFrame]:
-    """The rows that can be trained on or judged by, and the others.
+    """Split a table into the rows that training and evaluation can use, and the others.
 
     Returns:
-        The usable rows in their order, and a frame of the rejected ones: all columns as read, then
-        `row` (int64, its number in the file, from 0) and `reason` (one of `REASONS`). A column
-        of the file with one of these names is renamed there to `row_` or `reason_`.
+        The usable rows in their order, and a frame of the rejected rows: all columns as read, then `row` (int64, its
+        number in the table, from 0) and `reason` (one of `REASONS`). A column of the table with one of these names is
+        renamed to `row_` or `reason_`.
     """
     reasons = row_reasons(table)
     usable = table.take(np.flatnonzero(reasons == ""))
@@ -147,10 +153,10 @@ def split_usable(table: Table) -> tuple[Table, pd.DataFrame]:
 
 
 def row_reasons(table: Table) -> np.ndarray:
-    """Why each row cannot be used, object (N,): one of `REASONS`, or "" for a usable row.
+    """Return why each row is unusable, object (N,): one of `REASONS`, or "" for a usable row.
 
-    A table without a price column has no price reasons. Of equal ids the first row that is usable
-    otherwise stays; rows without an id are no duplicates of each other.
+    Without a price column there are no price reasons. Of several rows with one id, the first that is otherwise usable
+    stays; rows without an id are not duplicates of each other.
     """
     reasons = np.full(len(table), "", dtype=object)
     for mask, reason in [*_text_masks(table), *_price_masks(table)]:

@@ -1,4 +1,4 @@
-"""Which encoding a file is in, where nobody says it: UTF-8 by trial, any other by its bytes."""
+"""Detect the encoding of a file: UTF-8 by decoding all of it, others by their frequent letters."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from pricekit.errors import DataError
 
 _BLOCK = 1 << 16
-"""Bytes read at once. The text of 1 MB would be memory that the system clears anew for each: three times as slow."""
+"""Bytes per block. For larger ones the system clears fresh memory each time, which takes three times as long."""
 _SAMPLE = 1 << 16
 _BAD = re.compile("[\udc80-\udcff]")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]")
 _GOOD_PER_BAD = 10
 _ENOUGH_BAD = 10_000
 
-# What most of the letters beyond ASCII are in texts of each encoding. Where the bytes alone allow
-# several, the one whose text looks most like its languages is the one.
+# The most frequent letters beyond ASCII in texts of each encoding, most frequent first in alphabets. If the bytes are
+# valid in several encodings, the one whose text looks most like its languages wins.
 _COMMON = {
     "cp1252": "éèêëàâäáåãæçíîïñóôöòøœúùûüßÉÈÀÄÅÆÇÑÖØÜÓÁÍÚÔÊÂÃÕõ–—‘’“”„•…€£®©™°´«»·½¼²³¥§¿¡ºª×±µ",
     "cp1250": "ąćęłńóśźżĄĆĘŁŃÓŚŹŻáčďéěíňřšťúůýžÁČÉŘŠŽÚÝőűŐŰöüăâîţşđľ–—’“”„•…€®™°",
@@ -34,7 +34,7 @@ _COMMON = {
     "cp874": "าร่นกอเ้งมยลวดสทตคใิัีะไแ็์ปพ",
     "cp1257": "āēīšļņģķčžųėęįąūšžĀŠŽČ–—’“”€",
 }
-# Letters that are common in some places only: pão, coração, nº 5; elsewhere they are misread ones of another encoding.
+# Letters that are common only in some contexts: pão, coração, nº 5. Elsewhere they are misread from another encoding.
 _ODD = {
     "cp1252": re.compile(
         r"ã(?=[^\W\d_oesiz])|õ(?!e)|(?<![0-9nN])[ºª]|(?<=[^\W\d_])[±¶¼½¾¿¡×¥§]|³(?=[^\W\d_])|(?<=[^\W\d_m])³"
@@ -45,9 +45,9 @@ _ODD = {
 }
 _ALPHABETS = ("cp1251", "koi8_r", "cp866", "cp1253", "cp1255", "cp1256", "cp874")
 _CAPITAL = 0.8
-"""What a capital counts of its small letter: texts in capitals are rare."""
+"""The weight of a capital relative to its small letter: texts in capitals are rare."""
 _LATIN = ("cp1252", "cp1250", "iso8859_2", "cp1254", "cp1257")
-_BESIDE_ASCII = re.compile(r"(?<=[A-Za-z])[^\x00-\x7f]|[^\x00-\x7f](?=[A-Za-z])")
+_NEXT_TO_ASCII = re.compile(r"(?<=[A-Za-z])[^\x00-\x7f]|[^\x00-\x7f](?=[A-Za-z])")
 _KANA, _HANGUL = re.compile("[ぁ-んァ-ヶー、。]"), re.compile("[가-힣]")
 _WIDE = {"cp932": _KANA, "euc_jp": _KANA, "cp949": _HANGUL}
 _HAN = {"gb18030": "gb2312", "big5": "big5"}
@@ -57,13 +57,13 @@ _UTF16 = ("utf-16-le", "utf-16-be")
 
 
 def utf8_flaw(path: Path) -> str | None:
-    """Return None where the whole file is UTF-8, or else how far it is: "damaged" or "other"."""
+    """Return None if the whole file is UTF-8, "damaged" if most of it is, else "other"."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for block in _blocks(path):
             decoder.decode(block, final=not block)
     except UnicodeDecodeError as error:
-        # A file that was cut off inside its last character is UTF-8 but for this.
+        # A file that was cut off inside its last character is UTF-8 otherwise.
         if error.reason == "unexpected end of data" and not block:
             return "damaged"
     else:
@@ -73,28 +73,29 @@ def utf8_flaw(path: Path) -> str | None:
 
 
 def wide_encoding(path: Path) -> str | None:
-    """Return UTF-16 of either byte order for a file that is such without a byte order mark, or else None."""
+    """Return UTF-16 with its byte order for a file in it without a byte order mark, else None."""
     with open(path, "rb") as file:
         head = file.read(_SAMPLE)
     even, odd = head[::2].count(0), head[1::2].count(0)
-    # The half of each character that is 0 in ASCII: delimiters, digits and line ends in any language.
+    # One byte of each ASCII character is 0, and delimiters, digits and line ends are ASCII in every language.
     if max(even, odd) < len(head) / 2 * _WIDE_SHARE or min(even, odd) * 10 > max(even, odd) or not head:
         return None
     return _UTF16[even > odd]
 
 
 def other_encoding(path: Path) -> str:
-    """Return the likeliest encoding of a file that is not UTF-8.
+    """Return the most likely encoding of a file that is not UTF-8.
 
     Raises:
-        DataError: it is no text at all.
+        DataError: the file is not text.
     """
     from charset_normalizer import from_bytes
 
-    sample = _telling_lines(path)
+    sample = _non_ascii_lines(path)
     if _is_binary(sample):
         raise DataError(
-            f"{path} is binary data, not text. A table as text, as JSON lines or as Parquet is expected."
+            f"{path} is binary data, not text. A table in CSV, TSV, JSON lines or Parquet is expected.",
+            parameters=("table",),
         )
     matches = from_bytes(sample, cp_isolation=[*_CANDIDATES], threshold=0.3, enable_fallback=False)
     least = {name: match.chaos for match in reversed(list(matches)) for name in match.could_be_from_charset}
@@ -104,7 +105,7 @@ def other_encoding(path: Path) -> str:
     if not likely:
         return "cp1252" if _decodes(sample, "cp1252") else "latin-1"
     best = max(likely, key=lambda name: (_plausible(sample, name), name in calm))
-    if best in _ALPHABETS:  # which share their bytes; the frequent letters tell them apart
+    if best in _ALPHABETS:  # these use the same bytes; the frequencies of letters distinguish them
         alphabets = [name for name in likely if name in _ALPHABETS]
         best = max(alphabets, key=lambda name: _plausible(sample, name) + _typical(sample, name))
     return best
@@ -116,7 +117,7 @@ def _is_binary(sample: bytes) -> bool:
 
 
 def _count(path: Path) -> tuple[int, int]:
-    """Bytes that are not UTF-8, up to about `_ENOUGH_BAD` of them, and characters beyond ASCII before them."""
+    """Count bytes that are not UTF-8, up to about `_ENOUGH_BAD`, and characters beyond ASCII before them."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     bad = good = 0
     for block in _blocks(path):
@@ -129,15 +130,15 @@ def _count(path: Path) -> tuple[int, int]:
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
-    """The file's bytes, the last block an empty one."""
+    """Yield the bytes of a file; the last block is empty."""
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):
             yield block
     yield b""
 
 
-def _telling_lines(path: Path) -> bytes:
-    """Lines with bytes beyond ASCII, from wherever they are; never half a character."""
+def _non_ascii_lines(path: Path) -> bytes:
+    """Return lines with bytes beyond ASCII from the whole file, no character cut in two."""
     found: list[bytes] = []
     size = 0
     with open(path, "rb") as file:
@@ -150,7 +151,7 @@ def _telling_lines(path: Path) -> bytes:
 
 
 def _cut(line: bytes) -> bytes:
-    """The beginning of a line, up to a space or comma: neither is a part of another character anywhere."""
+    """Return the beginning of a line, up to a space or comma: no encoding uses these inside another character."""
     start = line[:_SAMPLE]
     return start[: max(start.rfind(b" "), start.rfind(b",")) + 1] or start
 
@@ -164,17 +165,17 @@ def _decodes(sample: bytes, name: str) -> bool:
 
 
 def _is_perfect(sample: bytes, name: str) -> bool:
-    """Whether a text has none but usual letters: many accents, or few words, may be "chaos" to charset-normalizer."""
+    """Whether all letters are usual ones: charset-normalizer takes many accents or few words for chaos."""
     letters = name in _LATIN or name in _ALPHABETS
     return letters and _decodes(sample, name) and _plausible(sample, name) == 1.0
 
 
 def _plausible(sample: bytes, name: str) -> float:
-    """The share of the characters beyond ASCII that are common where this encoding is used."""
+    """Return the share of the characters beyond ASCII that are common in the languages of an encoding."""
     text = sample.decode(name, "ignore")
     beyond = _BEYOND_ASCII.findall(text)
     if name in _WIDE:
-        bonus = 0.3 if _WIDE[name] is _KANA else 0.0  # Japanese is half Han, Korean is hardly
+        bonus = 0.3 if _WIDE[name] is _KANA else 0.0  # about half of Japanese is Han, hardly any of Korean
         return len(_WIDE[name].findall(text)) / max(len(beyond), 1) + bonus
     if name in _HAN:
         return sum(_is_common_han(character, _HAN[name]) for character in beyond) / max(len(beyond), 1)
@@ -185,26 +186,28 @@ def _plausible(sample: bytes, name: str) -> float:
     if name in _ODD:
         odd = _ODD[name].findall(text)
         found -= len(odd) if re.search("[áéíóú]", text) else sum(one not in "õÕ" for one in odd)  # Estonian
-    if name not in _LATIN:  # no word is of two alphabets
-        found -= len(_BESIDE_ASCII.findall(text))
+    if name not in _LATIN:  # no word mixes two alphabets
+        found -= len(_NEXT_TO_ASCII.findall(text))
     return found / max(len(beyond), 1)
 
 
 def _typical(sample: bytes, name: str) -> float:
-    """How frequent the letters beyond ASCII usually are where this encoding is used: 0.6 or so, misread ones 0.4."""
+    """Return how frequent the letters beyond ASCII are in the languages of an encoding: about 0.6; misread, 0.4."""
     letters = _COMMON[name]
     weight = {
         letter: 5 / (rank + 3) for rank, letter in reversed(list(enumerate(letters)))
-    }  # falls as frequencies do
+    }  # falls like letter frequencies
     text = sample.decode(name, "ignore")
     beyond = _BEYOND_ASCII.findall(text)
     usual = sum(weight.get(letter.lower(), 0.0) * (_CAPITAL if letter.isupper() else 1) for letter in beyond)
-    swapped = sum(a.islower() and b.isupper() for a, b in itertools.pairwise(text))  # as KOI8 looks elsewhere
+    swapped = sum(
+        a.islower() and b.isupper() for a, b in itertools.pairwise(text)
+    )  # KOI8 misread in another encoding
     return (usual - swapped) / max(len(beyond), 1)
 
 
 def _is_common_han(character: str, name: str) -> bool:
-    """Whether a character is in the first level of its standard, which holds those that people use."""
+    """Whether a character is in the first level of its standard, which holds the common ones."""
     try:
         code = character.encode(name)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""How a delimited file is laid out, where nobody says it: its delimiter, and whether it has a header."""
+"""Detect the delimiter of a file, and whether its first line is a header."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ from pricekit.table.model import Notices
 
 _SAMPLE_CHARS = 1 << 18
 _SAMPLE_ROWS = 200
-_ALIKE = 0.9
-NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
+_MIN_SHARE = 0.9  # of rows with equally many fields
+NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 
 _EXCEL = re.compile(r"sep=([^\w\r\n\"])\r?\n", re.IGNORECASE)
-ANNOUNCED = ["sep=", ""]
-"""The first row of a file that tells Excel its delimiter; it is no header."""
+EXCEL_HINT = ["sep=", ""]
+"""The first row of a file that tells Excel its delimiter, once it is split; it is not the header."""
 
 TITLE_HINT = " If the first line is a title above the header, delete it."
 
 _AROUND_COMMA = re.compile(r"(?<=(.)),(?=(.))")
-_VALUE = re.compile(
+_LIKE_A_VALUE = re.compile(
     r"https?://.*|[^\w\s]*\s*\d[\d.,\s']*\s*[^\w\s]*|\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b.*", re.DOTALL
 )
 
 
-def delimiter_of(path: Path, charset: Charset, expected: str | None, notices: Notices) -> str:
-    """Return what stands between the fields, by the first rows; said where it is not `expected`, the suffix's."""
+def detect_delimiter(path: Path, charset: Charset, expected: str | None, notices: Notices) -> str:
+    """Return the delimiter that the first rows show, and report it unless it is `expected` for the suffix."""
     found = guess_delimiter(_head(path, charset), expected or ",")
     if found != expected:
         notices(
-            f"{path}: the fields are parted by {NAMES.get(found, repr(found))}. If that is wrong, give --delimiter."
+            f"{path}: the detected delimiter is {NAMES.get(found, repr(found))}. Set delimiter if that is wrong."
         )
     return found
 
 
 def guess_delimiter(text: str, default: str) -> str:
-    """Return the delimiter that gives the first rows one width, quotes honoured; `default` where none does."""
-    if announced := _EXCEL.match(text):
-        return announced[1]
+    """Return the delimiter that splits the first rows into equally many fields, else `default`; respects quotes."""
+    if hint := _EXCEL.match(text):
+        return hint[1]
     fits: dict[str, tuple[bool, bool, bool, int]] = {}
     for mark in NAMES:
         width, alike = _width(text, mark)
         if width > 1 and alike >= 0.5:
-            # A comma stands inside of numbers and sentences as well, so it has to make its case.
-            fits[mark] = alike >= _ALIKE, mark != "," or not _in_numbers(text), mark == default, width
+            # Commas also occur inside numbers and sentences, so they need more evidence.
+            fits[mark] = alike >= _MIN_SHARE, mark != "," or not _in_numbers(text), mark == default, width
     return max(fits, key=lambda mark: fits[mark]) if fits else default
 
 
 def looks_like_data(header: Sequence[str]) -> str | None:
-    """Return the first name of a header that rather is a value: a number, a price or an address."""
-    return next((name for name in header if _VALUE.fullmatch(name)), None)
+    """Return the first name of a header that looks like a value: a number, a price, a date or a web address."""
+    return next((name for name in header if _LIKE_A_VALUE.fullmatch(name)), None)
 
 
 def _head(path: Path, charset: Charset) -> str:
-    """The first rows, without the last one where it may be cut off."""
+    """Return the first rows, without a last one that may be incomplete."""
     with open_text(path, charset, newline="") as stream:
         text = stream.read(_SAMPLE_CHARS)
     if len(text) < _SAMPLE_CHARS:
@@ -66,7 +66,7 @@ def _head(path: Path, charset: Charset) -> str:
 
 
 def _width(text: str, mark: str) -> tuple[int, float]:
-    """How many fields the first row has, and the share of rows with as many."""
+    """Return the number of fields of the first row, and the share of rows with as many."""
     widths: list[int] = []
     try:
         for row in csv.reader(io.StringIO(text, newline=""), delimiter=mark):
@@ -80,7 +80,7 @@ def _width(text: str, mark: str) -> tuple[int, float]:
 
 
 def _in_numbers(text: str) -> bool:
-    """Whether most commas stand between digits, as decimal marks do."""
+    """Whether most commas are between digits, as decimal marks are."""
     around: list[bool] = [
         before.isdigit() and after.isdigit() for before, after in _AROUND_COMMA.findall(text)
     ]

@@ -1,4 +1,4 @@
-"""Bytes to text: byte order marks, other encodings, and files that are no text at all."""
+"""Decode text files: byte order marks, other encodings, and files that are not text."""
 
 from __future__ import annotations
 
@@ -52,35 +52,37 @@ _JSON_SUFFIXES = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True)
 class Charset:
-    """How the bytes of a file become text: the name of an encoding, and what is done with bytes that are none."""
+    """An encoding, and how to handle bytes that are invalid in it, as the `errors` argument of `open`."""
 
     name: str
     errors: str = "strict"
 
 
-def charset_of(path: Path, asked: str | None, notices: Notices) -> Charset:
-    """Return a file's encoding: that of its byte order mark, else the one asked for, else what is found.
+def detect_charset(path: Path, given: str | None, notices: Notices) -> Charset:
+    """Return the encoding of a file: that of its byte order mark, else the one given, else the detected one.
 
-    What was found is said, save UTF-8.
+    A detected encoding other than UTF-8 is reported.
 
     Raises:
-        DataError: the file is missing or not readable, or is no text.
+        DataError: the file is missing, not readable or not text.
     """
     check_readable(path)
     with open(path, "rb") as file:
         head = file.read(_HEAD)
-    if what := _other_than_text(head, path.suffix.lower()):
+    if kind := _kind_by_content(head, path.suffix.lower()):
         raise DataError(
-            f"{path} is {what}, not the text that its suffix {path.suffix!r} says. "
-            "Unpack it, save it as CSV, or give it the suffix of what it is."
+            f"{path} is {kind}, not text as its suffix {path.suffix!r} says. Unpack it, save it as CSV, or rename it "
+            "to the right suffix.",
+            parameters=("table",),
+            kind=kind,
         )
-    if marked := next((name for mark, name in _MARKS if head.startswith(mark)), asked):
+    if marked := next((name for mark, name in _MARKS if head.startswith(mark)), given):
         return Charset(marked)
-    return _found(path, notices)
+    return _detected(path, notices)
 
 
-def _other_than_text(head: bytes, suffix: str) -> str | None:
-    """Return what a file is by its first bytes, None where it may be a table as text."""
+def _kind_by_content(head: bytes, suffix: str) -> str | None:
+    """Return what kind of file the first bytes show, None where it may be a table in a text format."""
     line = head.removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")[0].rstrip()
     if suffix not in _JSON_SUFFIXES:
         if re.match(rb"\[\s*(\{|$)", line) or line == b"{":
@@ -93,22 +95,22 @@ def _other_than_text(head: bytes, suffix: str) -> str | None:
     return next((what for magic, what in _NOT_TEXT if head.startswith(magic)), None)
 
 
-def _found(path: Path, notices: Notices) -> Charset:
+def _detected(path: Path, notices: Notices) -> Charset:
     name = wide_encoding(path)
     if name is None:
         flaw = utf8_flaw(path)
         if flaw is None:
             return Charset("utf-8")
         if flaw == "damaged":
-            at = _first_bad_byte(path, "utf-8")
+            position = _first_bad_byte(path, "utf-8")
             notices(
-                f"{path} is UTF-8 but for some bytes, the first of them byte {at:,} of the file; '\ufffd' stands in "
-                "their place. If it is in another encoding, give --encoding."
+                f"{path} is UTF-8 except for some bytes, the first of which is byte {position:,} of the file; they "
+                "are read as '\ufffd'. Set encoding if the file is in another one."
             )
             return Charset("utf-8", "replace")
         name = other_encoding(path)
     notices(
-        f"{path} is not UTF-8 but looks like {name}, and is read as such. If that is wrong, give --encoding."
+        f"{path} is not UTF-8 but looks like {name}, and is read as {name}. Set encoding if that is wrong."
     )
     return Charset(name)
 
@@ -118,7 +120,7 @@ def open_text(path: Path, charset: Charset, newline: str) -> Iterator[TextIOWrap
     """Open a text file.
 
     Raises:
-        DataError: the file is not in this encoding, or nobody knows this encoding.
+        DataError: the file is not in this encoding, or the encoding is unknown.
     """
     with _open(path, charset, newline) as stream:
         try:
@@ -128,22 +130,23 @@ def open_text(path: Path, charset: Charset, newline: str) -> Iterator[TextIOWrap
 
 
 def bytes_read(stream: TextIOWrapper) -> int:
-    """How far into the file reading has come; a block ahead of the text that was given out."""
+    """Return the position in the file in bytes, which is up to a block ahead of the text."""
     return cast(BinaryIO, stream.buffer).tell()
 
 
 def check_readable(path: Path) -> None:
-    """Raise a DataError where there is no readable file at `path`."""
+    """Raise a DataError unless there is a readable file at `path`."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise DataError(
-                f"{path} is a pipe or a device, which cannot be read twice. Save what comes out of it as a file first."
+                f"{path} is a pipe or a device, which cannot be read twice. Save its output to a file first.",
+                parameters=("table",),
             )
         with open(path, "rb"):
             pass
     except OSError as error:
         reason = "is a folder, not a file" if path.is_dir() else f"cannot be read: {error.strerror or error}"
-        raise DataError(f"{path} {reason}. Give the path of a table.") from None
+        raise DataError(f"{path} {reason}. Give the path of a table.", parameters=("table",)) from None
 
 
 def _open(path: Path, charset: Charset, newline: str) -> TextIOWrapper:
@@ -151,7 +154,9 @@ def _open(path: Path, charset: Charset, newline: str) -> TextIOWrapper:
         return open(path, encoding=charset.name, errors=charset.errors, newline=newline)
     except LookupError:
         raise DataError(
-            f"{charset.name!r} is no known encoding. Give --encoding a name such as utf-8, latin-1 or cp1252."
+            f"unknown encoding {charset.name!r}. Give a name such as utf-8, latin-1 or cp1252.",
+            parameters=("encoding",),
+            encoding=charset.name,
         ) from None
 
 
@@ -160,13 +165,16 @@ def _not_decodable(path: Path, encoding: str, error: UnicodeError) -> DataError:
     where = "" if offset is None else f" (byte {offset:,} of the file)"
     reason = getattr(error, "reason", str(error))
     return DataError(
-        f"{path} is not {encoding.removesuffix('-sig')} text: {reason}{where}. Give the encoding it was "
-        "saved in, for instance --encoding latin-1 or --encoding cp1252."
+        f"{path} is not {encoding.removesuffix('-sig')} text: {reason}{where}. Set encoding to the one it was saved "
+        "in, for example latin-1 or cp1252.",
+        parameters=("encoding",),
+        encoding=encoding,
+        position=offset,
     )
 
 
 def _first_bad_byte(path: Path, encoding: str) -> int | None:
-    """Where decoding fails, from the start of the file; the stream itself counts from its last block."""
+    """Return the position of the first undecodable byte in the file; the stream only knows it within a block."""
     decoder = codecs.getincrementaldecoder(encoding)()
     done = 0
     with open(path, "rb") as file:

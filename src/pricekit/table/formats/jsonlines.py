@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, every value as text."""
+"""JSON lines: one object per line, every value as text."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def read_json_lines(
 ) -> Iterator[RawChunk]:
     """Yield chunks of at most `rows` rows, `MAX_CHUNK_CELLS` cells or about `MAX_CHUNK_CHARS` characters.
 
-    Every column is text: numbers stay as they are written, null and missing keys are "", a list or
-    object is its JSON. The columns are the keys of the first chunk; keys that only come later are
-    left out and noted in `tally`, so that objects with keys of their own stay in bounded memory.
+    Every column is text: numbers stay as they are written, null and missing keys are "", and a list or object is its
+    JSON. The columns are the keys of the first chunk. Keys that only occur later are left out and counted in
+    `read_warnings`, so memory stays bounded even if every object has its own keys.
 
     Raises:
         DataError: a line that is not a JSON object, an empty file, text in another encoding.
@@ -35,7 +35,7 @@ def read_json_lines(
     chunk: list[dict[str, str]] = []
     chars = 0
     first = True
-    # Only "\n" ends a line: the other line ends may stand between two JSON tokens.
+    # Only "\n" ends a line: the other line ends may occur between two JSON tokens.
     with open_text(path, charset, newline="\n") as stream:
         for number, line in enumerate(stream, start=1):
             if line.isspace():
@@ -44,7 +44,7 @@ def read_json_lines(
             if first:
                 names.update(dict.fromkeys(row))
             elif not row.keys() <= names.keys():
-                row = _known(row, names, read_warnings)
+                row = _with_known_keys(row, names, read_warnings)
             chunk.append(row)
             chars += len(line)
             full = len(chunk) >= rows or len(chunk) * len(names) >= MAX_CHUNK_CELLS
@@ -54,12 +54,16 @@ def read_json_lines(
         if chunk:
             yield _chunk(names, chunk, bytes_read(stream))
     if not names:
-        raise NoRowsError(f"{path} has no rows: at least one JSON object with a key is expected.")
+        raise NoRowsError(
+            f"{path} has no rows: at least one JSON object with a key is expected.", parameters=("table",)
+        )
 
 
-def _known(row: dict[str, str], names: dict[str, None], read_warnings: ReadWarnings) -> dict[str, str]:
-    read_warnings.late_rows += 1
-    read_warnings.late_key = read_warnings.late_key or next(key for key in row if key not in names)
+def _with_known_keys(
+    row: dict[str, str], names: dict[str, None], read_warnings: ReadWarnings
+) -> dict[str, str]:
+    read_warnings.new_key_rows += 1
+    read_warnings.first_new_key = read_warnings.first_new_key or next(key for key in row if key not in names)
     return {key: value for key, value in row.items() if key in names}
 
 
@@ -79,12 +83,16 @@ def _load(path: Path, number: int, line: str, as_written: bool) -> dict[str, Any
         row = json.loads(line.removeprefix("\ufeff"), **number_of)
     except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{path}: line {number:,} is not JSON: {error}. One object a line is expected."
+            f"{path}: line {number:,} is not JSON: {error}. One object per line is expected.",
+            parameters=("table",),
+            line=number,
         ) from None
     if not isinstance(row, dict):
         raise DataError(
-            f"{path}: line {number:,} is a JSON {type(row).__name__}, not an object. One object a line is "
-            'expected, such as {"sample_id": 1, "catalog_content": "...", "price": 9.5}.'
+            f"{path}: line {number:,} is a JSON {type(row).__name__}, not an object. One object per line is "
+            'expected, such as {"sample_id": 1, "catalog_content": "...", "price": 9.5}.',
+            parameters=("table",),
+            line=number,
         )
     return row
 

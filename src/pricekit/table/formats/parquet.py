@@ -1,4 +1,4 @@
-"""Parquet, a batch at a time, every column in its own type."""
+"""Parquet, read in batches; every column keeps its type."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pricekit.table.model import RawChunk, ReadWarnings
 
 MAX_CHUNK_BYTES = 64 << 20
 _ROWS_AT_ONCE = 256
-"""Rows that are read at once: how much they are when they are written out is only known then."""
+"""Rows per batch: their size is only known once dictionary-encoded values are written out."""
 
 
 def read_parquet(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
     """Yield chunks of at most `rows` rows or about `MAX_CHUNK_BYTES`, dictionary-encoded values written out.
 
-    Bytes in a text that are not UTF-8 become U+FFFD and are counted in `tally`.
+    Bytes in a text that are not UTF-8 become U+FFFD and are counted in `read_warnings`.
 
     Raises:
-        DataError: no Parquet, a damaged file, or a column name twice.
+        DataError: not a Parquet file, a damaged one, or several columns of one name.
     """
     check_readable(path)
     with _explained(path):
@@ -33,7 +33,7 @@ def read_parquet(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator
 
 
 def names_of_parquet(path: Path) -> list[str]:
-    """Return the names of a file's columns, none where it has no rows; raises DataError where it is damaged."""
+    """Return the names of the columns, [] for a file without rows; raises DataError for a damaged file."""
     with _explained(path), pq.ParquetFile(path) as file:
         return list(file.schema_arrow.names) if file.metadata.num_rows else []
 
@@ -44,8 +44,9 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as error:
         raise DataError(
-            f"{path} cannot be read as Parquet: {str(error).rstrip('.')}. It may be cut off, damaged, or of another "
-            "format."
+            f"{path} cannot be read as Parquet: {str(error).rstrip('.')}. It may be incomplete, damaged, or of "
+            "another format.",
+            parameters=("table",),
         ) from None
 
 
@@ -71,7 +72,7 @@ def _chunks(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator[RawC
 
 
 def plain_columns(batch: pa.RecordBatch, read_warnings: ReadWarnings) -> pa.Table:
-    """Return the columns with dictionary-encoded values written out, and text that is UTF-8."""
+    """Return the columns with dictionary-encoded values written out and all text in valid UTF-8."""
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_dictionary(column.type):

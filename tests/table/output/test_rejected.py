@@ -70,7 +70,7 @@ def test_outputs_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             check_output(Path(path))
         with pytest.raises(DataError, match=saying):
             write_frame(Path(path), FRAME)
-    with pytest.raises(DataError, match="two columns would be called 'a'"):
+    with pytest.raises(DataError, match="two columns would have the name 'a'"):
         write_frame(tmp_path / "f.parquet", pd.DataFrame([[1, 2]], columns=["a", "a"]))
     assert list(tmp_path.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""A file that is being written: CSV, TSV, JSON lines or Parquet, a frame at a time."""
+"""Write CSV, TSV, JSON lines or Parquet one frame at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROW_GROUP = 1 << 17
 
 
 class Sink(Protocol):
-    """An open file that takes frames of the same columns and types, one below the other."""
+    """An open file to which frames of the same columns and types are appended."""
 
     def write(self, frame: pd.DataFrame) -> None:
         """Append the rows of a frame."""
@@ -38,16 +38,16 @@ def open_sink(path: Path, kind: str) -> Sink:
 class _DelimitedSink:
     def __init__(self, path: Path, delimiter: str) -> None:
         self._delimiter = delimiter
-        self._headed = False
+        self._has_header = False
         self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115 - closed by close()
 
     def write(self, frame: pd.DataFrame) -> None:
-        if not self._headed:
+        if not self._has_header:
             names = [str(name) for name in frame.columns]
             self._rows([names], quote_all="\r" in "".join(names))
-            self._headed = True
+            self._has_header = True
         columns = [_decimals(frame[name], "") or _plain(frame[name], missing="") for name in frame.columns]
-        # Python below 3.13 leaves a lone carriage return unquoted, and a reader would end the row there.
+        # Python below 3.13 does not quote a single carriage return, and a reader would end the row there.
         quote_all = any(isinstance(cell, str) and "\r" in cell for cells in columns for cell in cells)
         self._rows(zip(*columns, strict=True), quote_all)
 
@@ -80,22 +80,22 @@ class _JsonSink:
 
 
 class _ParquetSink:
-    """Gathers chunks into row groups of a size that readers like, all of the types of the first chunk."""
+    """Collects chunks into row groups of a suitable size; all have the types of the first chunk."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._waiting: list[pa.Table] = []
+        self._pending: list[pa.Table] = []
         self._schema: pa.Schema | None = None
         self._file: pq.ParquetWriter | None = None
 
     def write(self, frame: pd.DataFrame) -> None:
-        # The Arrow type of Python objects would be guessed from the values of the chunk.
-        loose = {name: "str" for name in frame.columns if frame[name].dtype == object}
-        chunk = pa.Table.from_pandas(frame.astype(loose), self._schema, preserve_index=False)
+        # Arrow would guess the type of Python objects from the values of each chunk.
+        objects = {name: "str" for name in frame.columns if frame[name].dtype == object}
+        chunk = pa.Table.from_pandas(frame.astype(objects), self._schema, preserve_index=False)
         chunk = chunk.replace_schema_metadata()
         self._schema = self._schema or chunk.schema
-        self._waiting.append(chunk)
-        if sum(map(len, self._waiting)) >= _ROW_GROUP:
+        self._pending.append(chunk)
+        if sum(map(len, self._pending)) >= _ROW_GROUP:
             self._flush()
 
     def close(self) -> None:
@@ -104,17 +104,17 @@ class _ParquetSink:
             self._file.close()
 
     def _flush(self) -> None:
-        if not self._waiting:
+        if not self._pending:
             return
-        table = pa.concat_tables(self._waiting)
-        self._waiting = []
+        table = pa.concat_tables(self._pending)
+        self._pending = []
         if self._file is None:
             self._file = pq.ParquetWriter(self._path, table.schema)
         self._file.write_table(table)
 
 
 def _decimals(column: pd.Series, missing: str | None) -> list[Any]:
-    """Floats as their shortest decimals: 12.34 for a float32 too, and not 12.34000015258789; [] otherwise."""
+    """Return floats as their shortest decimals, 12.34 also for a float32, not 12.34000015258789; [] for other types."""
     if not isinstance(column.dtype, np.dtype) or column.dtype.kind != "f":
         return []
     written = column.to_numpy().astype(str).astype(object)
@@ -127,7 +127,7 @@ def _floats(column: pd.Series) -> list[float | None]:
 
 
 def _plain(column: pd.Series, missing: str | None) -> list[Any]:
-    """Cells as Python values."""
+    """Return cells as Python values."""
     if not column.isna().any():
         return column.tolist()
     return column.astype(object).where(column.notna(), missing).tolist()

@@ -1,4 +1,4 @@
-"""Predictions and other frames out, whole or not at all."""
+"""Write predictions and other frames; a file appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -17,81 +17,96 @@ from pricekit.errors import DataError
 from pricekit.files import LONGEST_NAME, behind_link, write_atomically
 from pricekit.table.columns import as_frame, as_text, flat
 from pricekit.table.model import format_of
-from pricekit.table.sinks import open_sink
+from pricekit.table.output.sinks import open_sink
 
 _NO_IDS = pd.Series([], dtype="str", name="id")
 
 
 def check_output(path: Path, read: Sequence[Path] = ()) -> None:
-    """Say before the work what `write_frame` and `PredictionWriter` would only find after it.
+    """Check that a file can be written, before the work that computes its content.
 
     Args:
         path: the file to write.
-        read: the tables that it is computed from.
+        read: the tables from which it is computed.
 
     Raises:
-        DataError: no file, an unknown suffix, a path in a folder that is not there, too long a name, or one of
-            the tables.
+        DataError: the path is not a file, has an unknown suffix or too long a name, is in a folder that does not exist,
+            or is one of the tables.
     """
+    if problem := _problem(path) or _problem_of_name(path):
+        raise DataError(problem, parameters=("out",), path=str(path))
+    if path.exists() and any(table.exists() and path.samefile(table) for table in read):
+        raise DataError(
+            f"{path} is the table itself. Name another file.", parameters=("out",), path=str(path)
+        )
+
+
+def _problem(path: Path) -> str:
+    """Return what prevents writing a file, "" if nothing does."""
     if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # bytes that are not UTF-8
-        raise DataError(f"{os.fsencode(path)!r} is no name in UTF-8. Name another file to write.")
+        return f"the file name {os.fsencode(path)!r} is not valid UTF-8. Name another file."
     with _explained(path):
-        is_file = path.is_file() or not path.exists()
-        kind = "a folder" if path.is_dir() else "a pipe or a device"
-        whole = behind_link(path)
-        there = whole.parent.is_dir()
-    if not is_file:
-        raise DataError(f"{path} is {kind}. Give the path of the file to write.")
+        if path.exists() and not path.is_file():
+            kind = "a folder" if path.is_dir() else "a pipe or a device"
+            return f"{path} is {kind}. Give the path of the file to write."
+    return ""
+
+
+def _problem_of_name(path: Path) -> str:
+    """Return what is wrong with the suffix, the folder or the length of the name of a file, "" if nothing is."""
     try:
         format_of(path)
     except DataError:
-        raise DataError(
-            f"{path}: the format of the output is told from its suffix, and {path.suffix or 'none'!r} cannot be "
-            "written. Name it .csv, .tsv, .parquet or .jsonl."
-        ) from None
-    if not there:
-        raise DataError(f"{path} cannot be written: there is no folder {whole.parent}. Create it.")
-    if len(os.fsencode(whole.name)) > LONGEST_NAME:
-        raise DataError(
-            f"{path} cannot be written: its name is too long. At most {LONGEST_NAME} bytes are expected."
+        return (
+            f"{path}: the suffix {path.suffix or '(none)'!r} names no format that can be written. Name it .csv, .tsv, "
+            ".parquet or .jsonl."
         )
-    if path.exists() and any(table.exists() and path.samefile(table) for table in read):
-        raise DataError(f"{path} is the table itself; name another file with --out")
+    with _explained(path):
+        target = behind_link(path)
+        if not target.parent.is_dir():
+            return f"{path} cannot be written: there is no folder {target.parent}. Create it."
+    if len(os.fsencode(target.name)) > LONGEST_NAME:
+        return f"{path} cannot be written: its name is too long. At most {LONGEST_NAME} bytes are expected."
+    return ""
 
 
 def write_frame(path: Path, frame: pd.DataFrame) -> None:
-    """Write a frame without its index; suffix, formats and errors as of `PredictionWriter`.
+    """Write a frame without its index; the suffix names the format, as for `PredictionWriter`.
 
     Raises:
-        DataError: what `check_output` raises, a column name twice, or the system refuses to write.
+        DataError: as `check_output` does, or several columns have one name, or the system refuses to write.
     """
     names = [str(name) for name in frame.columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise DataError(f"{path}: two columns would be called {twice[0]!r}. Rename one of them.")
+        raise DataError(
+            f"{path}: two columns would have the name {twice[0]!r}. Rename one of them.",
+            parameters=("table",),
+            column=twice[0],
+        )
     with _FrameWriter(path) as writer:
         writer.write(frame)
 
 
 @contextmanager
 def atomic_output(path: Path) -> Iterator[Path]:
-    """`write_atomically`, with a DataError that says which file could not be written."""
+    """Like `write_atomically`, with a DataError that names the file that could not be written."""
     with _explained(path), write_atomically(path) as temporary:
         yield temporary
 
 
 class PredictionWriter:
-    """Writes a column of ids and the float column `price`, a chunk at a time, in the order given.
+    """Writes a column of ids and the float column `price` in chunks, in the order given.
 
-    Used as a context manager. The suffix decides the format: .csv, .tsv, .parquet, .pq, .jsonl or
-    .ndjson. The file appears under its name when the block ends well, and not at all otherwise.
-    The id column is called as the first ids written are, "id" where they have no name.
+    Use it as a context manager. The suffix names the format: .csv, .tsv, .parquet, .pq, .jsonl or .ndjson. The file
+    appears when the block ends without an error, and not at all otherwise. The id column has the name of the first ids,
+    or "id" if they have none.
 
     Args:
         path: the file to write; an existing one is replaced at the end.
 
     Raises:
-        DataError: what `check_output` raises, ids called "price", or the system refuses to write.
+        DataError: as `check_output` does, or the ids are named "price", or the system refuses to write.
     """
 
     def __init__(self, path: Path) -> None:
@@ -107,15 +122,17 @@ class PredictionWriter:
         return self
 
     def write(self, ids: pd.Series, price: np.ndarray, more: Mapping[str, np.ndarray] | None = None) -> None:
-        """Append rows: ids (N,), prices and more prices by column, float (N,), in the table's currency."""
+        """Append rows: ids (N,), prices, and columns with more prices, float (N,), in the currency of the table."""
         if len(ids) != len(price):
             raise ValueError(f"{len(ids)} ids and {len(price)} prices; one price for each id is expected")
         self._id_name = self._id_name or str(ids.name or "id")
         prices = {"price": price, **(more or {})}
         if self._id_name in prices:
             raise DataError(
-                f"{self._path}: the id column cannot be called '{self._id_name}', the name of what is predicted. "
-                "Name another column with --id."
+                f"{self._path}: the id column cannot be '{self._id_name}', because the predictions have this name. "
+                "Name another id column.",
+                parameters=("id",),
+                column=self._id_name,
             )
         if format_of(self._path) == "parquet":
             prices = {name: values.astype(np.float64) for name, values in prices.items()}
@@ -132,11 +149,11 @@ class PredictionWriter:
 
 
 def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, np.ndarray]:
-    """Return the ids and the prices, float32 (N,), of a Parquet file that a `PredictionWriter` has written.
+    """Return the ids and the prices, float32 (N,), of a Parquet file from a `PredictionWriter`.
 
     Args:
         path: the file.
-        text_ids: make the ids text, whatever they are.
+        text_ids: convert the ids to text.
     """
     table = pq.read_table(path)
     name, ids = table.column_names[0], flat(table.column(0))
@@ -145,7 +162,7 @@ def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, 
 
 
 class _FrameWriter:
-    """Writes frames of the same columns below each other; of the kind of context manager described above."""
+    """Appends frames of the same columns; a context manager like `PredictionWriter`."""
 
     def __init__(self, path: Path) -> None:
         check_output(path)
@@ -154,7 +171,7 @@ class _FrameWriter:
     def __enter__(self) -> Self:
         with _explained(self._path), ExitStack() as stack:
             temporary = stack.enter_context(write_atomically(self._path))
-            temporary.touch()  # what cannot be written is said now, not after an hour of predicting
+            temporary.touch()  # fail now rather than after an hour of predicting
             self._sink = open_sink(temporary, format_of(self._path))
             stack.callback(self._sink.close)
             self._stack = stack.pop_all()
@@ -167,16 +184,18 @@ class _FrameWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # The sink is closed first; a failure there, too, reaches write_atomically, which removes the file.
-        # What failed inside the block is not raised here but goes on from there, unexplained.
+        # The sink is closed first; if that fails, write_atomically removes the file. An error inside the block is not
+        # raised here, so it is not explained as an error of writing.
         with _explained(self._path):
             self._stack.__exit__(kind, error, trace)
 
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Say which file could not be written, where the system only says why."""
+    """Name the file that could not be written; the system only reports the reason."""
     try:
         yield
     except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}.") from None
+        raise DataError(
+            f"{path} cannot be written: {error.strerror or error}.", parameters=("out",), path=str(path)
+        ) from None

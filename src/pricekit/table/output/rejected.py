@@ -1,4 +1,4 @@
-"""Rows that were set aside, of files of any kind, into one file for a person to look at."""
+"""Write rejected rows of tables of any format to one file, for people to inspect."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricekit.table.columns import as_text, flat, keeps_type
-from pricekit.table.write import atomic_output
+from pricekit.table.output.write import atomic_output
 
 
 def write_rejected(path: Path, frames: Sequence[pd.DataFrame]) -> None:
-    """Write the rejected rows that `split_usable` gave, of several tables, as one Parquet file.
+    """Write the rejected rows of several tables, as `split_usable` returns them, to one Parquet file.
 
-    A column that is of one type in all frames that have it keeps the type; any other becomes text.
-    A frame that lacks a column has nulls there.
+    A column keeps its type if it is the same in all frames, else it becomes text. A frame without a column has nulls in
+    it.
 
     Args:
-        path: the file to write; it appears whole or not at all.
+        path: the file to write; it appears complete or not at all.
         frames: at least one.
 
     Raises:
@@ -40,7 +40,7 @@ def _arrow(frame: pd.DataFrame) -> pa.Table:
 def _cells(column: pd.Series) -> pa.Array:
     try:
         cells = pa.array(column, from_pandas=True)
-    except pa.ArrowException:  # objects of several types
+    except pa.ArrowException:  # objects of mixed types
         cells = pa.array(column.astype("str"), from_pandas=True)
     cells = flat(pa.chunked_array([cells]) if isinstance(cells, pa.Array) else cells)
     plain = keeps_type(cells.type) or pa.types.is_boolean(cells.type) or pa.types.is_null(cells.type)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from pricekit.errors import DataError
 from pricekit.table import Columns, PredictionWriter, iter_table, read_table
-from pricekit.table import write as write_module
-from pricekit.table.sinks import open_sink
+from pricekit.table.output import write as write_module
+from pricekit.table.output.sinks import open_sink
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
 BACK = Columns(text=("id",), id="id")
