@@ -147,7 +147,7 @@ def test_unnamed_columns_get_names(tmp_path: Path) -> None:
 def test_wrong_encoding_names_the_byte(tmp_path: Path, before: int) -> None:
     head = HEADER.encode() + b"1," + b"a" * before
     path = write(tmp_path / "t.csv", head + b"\xe9x,2\n")
-    with pytest.raises(DataError, match=f"byte {len(head):,} of the file.*Set encoding to .* latin-1"):
+    with pytest.raises(DataError, match=f"byte {len(head):,} of the file.*Name the encoding .* latin-1"):
         read_table(path, DEFAULT, read_options=ReadOptions(encoding="utf-8"))
 
 

@@ -114,7 +114,7 @@ def test_a_guess_that_fails_later_is_a_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     first = '{"name": "緑茶 コーヒー豆 ノート", "price": 5}\n'.encode("shift_jis")
     path.write_bytes(first * 3000 + b'{"name": "\x81 ", "price": 1}\n')
-    with pytest.raises(DataError, match=r"is not cp932 text.*byte .*Set encoding"):
+    with pytest.raises(DataError, match=r"is not cp932 text.*byte .*Name the encoding"):
         read(path)
 
 

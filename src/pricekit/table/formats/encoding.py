@@ -165,7 +165,7 @@ def _not_decodable(path: Path, encoding: str, error: UnicodeError) -> DataError:
     where = "" if offset is None else f" (byte {offset:,} of the file)"
     reason = getattr(error, "reason", str(error))
     return DataError(
-        f"{path} is not {encoding.removesuffix('-sig')} text: {reason}{where}. Set encoding to the one it was saved "
+        f"{path} is not {encoding.removesuffix('-sig')} text: {reason}{where}. Name the encoding that it was saved "
         "in, for example latin-1 or cp1252.",
         parameters=("encoding",),
         encoding=encoding,
