@@ -18,7 +18,7 @@ from pricekit.tokens import Tokens
 LENGTH, REPEATS, ENOUGH_S = 128, 5, 4.0
 """Tokens of a sample row; rounds of a comparison; seconds after which no further round starts."""
 
-CHECKED = 2048
+CHECKED = 512
 """Tokens of the batch whose prices are compared with the reference's."""
 
 BATCH_TOKENS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
