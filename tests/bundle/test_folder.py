@@ -163,7 +163,7 @@ def test_a_newer_schema_is_refused_politely(copy):
 def test_no_path_leads_outside(copy, name):
     files = json.loads((copy / MANIFEST).read_text())["files"]
     _edit(copy, files={**files, name: {"sha256": "0", "bytes": 1}})
-    with pytest.raises(BundleError, match="outside its own folder"):
+    with pytest.raises(BundleError, match="outside its folder"):
         open_bundle(copy)
 
 
@@ -216,7 +216,7 @@ def test_files_that_the_manifest_does_not_list_are_never_read(copy, length):
     content = (copy / "model.onnx").read_bytes()
     assert b"\n\x08location" in content
     _put_graph(copy, content.replace(b"\n\x08location", b"\n" + length + b"location"))
-    with pytest.raises(BundleError, match="takes weights from other files"):
+    with pytest.raises(BundleError, match="refers to weights in other files"):
         Predictor.load(copy)
 
 

@@ -1,5 +1,13 @@
 """The bundle: a folder that predicts wherever ONNX Runtime runs; its manifest, reading and writing."""
 
-from pricekit.bundle.folder import MANIFEST, PARTS, Bundle, is_bundle, open_bundle, strangers, write_bundle
+from pricekit.bundle.folder import (
+    MANIFEST,
+    PARTS,
+    Bundle,
+    is_bundle,
+    open_bundle,
+    unlisted_files,
+    write_bundle,
+)
 
-__all__ = ["MANIFEST", "PARTS", "Bundle", "is_bundle", "open_bundle", "strangers", "write_bundle"]
+__all__ = ["MANIFEST", "PARTS", "Bundle", "is_bundle", "open_bundle", "unlisted_files", "write_bundle"]

@@ -4,13 +4,13 @@
     model.onnx        input_ids, attention_mask, features -> price
     tokenizer.json    a `tokenizers` tokenizer
     preprocess.json   columns, length, feature plugins with their fitted state
-    intervals.json    how far prices lie from the predicted ones; older bundles have none
+    intervals.json    half widths of the price intervals; older bundles have none
     README.md         the model card
 
-A bundle of several members has the first three of these files once for each, under the names that its manifest
-gives, and no others of that kind.
+A bundle of several members has a graph, a tokenizer and a preprocess.json for each of them, under the names in its
+manifest.
 
-No file is parsed before its hash was checked, and nothing else in the folder is read.
+No file is parsed before its hash is checked, and no other file of the folder is read.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from pricekit.files import others, publish_folder
 
 MANIFEST = "manifest.json"
 PARTS = {"model": "model.onnx", "tokenizer": "tokenizer.json", "preprocess": "preprocess.json"}
-"""What every member has, and the file that holds it in a bundle of one."""
+"""The parts of a member, and their files in a bundle with one member."""
 MAX_MANIFEST_BYTES = 1 << 20
 _LONGEST_VARINT = 10
 _LONGEST_NAME = 80
 _EXTERNAL = re.compile(rb"(?:\x08|\x88\x80*\x00)\Z")
-"""The length that stands before the key `location`, however written; only tensors in other files have that key."""
+"""The length before the key `location`, in any encoding; only tensors in other files have that key."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle in memory: what was checked is what is parsed, whatever happens to the folder.
+    """A bundle in memory: the checked bytes are the parsed ones, even if the folder changes.
 
     Attributes:
-        path: where it was read from.
-        manifest: what it says of itself.
-        files: the contents of all other files by name; each matched its hash.
-        digest: of the manifest, and so of all files.
+        path: the folder that it was read from.
+        manifest: the contents of manifest.json.
+        files: the contents of all other files by name; each matches its hash.
+        digest: hash of the manifest, and so of all files.
     """
 
     path: Path
@@ -54,7 +54,7 @@ class Bundle:
     digest: str
 
     def members(self) -> list[tuple[dict[str, bytes], float]]:
-        """Return each member's files, under the names that they have in a bundle of one, and its weight."""
+        """Return each member's files, named as in a bundle with one member, and its weight."""
         return [
             ({plain: self.files[member[part]] for part, plain in PARTS.items()}, float(member["weight"]))
             for member in _members(self.manifest)
@@ -64,13 +64,13 @@ class Bundle:
 def write_bundle(
     path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any], *, schema_version: int = 1
 ) -> dict[str, Any]:
-    """Publish a bundle at once or not at all; return its manifest.
+    """Write a complete bundle or nothing; return its manifest.
 
     Args:
-        path: the folder, replaced if it is there.
+        path: the folder; an existing one is replaced.
         files: contents by file name.
-        facts: what the manifest says beside schema version and hashes.
-        schema_version: the lowest whose readers price it rightly.
+        facts: the values of the manifest other than schema version and hashes.
+        schema_version: the lowest version whose readers predict the right prices.
     """
     listed = {name: {"sha256": _sha256(content), "bytes": len(content)} for name, content in files.items()}
     manifest = {"schema_version": schema_version, **facts, "files": listed}
@@ -80,12 +80,12 @@ def write_bundle(
 
 
 def is_bundle(path: Path) -> bool:
-    """Say whether a folder looks like a bundle."""
+    """Whether a folder looks like a bundle."""
     return (path / MANIFEST).is_file()
 
 
-def strangers(path: Path) -> list[str]:
-    """Return the names of what lies in a bundle's folder and is none of its files; raises BundleError."""
+def unlisted_files(path: Path) -> list[str]:
+    """Return the names of files in a bundle's folder that its manifest does not list; raises BundleError."""
     return others(path, [MANIFEST, *_read_manifest(path)[0]["files"]])
 
 
@@ -100,13 +100,14 @@ def open_bundle(path: Path) -> Bundle:
     files = {name: _read_file(path, name, facts) for name, facts in listed.items()}
     if any(_names_files(files[member["model"]]) for member in _members(manifest)):
         raise BundleError(
-            f"a graph in {path} takes weights from other files, which a bundle's never does; do not trust it"
+            f"a graph in {path} refers to weights in other files, which no exported bundle does; do not trust it",
+            path=path,
         )
     return Bundle(path, manifest, files, digest)
 
 
 def _names_files(graph: bytes) -> bool:
-    """Say whether a graph holds the key of weights in another file."""
+    """Whether a graph holds the key of weights in another file."""
     key, at = b"location", -1
     while (at := graph.find(key, at + 1)) >= 0:
         if _EXTERNAL.search(graph, max(0, at - _LONGEST_VARINT), at):
@@ -115,7 +116,7 @@ def _names_files(graph: bytes) -> bool:
 
 
 def _members(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the members of a manifest; a bundle of one does not list it."""
+    """Return the members of a manifest, which does not list a single one."""
     members: list[dict[str, Any]] = manifest.get("members") or [{**PARTS, "weight": 1.0}]
     return members
 
@@ -123,9 +124,12 @@ def _members(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     source = path / MANIFEST
     if not path.exists():
-        raise BundleError(f"the bundle {path} is not there; check the path")
+        raise BundleError(f"the bundle {path} does not exist; check the path", path=path)
     if not source.is_file():
-        raise BundleError(f"{path} is not a bundle: it has no {MANIFEST}; make one with pricekit export")
+        raise BundleError(
+            f"{path} is not a bundle: it has no {MANIFEST}; export the run, or open it with pricekit.load",
+            path=path,
+        )
     if source.is_symlink() or source.stat().st_size > MAX_MANIFEST_BYTES:
         raise BundleError(f"{source} is a link or over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
     try:
@@ -150,22 +154,22 @@ def _read_file(path: Path, name: str, expected: Any) -> bytes:
     file = path / name
     if Path(name).name != name or "\\" in name or name in ("", ".", "..") or len(name) > _LONGEST_NAME:
         raise BundleError(
-            f"the bundle {path} names the file '{name[:_LONGEST_NAME]}', outside its own folder or longer than "
-            "a bundle's names are; do not trust it"
+            f"the bundle {path} names the file '{name[:_LONGEST_NAME]}', which is outside its folder or too "
+            "long; do not trust it"
         )
     if file.is_symlink() or not file.is_file():
-        raise BundleError(f"the bundle {path} lacks {name}, or it is a link; copy the bundle again, whole")
+        raise BundleError(f"the bundle {path} lacks {name}, or it is a link; copy the whole bundle again")
     facts = expected if isinstance(expected, dict) else {}
     size = file.stat().st_size
     if size != facts.get("bytes"):
         raise BundleError(
-            f"{file} was altered or truncated: it has {size:,} bytes, not those of the manifest; "
+            f"{file} was altered or truncated: it has {size:,} bytes, and not as many as in the manifest; "
             "copy or export the bundle again"
         )
     content = file.read_bytes()
     if _sha256(content) != facts.get("sha256"):
         raise BundleError(
-            f"{file} was altered: its SHA-256 is not the manifest's; copy or export the bundle again"
+            f"{file} was altered: its SHA-256 differs from the manifest's; copy or export the bundle again"
         )
     return content
 

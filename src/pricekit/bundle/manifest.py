@@ -1,4 +1,4 @@
-"""What a bundle says of itself: `manifest.json`, whose JSON schema is docs/bundle.schema.json.
+"""The facts about a bundle in `manifest.json`; its JSON schema is docs/bundle.schema.json.
 
 python -m pricekit.bundle.manifest > docs/bundle.schema.json
 """
@@ -11,21 +11,21 @@ from typing import Literal
 from pydantic import AliasChoices, BaseModel, Field, field_validator
 
 SCHEMA_VERSION = 2
-"""The highest that is known: 2 has several members, or texts that are rearranged; any other is still written as 1."""
+"""The highest known version: 2 has several members, or rearranged texts; any other bundle is written as 1."""
 
 TOLERANCE = 1e-6
-"""Of the sum of the members' weights."""
+"""The largest difference of the sum of the members' weights from 1."""
 
 
 class FileFacts(BaseModel):
-    """What a file must be."""
+    """Hash and size of a file."""
 
     sha256: str = Field(description="of its contents, in hexadecimal")
     bytes: int = Field(ge=0, description="its size")
 
 
 class PluginFacts(BaseModel):
-    """A plugin that the model was made with; of these, features must be installed to predict."""
+    """A plugin that the model was trained with; prediction needs only the features."""
 
     kind: str
     name: str
@@ -34,10 +34,10 @@ class PluginFacts(BaseModel):
 
 
 class Verified(BaseModel):
-    """What the graph was compared with its model at."""
+    """How the graph compares with its model."""
 
     shapes: list[tuple[int, int]] = Field(description="rows and tokens of each batch")
-    max_relative_difference: float = Field(description="the largest of a price")
+    max_relative_difference: float = Field(description="the largest relative difference of a price")
     smape_change: float | None = Field(
         None, description="on the sample rows, in points, against torch float32"
     )
@@ -56,7 +56,7 @@ class Verified(BaseModel):
 
 
 class MemberFacts(BaseModel):
-    """One model of several, whose log prices are averaged by weight."""
+    """One of several models whose log prices are averaged by weight."""
 
     weight: float = Field(gt=0, le=1, description="of its log price; those of all members sum to 1")
     model: str = Field(description="its graph: a name among the files")
@@ -67,26 +67,28 @@ class MemberFacts(BaseModel):
 
 
 class Manifest(BaseModel, extra="allow"):
-    """What a reader of bundles relies on; further facts may stand beside it."""
+    """The facts that readers of bundles rely on; a manifest may hold further ones."""
 
-    schema_version: int = Field(ge=1, description="a reader refuses a higher one than it knows")
+    schema_version: int = Field(ge=1, description="a reader refuses a higher version than it knows")
     files: dict[str, FileFacts] = Field(description="every file but the manifest, by its name in the folder")
     members: list[MemberFacts] | None = Field(
         None, min_length=1, description="of schema version 2: the models whose log prices are averaged"
     )
-    pricekit_version: str | None = Field(None, description="that wrote the bundle")
+    pricekit_version: str | None = Field(None, description="the version that wrote the bundle")
     created: str | None = Field(None, description="date and time of the export, ISO 8601, UTC")
     precision: Literal["fp32", "fp16", "int8"] | None = Field(None, description="of the graph's products")
     float32_nodes: list[str] | None = Field(
         None,
-        description="nodes of an fp16 graph that stay in float32, because they would overflow; of "
-        "several graphs with the member's number before",
+        description="nodes of an fp16 graph that stay in float32 because they would overflow; for "
+        "several graphs, each name starts with the member's number",
     )
     opset: int | None = Field(None, description="of the graph")
-    table: str | None = Field(None, description="the file that the model was trained on, its name alone")
-    currency: str | None = Field(None, description="that the table's prices showed, of the prices predicted")
+    table: str | None = Field(
+        None, description="name of the file that the model was trained on, without folders"
+    )
+    currency: str | None = Field(None, description="of the predicted prices, as found in the training table")
     rows: dict[str, int] | None = Field(None, description="trained on, validated on, set aside")
-    best_epoch: int | None = Field(None, description="whose weights these are")
+    best_epoch: int | None = Field(None, description="the epoch whose weights these are")
     metrics: dict[str, float] | None = Field(None, description="on the validation rows")
     constant_smape: float | None = Field(None, description="of the best constant price, on the same rows")
     plugins: list[PluginFacts] | None = None

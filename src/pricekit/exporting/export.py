@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pricekit import __version__
-from pricekit.bundle import PARTS, strangers, write_bundle
+from pricekit.bundle import PARTS, unlisted_files, write_bundle
 from pricekit.core.events import notify
 from pricekit.engines.loaded import batches_of
 from pricekit.errors import BundleError, ExportError
@@ -156,7 +156,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
     if is_free(out):
         return
     try:
-        others = strangers(out)
+        others = unlisted_files(out)
     except (BundleError, OSError):
         raise ExportError(
             f"{out} exists and is not a bundle, so it is not overwritten; choose another folder",
