@@ -40,7 +40,7 @@ def resolve(
         file: the table.
         names: the columns that it has.
         columns: those expected.
-        notices: is told where the id column is missing.
+        notices: receives a sentence if the id column is missing.
         first_row: the number of the first row, for that notice.
 
     Raises:
@@ -77,7 +77,7 @@ def _require(file: OpenedTable, names: list[str], name: str, parameter: str) -> 
 
 
 def _missing_header(file: OpenedTable, names: list[str]) -> tuple[str, tuple[str, ...]]:
-    """Return what to do where the first line of a file is no header, and the parameter that does it."""
+    """Return what to do where the first line of a file is not a header, and the parameter that does it."""
     if file.layout is not None and len(names) == 1:
         return TITLE_HINT, ()
     value = looks_like_data(names) if file.layout is not None and not file.layout.names else None
@@ -145,7 +145,7 @@ def _table(
     raw: RawChunk, columns: Columns, prices: PriceFormat | None, start: int, read_warnings: ReadWarnings
 ) -> Table:
     arrays = {name: flat(raw.columns.column(name)) for name in raw.columns.column_names}
-    # The price is read before NUL bytes are removed: "1\0999" is no number and must not become one.
+    # Read prices before NUL bytes are removed: "1\0999" is not a number and must not become one.
     price, flaws = None, None
     if columns.price is not None and prices is not None:
         price, flaws = parse_price(arrays[columns.price], prices)
@@ -170,7 +170,7 @@ def _table(
 
 
 def _ids(name: str, arrays: dict[str, pa.Array], frame: pd.DataFrame) -> pd.Series:
-    # Decimals, dates and the like are objects in pandas, whose Arrow type would be guessed anew for each chunk.
+    # Decimals, dates and others are objects in pandas, and Arrow would guess their type again for each chunk.
     if keeps_type(arrays[name].type):
         return frame[name]
     text: pd.DataFrame = pa.table({name: as_text(arrays[name])}).to_pandas()

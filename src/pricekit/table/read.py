@@ -60,7 +60,7 @@ def read_table(
     Raises:
         NoRowsError: the table has no rows.
         DataError: the file is missing, damaged, of an unknown format or another encoding; the frame has several
-            columns of one name or values that cannot be read; the source is no table; or a column is missing.
+            columns of one name or values that cannot be read; the source is not a table; or a column is missing.
 
     Example:
         >>> import pandas as pd
