@@ -62,16 +62,16 @@ def test_an_unexpected_error_is_not_a_success():
     ],
 )
 def test_an_error_names_the_options_of_the_command_that_runs(parameters, hint):
-    command = cli.get_command(click.Context(cli), "train")
+    context = click.Context(cli.get_command(click.Context(cli), "train"))
     error = DataError("something is wrong", parameters=parameters)
-    add_hint(error, command)
+    add_hint(error, context)
     assert explain(error) == f"something is wrong. {hint}"
 
 
 def test_an_error_without_parameters_stays_as_it_is():
-    command = cli.get_command(click.Context(cli), "inspect")
+    context = click.Context(cli.get_command(click.Context(cli), "inspect"))
     error = DataError("something is wrong", parameters=("text",))  # which inspect does not have
-    add_hint(error, command)
+    add_hint(error, context)
     assert explain(error) == "something is wrong"
 
 
@@ -100,3 +100,8 @@ def test_help_lists_the_exit_codes(pricekit):
         *list("01234"),
         "130",
     ]
+
+
+def test_an_option_that_was_given_is_to_be_checked(pricekit, catalog, tmp_path):
+    code, _, err = pricekit("train", catalog, "--out", tmp_path / "run", "--text", "titel")
+    assert (code, err.endswith("Check --text.\n")) == (1, True), err

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import TABLE, read_flags, read_options_of, split_names, table_options
-from pricekit.cli.terminal import begin
+from pricekit.cli.options import READ_OPTIONS, TABLE, as_arguments, read_flags, split_names, table_options
+from pricekit.cli.project import PROJECT_FILE, with_project
+from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.text import shorten
 
 if TYPE_CHECKING:
@@ -20,41 +21,76 @@ _NAMES = {"0": "lowest", "0.5": "median", "1": "highest"}
 
 
 @click.command(short_help="Show how a table is read, and what to know before training on it.")
-@click.argument("table", type=TABLE)
+@click.argument("table", type=TABLE, required=False)
 @table_options(price=True)
-@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON on stdout.")
-def check(table: Path, limit: int | None, as_json: bool, **flags: Any) -> None:
-    """Show on one page how TABLE is read, and what to know of it before training: nothing is trained.
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on stdout.")
+@click.option(
+    "--write",
+    type=TABLE,
+    help="Also write a project file, pricekit.toml, with the table and its columns.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the file in --write.")
+def check(as_json: bool, write: str | None, overwrite: bool, **flags: Any) -> None:
+    """Show on one page how TABLE is read, and what to know about it before training. Nothing is trained.
 
     \b
     pricekit check products.csv
     pricekit check shop.csv --text title,description --price eur
+    pricekit check shop.csv --write pricekit.toml
 
     Encoding, delimiter, columns, how prices are written, rows that would be set aside, outliers, duplicates, columns
-    that give the price away, and the command to train with. Columns that no flag names are guessed.
+    that give the price away, and the command to train with. Columns that no option names are guessed.
     """
-    begin(f"reading {table}", "pricekit.evaluation.table_report")
-    from pricekit.evaluation.table_report import profile_table
+    flags = with_project(as_arguments(flags))
+    begin(f"reading {flags['table']}", "pricekit.evaluation.table_report")
+    from pricekit import api
 
-    found = profile_table(
-        table,
-        text=split_names(flags["text"] or ""),
-        price=flags["price"],
-        id=flags["id"],
-        read_options=read_options_of(flags),
-        limit=limit,
-    )
-    page = found.to_dict()
-    if found.trainable:
-        page["command"] = shlex.join(_command(found))
+    if write is not None:
+        _check_target(Path(write), overwrite=overwrite)
+    report = api.check(**flags)
+    page = report.to_dict()
+    if report.trainable:
+        page["command"] = shlex.join(_command(report))
     click.echo(json.dumps(page, ensure_ascii=False)) if as_json else _show(page)
+    if write is not None:
+        _write_project(Path(write), report)
+
+
+def _check_target(path: Path, *, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        raise click.UsageError(f"{path} exists; add --overwrite to replace it, or choose another path")
+
+
+def _write_project(path: Path, report: TableReport) -> None:
+    """Write what was found as a project file, with the table's path relative to it."""
+    import os
+
+    from pricekit.config.project import project_toml
+    from pricekit.files import write_text
+
+    columns = {"text": list(report.text), "price": report.price, "id": report.id}
+    relative = os.path.relpath(report.table, path.parent)
+    write_text(path, project_toml(relative, _read_options(report), columns))
+    used = (
+        ""
+        if path.name == str(PROJECT_FILE)
+        else f"; commands read it as {PROJECT_FILE} in the current folder"
+    )
+    show_result(f"the project file is {path}{used}", project=str(path))
+
+
+def _read_options(report: TableReport) -> dict[str, Any]:
+    given = report.read_options
+    found = {name: getattr(given, name) for name in READ_OPTIONS if name != "columns"}
+    return found | {"columns": list(given.names)}
 
 
 def _command(report: TableReport) -> list[str]:
+    """Return the command that trains on the table as it was read."""
     from pricekit.table import Columns
 
     usual = Columns()
-    words = ["pricekit", "train", report.table, *read_flags(report.read_options)]
+    words = ["pricekit", "train", report.table, *read_flags(_read_options(report))]
     if report.text != usual.text:
         joined = ",".join(report.text)
         listed = f"columns.text={json.dumps(report.text, ensure_ascii=False)}"
@@ -68,7 +104,6 @@ def _command(report: TableReport) -> list[str]:
 
 def _show(page: dict[str, Any]) -> None:
     """Print a `TableReport` as one page."""
-    from pricekit.cli.terminal import show_table
     from pricekit.table.formats.dialect import NAMES
 
     parted = page["delimiter"] and f"{NAMES.get(page['delimiter'], repr(page['delimiter']))}-separated"

@@ -89,7 +89,7 @@ def _with_hints(callback: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return callback(*args, **values)
         except PricekitError as error:
-            add_hint(error, click.get_current_context().command)
+            add_hint(error, click.get_current_context())
             raise
 
     return run

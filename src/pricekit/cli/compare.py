@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from pricekit.cli.options import FOLDER
 from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.text import counted
 
 
-@click.command(short_help="Say which of several runs is better, or that one cannot tell.")
+@click.command(short_help="Show which of several runs is better, where one can tell.")
 @click.argument("runs", type=FOLDER, nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON on stdout.")
-def compare(runs: tuple[Path, ...], as_json: bool) -> None:
-    """Compare RUNS, folders of pricekit train or of pricekit cv, with the first of them.
+def compare(runs: tuple[str, ...], as_json: bool) -> None:
+    """Compare RUNS, which pricekit train or pricekit cv wrote, with the first of them.
 
     \b
     pricekit compare old new
 
-    The rows that all hold out are judged, so they must have been trained on one table with one --seed, or come from
-    pricekit cv. Each one's SMAPE, its difference to the first (below 0 is better), the 95% interval of that by
-    a paired bootstrap, and a verdict: better or worse where the interval leaves 0 out, else cannot tell.
+    Only the rows that all of them hold out are scored, so train them on one table with one --seed, or use pricekit
+    cv. For each: its SMAPE, its difference to the first (below 0 is better), the 95% interval of the difference by a
+    paired bootstrap, and a verdict: better or worse where the interval does not contain 0, else cannot tell.
     """
-    begin(f"reading {len(runs)} runs", "pricekit.evaluation.compare")
-    from pricekit.evaluation.compare import compare_folders
+    begin(f"reading {counted(len(runs), 'run')}", "pricekit.evaluation.compare")
+    from pricekit import api
 
-    if len(runs) < 2:
-        raise click.UsageError("give at least two runs")
-    found = compare_folders(runs)
+    found = api.compare(*runs)
     if as_json:
         click.echo(found.to_json())
         return

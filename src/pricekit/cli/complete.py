@@ -20,7 +20,9 @@ def plugin_names(kind: str, *, several: bool = False, extra: tuple[str, ...] = (
         with _silent():
             from pricekit.core.loader import registry
 
-            names = {entry.name: entry.summary for entry in registry().of_kind(kind)} | dict.fromkeys(extra, "")
+            names = {entry.name: entry.summary for entry in registry().of_kind(kind)} | dict.fromkeys(
+                extra, ""
+            )
         return _matching(names, typed, several=several)
 
     return complete
@@ -30,7 +32,7 @@ def column_names(*, several: bool = False) -> Completer:
     """Complete the columns of TABLE, read from its header."""
 
     def complete(context: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem[str]]:
-        return _matching(dict.fromkeys(_columns(context.params), ""), typed, several=several)
+        return _matching(dict.fromkeys(_columns(_values(context)), ""), typed, several=several)
 
     return complete
 
@@ -40,12 +42,22 @@ def setting_names(context: click.Context, _: click.Parameter, typed: str) -> lis
     if "=" in typed:
         return []
     with _silent():
-        names = _settings(context.params, typed)
+        names = _settings(_values(context), typed)
     depth = typed.count(".")
-    shown = {name if name.count(".") == depth else ".".join(name.split(".")[: depth + 1]) + "." for name in names}
+    shown = {
+        name if name.count(".") == depth else ".".join(name.split(".")[: depth + 1]) + "." for name in names
+    }
     sections = {name for name in shown if name.endswith(".")}
     items = sorted(name if name in sections else f"{name}=" for name in shown if f"{name}." not in sections)
     return [CompletionItem(item) for item in items if item.startswith(typed)]
+
+
+def _values(context: click.Context) -> dict[str, Any]:
+    """Return the values on the command line; click leaves arguments aside when the last option lacks its value."""
+    if not context.args:
+        return context.params
+    again = context.command.make_context(context.info_name, context.args, resilient_parsing=True)
+    return context.params | {name: again.params[name] for name in ("table", "tables") if name in again.params}
 
 
 def _settings(values: dict[str, Any], typed: str) -> list[str]:
@@ -77,11 +89,15 @@ def _columns(values: dict[str, Any]) -> list[str]:
         with _silent():
             from pricekit.cli.project import with_project
             from pricekit.table import ReadOptions
-            from pricekit.table.formats.table_file import open_file
+            from pricekit.table.model import ReadWarnings
+            from pricekit.table.source import open_table
 
-            flags = with_project({"table": table, "delimiter": values.get("delimiter"), "encoding": values.get("encoding")})
+            flags = with_project(
+                {"table": table, "delimiter": values.get("delimiter"), "encoding": values.get("encoding")}
+            )
             options = ReadOptions(encoding=flags["encoding"], delimiter=flags["delimiter"])
-            return list(open_file(flags["table"], options, lambda _: None).names)
+            opened = open_table(flags["table"], options, lambda _: None)
+            return opened.first_row() or list(next(opened.chunks(1, ReadWarnings())).columns.column_names)
     except Exception:  # completion never fails: it offers nothing
         return []
 

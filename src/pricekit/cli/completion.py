@@ -22,8 +22,8 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from pricekit.cli.main import cli
+    from pricekit.cli.main import COMPLETE_VARIABLE, cli
 
     found = get_completion_class(shell)
     assert found is not None
-    click.echo(found(cli, {}, "pricekit", "_PRICEKIT_COMPLETE").source())
+    click.echo(found(cli, {}, "pricekit", COMPLETE_VARIABLE).source())

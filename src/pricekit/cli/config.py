@@ -7,18 +7,19 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import READ_OPTIONS, epochs_option, flag_layer, model_options, table_options
+from pricekit.cli.options import READ_OPTIONS, as_arguments, epochs_option, model_options, table_options
 
 if TYPE_CHECKING:
     from pricekit.config import Layer
     from pricekit.config.resolve import Setting
 
 _WIDEST = 44
-"""Up to this column the sources of a table stand below each other."""
+"""The sources of values are aligned up to this column."""
 
 
 @click.group(short_help="Show a configuration and where each value comes from, or its JSON schema.")
@@ -73,10 +74,9 @@ def show(as_json: bool, **flags: Any) -> None:
     pricekit config show --policy fast --epochs 5
     pricekit config show --config mine.toml --set loss=focal-smape --set loss.gamma=1.5 > whole.toml
 
-    Behind each value stands where it comes from: default, policy NAME, plugin default (an option that nobody
-    set), file PATH, flag --NAME or --set. The policy's values lie below the file's, those below the flags, and
-    --set lies above all. The output can be read back with --config. TOML has no none: settings that are switched
-    off are comments.
+    Each value is followed by its source: default, policy NAME, plugin default (an option that was not set), file
+    PATH, flag --NAME or --set. Files override the policy, options override files, and --set overrides everything.
+    --config reads the output back. TOML has no none: settings that are switched off are comments.
     """
     from pricekit.config.resolve import explain
     from pricekit.log import logger
@@ -89,23 +89,27 @@ def show(as_json: bool, **flags: Any) -> None:
         return
     click.echo(as_toml(settings), nl=False)
     if lost := [f"--set {s.name}=none" for s in settings if s.value is None and s.source == "--set"]:
-        logger.warning(f"TOML has no none: when this is read back with --config, give again {' '.join(lost)}")
+        logger.warning(f"TOML has no none: when --config reads this back, also give {' '.join(lost)}")
 
 
-# How a table is read is said to `train` each time: it is no setting.
+# How a table is read is not a setting: `train` needs it each time.
 show.params = [parameter for parameter in show.params if parameter.name not in READ_OPTIONS]
 
 
 def _layers(flags: dict[str, Any]) -> list[tuple[str, Layer]]:
-    """Return the layers of `options.config_of` with their sources; each flag is a layer of its own."""
+    """Return the layers of settings with their sources; each option is a layer of its own."""
     from pricekit.config import parse_override, read_toml
+    from pricekit.config.project import PROJECT_FILE, read_project
+    from pricekit.options import option_layer
 
-    file = flags["config"]
-    layers: list[tuple[str, Layer]] = [(f"file {file}", read_toml(file))] if file else []
-    none = dict.fromkeys(flags)
+    project = read_project().settings
+    layers: list[tuple[str, Layer]] = [(f"file {PROJECT_FILE}", project)] if project else []
+    if file := flags["config"]:
+        layers.append((f"file {file}", read_toml(Path(file))))
+    options = as_arguments(flags)
     for parameter in show.params:  # as declared, so that --backbone comes before its --weights
         name = parameter.name or ""
-        if name in flags and (layer := flag_layer(none | {name: flags[name]})):
+        if name in options and (layer := option_layer({name: options[name]})):
             layers.append((f"flag {parameter.opts[0]}", layer))
     return [*layers, *(("--set", parse_override(text)) for text in flags["settings"])]
 

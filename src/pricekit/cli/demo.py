@@ -7,19 +7,18 @@ from pathlib import Path
 import click
 
 from pricekit.cli.options import FOLDER
+from pricekit.cli.terminal import show_result, show_table
 
 HELD_OUT = 500
 SHOWN = 8
 _MARK = ".pricekit-demo"
-"""The file that tells a folder of the demo, which may be replaced, from one with files of the same names."""
+"""The file that marks a folder of the demo, which may be replaced."""
 TRAINING: tuple[str, ...] = ()
-"""Settings of the demo's training beside the policy's; tests make it smaller."""
+"""More options of the demo's training; tests make it smaller."""
 
 
 @click.command(short_help="Make a catalogue, train, export and predict: the whole path.")
-@click.option(
-    "--out", type=FOLDER, default="pricekit-demo", show_default=True, help="Folder for all that it makes."
-)
+@click.option("--out", type=FOLDER, default="pricekit-demo", show_default=True, help="Folder for all files.")
 @click.option(
     "--rows", type=click.IntRange(min=1000), default=4000, show_default=True, help="Invented products."
 )
@@ -28,24 +27,24 @@ TRAINING: tuple[str, ...] = ()
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Makes the catalogue and the model.",
+    help="Seed of the catalogue and the model.",
 )
-def demo(out: Path, rows: int, seed: int) -> None:
+def demo(out: str, rows: int, seed: int) -> None:
     """Make a catalogue of invented products, train on it, export, and price products it has not seen.
 
-    No network, no GPU, no data of yours. Each step prints the command that does the same.
+    It needs no network, no GPU and no data. Each step prints its command.
     """
     from pricekit.cli.main import run_command
-    from pricekit.log import logger
 
-    _check_folder(out)
-    table, held_out = _make_tables(out, rows, seed)
-    run, bundle, prices = out / "run", out / "bundle", out / "prices.csv"
+    folder = Path(out)
+    _check_folder(folder)
+    table, held_out = _make_tables(folder, rows, seed)
+    run, bundle, prices = folder / "run", folder / "bundle", folder / "prices.csv"
     run_command("train", str(table), "--out", str(run), "--seed", str(seed), "--overwrite", *TRAINING)
     run_command("export", str(run), "--out", str(bundle), "--overwrite")
     run_command("predict", str(bundle), str(held_out), "--out", str(prices))
     _show_products(held_out, prices)
-    logger.info(f"everything is in {out}; now with a table of yours: pricekit train TABLE --out RUN")
+    show_result(f"everything is in {out}; next, with your own table: pricekit train TABLE")
 
 
 def _check_folder(out: Path) -> None:
@@ -53,7 +52,7 @@ def _check_folder(out: Path) -> None:
     from pricekit.files import is_free
 
     if not is_free(out) and not (out / _MARK).is_file():
-        raise DataError(f"{out} holds something else than a demo; name a new folder with --out")
+        raise DataError(f"{out} holds other files than a demo; choose a new folder", parameters=("out",))
 
 
 def _make_tables(out: Path, rows: int, seed: int) -> tuple[Path, Path]:
@@ -75,7 +74,6 @@ def _make_tables(out: Path, rows: int, seed: int) -> tuple[Path, Path]:
 def _show_products(held_out: Path, prices: Path) -> None:
     import pandas as pd
 
-    from pricekit.cli.terminal import show_table
     from pricekit.metrics import smape
 
     known, found = pd.read_csv(held_out), pd.read_csv(prices)

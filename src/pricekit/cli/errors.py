@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, table_options
-from pricekit.cli.terminal import begin, show_result
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, table_options
+from pricekit.cli.terminal import begin, show_result, show_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,50 +21,44 @@ if TYPE_CHECKING:
 @click.option(
     "--by",
     metavar="COL",
-    help="Group by this column of the table alone, up to 50 values; those under ten rows are joined.",
+    help="Group by this column of the table only, up to 50 values; values under ten rows are joined.",
 )
 @click.option(
     "--out", type=TABLE, help="Also write all rows, the worst first: CSV, TSV, Parquet, JSON lines."
 )
-def errors(
-    model: Path, table: Path | None, worst: int, by: str | None, out: Path | None, **flags: Any
-) -> None:
-    """List the rows that MODEL prices worst, and group all rows by what may explain it.
+def errors(worst: int, **flags: Any) -> None:
+    """List the rows that MODEL prices worst, and group all rows by what may explain their errors.
 
     \b
-    pricekit errors run                         the rows held out of a run, or of a folder of pricekit cv
+    pricekit errors run                         the rows held out of a run or of a cross-validation
     pricekit errors bundle other.csv            the rows of a table
     pricekit errors run --by brand --out errors.csv
 
-    An error is what a row adds to SMAPE, 0 to 200. The quantity is what the built-in features read in the text.
-    Groups, by unit, by quantity found or missing, by price and by the table's columns with few values: their SMAPE,
-    their share of the sum of all errors, and whether predictions are typically too high or too low.
+    An error is what a row adds to SMAPE, 0 to 200. The quantity is what the built-in features find in the text.
+    Groups are by unit, by quantity found or missing, by price, and by the columns of the table with few values. Each
+    has its SMAPE, its share of the sum of all errors, and whether predictions are typically too high or too low.
     """
-    begin(f"opening {model}", "pricekit.evaluation.scores")
-    from pricekit.cli.evaluate import judged_rows
+    begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
+    from pricekit import api
     from pricekit.cli.show_scores import show_groups
-    from pricekit.evaluation.errors import find_errors
-    from pricekit.table import check_output, write_frame
     from pricekit.text import counted
 
-    if out is not None:
-        check_output(out, [] if table is None else [table])
-    rows, _ = judged_rows(model, table, flags)
-    found = find_errors(rows, by)
+    found = api.worst_rows(**as_arguments(flags))
+    rows = len(found.rows)
     if worst:
         _show_worst(found.worst(worst))
-    share = f", {found.share_of_worst(worst):.1f}% of all error in the worst {counted(min(worst, len(rows)), 'row')}"
-    show_result(f"{counted(len(rows), 'row')}, SMAPE {found.smape:.2f}{share if worst else ''}")
+    share = (
+        f", {found.share_of_worst(worst):.1f}% of all error in the worst {counted(min(worst, rows), 'row')}"
+    )
+    show_result(f"{counted(rows, 'row')}, SMAPE {found.smape:.2f}{share if worst else ''}")
     show_groups(found.groups, errors=True)
-    if out is not None:
-        write_frame(out, found.rows)
-        show_result(f"all rows, the worst first, are in {out}")
+    if flags["out"]:
+        show_result(f"all rows, the worst first, are in {flags['out']}", out=flags["out"])
 
 
 def _show_worst(rows: pd.DataFrame) -> None:
     """Print rows of an error table, each on one line of the terminal."""
     from pricekit.cli.show_scores import fit_width, room_for_text
-    from pricekit.cli.terminal import show_table
     from pricekit.evaluation.groups import amount
     from pricekit.features.labelled_lines import as_strings, join_texts, split_lines
 
@@ -87,7 +80,7 @@ def _show_worst(rows: pd.DataFrame) -> None:
 
 
 def _names(rows: pd.DataFrame) -> list[str]:
-    """Name rows by their ids, or by their numbers in the file where these are the ids, under a header."""
+    """Return a header and the ids of rows, or their numbers in the file where these are the ids."""
     from pricekit.cli.show_scores import fit_width
 
     numbers = [f"{row}" for row in rows["row"]]
@@ -96,7 +89,7 @@ def _names(rows: pd.DataFrame) -> list[str]:
 
 
 def _quantity(value: float, total: float, measure: str) -> str:
-    """Write what was read of a text: "340 g"; "12" without a unit, "none" without a quantity."""
+    """Return a quantity as text: "340 g"; "12" without a unit; "none" where there is no quantity."""
     if not value:
         return "none"
     return f"{total:,.4g} {measure}".strip() if total < 1000 else f"{total:,.0f} {measure}".strip()

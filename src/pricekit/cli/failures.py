@@ -37,9 +37,9 @@ def explain(error: BaseException) -> str:
     return " ".join([_sentence(error), *getattr(error, "__notes__", ())])
 
 
-def add_hint(error: PricekitError, command: click.Command) -> None:
-    """Attach the options of a command that fix an error, as a note such as "Set --text."."""
-    if hint := _hint(error, command):
+def add_hint(error: PricekitError, context: click.Context) -> None:
+    """Attach the options of the running command that fix an error, as a note such as "Set --text."."""
+    if hint := _hint(error, context):
         error.add_note(hint)
 
 
@@ -72,19 +72,26 @@ def _system_failure(error: OSError) -> str:
     return f"{where}{error.strerror or error}{full if error.errno in _FULL else ''}"
 
 
-def _hint(error: PricekitError, command: click.Command) -> str:
+def _hint(error: PricekitError, context: click.Context) -> str:
     """Return "Set --text or --price, or add --overwrite." for the parameters of an error that a command has."""
-    known = {parameter.name: parameter for parameter in command.params}
-    found = [known[name] for name in error.parameters if name in known]
-    flags = [p.opts[0] for p in found if isinstance(p, click.Option) and p.is_flag]
-    options = [p.opts[0] for p in found if isinstance(p, click.Option) and not p.is_flag]
-    arguments = [p.human_readable_name for p in found if isinstance(p, click.Argument)]
-    hint = ", or ".join(
-        f"{verb} {' or '.join(names)}"
-        for verb, names in (("set", options), ("add", flags), ("check", arguments))
-        if names
-    )
+    known = {parameter.name: parameter for parameter in context.command.params}
+    names: dict[str, list[str]] = {"check": [], "set": [], "add": []}
+    for parameter in (known[name] for name in error.parameters if name in known):
+        names[_verb(parameter, context)].append(_name(parameter))
+    hint = ", or ".join(f"{verb} {' or '.join(found)}" for verb, found in names.items() if found)
     return f"{hint[0].upper()}{hint[1:]}." if hint else ""
+
+
+def _verb(parameter: click.Parameter, context: click.Context) -> str:
+    """Return what to do with a parameter: check it where it was given, else set it."""
+    given = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
+    if given or isinstance(parameter, click.Argument):
+        return "check"
+    return "add" if isinstance(parameter, click.Option) and parameter.is_flag else "set"
+
+
+def _name(parameter: click.Parameter) -> str:
+    return parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
 
 
 def _closed(sentence: str) -> str:

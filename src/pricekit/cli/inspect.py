@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
 
 from pricekit.cli.options import FOLDER
+from pricekit.cli.terminal import show_table
 
 _SHOWN = "schema_version pricekit_version created precision opset table currency best_epoch"
 
 
-@click.command(short_help="Check a bundle and show what it says of itself.")
+@click.command(short_help="Check a bundle and show its manifest.")
 @click.argument("bundle", type=FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on stdout.")
-def inspect(bundle: Path, as_json: bool) -> None:
+def inspect(bundle: str, as_json: bool) -> None:
     """Check every file of BUNDLE against its hash, and show where it comes from and what it needs.
 
     \b
@@ -24,10 +24,9 @@ def inspect(bundle: Path, as_json: bool) -> None:
 
     Nothing of the bundle is run, and no file but the manifest is parsed.
     """
-    from pricekit.bundle import open_bundle
-    from pricekit.cli.terminal import show_table
+    from pricekit import api
 
-    opened = open_bundle(bundle)
+    opened = api.inspect(bundle)
     if as_json:
         click.echo(json.dumps(opened.manifest, indent=2))
         return

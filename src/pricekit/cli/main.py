@@ -22,21 +22,26 @@ from pricekit.text import did_you_mean
 
 COMMANDS = {
     "check": "Show how a table is read, and what to know before training on it.",
-    "pretrain": "Adapt a backbone to the texts of tables, priced or not.",
+    "pretrain": "Adapt a backbone to the texts of tables, with or without prices.",
     "train": "Train a model on a table of texts and prices.",
     "cv": "Cross-validate: train on parts of a table and score each on the rest.",
-    "evaluate": "Score a model on a table with prices, or on the rows held out of its training.",
-    "compare": "Say which of several runs is better, or that one cannot tell.",
+    "evaluate": "Score a model on a table with prices, or on its held-out rows.",
+    "compare": "Show which of several runs is better, where one can tell.",
     "errors": "List the rows with the largest errors, and what they have in common.",
-    "ensemble": "Weigh several runs into one model.",
+    "ensemble": "Combine several runs into one model.",
     "export": "Export a run into a bundle that predicts without torch.",
-    "inspect": "Check a bundle and show what it says of itself.",
+    "inspect": "Check a bundle and show its manifest.",
     "predict": "Price the rows of a table with a run or a bundle.",
     "features": "Compute the engineered features of a table.",
-    "config": "Show a configuration and where each value comes from, or its JSON schema.",
+    "config": "Show a configuration and the source of each value, or its JSON schema.",
     "plugins": "List and explain features, backbones, losses, policies and engines.",
-    "demo": "Make a catalogue, train, export and predict: the whole path in two minutes.",
+    "demo": "Make a catalogue, train, export and predict, in two minutes.",
+    "completion": "Print a script that completes commands and values in a shell.",
 }
+
+
+COMPLETE_VARIABLE = "_PRICEKIT_COMPLETE"
+"""What the scripts of `pricekit completion` set to ask for completions."""
 
 
 class LazyGroup(click.Group):
@@ -119,7 +124,7 @@ def main() -> None:
     with logging_to_terminal():
         try:
             with _sigterm_as_interrupt():
-                cli(standalone_mode=False)
+                cli(standalone_mode=False, prog_name="pricekit", complete_var=COMPLETE_VARIABLE)
         except click.exceptions.Exit as error:
             sys.exit(error.exit_code)
         except BrokenPipeError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,8 @@ def with_project(flags: dict[str, Any]) -> dict[str, Any]:
     """Return the flags of a command with the values of the project file where none was given.
 
     Args:
-        flags: with `table` and those of `table_options`; with `config`, also those of `model_options`.
+        flags: arguments of a function of `pricekit` that reads a table, made by `as_arguments`. Functions that train
+            have a `config`; there the settings of the file go into it, unless a run is resumed.
 
     Raises:
         ConfigError: the project file is invalid.
@@ -35,7 +38,9 @@ def with_project(flags: dict[str, Any]) -> dict[str, Any]:
     if project.table is not None and flags["table"] == project.table:
         flags |= {name: value for name, value in project.read_options.items() if not flags.get(name)}
     if "config" in flags:
-        file = {} if flags["config"] is None else read_toml(flags["config"])
+        if flags["resume"]:
+            return flags
+        file = {} if flags["config"] is None else read_toml(Path(flags["config"]))
         return flags | {"config": merge(project.settings, file)}
     columns = project.settings.get("columns", {})
     return flags | {
@@ -52,12 +57,23 @@ def _with_table(flags: dict[str, Any], table: Path | None) -> dict[str, Any]:
     return flags | {"table": flags["table"] or table}
 
 
-def next_run(policy: str) -> Path:
+def next_run(flags: dict[str, Any]) -> Path:
     """Return the first of runs/POLICY-1, runs/POLICY-2, ... that does not exist."""
-    number = 1
+    if "RANK" in os.environ:  # each of several processes would choose its own
+        raise click.UsageError("Missing option '--out': processes that train together need one folder.")
+    policy, number = _policy(flags), 1
     while (RUNS / f"{policy}-{number}").exists():
         number += 1
     return RUNS / f"{policy}-{number}"
+
+
+def _policy(flags: dict[str, Any]) -> str:
+    from pricekit.config import RunConfig, merge
+    from pricekit.options import layers_of
+
+    layers = [{"policy": layer["policy"]} for layer in layers_of(flags) if "policy" in layer]
+    policy = reduce(merge, layers, {"policy": RunConfig().policy.name})["policy"]
+    return str(policy if isinstance(policy, str) else policy.get("name", RunConfig().policy.name))
 
 
 def latest_run() -> Path:

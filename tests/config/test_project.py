@@ -1,0 +1,62 @@
+"""The project file `pricekit.toml`."""
+
+import pytest
+
+from pricekit.config.project import Project, project_toml, read_project
+from pricekit.errors import ConfigError
+
+
+def _write(folder, content):
+    (folder / "pricekit.toml").write_text(content)
+    return read_project(folder)
+
+
+def test_without_a_file_it_is_empty(tmp_path):
+    assert read_project(tmp_path) == Project()
+
+
+def test_a_table_with_reading_options_and_settings(tmp_path):
+    found = _write(
+        tmp_path,
+        'policy = "fast"\n[table]\npath = "data/shop.csv"\ndecimal = ","\n[columns]\nprice = "eur"\n',
+    )
+    assert found.table == tmp_path / "data/shop.csv"
+    assert found.read_options == {"decimal": ","}
+    assert found.settings == {"policy": "fast", "columns": {"price": "eur"}}
+
+
+def test_a_table_may_be_its_path_alone(tmp_path):
+    assert _write(tmp_path, 'table = "shop.csv"\n') == Project(tmp_path / "shop.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[tabel]\npath = 'a.csv'\n", "Did you mean 'table'?"),
+        ("[table]\npaht = 'a.csv'\n", "did you mean 'path'?"),
+        ("[table]\npath = 'a.csv'\nencodng = 'x'\n", "did you mean 'encoding'?"),
+        ("[table]\npath = 3\n", "path is 3"),
+        ("table = 3\n", "[table]"),
+        ("trainig = 3\n", "Did you mean 'training'?"),
+        ("= 3\n", "is not valid TOML"),
+    ],
+)
+def test_mistakes_name_the_file_and_the_nearest_key(tmp_path, content, message):
+    with pytest.raises(ConfigError) as caught:
+        _write(tmp_path, content)
+    assert message in str(caught.value)
+    assert "pricekit.toml" in str(caught.value)
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    written = project_toml(
+        "shop.csv",
+        {"delimiter": "\t", "columns": ["a", "b"], "decimal": None},
+        {"text": ["a"], "price": "b", "id": None},
+    )
+    found = _write(tmp_path, written)
+    assert found == Project(
+        tmp_path / "shop.csv",
+        {"delimiter": "\t", "columns": ["a", "b"]},
+        {"columns": {"text": ["a"], "price": "b"}},
+    )
