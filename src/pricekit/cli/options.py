@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.complete import column_names, plugin_names, setting_names
+from pricekit.cli.shell_values import column_names, plugin_names, setting_names
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
