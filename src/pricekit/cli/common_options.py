@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
 
 from pricekit.cli.failures import add_hint
-from pricekit.cli.plugin_options import plugin_options
 from pricekit.cli.terminal import RESULT, print_json, set_level
 from pricekit.errors import PricekitError
 
@@ -93,3 +96,70 @@ def _with_hints(callback: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return run
+
+
+def plugin_options() -> list[click.Option]:
+    """Return --plugin and --no-plugins."""
+    return [
+        click.Option(
+            ["--plugin", "plugin_files"],
+            type=click.Path(),
+            multiple=True,
+            metavar="FILE",
+            expose_value=False,
+            is_eager=True,
+            callback=_load_files,
+            help="Python file of plugins to load in addition to the installed packages.",
+        ),
+        click.Option(
+            ["--no-plugins"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_load_none,
+            help="Load no plugin packages.",
+        ),
+    ]
+
+
+def _load_files(context: click.Context, _: click.Parameter, paths: tuple[str, ...]) -> None:
+    load_files(context, paths)
+
+
+def load_files(context: click.Context, paths: Sequence[str]) -> None:
+    """Load Python files of plugins, until the command ends."""
+    if wrong := [path for path in paths if os.pathsep in str(Path(path).absolute())]:
+        raise click.BadParameter(f"the path {wrong[0]} has a '{os.pathsep}' in it; move the file", context)
+    if paths:
+        absolute = [*loaded_files(), *(str(Path(path).absolute()) for path in paths)]
+        context.with_resource(_environment("PRICEKIT_PLUGIN_FILES", os.pathsep.join(absolute)))
+
+
+def loaded_files() -> list[str]:
+    """Return the plugin files that are loaded beside the packages."""
+    return [name for name in os.environ.get("PRICEKIT_PLUGIN_FILES", "").split(os.pathsep) if name]
+
+
+def again() -> str:
+    """Return what a command that goes on from this one must be given, too: its --plugin."""
+    return "".join(f" --plugin {shlex.quote(os.path.relpath(name))}" for name in loaded_files())
+
+
+def _load_none(context: click.Context, _: click.Parameter, none: bool) -> None:
+    if none:
+        context.with_resource(_environment("PRICEKIT_LOAD_PLUGINS", ""))
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """Set a variable that the loader reads, in this process and those that it starts, for one command."""
+    from pricekit.core.loader import registry
+
+    before = os.environ.get(name)
+    os.environ[name] = value
+    registry.cache_clear()
+    try:
+        yield
+    finally:
+        os.environ.pop(name) if before is None else os.environ.update({name: before})
+        registry.cache_clear()

@@ -1,10 +1,123 @@
-"""`pricekit completion`."""
+"""`pricekit completion`, and the values that a shell completes: plugins, settings, columns of the table."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any
+
 import click
+from click.shell_completion import CompletionItem, get_completion_class
 
 _SHELLS = ("bash", "zsh", "fish")
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]
+
+
+def plugin_names(kind: str, *, several: bool = False, extra: tuple[str, ...] = ()) -> Completer:
+    """Complete the names of the plugins of a kind; with `several`, a list separated by commas."""
+
+    def complete(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem[str]]:
+        with _silent():
+            from pricekit.core.loader import registry
+
+            names = {entry.name: entry.summary for entry in registry().of_kind(kind)} | dict.fromkeys(
+                extra, ""
+            )
+        return _matching(names, typed, several=several)
+
+    return complete
+
+
+def column_names(*, several: bool = False) -> Completer:
+    """Complete the columns of TABLE, read from its header."""
+
+    def complete(context: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem[str]]:
+        return _matching(dict.fromkeys(_columns(_values(context)), ""), typed, several=several)
+
+    return complete
+
+
+def setting_names(context: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem[str]]:
+    """Complete the keys of --set, one level at a time, with the options of the chosen plugins."""
+    if "=" in typed:
+        return []
+    with _silent():
+        names = _settings(_values(context), typed)
+    depth = typed.count(".")
+    shown = {
+        name if name.count(".") == depth else ".".join(name.split(".")[: depth + 1]) + "." for name in names
+    }
+    sections = {name for name in shown if name.endswith(".")}
+    items = sorted(name if name in sections else f"{name}=" for name in shown if f"{name}." not in sections)
+    return [CompletionItem(item) for item in items if item.startswith(typed)]
+
+
+def _values(context: click.Context) -> dict[str, Any]:
+    """Return the values on the command line; click leaves arguments aside when the last option lacks its value."""
+    if not context.args:
+        return context.params
+    again = context.command.make_context(context.info_name, context.args, resilient_parsing=True)
+    return context.params | {name: again.params[name] for name in ("table", "tables") if name in again.params}
+
+
+def _settings(values: dict[str, Any], typed: str) -> list[str]:
+    """Return the dotted names of settings; those of plugins, whose import takes seconds, only where they are meant."""
+    from pricekit.config import RunConfig
+    from pricekit.config.layers import _dotted_names
+    from pricekit.config.resolve import CHOICES, configure
+
+    section = typed.partition(".")[0]
+    if "." in typed and section in (*CHOICES, "feature_options"):
+        chosen: dict[str, Any] = {kind: values[kind] for kind in CHOICES if values.get(kind)}
+        options = configure([chosen]).model_dump()[section]
+        return [f"{section}.{name}" for name in _flat_names(options)]
+    return [*_dotted_names(RunConfig), *(f"{kind}.name" for kind in CHOICES), "feature_options.name"]
+
+
+def _flat_names(options: dict[str, Any]) -> Iterator[str]:
+    for name, value in options.items():
+        if isinstance(value, dict) and value:
+            yield from (f"{name}.{inner}" for inner in _flat_names(value))
+        else:
+            yield name
+
+
+def _columns(values: dict[str, Any]) -> list[str]:
+    """Return the columns of the table that a command line names; nothing where it cannot be read."""
+    table = values.get("table") or next(iter(values.get("tables") or ()), None)
+    try:
+        with _silent():
+            from pricekit.cli.project import with_project
+            from pricekit.table import ReadOptions
+            from pricekit.table.model import ReadWarnings
+            from pricekit.table.source import open_table
+
+            flags = with_project(
+                {"table": table, "delimiter": values.get("delimiter"), "encoding": values.get("encoding")}
+            )
+            options = ReadOptions(encoding=flags["encoding"], delimiter=flags["delimiter"])
+            opened = open_table(flags["table"], options, lambda _: None)
+            return opened.first_row() or list(next(opened.chunks(1, ReadWarnings())).columns.column_names)
+    except Exception:  # completion never fails: it offers nothing
+        return []
+
+
+def _matching(names: dict[str, str], typed: str, *, several: bool) -> list[CompletionItem[str]]:
+    before, comma, last = typed.rpartition(",") if several else ("", "", typed)
+    taken = set(before.split(","))
+    return [
+        CompletionItem(f"{before}{comma}{name}", help=summary or None)
+        for name, summary in names.items()
+        if name.startswith(last) and name not in taken and "," not in name
+    ]
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Run a block without output: a shell would show it at its prompt."""
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield
 
 
 @click.command(short_help="Print a script that completes commands, options and values in a shell.")
@@ -20,8 +133,6 @@ def completion(shell: str) -> None:
     It completes policies, plugins, the keys of --set, and the columns of the table on the command line. Open a new
     shell to use it.
     """
-    from click.shell_completion import get_completion_class
-
     from pricekit.cli.main import COMPLETE_VARIABLE, cli
 
     found = get_completion_class(shell)

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from pricekit.cli.common_options import again
 from pricekit.cli.options import FOLDER
-from pricekit.cli.plugin_options import again
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.text import counted
 

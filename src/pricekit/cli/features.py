@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from pricekit.cli.completion import plugin_names
 from pricekit.cli.options import TABLE, as_arguments, table_options
 from pricekit.cli.project import with_project
-from pricekit.cli.shell_values import plugin_names
 from pricekit.cli.terminal import begin, show_result
 from pricekit.text import counted
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from pricekit.cli.completion import plugin_names
 from pricekit.cli.options import FOLDER, TABLE, as_arguments, table_options
 from pricekit.cli.project import latest_bundle
-from pricekit.cli.shell_values import plugin_names
 from pricekit.cli.terminal import begin, show_result
 from pricekit.text import counted
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from pricekit.cli.common_options import again
 from pricekit.cli.options import (
     FOLDER,
     TABLE,
@@ -15,12 +16,11 @@ from pricekit.cli.options import (
     as_arguments,
     epochs_option,
     model_options,
+    resume_hint,
     table_options,
     teacher_options,
 )
-from pricekit.cli.plugin_options import again
 from pricekit.cli.project import interrupted_run, next_run, with_project
-from pricekit.cli.resume_hint import resume_hint
 from pricekit.cli.terminal import begin, show_result
 
 
