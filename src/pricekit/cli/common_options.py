@@ -1,4 +1,4 @@
-"""What every command has: the options for plugins and output, and hints on errors."""
+"""What every command has: options for plugins and output, and hints on errors."""
 
 from __future__ import annotations
 
@@ -129,19 +129,19 @@ def _load_files(context: click.Context, _: click.Parameter, paths: tuple[str, ..
 def load_files(context: click.Context, paths: Sequence[str]) -> None:
     """Load Python files of plugins, until the command ends."""
     if wrong := [path for path in paths if os.pathsep in str(Path(path).absolute())]:
-        raise click.BadParameter(f"the path {wrong[0]} has a '{os.pathsep}' in it; move the file", context)
+        raise click.BadParameter(f"the path {wrong[0]} contains '{os.pathsep}'; move the file", context)
     if paths:
         absolute = [*loaded_files(), *(str(Path(path).absolute()) for path in paths)]
         context.with_resource(_environment("PRICEKIT_PLUGIN_FILES", os.pathsep.join(absolute)))
 
 
 def loaded_files() -> list[str]:
-    """Return the plugin files that are loaded beside the packages."""
+    """Return the plugin files that are loaded in addition to the packages."""
     return [name for name in os.environ.get("PRICEKIT_PLUGIN_FILES", "").split(os.pathsep) if name]
 
 
 def again() -> str:
-    """Return what a command that goes on from this one must be given, too: its --plugin."""
+    """Return the --plugin options that the next command needs, too."""
     return "".join(f" --plugin {shlex.quote(os.path.relpath(name))}" for name in loaded_files())
 
 
@@ -152,7 +152,7 @@ def _load_none(context: click.Context, _: click.Parameter, none: bool) -> None:
 
 @contextmanager
 def _environment(name: str, value: str) -> Iterator[None]:
-    """Set a variable that the loader reads, in this process and those that it starts, for one command."""
+    """Set an environment variable of the loader until the command ends, also for processes that it starts."""
     from pricekit.core.loader import registry
 
     before = os.environ.get(name)

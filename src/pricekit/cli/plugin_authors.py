@@ -1,4 +1,4 @@
-"""`pricekit plugins new`, `check` and `doctor`: for those who write plugins, or have one that fails."""
+"""`pricekit plugins new`, `check` and `doctor`, for authors of plugins and users of one that fails."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(),
-    help="Where the package's folder is made.  [default: here]",
+    help="Folder for the package.  [default: the current one]",
 )
 def new(kind: str, name: str, folder: Path) -> None:
-    """Write a complete package with a plugin of KIND called NAME: it works, and passes its checks.
+    """Write a complete package with a plugin of KIND called NAME. It works, and passes its checks.
 
     \b
     pricekit plugins new backbone my-encoder
@@ -44,7 +44,9 @@ def new(kind: str, name: str, folder: Path) -> None:
 
 @click.command(short_help="Run the conformance checks on a plugin.")
 @click.argument("target", metavar="NAME|PATH")
-@click.option("--kind", type=click.Choice(list(KINDS)), help="Where plugins of two kinds have the name.")
+@click.option(
+    "--kind", type=click.Choice(list(KINDS)), help="The kind, where plugins of several kinds have the name."
+)
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the plugin, e.g. width=32."
 )
@@ -86,7 +88,7 @@ def _check_one(entry: Entry, options: dict[str, Any]) -> int:
 
     click.echo(f"{entry.kind} {entry.name} of {entry.package} {entry.version}")
     make = partial(registry().create, entry.kind, entry.name, options)
-    make()  # what cannot be made fails once, and not in every check
+    make()  # a plugin that cannot be made fails here, not in every check
     failed = 0
     for found in checks_of(entry.kind, make):
         try:
@@ -100,7 +102,7 @@ def _check_one(entry: Entry, options: dict[str, Any]) -> int:
 
 
 def _meant(target: str) -> list[Entry]:
-    """Return the plugins that a name, a package or a path stands for; raises PluginError."""
+    """Return the plugins of a name, a package or a path; raises PluginError."""
     from pricekit.core.loader import registry
     from pricekit.errors import PluginError
 
@@ -144,14 +146,17 @@ def _normal(name: str) -> str:
     return name.lower().replace("_", "-").replace(".", "-")
 
 
-@click.command(short_help="Try every installed plugin: what fails, why, and the cure.")
+@click.command(short_help="Import every installed plugin, and show why one fails and how to fix it.")
 @click.option(
-    "--traceback", "with_traceback", is_flag=True, help="Show where each one failed, for its author."
+    "--traceback",
+    "with_traceback",
+    is_flag=True,
+    help="Show the traceback of each failure, for the plugin's author.",
 )
 def doctor(with_traceback: bool) -> None:
-    """Import every plugin of every installed package, and say of each that fails why, and what to do.
+    """Import every plugin of every installed package, and show why one fails and how to fix it.
 
-    Exit code 3 when one fails. pricekit itself and all other plugins work without those that fail.
+    Exit code 3 when one fails. pricekit and all other plugins work without those that fail.
     """
     from pricekit.cli.terminal import show_table
     from pricekit.core.loader import registry
@@ -169,7 +174,7 @@ def doctor(with_traceback: bool) -> None:
         rows.append([f"{entry.package} {entry.version}", f"{entry.kind} {entry.name}", state])
     rows += [[name, "observer", "works"] for name in registry().observers()]
     if not rows:
-        show_result("no plugin packages are installed; pricekit's own plugins are there")
+        show_result("no plugin packages are installed; the built-in plugins are available")
         return
     show_table("", ["package", "plugin", "state"], sorted(rows), stderr=False)
     for package, said, trace in failures:
@@ -177,7 +182,7 @@ def doctor(with_traceback: bool) -> None:
         if with_traceback:
             click.echo(trace)
     if failures:
-        raise PluginError(f"{len(failures)} failed; all else works without them")
+        raise PluginError(f"{len(failures)} failed; everything else works without them")
 
 
 def _failure(entry: Entry) -> tuple[str, str, str] | None:

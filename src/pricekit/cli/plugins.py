@@ -24,8 +24,8 @@ def plugins() -> None:
     pricekit plugins new feature word-count && pip install -e word-count
     pricekit plugins check word-count
 
-    The environment says which packages are loaded: PRICEKIT_LOAD_PLUGINS=a,b these alone (empty: none);
-    with PRICEKIT_STRICT_PLUGINS=1 one that fails to load is an error.
+    Environment variables choose the packages: PRICEKIT_LOAD_PLUGINS=a,b loads only these, and none where it is
+    empty. With PRICEKIT_STRICT_PLUGINS=1, a plugin that fails to load is an error.
     """
 
 
@@ -50,7 +50,7 @@ def list_(kind: str | None, as_json: bool) -> None:
     rows += [["?", b.name, f"{b.package} {b.version}", "", "failed"] for b in failed]
     show_table("", ["kind", "name", "package", "what it is", "state"], rows, stderr=False)
     if failed:
-        logger.warning("pricekit plugins doctor says what is wrong with those that failed, and what to do")
+        logger.warning("some plugins failed to load: pricekit plugins doctor shows why, and what to do")
 
 
 @plugins.command("show")
@@ -120,7 +120,7 @@ def _facts(entry: Any) -> dict[str, Any]:
 
 
 def _place(plugin: Any, target: str) -> str:
-    """Return where a plugin is defined: its target, and the file and line where these can be told."""
+    """Return where a plugin is defined: its target, with file and line where they are known."""
     try:
         file, line = inspect.getsourcefile(plugin), inspect.getsourcelines(plugin)[1]
     except (TypeError, OSError):  # made by a function, or not from a file
@@ -129,7 +129,7 @@ def _place(plugin: Any, target: str) -> str:
 
 
 def _needs(entry: Any) -> str:
-    """Return what else must be installed for a plugin."""
+    """Return what must be installed for a plugin."""
     if entry.version.startswith(FILE):
         return "this file"
     if entry.package == "pricekit":
