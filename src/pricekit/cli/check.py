@@ -106,8 +106,8 @@ def _show(page: dict[str, Any]) -> None:
     """Print a `TableReport` as one page."""
     from pricekit.table.formats.dialect import NAMES
 
-    parted = page["delimiter"] and f"{NAMES.get(page['delimiter'], repr(page['delimiter']))}-separated"
-    facts = [fact for fact in (page["format"], page["encoding"], parted) if fact]
+    separated = page["delimiter"] and f"{NAMES.get(page['delimiter'], repr(page['delimiter']))}-separated"
+    facts = [fact for fact in (page["format"], page["encoding"], separated) if fact]
     click.echo(f"{page['table']}: {page['rows']:,} rows; {', '.join(facts)}")
     headers = ["column", "kind", "filled", "distinct", "example", "used as"]
     show_table("", headers, [_row(column) for column in page["columns"]], stderr=False)
