@@ -4,7 +4,7 @@ import os
 import pytest
 
 from pricekit import cpus
-from pricekit.cpus import cpu_quota, usable_cpus
+from pricekit.cpus import cpu_quota, limit_spinning, usable_cpus
 
 
 @pytest.fixture
@@ -73,3 +73,18 @@ def test_without_affinity_every_cpu_counts(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     monkeypatch.setattr(cpus, "cpu_quota", lambda membership, root: math.inf)
     assert usable_cpus() == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "1000"),
+        ({"GOMP_SPINCOUNT": "7"}, "7"),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, None),
+    ],
+)
+def test_what_the_user_says_about_waiting_counts(monkeypatch, given, expected):
+    environment = dict(given)
+    monkeypatch.setattr(os, "environ", environment)
+    limit_spinning()
+    assert environment.get("GOMP_SPINCOUNT") == expected

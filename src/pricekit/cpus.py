@@ -62,3 +62,14 @@ def _quota(group: Path) -> float:
         return float(quota) / float(period) if float(quota) > 0 else math.inf
     except (OSError, ValueError):  # "max" is no number: no quota
         return math.inf
+
+
+def limit_spinning() -> None:
+    """Let OpenMP threads wait for each other asleep after a few microseconds in a loop.
+
+    Call it before torch is imported. GNU's OpenMP library, which torch ships for Linux, otherwise lets a thread that
+    waits keep its CPU for milliseconds; if another process needs that CPU, both threads make next to no progress.
+    `OMP_WAIT_POLICY` or `GOMP_SPINCOUNT` in the environment override it (libgomp manual, "GOMP_SPINCOUNT").
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
