@@ -17,7 +17,8 @@ from pricekit.config import build_config
 from pricekit.errors import ConfigError
 from pricekit.model.network import PriceModel
 from pricekit.optim.adamw import sparse_embeddings
-from pricekit.training.session import plan_epoch, prepare_encoder
+from pricekit.training.batches import plan_epoch
+from pricekit.training.session import prepare_encoder
 from pricekit.training.step import Objective
 from speed.timing import Run, synchronize
 from speed.workload import LEARNING_RATE, Workload, fresh_model

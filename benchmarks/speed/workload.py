@@ -25,11 +25,11 @@ from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.source import columns_of
 from pricekit.table import Columns, Table, read_usable
 from pricekit.tokens import encode, pad_id_of
-from pricekit.training.batches import PricedInputs
+from pricekit.training.batches import PricedInputs, plan_epoch
 from pricekit.training.loop import train_epoch
 from pricekit.training.machine import DTYPES, choose_precision, fast_math, torch_threads
 from pricekit.training.processes import Processes
-from pricekit.training.session import Job, Session, plan_epoch, start_session
+from pricekit.training.session import Job, Session, start_session
 from speed.timing import synchronize
 
 INVENTED = 4000

@@ -6,7 +6,7 @@ import torch
 from pricekit.errors import TrainingError
 from pricekit.training import monitor
 from pricekit.training.monitor import EpochLoss, Monitor
-from pricekit.training.session import TrainingState
+from pricekit.training.state import TrainingState
 
 CPU = torch.device("cpu")
 

@@ -79,7 +79,7 @@ class Ultra:
 
     notes = (
         "A learning rate of 1e-4 for a whole DeBERTa-base is the published number and high for fine-tuning: "
-        "if the loss stalls, try --set training.learning_rate=2e-5 --set training.head_learning_rate=1e-3."
+        "if the loss stalls, try training.learning_rate 2e-5 and training.head_learning_rate 1e-3."
     )
 
     class Options(Section):
@@ -113,7 +113,7 @@ class Fast:
 
     notes = (
         "A learning rate of 2e-4 for a whole RoBERTa-base is the published number and high for fine-tuning: "
-        "if the loss stalls, try --set training.learning_rate=3e-5 --set training.head_learning_rate=1e-3."
+        "if the loss stalls, try training.learning_rate 3e-5 and training.head_learning_rate 1e-3."
     )
     defaults: Mapping[str, Any] = MappingProxyType(
         {
@@ -139,7 +139,7 @@ class Blazing:
 
     notes = (
         "A learning rate of 3e-4 for a whole DistilRoBERTa is the published number and high for fine-tuning: "
-        "if the loss stalls, try --set training.learning_rate=5e-5 --set training.head_learning_rate=1e-3."
+        "if the loss stalls, try training.learning_rate 5e-5 and training.head_learning_rate 1e-3."
     )
     defaults: Mapping[str, Any] = MappingProxyType(
         {
@@ -158,7 +158,7 @@ class Blazing:
 class Optimized:
     """OPTIMIZED: DeBERTa-v3-small, 256 tokens, 22 features, focal SMAPE."""
 
-    notes = "gamma 2 is the published number; the metric is plain SMAPE, so compare with --loss smape on your data."
+    notes = "gamma 2 is the published number; the metric is plain SMAPE, so compare with the loss smape."
     defaults: Mapping[str, Any] = MappingProxyType(
         {
             "backbone": {"name": "deberta-v3-small", "pooling": "cls"},

@@ -15,14 +15,13 @@ import torch
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import plugin_call
-from pricekit.core.contracts import Backbone, Policy, State
-from pricekit.core.loader import registry
+from pricekit.core.contracts import State
 from pricekit.core.registry import Entry
-from pricekit.errors import ConfigError, TrainingError
+from pricekit.errors import TrainingError
 from pricekit.features.fitted import fit_features
 from pricekit.files import is_free, write_text
 from pricekit.log import logger, silence
-from pricekit.model.build import ModelPlugins, build_model
+from pricekit.model.build import build_model
 from pricekit.model.network import PriceModel
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.progress import progress
@@ -32,7 +31,6 @@ from pricekit.runs.folder import (
     SOURCE,
     clear_run,
     is_run,
-    plugins_of,
     read_architecture,
     read_out_of_fold,
     read_preprocessor,
@@ -42,51 +40,13 @@ from pricekit.runs.folder import (
 from pricekit.runs.leak_checks import check_feature_leaks
 from pricekit.runs.preflight import check_plugins
 from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
+from pricekit.runs.setup import Setup
 from pricekit.runs.source import Source, Split, columns_of, load_split
 from pricekit.table import Table
 from pricekit.tokens import pad_id_of
 from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import BEST, LAST
-from pricekit.training.machine import choose_precision
-from pricekit.training.processes import Processes
 from pricekit.training.session import Job
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What the configuration alone determines, created once per run.
-
-    Attributes:
-        config: of the run.
-        plugins: backbone and loss.
-        policy: gives the optimizer and the schedule.
-        entries: of all plugins of the run, features included.
-        processes: the processes that train together.
-        precision: of matrix products: fp32, bf16 or fp16.
-    """
-
-    config: RunConfig
-    plugins: ModelPlugins
-    policy: Policy
-    entries: list[Entry]
-    processes: Processes
-    precision: str
-
-    @classmethod
-    def create(cls, config: RunConfig) -> Setup:
-        """Create the plugins and choose the precision; raises PluginError, ConfigError."""
-        torch.manual_seed(config.seed)  # a plugin may draw random numbers when it is created
-        processes = Processes()
-        setup = cls(
-            config=config,
-            plugins=ModelPlugins.create(config),
-            policy=registry().create("policy", config.policy.name, config.policy.options),
-            entries=plugins_of(config),
-            processes=processes,
-            precision=choose_precision(config.speed, processes.device),
-        )
-        _check_length(config, setup.plugins.backbone)
-        return setup
 
 
 @dataclass(frozen=True)
@@ -225,17 +185,6 @@ def check_same_rows(out: Path, split: Split) -> None:
             "reading them, or train into a new folder",
             parameters=("table", "valid", "encoding", "decimal", "out"),
             path=str(out),
-        )
-
-
-def _check_length(config: RunConfig, backbone: Backbone) -> None:
-    longest = backbone.max_length
-    if longest is not None and config.max_length > longest:
-        raise ConfigError(
-            f"max_length is {config.max_length}, but the backbone '{config.backbone.name}' takes at most {longest}",
-            parameters=("max_length",),
-            found=config.max_length,
-            longest=longest,
         )
 
 

@@ -25,7 +25,7 @@ from pricekit.runs.folder import INTERVALS, SAMPLE_ROWS, open_run, read_sample
 from pricekit.runs.prepare import Prepared, prepare
 from pricekit.runs.source import Source, Split
 from pricekit.training.loop import fit
-from pricekit.training.session import TrainingState
+from pricekit.training.state import TrainingState
 
 
 def train(

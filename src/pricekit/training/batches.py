@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pricekit.config import TrainingConfig
+from pricekit.config import RunConfig, TrainingConfig
 from pricekit.preprocess import Inputs
 from pricekit.tokens import batches_by_length
 
@@ -78,6 +78,28 @@ def split_rows(price: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarra
     if not chosen.any():
         chosen[0] = True
     return np.sort(shuffled[~chosen]), np.sort(shuffled[chosen])
+
+
+def plan_epoch(lengths: np.ndarray, config: RunConfig, epoch: int) -> list[tuple[np.ndarray, ...]]:
+    """Return the optimizer steps of an epoch, each as micro-batches of row numbers.
+
+    Args:
+        lengths: tokens of each training row, int64 (N,).
+        config: of the run.
+        epoch: counted from 0.
+    """
+    multiple = config.speed.length_multiple
+    padded = -(-lengths // multiple) * multiple
+    batches = epoch_batches(padded, config.training, config.speed.sort_window, config.seed, epoch)
+    return steps_of(batches, config.training)
+
+
+def steps_per_epoch(lengths: np.ndarray, config: RunConfig) -> list[int]:
+    """Return the number of optimizer steps of each epoch; only a token budget makes the numbers differ."""
+    epochs = int(config.training.epochs)
+    if config.training.batch_tokens is None:
+        return [len(plan_epoch(lengths, config, 0))] * epochs
+    return [len(plan_epoch(lengths, config, epoch)) for epoch in range(epochs)]
 
 
 def epoch_batches(

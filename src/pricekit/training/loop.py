@@ -24,7 +24,8 @@ from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
 from pricekit.training.interrupt import defer_interrupts
 from pricekit.training.machine import describe, fast_math, torch_threads
 from pricekit.training.monitor import DIVERGED, EpochLoss
-from pricekit.training.session import EpochResult, Job, Session, TrainingState, start_session
+from pricekit.training.session import Job, Session, start_session
+from pricekit.training.state import EpochResult, TrainingState
 from pricekit.training.step import random_seed
 
 BAR_SECONDS = 1.0

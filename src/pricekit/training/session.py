@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -21,11 +19,12 @@ from pricekit.errors import ConfigError
 from pricekit.model.network import PriceModel
 from pricekit.optim.adamw import sparse_embeddings
 from pricekit.optim.average import averaged
-from pricekit.training.batches import PricedInputs, epoch_batches, steps_of
+from pricekit.training.batches import PricedInputs, plan_epoch, steps_per_epoch
 from pricekit.training.checkpoint import BEST, LAST, load_checkpoint, save_checkpoint
 from pricekit.training.loader import Loader
 from pricekit.training.monitor import Monitor
 from pricekit.training.processes import Processes
+from pricekit.training.state import EpochResult, TrainingState
 from pricekit.training.step import Stepper
 from pricekit.training.time_budget import TimeBudget
 
@@ -51,50 +50,6 @@ class Job:
     valid: PricedInputs
     processes: Processes
     precision: str
-
-
-@dataclass
-class TrainingState:
-    """How far a training is: the JSON values of a checkpoint.
-
-    Attributes:
-        epoch: finished epochs.
-        steps_in_epoch: optimizer steps of the current epoch.
-        step: optimizer steps of all epochs.
-        position: steps of the schedule; under a time budget more than `step`.
-        best_smape: lowest validation SMAPE so far.
-        best_epoch: the epoch with `best_smape`.
-        seconds: training time, earlier processes of a resumed run included.
-        loss: of the current epoch, summed over rows.
-        rows: of the current epoch.
-    """
-
-    epoch: int = 0
-    steps_in_epoch: int = 0
-    step: int = 0
-    position: float = 0.0
-    best_smape: float = math.inf
-    best_epoch: int = 0
-    seconds: float = 0.0
-    loss: float = 0.0
-    rows: int = 0
-
-
-@dataclass(frozen=True)
-class EpochResult:
-    """What validation found after an epoch.
-
-    Attributes:
-        epoch: counted from 1.
-        step: optimizer steps so far.
-        loss: mean training loss of the epoch's rows.
-        valid_smape: SMAPE on the validation rows, 0 to 200 percent.
-    """
-
-    epoch: int
-    step: int
-    loss: float
-    valid_smape: float
 
 
 @dataclass
@@ -270,7 +225,7 @@ def start_session(
     prepare_encoder(model, config)
     _check_gradients(model, config, processes)
     optimizer = job.policy.optimizer(model, training, fused=True)
-    steps = [len(plan) for plan in _plans(job.train.inputs.tokens.lengths, config)]
+    steps = steps_per_epoch(job.train.inputs.tokens.lengths, config)
     session = Session(
         job=job,
         folder=folder,
@@ -291,28 +246,6 @@ def start_session(
         session.save(LAST)
     session.after_pause(0.0)
     return session
-
-
-def plan_epoch(lengths: np.ndarray, config: RunConfig, epoch: int) -> list[tuple[np.ndarray, ...]]:
-    """Return the optimizer steps of an epoch, each as micro-batches of row numbers.
-
-    Args:
-        lengths: tokens of each training row, int64 (N,).
-        config: of the run.
-        epoch: counted from 0.
-    """
-    multiple = config.speed.length_multiple
-    padded = -(-lengths // multiple) * multiple
-    batches = epoch_batches(padded, config.training, config.speed.sort_window, config.seed, epoch)
-    return steps_of(batches, config.training)
-
-
-def _plans(lengths: np.ndarray, config: RunConfig) -> Sequence[Sequence[object]]:
-    """Return the plans of all epochs; only with a token budget do their numbers of steps differ."""
-    epochs = int(config.training.epochs)
-    if config.training.batch_tokens is None:
-        return [plan_epoch(lengths, config, 0)] * epochs
-    return [plan_epoch(lengths, config, epoch) for epoch in range(epochs)]
 
 
 def prepare_encoder(model: PriceModel, config: RunConfig) -> None:
