@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import click
 
 from pricekit.errors import ConfigError, PluginError, PricekitError
+from pricekit.text import shorten
 
 INVALID, USAGE, PLUGIN, TEMPORARY, INTERRUPTED = 1, 2, 3, 4, 130
 """The exit codes, besides 0 for success; `pricekit --help` lists them."""
@@ -59,7 +60,7 @@ def _sentence(error: BaseException) -> str:
         return "out of memory; use a smaller table or --limit, or a larger machine"
     if isinstance(error, OSError):
         return _system_failure(error)
-    text = " ".join(str(error).split())[:500]
+    text = shorten(str(error), 500)
     return (
         f"unexpected error: {type(error).__name__}: {text}. Please report it, with the output of the command when "
         "the environment variable PRICEKIT_TRACEBACK=1 is set"

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from pricekit.core.loader import registry
 from pricekit.errors import PluginError, PricekitError
+from pricekit.text import shorten
 
 
 @contextmanager
@@ -24,7 +25,7 @@ def plugin_call(kind: str, name: str, action: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         entry = registry().get(kind, name)
-        message = " ".join(str(error).split())[:300]
+        message = shorten(str(error), 300)
         raise PluginError(
             f"the {kind} '{name}' of {entry.package} {entry.version} failed while {action}: "
             f"{type(error).__name__}: {message}. Choose another {kind}, or report it to the plugin's author",

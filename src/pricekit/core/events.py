@@ -12,6 +12,7 @@ from typing import Any
 from pricekit.core.loader import registry
 from pricekit.errors import PricekitError
 from pricekit.log import logger
+from pricekit.text import shorten
 
 _reported: set[tuple[str, str]] = set()
 """Plugins and events of the current run whose failure was logged."""
@@ -24,7 +25,7 @@ def notify(event: str, **facts: Any) -> None:
             with redirect_stdout(sys.stderr):  # stdout is for data
                 impl.function(**{name: deepcopy(facts[name]) for name in impl.argnames})
         except (Exception, SystemExit) as error:
-            message = " ".join(str(error).split())[:300]
+            message = shorten(str(error), 300)
             reason = message if isinstance(error, PricekitError) else f"{type(error).__name__}: {message}"
             _warn_once(impl.plugin_name, event, reason)
 

@@ -16,6 +16,7 @@ from pricekit.errors import ExportError
 from pricekit.exporting.attention import TRANSLATIONS
 from pricekit.model.inference import to_tensors
 from pricekit.model.network import PriceModel
+from pricekit.text import shorten
 
 OPSET = 20
 """The first opset with Gelu as one operation; ONNX Runtime 1.17 and later read it."""
@@ -61,7 +62,7 @@ def export_graph(
             )
     except Exception as error:
         cause = error.__cause__ or error
-        reason = " ".join(f"{type(cause).__name__}: {cause}".split())[:300]
+        reason = shorten(f"{type(cause).__name__}: {cause}", 300)
         raise ExportError(
             f"torch cannot export the encoder {type(model.encoder).__name__} with the loss {type(model.loss).__name__} "
             f"to ONNX: {reason}. Nothing was published; both must consist of operations that torch.onnx.export supports"

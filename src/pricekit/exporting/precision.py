@@ -17,6 +17,7 @@ from pricekit.errors import ExportError
 from pricekit.exporting.float16 import simulate_float16, to_float16
 from pricekit.exporting.intermediates import MASKING, first_difference, peaks, token_count, worst_piece
 from pricekit.progress import progress, tracked
+from pricekit.text import shorten
 
 LARGEST = 65504.0 / 2
 """A tensor within a factor of two of the largest float16 stays in float32: other rows may exceed it."""
@@ -61,7 +62,7 @@ def convert(model: bytes, precision: str, batches: Sequence[Batch]) -> Converted
     try:
         return _to_fp16(model, batches) if precision == "fp16" else _to_int8(model)
     except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        reason = shorten(f"{type(error).__name__}: {error}", 300)
         raise ExportError(
             f"the graph cannot be converted to {precision} ({reason}). Nothing was published; export it as fp32",
             parameters=("precision",),

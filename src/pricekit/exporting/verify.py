@@ -17,7 +17,7 @@ from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel
 from pricekit.preprocess import Inputs
 from pricekit.progress import tracked
-from pricekit.text import counted
+from pricekit.text import counted, shorten
 
 BATCH_SIZES = (1, 2, 7, 64)
 LENGTHS = (1, 2, 17, 128)
@@ -200,7 +200,7 @@ def _check_shape(pair: _Pair, batch: Batch) -> ShapeCheck:
     try:
         found = pair.engine(batch).astype(np.float64)
     except Exception as error:  # those of onnxruntime, which name the node
-        reason = " ".join(str(error).split())[:300]
+        reason = shorten(str(error), 300)
         raise pair.failure(
             f"the {pair.precision} graph cannot price {counted(rows, 'row')} of {counted(length, 'token')}: {reason}"
         ) from error

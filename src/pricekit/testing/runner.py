@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from pricekit.core.registry import options_model
 from pricekit.errors import PricekitError
+from pricekit.text import shorten
 
 Make = Callable[[], Any]
 """Makes a plugin: the class itself where it takes no options."""
@@ -96,7 +97,7 @@ def _run(function: Callable[[Make], None], make: Make) -> None:
 
 
 def _explained(error: BaseException) -> str:
-    said = " ".join(str(error).split())[:500]
+    said = shorten(str(error), 500)
     if isinstance(error, PricekitError):
         return said
     missing = (getattr(error, "name", None) or "") if isinstance(error, ModuleNotFoundError) else ""

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from pricekit.errors import ConfigError
 from pricekit.model.backbones.weights import quiet_transformers
+from pricekit.text import shorten
 
 HEADS = ("cls.", "lm_head.")
 """Prefixes of the tensors of the head that predicts masked tokens."""
@@ -32,7 +33,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         with quiet_transformers():
             return AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
     except Exception as error:  # tokenizers raises bare Exception, and the conversion anything
-        reason = " ".join(str(error).split())[:200]
+        reason = shorten(str(error), 200)
         raise ConfigError(
             f"{folder} holds no fast tokenizer that can be opened ({reason}); expected tokenizer.json. To convert "
             "spm.model, pip install sentencepiece protobuf",
@@ -69,7 +70,7 @@ def load_model(
                 **arguments,
             )
     except Exception as error:  # a damaged file raises many kinds
-        reason = " ".join(str(error).split())[:200]
+        reason = shorten(str(error), 200)
         raise ConfigError(
             f"the weights in {folder} cannot be loaded into '{name}': {reason}; download them again",
             parameters=("weights",),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.errors import ConfigError
+from pricekit.text import shorten
 
 _TOKENIZER = ("tokenizer.json", "spm.model", "vocab.txt", "vocab.json")
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -74,7 +75,7 @@ def _from_hub(repository: str, backbone: str) -> Path:
                 )
                 return Path(found)
             except Exception as error:  # no network, no such repository, no access: many kinds of errors
-                reason = " ".join(str(error).split())[:160]
+                reason = shorten(str(error), 160)
     raise ConfigError(
         f"the weights '{repository}' of the backbone '{backbone}' are not on this machine, and downloading them failed "
         f"({reason}). Download https://huggingface.co/{repository} once ({_expected()}) into a folder and use that "

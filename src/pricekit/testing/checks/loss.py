@@ -13,6 +13,7 @@ from pricekit.testing.checks import link
 from pricekit.testing.checks.link import WIDE, fitted
 from pricekit.testing.models import seeded, stored_into
 from pricekit.testing.runner import ByHand, Check, Make, fail, named, require_methods, shown
+from pricekit.text import shorten
 
 
 def checks(make: Make, by_hand: ByHand | None = None) -> list[Check]:
@@ -95,7 +96,7 @@ def _gradcheck(make: Make) -> None:
         torch.autograd.gradcheck(lambda given: loss(given, price), raw.requires_grad_())
     except GradcheckError as error:
         fail(
-            f"in float64 the gradient is not the slope: {' '.join(str(error).split())[:200]}",
+            f"in float64 the gradient is not the slope: {shorten(str(error), 200)}",
             "the two alike",
             "correct a hand-written backward, and cast to float32 nowhere",
         )
