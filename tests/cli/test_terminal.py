@@ -1,11 +1,14 @@
 """What reaches stderr: sentences, less or more of them, or JSON."""
 
+import io
 import json
 import logging
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
+from rich.file_proxy import FileProxy
 
 from pricekit.cli.terminal import logging_to_terminal, show_result
 from pricekit.log import logger
@@ -88,3 +91,13 @@ def test_a_result_is_no_error(capsys):
         show_result("done")
         logger.log(logging.ERROR, "not done")
     assert capsys.readouterr().err == "done\npricekit: not done\n"
+
+
+def test_records_are_printed_above_a_progress_bar(monkeypatch):
+    """While a bar is drawn, rich replaces sys.stderr; whatever goes around it would garble the bar."""
+    above, around = io.StringIO(), io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stderr", FileProxy(Console(file=above), around))
+    with logging_to_terminal():
+        logger.info("epoch 1")
+    around.flush()
+    assert (above.getvalue(), around.buffer.getvalue()) == ("epoch 1\n", b"")

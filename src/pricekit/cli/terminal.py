@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
@@ -34,13 +35,12 @@ class TerminalHandler(logging.Handler):
         """Print one record."""
         message = record.getMessage()
         if self.as_json:
-            click.echo(_as_json(record, message), err=True)
+            line = _as_json(record, message)
         elif record.levelno >= logging.ERROR:
-            click.echo(f"pricekit: {message}", err=True)
-        elif record.levelno == logging.WARNING:
-            click.secho(message, fg="yellow", err=True)
+            line = f"pricekit: {message}"
         else:
-            click.echo(message, err=True)
+            line = click.style(message, fg="yellow") if record.levelno == logging.WARNING else message
+        click.echo(line, file=sys.stderr)  # a progress bar replaces sys.stderr, and then prints above itself
 
 
 @contextmanager
