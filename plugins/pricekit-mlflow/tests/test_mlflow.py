@@ -190,13 +190,13 @@ def test_a_server_that_does_not_answer_is_asked_twice_and_no_more(
     assert len(lines(Path("run"))) == 3
     assert len(came) == 2
     said = capsys.readouterr().err
-    assert said.count("nothing more of this run is logged to MLflow") == 1
+    assert said.count("logging of this run to MLflow stopped") == 1
     assert "secret" not in said
 
 
 @pytest.mark.parametrize("user", ["me:pass", "me:p@ss", "token", ""])
 def test_no_password_is_said(user):
-    from pricekit_mlflow.asked import without_password
+    from pricekit_mlflow.client_settings import without_password
 
     said = without_password(f"cannot reach http://{user}@host:5000/api?to=a@b and more")
     assert said == "cannot reach http://host:5000/api?to=a@b and more"
@@ -218,7 +218,7 @@ def test_a_store_that_cannot_be_opened_stops_nothing(catalog, uri, monkeypatch, 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
     train(Source(catalog), tiny_config({"training": {"epochs": 1}}), Path("run"))
-    assert capsys.readouterr().err.count("nothing more of this run is logged to MLflow") == 1
+    assert capsys.readouterr().err.count("logging of this run to MLflow stopped") == 1
 
 
 def test_a_store_that_is_lost_on_the_way_is_told_once(catalog, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""Feature `lightgbm`: what boosted trees make of a product's words and quantities."""
+"""Feature `lightgbm`: the log price that boosted trees predict from words and quantities."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from pricekit.table import Table
 from pricekit_lightgbm.words import count_words, most_common, split_words
 
 LEAF_ROWS = 20
-"""Rows of a leaf at least; a word that fewer rows have can split nothing."""
+"""The fewest rows of a leaf; a word in fewer rows cannot be used for a split."""
 
 THREADS = 1
-"""More made small tables and single rows slower, many times so beside other work on the machine."""
+"""More threads are slower for small tables and single rows, by far so on a busy machine."""
 
 CATALOG = Optimized22()
 
 
 class LightGbm:
-    """The log price that gradient-boosted trees predict: Ke et al. 2017, LightGBM.
+    """The log price that gradient-boosted trees predict (Ke et al. 2017, LightGBM).
 
-    Trees on how often a row has each of the most common words, and on the columns of `optimized22`, which say
-    how much of a thing is sold; least squares on the log price. The state is plain text: the words, what
-    `optimized22` has learned, and the trees in LightGBM's own text format.
+    The inputs of the trees are the counts of the most common words and the columns of `optimized22`, which describe the
+    quantity; the loss is least squares on the log price. The state is plain text: the words, the state of
+    `optimized22`, and the trees in LightGBM's text format.
     """
 
     names = ("lightgbm_log_price",)
@@ -39,18 +39,18 @@ class LightGbm:
     class Options(Section):
         """Options of `lightgbm`."""
 
-        rounds: int = Field(200, ge=1, description="trees")
-        leaves: int = Field(31, ge=2, le=1 << 16, description="of a tree at most")
-        learning_rate: float = Field(0.05, gt=0, le=1, description="share of each tree's step")
+        rounds: int = Field(200, ge=1, description="number of trees")
+        leaves: int = Field(31, ge=2, le=1 << 16, description="most leaves of a tree")
+        learning_rate: float = Field(0.05, gt=0, le=1, description="shrinkage of each tree")
         words: int = Field(
-            4096, ge=0, description=f"most common words at most; each is in {LEAF_ROWS} rows or more"
+            4096, ge=0, description=f"most words; a word must occur in at least {LEAF_ROWS} rows"
         )
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
     def fit(self, table: Table, price: np.ndarray) -> State:
-        """Fit the trees to prices, float64 (N,)."""
+        """Fit the trees to N rows with prices, float64 (N,)."""
         state: State = {
             "words": most_common(split_words(table.text), self.options.words, LEAF_ROWS),
             "catalog": CATALOG.fit(table),
@@ -73,19 +73,19 @@ class LightGbm:
             "min_data_in_leaf": LEAF_ROWS,
             "num_threads": THREADS,
             "deterministic": True,
-            "force_col_wise": True,  # else the faster layout is found by timing, and the sums differ
+            "force_col_wise": True,  # otherwise LightGBM chooses the layout by timing, and sums differ
             "seed": 0,
             "verbosity": -1,
         }
 
 
 def _matrix(table: Table, state: State) -> csr_matrix:
-    """Return what the trees see of each row, float32 (N, V + 22)."""
+    """Return the inputs of the trees, float32 (N, V + 22)."""
     words = count_words(split_words(table.text), state["words"])
     return hstack([words, csr_matrix(CATALOG.transform(table, state["catalog"]))], format="csr")
 
 
 @lru_cache(maxsize=2)
 def _open(trees: str) -> lightgbm.Booster:
-    """Read trees from their text, which takes longer than predicting a few rows with them."""
+    """Parse trees; cached, since parsing takes longer than predicting a few rows."""
     return lightgbm.Booster(model_str=trees)

@@ -1,6 +1,6 @@
-"""The words of many texts at once, counted by pyarrow and scipy.
+"""Word counts of many texts, computed with pyarrow and scipy.
 
-A word is what stands between blanks, in lower case and without punctuation around it.
+A word is a run of characters without whitespace, in lower case, without punctuation at either end.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pricekit.features.labelled_lines import as_strings, numpy_of
 
 @dataclass(frozen=True)
 class Words:
-    """The words of N texts, W in all, in order.
+    """The W words of N texts, in order.
 
     Attributes:
-        word: large strings, (W,); "" where there was nothing but punctuation.
-        row: the text that each is of, (W,).
+        word: large strings, (W,); "" for a word of punctuation only.
+        row: the text of each word, (W,).
         rows: N.
     """
 
@@ -42,26 +42,26 @@ def split_words(texts: pd.Series[str]) -> Words:
 
 
 def most_common(words: Words, most: int, least_rows: int) -> list[str]:
-    """Return the words that are in the most texts, in that order.
+    """Return the words that occur in the most texts, most frequent first.
 
     Args:
-        words: of the training rows.
-        most: how many at most.
-        least_rows: how many texts a word must be in.
+        words: the words of the training rows.
+        most: the most words to return.
+        least_rows: the fewest texts that a word must occur in.
     """
     coded = words.word.dictionary_encode()
     kinds = len(coded.dictionary)
     once = np.unique(words.row * kinds + numpy_of(coded.indices))
     rows_of = np.bincount(once % max(kinds, 1), minlength=kinds)
     rows_of[numpy_of(pc.equal(coded.dictionary, ""))] = 0
-    # Among equals the one that was met first.
+    # Of equally frequent words, the one that occurs first wins.
     order = np.argsort(-rows_of, kind="stable")[:most]
     chosen = order[rows_of[order] >= least_rows]
     return [str(word) for word in coded.dictionary.take(pa.array(chosen)).to_pylist()]
 
 
 def count_words(words: Words, vocabulary: Sequence[str]) -> csr_matrix:
-    """Count how often each word of a vocabulary of V is in each text: float32 (N, V)."""
+    """Count how often each of the V words of a vocabulary occurs in each text, float32 (N, V)."""
     place = pc.index_in(words.word, value_set=pa.array(vocabulary, pa.large_string()))
     column = numpy_of(pc.fill_null(place, -1))
     known = column >= 0

@@ -1,4 +1,4 @@
-"""Lion for pricekit: a policy with another optimizer than the built-in ones."""
+"""Lion for pricekit: a policy with the Lion optimizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policy `lion`: the Lion optimizer, and numbers that suit it."""
+"""Policy `lion`: the Lion optimizer with suitable settings."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Lion:
 
     c = β1·m + (1 - β1)·g;  θ ← θ - lr·(sign(c) + weight_decay·θ);  m ← β2·m + (1 - β2)·g
 
-    for a weight θ of gradient g: Chen et al. 2023, Symbolic Discovery of Optimization Algorithms,
-    arXiv:2302.06675, algorithm 2. Each weight moves by lr whatever its gradient, so the paper's advice is a
-    learning rate 3 to 10 times smaller than AdamW's, and a weight decay as many times larger.
+    for a weight θ with gradient g: Chen et al. 2023, Symbolic Discovery of Optimization Algorithms,
+    arXiv:2302.06675, algorithm 2. Each weight moves by lr whatever the size of its gradient. Therefore the paper
+    recommends a learning rate 3 to 10 times smaller than with AdamW, and a weight decay 3 to 10 times larger.
     """
 
     notes = (
-        "Without a download; another backbone than bag can be named, with a learning rate 3 to 10 times smaller "
+        "Trains without a download. It works with every backbone except bag; use a learning rate 3 to 10 times smaller "
         "and a weight decay 3 to 10 times larger than with AdamW (arXiv:2302.06675, section 5)."
     )
     defaults: Mapping[str, Any] = MappingProxyType(
@@ -62,7 +62,7 @@ class Lion:
 
         betas: tuple[Beta, Beta] = Field(
             (0.9, 0.99),
-            description="weight of the running mean in the step, and in the mean itself; 0.95 and 0.98 are steadier",
+            description="weights of the running mean in the step and in its update; 0.95 and 0.98 are more stable",
         )
 
     def __init__(self, options: Options) -> None:
@@ -71,11 +71,12 @@ class Lion:
     def optimizer(
         self, model: torch.nn.Module, training: TrainingConfig, *, fused: bool
     ) -> torch.optim.Optimizer:
-        """Return Lion over `parameter_groups`, which has no fused form; raises ConfigError for sparse gradients."""
+        """Return Lion over `parameter_groups`; raise ConfigError for sparse gradients. `fused` has no effect."""
         if sparse_embeddings(model):
             raise ConfigError(
-                "the policy lion takes dense gradients, but this backbone, as bag does, has embeddings with sparse "
-                "ones; name another, such as --backbone transformer, or train this one with --policy quick"
+                "the policy lion needs dense gradients, but the embeddings of this backbone, such as bag, have sparse "
+                "ones; use another backbone, such as transformer, or another policy, such as quick",
+                parameters=("backbone", "policy"),
             )
         optimizer: torch.optim.Optimizer = Optimizer(
             parameter_groups(model, training),

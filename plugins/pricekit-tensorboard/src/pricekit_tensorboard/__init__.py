@@ -1,4 +1,4 @@
-"""TensorBoard for pricekit: what each epoch measured, beside the run."""
+"""TensorBoard for pricekit: writes the metrics of each epoch to the run folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events of runs under way, written to `<run>/tensorboard/`."""
+"""The events of runs in progress, written to `<run>/tensorboard/`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pricekit.log import logger
 
 FOLDER = "tensorboard"
 SUFFIX = ".pricekit"
-"""Ends the names of event files that are this package's own."""
+"""The suffix of the event files of this package."""
 
 TAGS = {
     "loss": "loss/train",
@@ -23,7 +23,7 @@ TAGS = {
     "gpu_memory_gib": "gpu/memory_gib",
     "gpu_utilization": "gpu/utilization",
 }
-"""What a number of an epoch is called, where not as in `metrics.jsonl`."""
+"""TensorBoard tags that differ from the names in `metrics.jsonl`."""
 
 COUNTS = ("epoch", "step")
 FINAL = ("final/smape", "final/mdape", "final/mae", "final/rmsle")
@@ -31,19 +31,19 @@ FINAL = ("final/smape", "final/mdape", "final/mae", "final/rmsle")
 
 @dataclass
 class Log:
-    """Where a run's events go."""
+    """The event log of a run."""
 
     folder: Path
     writer: SummaryWriter | None = None
 
     def open(self, purge_step: int | None = None) -> SummaryWriter:
-        """Return the writer; at its first use it may hide what was written of `purge_step` and later."""
+        """Return the writer; when it is created, it hides earlier events from `purge_step` on."""
         if self.writer is None:
             self.writer = SummaryWriter(str(self.folder), purge_step=purge_step, filename_suffix=SUFFIX)
         return self.writer
 
     def add(self, *summaries: Any) -> None:
-        """Write what `SummaryWriter` has no method for: its `add_hparams` makes a file of another name."""
+        """Write summaries directly: `SummaryWriter.add_hparams` would create a file of another name."""
         files: Any = self.open().file_writer
         for summary in summaries:
             files.add_summary(summary)
@@ -54,10 +54,10 @@ _logs: dict[Path, Log] = {}
 
 
 def start(run: Path, config: Mapping[str, Any], *, resumed: bool) -> None:
-    """Begin the log of a run, or go on with the one in its folder.
+    """Start the log of a run, or continue the one in its folder.
 
-    A new run deletes the events that an older run in the same folder left. That of a resumed one opens at its
-    next epoch, which is known only then.
+    A new run deletes the events of an older run in the same folder. The log of a resumed run opens at its next
+    epoch, whose number is not known earlier.
     """
     log = Log(run / FOLDER)
     if not resumed:
@@ -70,7 +70,7 @@ def start(run: Path, config: Mapping[str, Any], *, resumed: bool) -> None:
 
 
 def write_epoch(run: Path, record: Mapping[str, Any]) -> None:
-    """Write the numbers of an epoch; one that is repeated after a kill replaces what it wrote before."""
+    """Write the metrics of an epoch; an epoch that is repeated after a kill replaces its earlier events."""
     if (log := _logs.get(run)) is None:
         return
     epoch = record["epoch"]
@@ -82,7 +82,7 @@ def write_epoch(run: Path, record: Mapping[str, Any]) -> None:
 
 
 def end(run: Path, outcome: str, facts: Mapping[str, Any]) -> None:
-    """Write the metrics of the best weights, at their epoch, and close the log."""
+    """Write the metrics of the best weights at their epoch, and close the log."""
     if (log := _logs.pop(run, None)) is None:
         return
     if outcome == "finished":
@@ -96,12 +96,12 @@ def end(run: Path, outcome: str, facts: Mapping[str, Any]) -> None:
 
 
 def _session(settings: dict[str, bool | int | float | str], metrics: tuple[str, ...]) -> Any:
-    """Return what the tab HPARAMS reads: the experiment, and the start and the success of a session."""
+    """Return the summaries of the HPARAMS tab: the experiment, and the start and the success of a session."""
     return hparams(settings, dict.fromkeys(metrics, 0.0))  # type: ignore[no-untyped-call]
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, bool | int | float | str]:
-    """Return the settings of nested tables under dotted names; lists as text."""
+    """Return nested settings under dotted names, lists as text."""
     settings: dict[str, bool | int | float | str] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Asking MLflow without waiting for it long, and without telling its passwords."""
+"""Settings for requests to MLflow: short timeouts, and no passwords in messages."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ DEFAULTS = {
     "MLFLOW_LOGGING_LEVEL": "ERROR",
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
-"""Where the user has set nothing; MLflow's own try for minutes, print on stdout and report its use to its authors."""
+"""Defaults for variables that the user has not set; MLflow's own retry for minutes, print, and enable telemetry."""
 
 
 @contextmanager
-def asked() -> Iterator[None]:
-    """Set the defaults while the block asks MLflow; its failure ends as a RuntimeError of one line."""
+def client_settings() -> Iterator[None]:
+    """Apply the defaults while the block runs; raise its failure as a RuntimeError with a one-line message."""
     ours = {name: value for name, value in DEFAULTS.items() if name not in os.environ}
     os.environ.update(ours)
     try:
         yield
     except Exception as error:
-        said = without_password(f"{type(error).__name__}: {error}")
-        raise RuntimeError(f"nothing more of this run is logged to MLflow: {said}") from None
+        message = without_password(f"{type(error).__name__}: {error}")
+        raise RuntimeError(f"logging of this run to MLflow stopped: {message}") from None
     finally:
         for name in ours:
             os.environ.pop(name, None)
 
 
 def without_password(text: str) -> str:
-    """Return a text whose URLs have neither user nor password."""
+    """Return a text with users and passwords removed from its URLs."""
     return re.sub(r"://[^/\s]*@", "://", text)
