@@ -74,8 +74,11 @@ def pretrain(
     if processes.count > 1:
         raise ConfigError("pretraining uses one process; start it without accelerate launch")
     backbone = create_backbone(settings)  # fails before the tables are read
-    rows, texts = read_texts(tables, settings, read_options)
-    job = prepare_job(backbone, settings, texts, processes.device)
+    with progress("preparing", 2, shown=shown) as advance:
+        rows, texts = read_texts(tables, settings, read_options)
+        advance(1, "tokenising")
+        job = prepare_job(backbone, settings, texts, processes.device)
+        advance(1)
     facts = {"tables": [source_name(table) for table in tables], "rows": rows} | job.facts()
     facts |= {"pricekit": __version__, "loss_before": _loss_before(job, work, resume=resume, shown=shown)}
     _fit(job, work, shown=shown)
