@@ -1,5 +1,6 @@
 import json
 import shutil
+from contextlib import contextmanager
 
 import onnx
 import pytest
@@ -9,6 +10,7 @@ from torch import nn
 from pricekit.errors import ExportError, TrainingError
 from pricekit.exporting import export as export_module
 from pricekit.exporting.export import export_run
+from pricekit.progress import use_reporter
 from pricekit.runs.folder import open_run
 
 
@@ -87,3 +89,35 @@ def test_a_file_that_somebody_put_into_a_bundle_is_not_lost(run, bundle, tmp_pat
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(TrainingError, match="is not a run"):
         export_run(tmp_path, tmp_path / "bundle")
+
+
+class Recorder:
+    """Records the bars that are shown: for each title the total and the units done."""
+
+    def __init__(self):
+        self.bars = {}
+
+    @contextmanager
+    def bar(self, title, total, done):
+        units = [done]
+        yield lambda more, note="": units.append(more)
+        self.bars[title] = (total, sum(units))
+
+
+@pytest.mark.parametrize(
+    ("precision", "conversion"),
+    [
+        ("fp16", {"measuring the ranges of tensors", "comparing float16 with float32"}),
+        ("int8", {"converting to 8 bits"}),
+    ],
+)
+def test_every_stage_has_a_bar_that_reaches_its_end(run, tmp_path, precision, conversion):
+    recorder = Recorder()
+    with use_reporter(recorder):
+        export_run(run, tmp_path / "b", precision=precision)
+    verification = {
+        f"verifying the {precision} graph: {part}" for part in ("batch shapes", "sample rows", "single rows")
+    }
+    assert set(recorder.bars) == {"exporting the graph", *conversion, *verification}
+    for total, done in recorder.bars.values():
+        assert done == total

@@ -34,6 +34,15 @@ def test_what_vanishes_is_found_by_running():
     assert load_cpu(found.model)(batch) == pytest.approx([np.exp(3.0)], rel=2e-3)
 
 
+def test_a_batch_with_a_wide_range_of_prices_does_not_end_the_search():
+    """Rounding 1000 moves that price by more than 1% of the other one, 1; the next batch loses its price."""
+    graph = mixed(chain(("Mul", "small"), ("Div", "small"), small=1e-4))
+    wide, lost = rows([1000.3, 1.0], [1.0, 0.5]), rows([1e-3, 0.0])
+    found = convert(graph, "fp16", [wide, lost])
+    assert "Mul_0" in found.float32_nodes
+    assert load_cpu(found.simulated)(lost) == pytest.approx([1e-3], rel=1e-2)
+
+
 def test_what_a_difference_has_lost_is_looked_for_where_it_came_from():
     """1000.1 less 1000 is 0 in float16, and the node after it is the first where that is large."""
     graph = mixed(

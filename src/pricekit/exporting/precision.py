@@ -128,13 +128,16 @@ def _nodes_to_keep(graph: onnx.ModelProto, wrong: onnx.NodeProto, kept: set[str]
 
 
 def _first_wrong(model: bytes, converted: bytes, batches: Sequence[Batch]) -> onnx.NodeProto | None:
-    """Return the first node that differs, on the first batch with different prices."""
+    """Return the first node that differs, on the first batch whose prices differ because of a node."""
     expected, found = load_cpu(model), load_cpu(converted)
     with tracked("comparing float16 with float32", batches, token_count) as compared:
         for batch in compared:
             a, b = expected(batch), found(batch)
-            if not np.abs(b - a).max() <= TOLERANCE * np.abs(a).min():
-                return first_difference(model, converted, worst_piece(batch, a, b), TOLERANCE)
+            if (np.abs(b - a) <= TOLERANCE * np.abs(a)).all():
+                continue
+            node = first_difference(model, converted, worst_piece(batch, a, b), TOLERANCE)
+            if node is not None:
+                return node
     return None
 
 
