@@ -39,7 +39,7 @@ def shop(tmp_path, monkeypatch):
 def test_train_export_and_predict_need_no_path(pricekit, shop):
     code, _, err = pricekit("train", "--loss", "focal-smape")
     assert code == 0, err
-    assert err.startswith("reading shop.csv\n")
+    assert err.startswith("using pricekit.toml\nreading shop.csv\n")
     code, _, err = pricekit("train", "--loss", "smape")
     assert code == 0, err
     assert sorted(path.name for path in (shop / "runs").iterdir()) == ["quick-1", "quick-2"]

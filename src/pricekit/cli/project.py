@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from pricekit.cli.terminal import announce
 from pricekit.log import logger
 
 PROJECT_FILE = Path("pricekit.toml")
@@ -30,6 +31,7 @@ def with_project(flags: dict[str, Any]) -> dict[str, Any]:
     """
     if not PROJECT_FILE.is_file():
         return _with_table(flags, None)
+    announce(f"using {PROJECT_FILE}")  # before pydantic is imported
     from pricekit.config import merge, read_toml
     from pricekit.config.project import read_project
 

@@ -79,13 +79,15 @@ def show_result(message: str, **facts: Any) -> None:
     logger.log(RESULT, message, extra={"facts": facts})
 
 
-def begin(message: str, module: str) -> None:
-    """Print the first line of a command, and then import a module that takes seconds, under a spinner.
-
-    Of several processes that train together only the first one prints the line.
-    """
+def announce(message: str) -> None:
+    """Print what a command is about to do; of several processes that train together, only the first prints it."""
     if os.environ.get("RANK", "0") == "0":
         logger.info(message)
+
+
+def begin(message: str, module: str) -> None:
+    """Print the first line of a command, and then import a module that takes seconds, under a spinner."""
+    announce(message)
     visible = os.isatty(2) and any(not h.as_json and h.level <= logging.INFO for h in _handlers())
     with _spinner("loading libraries") if visible else nullcontext():
         import_module(module)
