@@ -111,7 +111,7 @@ def test_a_teacher_that_saw_the_judging_rows_is_named(pricekit, run, bundle, cat
     assert code == 0
     assert "does not record its training rows" in " ".join(err.split())
     code, _, err = pricekit("train", catalog, "--out", tmp_path / "c", *flags[:-1])
-    assert code == 1
+    assert code == 2
     assert "give both or neither" in " ".join(err.split())
 
 
@@ -159,7 +159,7 @@ def test_a_fold_is_taught_by_the_fold_that_has_not_seen_its_rows(pricekit, catal
         code, _, err = pricekit(
             "cv", catalog, "--out", tmp_path / "x", "--folds", 3, "--unpriced", new, "--teacher", wrong
         )
-        assert code == 1
+        assert code == 2
         assert said in " ".join(err.split())
 
 
