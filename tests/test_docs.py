@@ -82,3 +82,11 @@ def test_every_hook_and_its_argument_are_documented():
         doc = getattr(hookspecs, hook).__doc__
         assert re.search(r"see `pricekit\.core\.contracts\.\w+`", doc)
     assert "register(" in hookspecs.__doc__
+
+
+def test_the_glossary_is_alphabetical_and_linked():
+    lines = (ROOT / "docs" / "glossary.md").read_text("utf-8").splitlines()
+    terms = [line.split("|")[1].strip() for line in lines if line.startswith("| ")][1:]
+    assert terms == sorted(terms, key=str.casefold)
+    assert "glossary.md" in (ROOT / "README.md").read_text("utf-8")
+    assert "glossary.md" in (ROOT / "docs" / "architecture.md").read_text("utf-8")
