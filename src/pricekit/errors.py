@@ -1,4 +1,4 @@
-"""Everything pricekit raises on purpose.
+"""The exceptions that pricekit raises.
 
     PricekitError
     ├── ConfigError     a setting is unknown, of the wrong type or contradicts another
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class PricekitError(Exception):
-    """Base of every error that pricekit explains.
+    """Base class of pricekit's exceptions.
 
     Attributes:
         parameters: names of the parameters that fix the problem, as the functions of `pricekit` call them, such as
@@ -76,7 +76,7 @@ class DataError(PricekitError):
 
 
 class NoRowsError(DataError):
-    """A table has no row; of several files that are one table, such a file is left out."""
+    """A table has no rows; among several files of one table, such a file is skipped."""
 
 
 class PluginError(PricekitError):
@@ -84,7 +84,7 @@ class PluginError(PricekitError):
 
 
 class TrainingError(PricekitError):
-    """Training cannot start, go on, or be resumed."""
+    """Training cannot start, continue or be resumed."""
 
 
 class ExportError(PricekitError):
@@ -96,7 +96,7 @@ class BundleError(PricekitError):
 
 
 def first_invalid_field(error: Exception) -> str:
-    """Return which value a validation found wrong and why, in brackets; "" of other errors."""
+    """Return the first invalid value of a validation error with the reason, in brackets; "" for other errors."""
     from pydantic import ValidationError  # slow to import
 
     if not isinstance(error, ValidationError):
@@ -106,16 +106,22 @@ def first_invalid_field(error: Exception) -> str:
 
 
 def explain_invalid(error: ValidationError, where: str, names: Iterable[str]) -> ConfigError:
-    """Say in one paragraph what a validation found, with the nearest name for each unknown key."""
+    """Return a ConfigError for a validation error, with the nearest name for each unknown key."""
     known = list(names)
-    return ConfigError(f"{where}: " + "; ".join(_explain_one(dict(e), known) for e in error.errors()))
+    found: list[dict[str, Any]] = [dict(one) for one in error.errors()]
+    return ConfigError(
+        f"{where}: " + "; ".join(_explain_one(one, known) for one in found),
+        parameters=("settings",),
+        setting=".".join(str(part) for part in found[0]["loc"]),
+        candidates=known,
+    )
 
 
 def _explain_one(found: dict[str, Any], known: list[str]) -> str:
     dotted = ".".join(str(part) for part in found["loc"])
     if found["type"] == "extra_forbidden":
         close = nearest(dotted, known, cutoff=0.5)
-        hint = f"did you mean '{close}'?" if close else f"there are: {', '.join(known)}"
-        return f"there is no setting '{dotted}'; {hint}"
+        hint = f"did you mean '{close}'?" if close else f"available: {', '.join(known)}"
+        return f"unknown setting '{dotted}'; {hint}"
     message = found["msg"].removeprefix("Value error, ")
     return f"{dotted} is {found['input']!r}: {message}" if dotted else message

@@ -64,7 +64,7 @@ def test_any_override_is_parsed_or_refused(text):
         ("training.epoch=3", "did you mean 'training.epochs'"),
         ("trainig.epochs=3", "did you mean 'training'"),
         ("training.epochs=0", "training.epochs is 0"),
-        ("head.widths=[1]", "one dropout for each width"),
+        ("head.widths=[1]", "one dropout per width"),
         ("loss=3", "loss is 3"),
         ("seed=99999999999999999", "seed is 99999999999999999"),
     ],

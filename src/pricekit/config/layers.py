@@ -1,6 +1,6 @@
-"""Layers of settings: merged, checked, and read from TOML files and dotted overrides.
+"""Layers of settings: merge and validate them, read them from TOML files and dotted overrides.
 
-Each layer overrides the one before: the defaults, the policy's defaults, a file, the flags.
+Each layer overrides the previous one: defaults, policy, file, single settings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REMOVED = (("speed", "fused_optimizer"),)
 
 
 def build_config(layers: Iterable[Layer]) -> RunConfig:
-    """Merge layers over the defaults, later ones over earlier ones, and check; raises ConfigError."""
+    """Merge layers over the defaults, later layers over earlier ones, and validate; raises ConfigError."""
     merged: dict[str, Any] = RunConfig().model_dump()
     for layer in layers:
         merged = merge(merged, layer)
@@ -41,9 +41,9 @@ def build_config(layers: Iterable[Layer]) -> RunConfig:
 
 
 def merge(below: Layer, above: Layer) -> dict[str, Any]:
-    """Lay one nested table over another.
+    """Merge one nested table over another.
 
-    The options of a plugin fall away when the layer above names another plugin.
+    If the upper layer names another plugin, the lower layer's options of the plugin are dropped.
     """
     result = dict(below)
     for key, value in above.items():
@@ -61,9 +61,13 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise ConfigError(f"the configuration {path} cannot be read: {error.strerror}") from None
+        raise ConfigError(
+            f"the configuration {path} cannot be read: {error.strerror}", parameters=("config",)
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the configuration {path} is not valid TOML: {error}") from None
+        raise ConfigError(
+            f"the configuration {path} is not valid TOML: {error}", parameters=("config",)
+        ) from None
 
 
 def read_saved_config(path: Path, *layers: Layer) -> RunConfig:
@@ -79,11 +83,15 @@ def read_saved_config(path: Path, *layers: Layer) -> RunConfig:
 
 
 def parse_override(text: str) -> dict[str, Any]:
-    """Turn `loss.gamma=1.5` into `{"loss": {"gamma": 1.5}}`; a value is TOML or `none`, else a string."""
+    """Parse `loss.gamma=1.5` into `{"loss": {"gamma": 1.5}}`; a value is TOML, `none`, or a string."""
     dotted, equals, value = text.partition("=")
     keys = [key.strip() for key in dotted.split(".")]
     if not equals or not all(keys):
-        raise ConfigError(f"'{text}' is not a setting; expected key=value, such as loss.gamma=1.5")
+        raise ConfigError(
+            f"'{text}' is not a setting; expected key=value, such as loss.gamma=1.5",
+            parameters=("settings",),
+            setting=text,
+        )
     layer: Any = _toml_value(value.strip())
     for key in reversed(keys):
         layer = {key: layer}
@@ -91,7 +99,7 @@ def parse_override(text: str) -> dict[str, Any]:
 
 
 def _toml_value(text: str) -> Any:
-    if text.lower() == "none":  # TOML has no null, and some settings can be switched off
+    if text.lower() == "none":  # TOML has no null, and None switches some settings off
         return None
     try:
         return tomllib.loads(f"value = {text}")["value"]

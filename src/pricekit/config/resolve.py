@@ -1,7 +1,7 @@
-"""Layers of settings to a complete configuration, the options of every plugin included.
+"""Resolve layers of settings into a complete configuration, including the options of every plugin.
 
-The layers, each over the one before: the defaults of `RunConfig`, those of the policy, then what is given: a
-file, the flags, single settings.
+The order of the layers, each over the previous one: the defaults of `RunConfig`, the defaults of the policy, a file,
+single settings.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pricekit.errors import ConfigError, PluginError
 from pricekit.text import did_you_mean
 
 CHOICES = ("policy", "backbone", "loss")
-"""The settings that name one plugin of the kind of that name, and hold its options."""
+"""Settings that name one plugin of the kind with the same name, and contain its options."""
 
 DEFAULT, PLUGIN_DEFAULT = "default", "plugin default"
 
@@ -29,9 +29,9 @@ class Setting:
     """One value of a complete configuration.
 
     Attributes:
-        path: the keys that lead to it, such as `("training", "epochs")`.
-        value: what the run uses; None where the setting is switched off.
-        source: where it came from: `default`, `policy NAME`, `plugin default`, or the label of a layer.
+        path: the keys of the nested tables, such as `("training", "epochs")`.
+        value: the value that the run uses; None if the setting is switched off.
+        source: its origin: `default`, `policy NAME`, `plugin default`, or the label of a layer.
     """
 
     path: tuple[str, ...]
@@ -40,7 +40,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """The setting as `--set` calls it."""
+        """The dotted name, such as `training.epochs`."""
         return ".".join(self.path)
 
 
@@ -53,10 +53,9 @@ class _Marked:
 
 
 def configure(layers: Iterable[Layer]) -> RunConfig:
-    """Lay settings over the defaults of the policy that they name, and resolve every plugin's options.
+    """Merge settings over the defaults of the policy that they name, and resolve every plugin's options.
 
-    What comes back holds every number that the run depends on, so that it can be repeated after a
-    default has changed.
+    The result contains every value that the run depends on, so that a later change of defaults does not affect it.
 
     Raises:
         ConfigError: a setting or an option is unknown or of the wrong type.
@@ -66,10 +65,10 @@ def configure(layers: Iterable[Layer]) -> RunConfig:
 
 
 def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Setting]]:
-    """Return what `configure` makes of these layers, and every value of it with its source.
+    """Return the configuration of these layers, and the source of each value.
 
     Args:
-        layers: each with the label that names it as a source.
+        layers: pairs of a label, which becomes the source, and a layer.
 
     Raises:
         ConfigError, PluginError: as `configure` does.
@@ -83,7 +82,7 @@ def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Settin
 
 
 def _with_policy(given: list[tuple[str, Layer]]) -> list[tuple[str, Layer]]:
-    """Put the defaults of the policy that the layers name below them."""
+    """Insert the defaults of the policy below the layers that name it."""
     given = [(source, _as_tables(layer)) for source, layer in given]
     named = reduce(merge, (layer for _, layer in given), {"policy": RunConfig().policy.model_dump()})
     policy = build_config([{"policy": named["policy"]}]).policy
@@ -91,7 +90,7 @@ def _with_policy(given: list[tuple[str, Layer]]) -> list[tuple[str, Layer]]:
 
 
 def _as_tables(layer: Layer) -> Layer:
-    """Write `loss = "smape"` as a table, so that options above or below it are laid together with it."""
+    """Write `loss = "smape"` as a table, so that it merges with options in other layers."""
     return {
         key: {"name": value} if key in CHOICES and isinstance(value, str) else value
         for key, value in layer.items()
@@ -99,7 +98,7 @@ def _as_tables(layer: Layer) -> Layer:
 
 
 def _defaults(policy: Choice) -> Layer:
-    """Return a policy's defaults, checked by themselves, so that an error names the policy."""
+    """Return a policy's defaults, validated separately, so that an error names the policy."""
     entry = registry().get("policy", policy.name)
     made = registry().create("policy", policy.name, policy.options)
     try:
@@ -107,14 +106,14 @@ def _defaults(policy: Choice) -> Layer:
         build_config([defaults])
     except (ConfigError, AttributeError, TypeError, ValueError) as error:
         raise PluginError(
-            f"the defaults of the policy '{policy.name}' of {entry.package} {entry.version} are wrong: {error}; "
-            "report it to the plugin's author"
+            f"the defaults of the policy '{policy.name}' of {entry.package} {entry.version} are invalid: {error}. "
+            "Report it to the plugin's author"
         ) from None
     return defaults
 
 
 def _complete(stack: list[tuple[str, Layer]]) -> RunConfig:
-    """Build the configuration from the policy's defaults and the layers over them, and resolve all options."""
+    """Build the configuration from the stack of layers, and resolve all options."""
     layers = [layer for _, layer in stack]
     config = build_config(layers)
     resolve = registry().resolve
@@ -123,7 +122,7 @@ def _complete(stack: list[tuple[str, Layer]]) -> RunConfig:
         kind: Choice(name=choice.name, **resolve(kind, choice.name, choice.options))
         for kind, choice in chosen.items()
     }
-    # Options that only the policy gave to features that were replaced have no more use.
+    # The policy's options of features that the layers replaced are dropped.
     given: Layer = reduce(merge, layers[1:], {})
     _check_used(given.get("feature_options", {}), config.features)
     options = {
@@ -134,25 +133,28 @@ def _complete(stack: list[tuple[str, Layer]]) -> RunConfig:
 
 
 def _check_used(options: Layer, features: list[str]) -> None:
-    """Refuse options that nothing would read."""
+    """Reject options of features that are not used."""
     for name in options:
         if name not in features:
             raise ConfigError(
                 f"feature_options has options of '{name}', which is not among features {', '.join(features)}."
-                f"{did_you_mean(name, features)}"
+                f"{did_you_mean(name, features)}",
+                parameters=("settings",),
+                setting=f"feature_options.{name}",
+                candidates=features,
             )
 
 
 def _mark(layer: Layer, source: str) -> dict[str, Any]:
-    """Write its source beside each value, and each table's own under a key that no setting has."""
+    """Attach the source to each value, and to each table under a key that no setting has."""
     inner = {k: _mark(v, source) if isinstance(v, Mapping) else _Marked(v, source) for k, v in layer.items()}
     return {_SELF: _Marked(None, source), **inner}
 
 
 def _source(marked: Any, path: tuple[str, ...]) -> str:
-    """Follow a path as far as it was given; what no layer has is an option that its plugin filled in."""
+    """Return the source of a path; an option that no layer contains is a plugin's default."""
     for key in path:
-        if isinstance(marked, _Marked):  # the plugin made a table of a value
+        if isinstance(marked, _Marked):  # the plugin converted a value to a table
             break
         if key not in marked:
             return PLUGIN_DEFAULT

@@ -1,4 +1,4 @@
-"""The JSON schema of the whole configuration, the options of every plugin included."""
+"""The JSON schema of the configuration, including the options of every plugin."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _DURATION = {
     "minLength": 1,
     "pattern": r"^(\d+(\.\d+)?h)?(\d+(\.\d+)?m)?(\d+(\.\d+)?s?)?$",
 }
-"""What `config.parse_duration` reads."""
+"""Durations that `config.parse_duration` accepts."""
 
 Schema = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class SkippedPlugin:
-    """A plugin that is not in the schema, why, and what to do."""
+    """A plugin that is missing in the schema, the reason, and what to do."""
 
     kind: str
     name: str
@@ -33,26 +33,26 @@ class SkippedPlugin:
 
 
 def config_schema() -> tuple[Schema, list[SkippedPlugin]]:
-    """Return the JSON schema (draft 2020-12) of a configuration file, and the plugins it had to leave out.
+    """Return the JSON schema (draft 2020-12) of a configuration file, and the skipped plugins.
 
-    A file is one layer of several, so no key is required, not even a plugin's name: `[loss]` may hold options
+    A file is one of several layers, so no key is required, not even a plugin's name: `[loss]` may contain options
     of the loss that the policy names.
     """
     schema = {"$schema": DIALECT, **RunConfig.model_json_schema()}
     schema |= {
         "title": "pricekit",
-        "description": "A configuration of pricekit; the policy fills in the rest.",
+        "description": "A configuration of pricekit; the policy provides all other settings.",
     }
     defs, properties = schema["$defs"], schema["properties"]
     del defs["Choice"]
-    left_out: list[SkippedPlugin] = []
+    skipped: list[SkippedPlugin] = []
     for kind in CHOICES:
-        properties[kind] = _choice(kind, _of_kind(kind, defs, left_out))
-    features = _of_kind("feature", defs, left_out)
+        properties[kind] = _choice(kind, _of_kind(kind, defs, skipped))
+    features = _of_kind("feature", defs, skipped)
     properties["features"]["items"] = {"type": "string", "enum": list(features)}
     properties["feature_options"] |= {"properties": features, "additionalProperties": False}
     defs["TrainingConfig"]["properties"]["time_budget"]["anyOf"].append(_DURATION)
-    return schema, left_out
+    return schema, skipped
 
 
 def _choice(kind: str, plugins: dict[str, Schema]) -> Schema:
@@ -68,28 +68,28 @@ def _choice(kind: str, plugins: dict[str, Schema]) -> Schema:
     }
 
 
-def _of_kind(kind: str, defs: Schema, left_out: list[SkippedPlugin]) -> dict[str, Schema]:
-    """Return the options of each plugin of a kind by its name."""
+def _of_kind(kind: str, defs: Schema, skipped: list[SkippedPlugin]) -> dict[str, Schema]:
+    """Return the schema of each plugin's options, by name."""
     found = {}
     for entry in registry().of_kind(kind):
         try:
             found[entry.name] = _options(entry, defs)
-        except Exception as error:  # the import of a plugin, and the schema of its options, are its own code
+        except Exception as error:  # import and schema run the plugin's code
             cause = error.__cause__ or error
             reason = f"{type(cause).__name__}: {' '.join(str(cause).split())}"
-            cure = remedy_for(cause, entry.package, entry.version)
-            left_out.append(SkippedPlugin(kind, entry.name, reason, cure))
+            remedy = remedy_for(cause, entry.package, entry.version)
+            skipped.append(SkippedPlugin(kind, entry.name, reason, remedy))
     return found
 
 
 def _options(entry: Entry, defs: Schema) -> Schema:
-    """Return the schema of a plugin's options as a table; what it refers to goes to `defs`."""
+    """Return the schema of a plugin's options as a table; add its definitions to `defs`."""
     table: Schema = {"type": "object", "properties": {}}
     if model := options_model(entry.load()):
         place = f"{entry.kind}.{entry.name}."
         table = model.model_json_schema(by_alias=False, ref_template=f"#/$defs/{place}{{model}}")
         inner = {place + name: schema for name, schema in table.pop("$defs", {}).items()}
-        if reference := table.pop("$ref", None):  # options that hold themselves
+        if reference := table.pop("$ref", None):  # recursive options
             table |= inner[reference.removeprefix("#/$defs/")]
         table.pop("required", None)
         defs |= inner

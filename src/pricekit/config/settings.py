@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 
 def parse_duration(given: Any) -> Any:
-    """Turn `2h`, `90m`, `1h30m` or `45s` into seconds; numbers pass; raises ValueError."""
+    """Convert `2h`, `90m`, `1h30m` or `45s` to seconds; keep numbers; raises ValueError."""
     if not isinstance(given, str):
         return given
     number = r"(\d+(?:\.\d+)?)"
@@ -22,7 +22,7 @@ def parse_duration(given: Any) -> Any:
 
 
 def check_epochs(given: Any) -> Any:
-    """Let whole numbers from 1 and `auto` pass; raises ValueError."""
+    """Return a whole number of at least 1, or `auto`; raises ValueError for others."""
     if given != "auto" and (type(given) is not int or given < 1):
         raise ValueError("expected a whole number, at least 1, or auto")
     return given
@@ -52,22 +52,24 @@ class Choice(BaseModel):
 
 
 class ColumnsConfig(Section):
-    """Which columns of the table mean what; the defaults are those of the reference data."""
+    """The columns with text, price and id; the defaults match the reference data."""
 
     text: list[str] = Field(["catalog_content"], min_length=1)
     price: str = "price"
-    id: str | None = Field(None, description="None: sample_id where there is one, else the row number")
+    id: str | None = Field(None, description="None: sample_id if the table has it, else the row number")
 
 
 class HeadConfig(Section):
-    """The layers between (encoding, features) and the raw output, without the last one of width 1."""
+    """The hidden layers between (encoding, features) and the raw output; the last layer of width 1 is not listed."""
 
-    widths: list[int] = Field([], description="width of each hidden layer; none is a linear head")
+    widths: list[int] = Field([], description="width of each hidden layer; empty: a linear head")
     dropout: list[float] = Field([], description="dropout after each hidden layer")
     norm: Literal["none", "batch", "layer"] = "layer"
     activation: Literal["relu", "gelu"] = "gelu"
     feature_bins: int = Field(
-        0, ge=0, description="piecewise-linear parts of each feature, beside its standardised value"
+        0,
+        ge=0,
+        description="piecewise-linear segments of each feature, in addition to its standardised value",
     )
 
     @model_validator(mode="after")
@@ -75,7 +77,7 @@ class HeadConfig(Section):
         if len(self.dropout) != len(self.widths):
             raise ValueError(
                 f"head.dropout has {len(self.dropout)} values and head.widths {len(self.widths)}; "
-                "expected one dropout for each width"
+                "expected one dropout per width"
             )
         return self
 
@@ -89,27 +91,29 @@ class TrainingConfig(Section):
 
     epochs: Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(check_epochs)] = Field(
         10,
-        description=f"passes over the training rows at most; auto: {AUTO_EPOCHS[0]}, or as many as {AUTO_STEPS:,} "
-        f"optimizer steps take, {AUTO_EPOCHS[1]} at most",
+        description=f"maximum passes over the training rows; auto: enough for {AUTO_STEPS:,} optimizer steps, at least "
+        f"{AUTO_EPOCHS[0]}, at most {AUTO_EPOCHS[1]}",
     )
-    batch_size: int = Field(64, ge=1, description="rows of one forward pass (micro-batch)")
+    batch_size: int = Field(64, ge=1, description="rows per forward pass (micro-batch)")
     batch_tokens: int | None = Field(
-        None, ge=1, description="tokens of one forward pass, padding included, instead of batch_size"
+        None, ge=1, description="tokens per forward pass, including padding; replaces batch_size"
     )
-    gradient_accumulation_steps: int = Field(1, ge=1, description="micro-batches of one optimizer step")
-    eval_batch_size: int = Field(256, ge=1, description="rows of one forward pass in validation")
-    learning_rate: float = Field(1e-3, gt=0, description="at its peak")
-    head_learning_rate: float | None = Field(None, gt=0, description="of the head; None: learning_rate")
+    gradient_accumulation_steps: int = Field(1, ge=1, description="micro-batches per optimizer step")
+    eval_batch_size: int = Field(256, ge=1, description="rows per forward pass in validation")
+    learning_rate: float = Field(1e-3, gt=0, description="peak learning rate")
+    head_learning_rate: float | None = Field(
+        None, gt=0, description="learning rate of the head; None: learning_rate"
+    )
     embedding_learning_rate: float | None = Field(
-        None, gt=0, description="of the table of token embeddings; None: of its layer"
+        None, gt=0, description="learning rate of the token embeddings; None: that of their layer"
     )
     layer_decay: float = Field(
-        1.0, gt=0, le=1, description="learning rate of each encoder layer, as a share of the one above it"
+        1.0, gt=0, le=1, description="learning rate of each encoder layer as a fraction of the layer above it"
     )
     weight_decay: float = Field(0.0, ge=0)
-    decay_biases_and_norms: bool = Field(False, description="let weight decay reach biases and norms, too")
+    decay_biases_and_norms: bool = Field(False, description="also apply weight decay to biases and norms")
     warmup_epochs: float = Field(0.0, ge=0, description="epochs of linear warmup")
-    max_grad_norm: float | None = Field(None, gt=0, description="clip the gradient's norm to this")
+    max_grad_norm: float | None = Field(None, gt=0, description="maximum norm of the gradient")
     ema_decay: float | None = Field(
         None, gt=0, lt=1, description="validate and keep an exponential moving average of the weights"
     )
@@ -118,91 +122,94 @@ class TrainingConfig(Section):
     )
     keep: Literal["best", "last"] = Field(
         "best",
-        description="weights of the epoch with the lowest validation SMAPE, or of the last one, without patience",
+        description="weights of the epoch with the lowest validation SMAPE, or of the last epoch (ignores patience)",
     )
-    save_steps: int | None = Field(None, ge=1, description="also write a checkpoint after so many steps")
-    save_epochs: int = Field(1, ge=1, description="write a checkpoint after so many epochs")
+    save_steps: int | None = Field(None, ge=1, description="steps between additional checkpoints")
+    save_epochs: int = Field(1, ge=1, description="epochs between checkpoints")
     time_budget: Annotated[float | None, BeforeValidator(parse_duration)] = Field(
         None,
         gt=0,
-        description="seconds, or such as 2h, that the run may take; the schedule is fitted into them",
+        description="time that the run may take, in seconds or as in 2h; the schedule adapts to it",
     )
 
 
 class SpeedConfig(Section):
-    """How the machine is used: nothing here is meant to change what is learned."""
+    """How training uses the machine; these settings are not meant to change the result."""
 
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
-        "auto", description="of matrix products; auto: bf16 where the device has it, else fp16 on a GPU"
+        "auto",
+        description="precision of matrix products; auto: bf16 if the device supports it, else fp16 on a GPU",
     )
-    tf32: bool = Field(True, description="let a GPU round the inputs of float32 products to TF32")
+    tf32: bool = Field(True, description="allow a GPU to round the inputs of float32 products to TF32")
     matmul_precision: Literal["highest", "high", "medium"] = Field(
-        "high", description="torch.set_float32_matmul_precision; counts where tf32 is on"
+        "high", description="value for torch.set_float32_matmul_precision if tf32 is on"
     )
-    cudnn_benchmark: bool = Field(True, description="let cuDNN try its kernels and keep the fastest")
-    gradient_checkpointing: bool = Field(False, description="compute activations twice to save memory")
+    cudnn_benchmark: bool = Field(True, description="let cuDNN benchmark its kernels and use the fastest")
+    gradient_checkpointing: bool = Field(
+        False, description="recompute activations in the backward pass to save memory"
+    )
     compile: bool = Field(False, description="torch.compile the encoder")
     pad_to_multiple_of: int | None = Field(
-        None, ge=1, description="lengths that batches are padded to; None: their own, with compile 64"
+        None,
+        ge=1,
+        description="round the length of batches up to a multiple of this; None: 1, with compile 64",
     )
     sort_window: int = Field(
-        50, ge=1, description="batches of a shuffled window that is sorted by length; 1: random order"
+        50, ge=1, description="batches per shuffled window, whose rows are sorted by length; 1: random order"
     )
-    workers: int = Field(0, ge=0, description="processes that make batches; 0: the training process")
-    prefetch_factor: int = Field(2, ge=1, description="batches that each worker makes ahead")
+    workers: int = Field(0, ge=0, description="processes that prepare batches; 0: the training process")
+    prefetch_factor: int = Field(2, ge=1, description="batches that each worker prepares in advance")
     persistent_workers: bool = Field(True, description="keep the workers between epochs")
     pin_memory: bool = Field(True, description="copy batches to a GPU from page-locked memory")
-    non_blocking: bool = Field(True, description="let copies to a GPU overlap with its work")
-    zero_grad_set_to_none: bool = Field(True, description="drop gradients instead of writing zeros")
+    non_blocking: bool = Field(True, description="overlap copies to a GPU with computation")
+    zero_grad_set_to_none: bool = Field(True, description="set gradients to None instead of zero")
     cache: str | None = Field(
-        None, description="folder that keeps tokens and features between runs, by content"
+        None, description="folder that caches tokens and features between runs, keyed by content"
     )
     progress: bool = Field(True, description="show progress bars")
 
     @property
     def length_multiple(self) -> int:
-        """What the lengths of batches are rounded up to; compiled code is made anew for each length."""
+        """Multiple that batch lengths are rounded up to; compiled code is specific to a length."""
         return self.pad_to_multiple_of or (64 if self.compile else 1)
 
 
 class RunConfig(Section):
-    """Everything that a run needs to be repeated."""
+    """All settings of a run; they make it reproducible."""
 
     policy: Choice = Choice(name="quick")
     backbone: Choice = Choice(name="bag")
     features: list[str] = Field(["optimized22"], description="feature plugins by name, in order")
-    feature_options: dict[str, dict[str, Any]] = Field({}, description="options of features, by name")
+    feature_options: dict[str, dict[str, Any]] = Field({}, description="options of features by name")
     loss: Choice = Choice(name="smape")
     columns: ColumnsConfig = ColumnsConfig()
     head: HeadConfig = HeadConfig()
     training: TrainingConfig = TrainingConfig()
     speed: SpeedConfig = SpeedConfig()
-    max_length: int = Field(256, ge=1, description="tokens of a text; what is longer is cut")
+    max_length: int = Field(256, ge=1, description="maximum tokens per text; longer texts are truncated")
     facts_first: bool = Field(
-        False, description="read short lines of a text, such as its quantity, directly after the first line"
+        False, description="move short lines of a text, such as its quantity, directly after the first line"
     )
     validation_fraction: float = Field(0.15, gt=0, lt=1)
-    limit: int | None = Field(None, ge=1, description="read only the first rows of the table")
+    limit: int | None = Field(None, ge=1, description="read only this many rows of the table")
     seed: int = Field(0, ge=0, lt=1 << 32)
 
     @model_validator(mode="after")
     def _batch_norm_has_batches(self) -> RunConfig:
         if self.head.norm == "batch" and self.training.batch_size == 1:
-            raise ValueError(
-                "head.norm is 'batch', which cannot train on training.batch_size 1; use 2 or more"
-            )
+            raise ValueError("head.norm 'batch' cannot train with training.batch_size 1; use 2 or more")
         tokens = self.training.batch_tokens
         if self.head.norm == "batch" and tokens is not None and tokens < 2 * self.max_length:
             raise ValueError(
-                f"head.norm is 'batch', which needs two rows in a batch, but training.batch_tokens {tokens} may hold "
+                f"head.norm 'batch' needs two rows per batch, but training.batch_tokens {tokens} may hold "
                 f"only one of max_length {self.max_length}; use {2 * self.max_length} or more"
             )
         return self
 
     def for_rows(self, rows: int) -> RunConfig:
-        """Return the configuration with the number of epochs that `auto` means for so many training rows.
+        """Return the configuration with `auto` epochs replaced by their number for this many training rows.
 
-        Where batches are cut by `batch_tokens`, texts count as long as `max_length`.
+        With `batch_tokens`, each text counts as `max_length` tokens.
         """
         training = self.training
         if training.epochs != "auto":
@@ -216,5 +223,5 @@ class RunConfig(Section):
         return self.model_copy(update={"training": training.model_copy(update={"epochs": epochs})})
 
     def to_toml(self) -> str:
-        """Return the configuration as TOML; `build_config([read_toml(path)])` gives it back."""
+        """Return the configuration as TOML; `build_config([read_toml(path)])` reads it back."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))
