@@ -1,10 +1,10 @@
-"""What a plugin of each kind must provide.
+"""The interface of each plugin kind.
 
 Shapes: N rows of a table, B rows of a batch, L tokens, H hidden size, K features, M members.
 
-A plugin is a class. Where it has options it carries a pydantic model named `Options` and is made
-as `Plugin(options)`; without one it is made as `Plugin()`. `--set loss.gamma=1.5` is checked
-against that model.
+A plugin is a class. With options it has a pydantic model named `Options` and is created as
+`Plugin(options)`; without options it is created as `Plugin()`. The setting `loss.gamma=1.5` is validated by that
+model.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ State = dict[str, Any]
 class Feature(Protocol):
     """One or more numeric columns computed from a table; imports no torch.
 
-    Row by row or in batches the result is the same to the bit. The table has no price, neither as such
-    nor among `frame`'s columns, and must not be changed. `frame` holds the file's columns as read: those of
-    a CSV or JSON file are text.
+    The result is bit-identical row by row and in batches. The table contains no price, neither as an attribute
+    nor in `frame`, and must not be modified. `frame` holds the file's columns as read: the columns of a CSV or
+    JSON file are text.
     """
 
     names: tuple[str, ...]
     """The names of the K columns."""
 
     uses_price: bool
-    """Optional. True: `fit` is called as `fit(table, price)`, the prices float64 (N,).
+    """Optional. If True, pricekit calls `fit(table, price)` with prices of float64 (N,).
 
-    So that a training row's own price is in none of its columns, pricekit fits such a feature on parts of
-    the training rows and computes the columns of each part with what the others taught.
+    To keep each training row's own price out of its columns, pricekit fits such a feature out of fold: it computes
+    the columns of each part of the training rows with the state fitted on the other parts.
     """
 
     def fit(self, table: Table) -> State:
@@ -57,52 +57,51 @@ class Backbone(Protocol):
     """A tokenizer and an encoder."""
 
     max_length: int | None
-    """The most tokens that the encoder takes; None where there is no limit."""
+    """The maximum number of tokens that the encoder accepts; None: no limit."""
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Return a tokenizer, loaded or trained on the training texts.
 
-        Its padding, where it is set, tells the id that batches are padded with; otherwise that is 0.
-        pricekit itself pads, and truncates to the run's `max_length`.
+        Its padding id, 0 by default, pads the batches. pricekit itself pads, and truncates to the run's `max_length`.
         """
 
     def architecture(self, tokenizer: Tokenizer) -> State:
-        """Return what, beside the options, it takes to build the encoder: called once, kept in the run.
+        """Return what the encoder needs in addition to the options; called once, stored in the run.
 
-        What a folder of pretrained weights says of its sizes belongs here, so that a run opens on a
-        machine where that folder is absent.
+        Sizes read from a folder of pretrained weights belong here, so that a run opens on a machine without that
+        folder.
         """
 
     def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> Encoder:
         """Return a new encoder.
 
-        `tokens` are those of the training rows, for what is fitted rather than learned (idf weights), and
-        tell a new encoder to load its pretrained weights. They are None when a saved encoder is opened
-        again: nothing but `architecture` may be read, all weights and buffers are loaded afterwards.
+        `tokens` are the tokens of the training rows, for values that are fitted and not learned (idf weights); a new
+        encoder loads its pretrained weights. `tokens` is None when a saved encoder is reopened: read only
+        `architecture` then, because all weights and buffers are loaded afterwards.
         """
 
 
 class Encoder(Protocol):
     """A `torch.nn.Module`: `(input_ids, attention_mask) -> (B, H)`; both inputs are int64 (B, L).
 
-    Whatever it learns or fits is a parameter or a buffer: a saved encoder is made anew and given those, and a deep
-    copy stands by itself.
+    Everything that it learns or fits is a parameter or a buffer: a saved encoder is rebuilt and then loads them, and
+    a deep copy is independent.
     """
 
     hidden_size: int
-    """H, all members together."""
+    """H, of all members together."""
 
     members: int
-    """M groups of H / M, each with a head of its own, averaged in the raw output; usually 1."""
+    """M groups of size H / M, each with its own head; the raw outputs are averaged. Usually 1."""
 
     layers: Sequence[torch.nn.Module]
-    """Optional. From the input up, the embeddings first: what `training.layer_decay` counts."""
+    """Optional. The layers from the input up, embeddings first, for `training.layer_decay`."""
 
     embedding: torch.nn.Module
-    """Optional. The table of token embeddings: what `training.embedding_learning_rate` is for."""
+    """Optional. The token embeddings, for `training.embedding_learning_rate`."""
 
     gradient_checkpointing_enable: Callable[[], None]
-    """Optional. Makes the layers compute their activations again in the backward pass, to save memory."""
+    """Optional. Makes the layers recompute their activations in the backward pass, to save memory."""
 
     prepare_batch: Callable[..., dict[str, torch.Tensor]]
     """Optional. `(input_ids, attention_mask, generator)` to tensors that a training batch needs and that no parameter
@@ -113,14 +112,14 @@ class Encoder(Protocol):
     def __call__(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the encoding, float32 (B, H). Positions whose mask is 0 must not change it.
 
-        In evaluation mode it is traced by `torch.onnx.export` with batch and length dynamic.
+        `torch.onnx.export` traces it in evaluation mode with dynamic batch and length.
         """
 
 
 class Loss(Protocol):
     """A `torch.nn.Module` that holds the training objective and its link from raw output to price.
 
-    What `fit` learns is kept in buffers, so that it travels with the model's weights.
+    What `fit` learns is stored in buffers, which are saved with the model's weights.
     """
 
     def fit(self, price: torch.Tensor) -> None:
@@ -129,25 +128,25 @@ class Loss(Protocol):
     def forward(self, raw: torch.Tensor, price: torch.Tensor) -> torch.Tensor:
         """Return the mean loss, a scalar, for raw outputs and true prices of one shape, (B, M).
 
-        It is the mean over rows and members of what each raw output costs by itself, lowest where `to_price`
-        gives the true price: so a batch may be cut into micro-batches and dealt to processes.
+        It is the mean over rows and members of the loss of each raw output, and lowest where `to_price` gives the true
+        price. So a batch can be split into micro-batches and distributed to processes.
         """
 
     def to_price(self, raw: torch.Tensor) -> torch.Tensor:
         """Return prices in the table's currency, (B,) for (B,): finite, positive, rising with the raw output.
 
-        Traced into the graph.
+        It becomes part of the graph.
         """
 
 
 class Policy(Protocol):
-    """How to train: numbers and defaults for the other kinds, optimizer, schedule."""
+    """How to train: optimizer, schedule, and defaults for all settings."""
 
     defaults: Mapping[str, Any]
     """A part of the run's configuration: backbone, features, loss, head, max_length, training, speed."""
 
     notes: str
-    """Optional. What its user should know, for `pricekit plugins show`."""
+    """Optional. Notes for users, shown by `pricekit plugins show`."""
 
     def optimizer(
         self, model: torch.nn.Module, training: TrainingConfig, *, fused: bool
@@ -157,20 +156,20 @@ class Policy(Protocol):
         Each group has an `lr`, which the schedule scales. `step()` is called without a closure. Gradients
         of an `nn.Embedding(sparse=True)`, as in `bag`, are sparse: torch's SparseAdam and Adagrad take them,
         and `pricekit.optim.adagrad.RowwiseAdagrad` takes both kinds. `pricekit.optim.adamw.adamw` is
-        what the built-in policies use.
+        the optimizer of the built-in policies.
 
         Args:
-            model: all of its trainable parameters are to be in a group.
-            training: the run's numbers.
+            model: each of its trainable parameters belongs in one group.
+            training: the settings of the training loop.
             fused: use a fused implementation, for optimizers that have one; True in training.
         """
 
     def schedule(self, step: float, warmup_steps: int, total_steps: int) -> float:
-        """Return what the learning rate is multiplied by at a step of the schedule, counted from 0.
+        """Return the factor of the learning rate at a step of the schedule, counted from 0.
 
-        A factor from 0 to 1: it rises over `warmup_steps` and is lowest at `total_steps`, which a short run may
-        reach inside its warmup. Under a time budget a step of the optimizer may be more or less than one of the
-        schedule, so `step` need not be whole.
+        The factor lies between 0 and 1. It rises over `warmup_steps` and is lowest at `total_steps`; a short run may
+        end within its warmup. Under a time budget one optimizer step may be more or less than one step of the
+        schedule, so `step` may be fractional.
         """
 
 
@@ -178,19 +177,19 @@ Batch = Mapping[str, "np.ndarray"]
 """`input_ids`, `attention_mask`: int64 (B, L); `features`: float32 (B, K)."""
 
 PriceBatch = Callable[[Batch], "np.ndarray"]
-"""Returns the price of each row, float32 (B,): a bundle's graph in an engine, or a run's model in torch."""
+"""Returns the price of each row, float32 (B,): from a bundle's graph in an engine, or from a run's model in torch."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A bundle's graph and what an engine may want to know of it.
+    """A bundle's graph and its properties.
 
     Attributes:
-        model: the contents of `model.onnx`: `input_ids`, `attention_mask`, `features` -> `price`. All weights
-            are inside, and loaded as bytes it can name no other file.
-        max_length: the longest L that it is called with.
+        model: the contents of `model.onnx`: `input_ids`, `attention_mask`, `features` -> `price`. It contains all
+            weights; loaded from bytes, it cannot refer to other files.
+        max_length: the largest L of any batch.
         features: K.
-        cache: a folder of this bundle, for what an engine compiles; made by who writes into it.
+        cache: a folder of this bundle for an engine's compiled files; an engine creates it before writing.
         precision: of its weights: fp32, fp16 or int8.
     """
 
@@ -202,21 +201,21 @@ class Graph:
 
 
 class Engine(Protocol):
-    """What executes a bundle's graph; imports no torch."""
+    """Runs a bundle's graph; imports no torch."""
 
     length_multiple: int
-    """What L is rounded up to, for engines slow at others or at each new shape; usually 1. Read after `load`."""
+    """L is rounded up to a multiple of this, for engines that are slow at some shapes; usually 1. Read after `load`."""
 
     streams: int
-    """Optional. How many batches it prices at a time, called from as many threads; 1 where it is absent."""
+    """Optional. The number of batches that it processes at a time, each called from its own thread; default 1."""
 
     batch_tokens: int
     """Optional. The most tokens of a batch, padding included, until "auto" has measured; 2,048 where it is absent."""
 
     def load(self, graph: Graph) -> PriceBatch:
-        """Return what prices batches of any size and length.
+        """Return a function that prices batches of any size and length.
 
         Raises:
-            PluginError: a library or a device is missing; says which. `auto` then goes on without.
+            PluginError: a library or a device is missing; names it. `auto` then skips this engine.
             BundleError: the graph itself cannot be loaded.
         """

@@ -1,7 +1,7 @@
-"""The hooks that a plugin may implement: one for each kind of plugin, and one for each event of a run.
+"""The hooks that a plugin may implement: one per kind of plugin, and one per event of a run.
 
-A plugin is a module named in the entry-point group `pricekit`. Each hook that registers is called once with a
-`register` function. Registering names a lazy target, so nothing heavy is imported until it is used:
+A plugin is a module named in the entry-point group `pricekit`. Each registering hook is called once with a
+`register` function. It takes the path of the plugin, which is imported on first use:
 
     import pricekit
 
@@ -9,11 +9,11 @@ A plugin is a module named in the entry-point group `pricekit`. Each hook that r
     def pricekit_register_losses(register):
         register("log-mse", "my_package.losses:LogMse", "mean squared error of the log price")
 
-The other hooks observe: what they return is ignored, and one that raises is said once and stops nothing. They get
-copies. Of several processes that train together the first one alone calls them. A hook may leave out arguments
+The other hooks observe: their return values are ignored, and an exception is logged once and does not stop the run.
+They receive copies. If several processes train together, only the first one calls them. A hook may omit arguments
 that it does not need.
 
-A module may say for which version of this interface it was written: `pricekit_api = 1`.
+A module may declare the version of this interface that it was written for: `pricekit_api = 1`.
 """
 
 from collections.abc import Mapping
@@ -23,21 +23,21 @@ from typing import Any, Literal, Protocol
 import pluggy
 
 API = 1
-"""The version of the plugin interface: docs/plugins/versions.md says what may change when."""
+"""The version of the plugin interface; docs/plugins/versions.md explains when what may change."""
 
 hookspec = pluggy.HookspecMarker("pricekit")
 hookimpl = pluggy.HookimplMarker("pricekit")
 
 
 class Register(Protocol):
-    """What a hook is given: names one plugin of the hook's kind."""
+    """The argument of a registering hook; registers one plugin of the hook's kind."""
 
     def __call__(self, name: str, target: str, summary: str) -> None:
         """Register a plugin.
 
         Args:
-            name: how users call it, in lower case with hyphens, e.g. `focal-smape`.
-            target: where it is, `package.module:Attribute`; imported at its first use.
+            name: its name in lower case with hyphens, e.g. `focal-smape`.
+            target: its location, `package.module:Attribute`; imported on first use.
             summary: one line for `pricekit plugins list`.
         """
 
@@ -71,30 +71,30 @@ def pricekit_register_engines(register: Register) -> None:
 def pricekit_run_started(
     folder: Path, config: Mapping[str, Any], rows: Mapping[str, int], resumed: bool
 ) -> None:
-    """Observe that training begins: the table was read and every plugin has passed a batch.
+    """Observe the start of training, after the table was read and every plugin was tried on a batch.
 
     Args:
         folder: of the run.
-        config: the whole configuration as nested tables; settings that are None are left out.
-        rows: how many rows there are to `train` on and to validate on, `valid`.
-        resumed: the run goes on from its last checkpoint.
+        config: the complete configuration as nested tables, without settings that are None.
+        rows: the numbers of rows: `train` and `valid`.
+        resumed: the run continues from its last checkpoint.
     """
 
 
 @hookspec
 def pricekit_epoch_ended(folder: Path, record: Mapping[str, Any]) -> None:
-    """Observe that an epoch was validated. After a kill, a resumed run may tell the same epoch again.
+    """Observe the end of an epoch, after validation. After a kill, a resumed run may repeat an epoch.
 
     Args:
         folder: of the run.
         record: the epoch's line in `metrics.jsonl`: `epoch` and `step` from 1, `loss`, `valid_smape`,
-            `learning_rate`, `rows_per_second`, `seconds` and others, all of them numbers.
+            `learning_rate`, `rows_per_second`, `seconds` and others, all numbers.
     """
 
 
 @hookspec
 def pricekit_checkpoint_saved(folder: Path, path: Path) -> None:
-    """Observe that a checkpoint was written.
+    """Observe a written checkpoint.
 
     Args:
         folder: of the run.
@@ -106,21 +106,21 @@ def pricekit_checkpoint_saved(folder: Path, path: Path) -> None:
 def pricekit_run_ended(
     folder: Path, outcome: Literal["finished", "interrupted", "failed"], facts: Mapping[str, Any]
 ) -> None:
-    """Observe that training ended, whichever way.
+    """Observe the end of training.
 
     Args:
         folder: of the run.
-        outcome: how.
-        facts: what `run.json` says: `metrics`, `best_epoch`, `seconds`, `rows`, `plugins`; empty unless finished.
+        outcome: how it ended.
+        facts: of `run.json`: `metrics`, `best_epoch`, `seconds`, `rows`, `plugins`; empty unless finished.
     """
 
 
 @hookspec
 def pricekit_bundle_exported(folder: Path, bundle: Path, manifest: Mapping[str, Any]) -> None:
-    """Observe that a bundle was published.
+    """Observe an exported bundle.
 
     Args:
-        folder: of the run that it was made from.
+        folder: of the exported run.
         bundle: its folder.
         manifest: its `manifest.json`.
     """

@@ -1,4 +1,4 @@
-"""The reference of the plugin interface, made of the sources of hooks and contracts.
+"""The reference of the plugin interface, generated from the sources of hooks and contracts.
 
 python -m pricekit.core.reference > docs/plugins/reference.md
 """
@@ -17,13 +17,13 @@ Node = TypeVar("Node", ast.FunctionDef, ast.ClassDef)
 
 INTRODUCTION = """# Reference of the plugin interface
 
-Made of `pricekit.core.hookspecs` and `pricekit.core.contracts` by `python -m pricekit.core.reference`; this is version
-{api} of the interface ([versions.md](versions.md)). [README.md](README.md) is the place to start.
+`python -m pricekit.core.reference` generates this page from `pricekit.core.hookspecs` and `pricekit.core.contracts`.
+It describes version {api} of the interface ([versions.md](versions.md)). Start with [README.md](README.md).
 """
 
 
 def reference() -> str:
-    """Return the document, Markdown."""
+    """Return the page as Markdown."""
     parts = [INTRODUCTION.format(api=hookspecs.API), "## Hooks"]
     parts += [_function(node) for node in _nodes(hookspecs, ast.FunctionDef)]
     parts += [_class(node) for node in _nodes(hookspecs, ast.ClassDef)]
@@ -60,7 +60,7 @@ def _class(node: ast.ClassDef) -> str:
 
 
 def _string(node: ast.stmt | None) -> str | None:
-    """Return the text of the string that stands behind an attribute."""
+    """Return the string literal after an attribute."""
     value = node.value if isinstance(node, ast.Expr) else None
     return inspect.cleandoc(str(value.value)) if isinstance(value, ast.Constant) else None
 
