@@ -15,8 +15,8 @@ CODE = [*MODULES, *sorted(ROOT.glob("plugins/*/src/**/*.py")), *sorted(ROOT.glob
 
 FILES_OF_A_FOLDER = 12
 LINES_OF_A_FUNCTION = 45
-MOST_MODULES = 194
-"""To be lowered: the target is 186, `__init__.py` included, one fewer than in version 0.1."""
+MOST_MODULES = 184
+"""Without `__init__.py`: a new one needs another one merged."""
 
 SUFFIXES = {"", "e", "d", "s", "ed", "er", "or", "es", "ers", "ing", "ion", "tion", "able"}
 """Endings of one word: two modules of a folder whose names differ by them alone are mistaken for each other."""
@@ -24,7 +24,7 @@ SUFFIXES = {"", "e", "d", "s", "ed", "er", "or", "es", "ers", "ing", "ion", "tio
 LONG_FUNCTIONS: set[str] = set()
 """To be shortened; no function joins this list."""
 
-FULL_FOLDERS = {"cli": "one file per command", "table": "to be split", "runs": "one file too many"}
+FULL_FOLDERS = {"cli": "one file per command"}
 """Folders that hold more files, and why."""
 
 TEST_FOLDERS = {

@@ -19,8 +19,7 @@ from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.features.fitted import fit_features
 from pricekit.log import logger
-from pricekit.model.build import ModelPlugins, build_model
-from pricekit.model.network import PriceModel
+from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.source import columns_of
 from pricekit.table import Columns, Table, read_usable

@@ -129,7 +129,7 @@ def train(
     if resume:
         _check_resumable(out, options, unpriced=unpriced, teacher=teacher, overwrite=overwrite)
     with _folder(out) as folder:
-        from pricekit.runs.resume import resumed_config
+        from pricekit.runs.setup import resumed_config
         from pricekit.runs.train import train as train_run
 
         config = resumed_config(folder, options.get("time_budget")) if resume else config_of(options)

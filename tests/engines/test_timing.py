@@ -8,6 +8,7 @@ import pytest
 
 from pricekit.core.contracts import Graph
 from pricekit.engines import loaded, timing
+from pricekit.engines.choose import open_engine
 from pricekit.engines.loaded import LoadedEngine
 from pricekit.engines.ort import load_cpu
 
@@ -64,3 +65,28 @@ def test_a_quick_engine_is_timed_over_many_batches():
         timing.REPEATS,
     )
     assert len(calls) > 10 * timing.REPEATS
+
+
+VOCABULARY = 500
+
+
+def test_another_version_of_a_library_is_measured_again(graph, monkeypatch):
+    measured, speeds = [], timing.speeds
+    monkeypatch.setattr(timing, "speeds", lambda *given: measured.append(1) or speeds(*given))
+    for _ in range(2):
+        open_engine("auto", graph, VOCABULARY)
+    before, version = len(measured), timing.metadata.version
+    timing._library_versions.cache_clear()
+    monkeypatch.setattr(
+        timing.metadata, "version", lambda name: "99.0" if name == "onnxruntime" else version(name)
+    )
+    open_engine("auto", graph, VOCABULARY)
+    timing._library_versions.cache_clear()
+    assert 0 < before < len(measured)
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning(graph, logged):
+    graph.cache.parent.mkdir(exist_ok=True)
+    graph.cache.write_text("a file")
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+    assert "cannot be cached" in logged()

@@ -3,8 +3,18 @@ import pyarrow as pa
 import pytest
 
 from pricekit.features.labelled_lines import join_texts, split_lines
-from pricekit.features.quantity import Amounts, amounts, clean_title, packs
-from pricekit.features.units import COUNT, LENGTH, NONE, UNITS, VOLUME, WEIGHT
+from pricekit.features.quantity import (
+    COUNT,
+    LENGTH,
+    NONE,
+    UNITS,
+    VOLUME,
+    WEIGHT,
+    Amounts,
+    amounts,
+    clean_title,
+    packs,
+)
 
 
 def read(*texts: str) -> Amounts:

@@ -10,8 +10,8 @@ from pricekit.preprocess import Inputs
 from pricekit.tokens import Tokens
 from pricekit.training import loader as loader_module
 from pricekit.training.batches import PricedInputs
-from pricekit.training.interrupt import defer_interrupts
 from pricekit.training.loader import Loader, Rows
+from pricekit.training.processes import defer_interrupts
 
 CPU = torch.device("cpu")
 LENGTHS = [3, 1, 5, 2, 4, 7]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from itertools import pairwise
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from pricekit.runs.folder import open_run
 from pricekit.training.batches import micro_batches
+from pricekit.training.processes import defer_interrupts
 
 SETTINGS = (
     *("backbone.vocab_size=1000", "backbone.buckets=512", "backbone.width=8", "backbone.members=2"),
@@ -65,3 +67,23 @@ def test_two_processes_train_what_one_trains(catalog, tmp_path):
         for r in (one, two)
     ]
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_sets_the_event_and_the_second_raises(number, logged):
+    before = signal.getsignal(number)
+    with defer_interrupts(enabled=True) as interrupted:
+        assert not interrupted.is_set()
+        signal.raise_signal(number)
+        assert interrupted.is_set()
+        assert "interrupt again to stop at once" in logged()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    assert signal.getsignal(number) is before
+
+
+def test_signals_are_left_alone_with_several_processes():
+    before = signal.getsignal(signal.SIGINT)
+    with defer_interrupts(enabled=False) as interrupted:
+        assert signal.getsignal(signal.SIGINT) is before
+        assert not interrupted.is_set()

@@ -87,7 +87,7 @@ def _dry_run(flags: dict[str, Any]) -> None:
     from pricekit.log import logger
     from pricekit.options import config_of, read_options_of
     from pricekit.runs.pseudo_labels import add_pseudo_labels
-    from pricekit.runs.resume import resumed_config
+    from pricekit.runs.setup import resumed_config
     from pricekit.runs.source import Source, load_split
 
     paths = {name: tuple(map(Path, flags[name])) for name in ("unpriced", "teacher")}

@@ -14,7 +14,7 @@ from pricekit.core.contracts import Batch, Graph
 from pricekit.core.loader import registry
 from pricekit.engines import timing
 from pricekit.engines.loaded import BATCH_TOKENS, LoadedEngine
-from pricekit.engines.record import EngineRecord, read_record
+from pricekit.engines.timing import EngineRecord, read_record
 from pricekit.errors import BundleError, PluginError, PricekitError
 from pricekit.log import logger
 from pricekit.progress import progress

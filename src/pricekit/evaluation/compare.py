@@ -12,9 +12,8 @@ from typing import Any
 import pandas as pd
 
 from pricekit.errors import ConfigError, DataError
-from pricekit.evaluation.bootstrap import MIN_ROWS, mean_interval
 from pricekit.evaluation.held_out import HeldOut, read_held_out
-from pricekit.evaluation.scores import fold_metrics, mean_and_sd
+from pricekit.evaluation.scores import MIN_ROWS, fold_metrics, mean_and_sd, mean_interval
 from pricekit.log import logger
 from pricekit.metrics import smape_terms
 from pricekit.text import counted

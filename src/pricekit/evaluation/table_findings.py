@@ -14,7 +14,7 @@ from pricekit.table import ColumnGuess, Columns, Table, split_usable
 from pricekit.table.columns import equal_texts
 from pricekit.table.guess import describe_headless
 from pricekit.table.model import RAGGED
-from pricekit.table.prices.describe import count_currencies
+from pricekit.table.prices.parse import count_currencies
 from pricekit.table.prices.price_format import PriceFormat
 from pricekit.table.profile import Profile
 from pricekit.table.read import Facts

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricekit.features.labelled_lines import Ints, Texts
-from pricekit.features.quantity import Amounts, Packs
-from pricekit.features.units import COUNT
+from pricekit.features.quantity import COUNT, Amounts, Packs
 from pricekit.features.words import Words
 
 Column = npt.NDArray[Any]

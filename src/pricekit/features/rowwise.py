@@ -22,8 +22,20 @@ from pricekit.features.labelled_lines import (
     Ints,
     Texts,
 )
-from pricekit.features.quantity import DENOMINATORS, MAX_PACK, MAX_TOTAL, MAX_VALUE, Amounts, Packs
-from pricekit.features.units import COUNT, NONE, UNITS, VOLUME, WEIGHT, Unit
+from pricekit.features.quantity import (
+    COUNT,
+    DENOMINATORS,
+    MAX_PACK,
+    MAX_TOTAL,
+    MAX_VALUE,
+    NONE,
+    UNITS,
+    VOLUME,
+    WEIGHT,
+    Amounts,
+    Packs,
+    Unit,
+)
 from pricekit.features.words import Words, split_words
 
 FEW = 32

@@ -37,9 +37,8 @@ from pricekit.engines.loaded import LoadedEngine
 from pricekit.errors import TrainingError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.files import is_free, leftovers, write_atomically
-from pricekit.model.build import ModelPlugins, build_model
 from pricekit.model.inference import torch_engine
-from pricekit.model.network import PriceModel
+from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.members import Member
 from pricekit.prediction.predictor import Origin, Predictor

@@ -21,8 +21,7 @@ from pricekit.errors import TrainingError
 from pricekit.features.fitted import fit_features
 from pricekit.files import is_free, write_text
 from pricekit.log import logger, silence
-from pricekit.model.build import build_model
-from pricekit.model.network import PriceModel
+from pricekit.model.network import PriceModel, build_model
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.progress import progress
 from pricekit.runs.cache import cached_inputs

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
-from pricekit.config import RunConfig
+from pricekit.config import RunConfig, build_config, read_toml
 from pricekit.core.contracts import Backbone, Policy
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
-from pricekit.errors import ConfigError
-from pricekit.model.build import ModelPlugins
-from pricekit.runs.folder import plugins_of
+from pricekit.errors import ConfigError, TrainingError
+from pricekit.model.network import ModelPlugins
+from pricekit.runs.folder import is_run, plugins_of, require_plugins
+from pricekit.runs.prepare import is_started
 from pricekit.training.machine import choose_precision
 from pricekit.training.processes import Processes
 
@@ -63,3 +65,28 @@ def _check_length(config: RunConfig, backbone: Backbone) -> None:
             found=config.max_length,
             longest=longest,
         )
+
+
+def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
+    """Return the configuration of the run in a folder, in a new time budget where one is given.
+
+    Raises:
+        TrainingError: there is no run to resume.
+        PluginError: a plugin that it was started with is not loaded.
+    """
+    if not is_run(folder):
+        raise TrainingError(
+            f"there is no run in {folder} to resume; train without resume", parameters=("resume",)
+        )
+    if not is_started(folder):
+        raise TrainingError(
+            f"the run in {folder} was interrupted before its first step; train without resume",
+            parameters=("resume",),
+        )
+    require_plugins(folder)
+    return in_budget(folder / "config.toml", time_budget)
+
+
+def in_budget(file: Path, time_budget: float | str | None) -> RunConfig:
+    """Return the configuration in a file, in a new time budget where one is given; raises ConfigError."""
+    return build_config([read_toml(file), {"training": {"time_budget": time_budget}} if time_budget else {}])

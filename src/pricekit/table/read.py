@@ -16,7 +16,7 @@ from pricekit.table.formats.parquet import names_of_parquet, plain_columns
 from pricekit.table.guess import describe_guess, guess_columns
 from pricekit.table.model import Columns, Notices, RawChunk, ReadWarnings, Table, concat_tables
 from pricekit.table.options import DEFAULT_READ_OPTIONS, ReadOptions
-from pricekit.table.prices.describe import describe_prices
+from pricekit.table.prices.parse import describe_prices
 from pricekit.table.prices.price_format import PriceFormat, price_format
 from pricekit.table.source import OpenedTable, TableSource, no_rows, open_table
 

@@ -22,7 +22,7 @@ from pricekit.table.model import (
 )
 from pricekit.table.options import DEFAULT_READ_OPTIONS, ReadOptions
 from pricekit.table.prices.currency import is_currency
-from pricekit.table.prices.describe import count_currencies
+from pricekit.table.prices.parse import count_currencies
 from pricekit.table.prices.price_format import PriceFormat
 from pricekit.table.read import read_with_facts
 from pricekit.table.source import TableSource

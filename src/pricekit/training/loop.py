@@ -21,9 +21,9 @@ from pricekit.progress import Advance, progress
 from pricekit.text import counted, duration
 from pricekit.training.batches import micro_batches
 from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
-from pricekit.training.interrupt import defer_interrupts
 from pricekit.training.machine import describe, fast_math, torch_threads
 from pricekit.training.monitor import DIVERGED, EpochLoss
+from pricekit.training.processes import defer_interrupts
 from pricekit.training.session import Job, Session, start_session
 from pricekit.training.state import EpochResult, TrainingState
 from pricekit.training.step import random_seed

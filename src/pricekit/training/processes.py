@@ -1,13 +1,19 @@
-"""The processes that train together: this one alone, or those that `accelerate launch` started."""
+"""The processes that train together, and the signals that interrupt one."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 import torch
 from accelerate import PartialState
 from torch import Tensor
+
+from pricekit.log import logger
 
 
 class Processes:
@@ -57,3 +63,32 @@ class Processes:
         if self.count > 1:
             self.wait()
             self.state.destroy_process_group()
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def defer_interrupts(*, enabled: bool) -> Iterator[threading.Event]:
+    """Set the yielded event at the first signal; the second signal raises KeyboardInterrupt.
+
+    Args:
+        enabled: False leaves the signals alone, as with several processes, which a signal reaches at different steps.
+    """
+    interrupted = threading.Event()
+    if not enabled or threading.current_thread() is not threading.main_thread():  # only it receives signals
+        yield interrupted
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        interrupted.set()
+        logger.warning("stopping after this step with a checkpoint; interrupt again to stop at once")
+
+    before = {number: signal.signal(number, note) for number in _SIGNALS}
+    try:
+        yield interrupted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -29,7 +29,7 @@ from pricekit.progress import progress
 from pricekit.runs.folder import clear_run, is_run, names_rows, open_run
 from pricekit.runs.prepare import check_same_rows
 from pricekit.runs.pseudo_labels import add_pseudo_labels
-from pricekit.runs.resume import in_budget
+from pricekit.runs.setup import in_budget
 from pricekit.runs.source import Source, load_rows
 from pricekit.runs.train import train
 from pricekit.training.processes import Processes

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.errors import ConfigError
-from pricekit.evaluation.bootstrap import MIN_ROWS
 from pricekit.evaluation.errors import ErrorReport, find_errors
 from pricekit.evaluation.held_out import FILE, HeldOut, count_shared_rows, held_out_of, read_held_out
-from pricekit.evaluation.scores import Scores, scores_of
+from pricekit.evaluation.scores import MIN_ROWS, Scores, scores_of
 from pricekit.log import logger
 from pricekit.options import columns_over, read_options_of
 from pricekit.prediction.predictor import Predictor

@@ -16,11 +16,10 @@ from pricekit.config import Section
 from pricekit.core.contracts import State
 from pricekit.errors import ConfigError
 from pricekit.model.backbones import architectures
-from pricekit.model.backbones.architectures import Architecture
+from pricekit.model.backbones.architectures import FAMILIES, Architecture
 from pricekit.model.backbones.bpe import train_bpe
 from pricekit.model.backbones.deberta import export_by_distance, slice_positions
 from pricekit.model.backbones.encoder import POOLING, Pooling, TransformerEncoder
-from pricekit.model.backbones.families import FAMILIES
 from pricekit.model.backbones.load import load_model, load_tokenizer
 from pricekit.model.backbones.weights import find_weights, quiet_transformers
 from pricekit.tokens import Tokens

@@ -7,10 +7,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from pricekit.testing.built import build, training_texts
 from pricekit.testing.checks import encoder, learning
 from pricekit.testing.data import NASTY
-from pricekit.testing.models import seeded
+from pricekit.testing.models import build, seeded, training_texts
 from pricekit.testing.runner import Check, Make, fail, named, require_methods, shown
 from pricekit.tokens import encode, pad_id_of
 

@@ -16,9 +16,8 @@ from pricekit.engines.ort import load_cpu
 from pricekit.model.inference import to_tensors, torch_engine
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
-from pricekit.testing.built import LONGEST, ROWS, TOLERANCE, Built, build
 from pricekit.testing.data import FEATURES, difference
-from pricekit.testing.models import export_bytes
+from pricekit.testing.models import LONGEST, ROWS, TOLERANCE, Built, build, export_bytes
 from pricekit.testing.runner import Make, fail, shown
 
 SPREAD = 4.0

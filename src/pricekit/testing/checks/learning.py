@@ -8,8 +8,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from pricekit.testing.built import TOLERANCE, build
-from pricekit.testing.models import stored_into
+from pricekit.testing.models import TOLERANCE, build, stored_into
 from pricekit.testing.runner import Make, fail
 
 

@@ -17,9 +17,8 @@ from pricekit.log import logger
 from pricekit.model.backbones.weights import quiet_transformers
 from pricekit.progress import progress
 from pricekit.table import DEFAULT_READ_OPTIONS, ReadOptions, TableSource, source_name
-from pricekit.training.interrupt import defer_interrupts
 from pricekit.training.machine import is_out_of_memory
-from pricekit.training.processes import Processes
+from pricekit.training.processes import Processes, defer_interrupts
 from pricekit.workflows.pretraining.loop import (
     PretrainCallback,
     count_steps,

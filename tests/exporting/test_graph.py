@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from pricekit.exporting.attention import TRANSLATIONS
-from pricekit.exporting.graph import OPSET
+from pricekit.exporting.graph import OPSET, TRANSLATIONS
 
 
 class Attention(nn.Module):
