@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pricekit.datasets import make_catalog
-from pricekit.features import brand_category, catalog, quantity, units
+from pricekit.features import brand_category, catalog, quantity
 from pricekit.features.catalog import ULTRA25, compute, fit_names
 from pricekit.features.labelled_lines import KINDS, as_list, as_strings
 from pricekit.features.rowwise import FEW
@@ -82,7 +82,7 @@ HOSTILE = [
 FRAGMENT = st.one_of(
     st.sampled_from(LABELS).map(lambda label: f"\n{label}: "),
     st.sampled_from(NUMBERS),
-    st.sampled_from(sorted(units.UNITS)),
+    st.sampled_from(sorted(quantity.UNITS)),
     st.sampled_from(WORDS),
     st.sampled_from(HOSTILE),
     st.sampled_from(

@@ -132,6 +132,11 @@ def names_rows(file: Path) -> bool:
     return isinstance(facts, dict) and "digest" in facts
 
 
+def is_started(out: Path) -> bool:
+    """Say whether a run folder holds all that resuming needs; a checkpoint may be missing."""
+    return is_run(out) and (out / BACKBONE).is_file()  # the last file that a new run writes
+
+
 def clear_run(path: Path) -> None:
     """Delete the files of a run and nothing else; raises TrainingError where the folder is not a run."""
     if not path.exists():

@@ -30,6 +30,7 @@ from pricekit.runs.folder import (
     SOURCE,
     clear_run,
     is_run,
+    is_started,
     read_architecture,
     read_out_of_fold,
     read_preprocessor,
@@ -169,11 +170,6 @@ def reopen_run(out: Path, setup: Setup, split: Split) -> Job:
     else:
         model = _new_model(setup, fitted, train)
     return _job(setup, model, train, valid)
-
-
-def is_started(out: Path) -> bool:
-    """Say whether a run folder holds all that resuming needs; a checkpoint may be missing."""
-    return is_run(out) and (out / BACKBONE).is_file()  # the last file that a new run writes
 
 
 def check_same_rows(out: Path, split: Split) -> None:
