@@ -1,21 +1,21 @@
-"""What pricekit ships, registered through the same hooks as any plugin package."""
+"""The plugins that pricekit ships, registered through the same hooks as those of other packages."""
 
 from pricekit.core.hookspecs import Register, hookimpl
 
 
 @hookimpl
 def pricekit_register_features(register: Register) -> None:
-    """The four nested feature sets, and the numbers behind labels."""
+    """Register the four nested feature sets and the labelled numbers."""
     for size, name in ((15, "Fast15"), (20, "Balanced20"), (22, "Optimized22"), (25, "Ultra25")):
         register(name.lower(), f"pricekit.features.catalog:{name}", f"{size} features of catalogue text")
     register(
-        "numbers", "pricekit.features.numbers:Numbers", "numbers behind labels, as in a line 'year: 2004'"
+        "numbers", "pricekit.features.numbers:Numbers", "labelled numbers, such as 'year: 2004'"
     )
 
 
 @hookimpl
 def pricekit_register_backbones(register: Register) -> None:
-    """The pretrained backbones, and those that need no download."""
+    """Register the pretrained backbones and those that need no download."""
     here = "pricekit.model.backbones"
     bag = "weighted bag of token and hashed-bigram embeddings; no download, trains in a minute on a CPU"
     register("bag", f"{here}.bag:Bag", bag)
@@ -35,14 +35,14 @@ def pricekit_register_backbones(register: Register) -> None:
 
 @hookimpl
 def pricekit_register_losses(register: Register) -> None:
-    """The losses on the log price."""
-    register("smape", "pricekit.model.losses:smape", "exact SMAPE of the log price, bounded gradient")
-    register("focal-smape", "pricekit.model.losses:SmapeLoss", "SMAPE that gives hard rows more weight")
+    """Register the losses on the log price."""
+    register("smape", "pricekit.model.losses:smape", "exact SMAPE of the log price, with bounded gradients")
+    register("focal-smape", "pricekit.model.losses:SmapeLoss", "SMAPE with more weight on hard rows")
 
 
 @hookimpl
 def pricekit_register_policies(register: Register) -> None:
-    """The policies."""
+    """Register the policies."""
     policies = {
         "quick": "backbone bag on a CPU, with early stopping",
         "ultra": "deberta-v3-base, 384 tokens, 25 features, 12, 20 or 35 epochs",
@@ -56,8 +56,8 @@ def pricekit_register_policies(register: Register) -> None:
 
 @hookimpl
 def pricekit_register_engines(register: Register) -> None:
-    """ONNX Runtime on what it runs on."""
+    """Register ONNX Runtime for each device."""
     engines = {"ort-cpu": "OrtCpu", "ort-cuda": "OrtCuda", "ort-tensorrt": "OrtTensorRT"}
-    devices = ("the CPU", "an NVIDIA GPU", "an NVIDIA GPU, compiled by TensorRT")
+    devices = ("the CPU", "an NVIDIA GPU", "an NVIDIA GPU, compiled with TensorRT")
     for (name, target), device in zip(engines.items(), devices, strict=True):
         register(name, f"pricekit.engines.ort:{target}", f"ONNX Runtime on {device}")

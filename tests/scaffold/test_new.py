@@ -1,4 +1,4 @@
-"""What `plugins new` writes keeps its kind's contract; installing it is the nox session `scaffold`."""
+"""Packages that `plugins new` writes pass the checks of their kind; the nox session `scaffold` installs them."""
 
 import compileall
 import sys
@@ -44,10 +44,10 @@ def test_a_new_plugin_passes_its_checks(kind, pricekit, tmp_path, monkeypatch):
         ("My Loss", "Try 'my-loss'"),
         ("Loss", "Try 'loss'"),
         ("../up", "Try 'up'"),
-        ("", "cannot be called"),
-        ("smape", "there is a loss 'smape' already"),
-        ("numpy", "a module of that name is installed"),
-        ("there", "exists already"),
+        ("", "is not a valid plugin name"),
+        ("smape", "already registers a loss named 'smape'"),
+        ("numpy", "the module name numpy is already used"),
+        ("there", "already exists"),
     ],
 )
 def test_a_wrong_name_writes_nothing(pricekit, tmp_path, name, expected):

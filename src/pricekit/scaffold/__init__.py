@@ -1,1 +1,1 @@
-"""`pricekit plugins new`: a complete package of a plugin, from templates."""
+"""Write a complete plugin package from templates; behind `pricekit plugins new`."""

@@ -1,4 +1,4 @@
-"""From a kind and a name to a package that passes its own checks."""
+"""Write a plugin package from its kind and name; the package passes its own checks."""
 
 from __future__ import annotations
 
@@ -22,29 +22,38 @@ USE = {
     "policy": "pricekit train products.csv --policy $name --out run",
     "engine": "pricekit predict bundle products.csv --engine $name --out prices.csv",
 }
-"""How a plugin of each kind is used, for its README."""
+"""The command that uses a plugin of each kind, for the README of the package."""
 
 SUMMARY = {
-    "feature": "length of a text and its share of digits",
-    "backbone": "mean of a text's token embeddings; no download",
-    "loss": "Huber loss of the log price",
-    "policy": "bag with a learning rate that falls in a straight line",
-    "engine": "ONNX Runtime on the CPU, with a number of threads",
+    "feature": "length of the text and share of digits",
+    "backbone": "mean of the token embeddings; no download",
+    "loss": "Huber loss on the log price",
+    "policy": "bag with a linearly decaying learning rate",
+    "engine": "ONNX Runtime on the CPU, with a configurable number of threads",
 }
-"""What the plugin of each kind's template is."""
+"""The summary that each kind's template registers."""
 
 
 def new_package(kind: str, name: str, folder: Path) -> Path:
-    """Write a package of one plugin into a new folder of that name; return the folder.
+    """Write a package with one plugin into a new folder and return the folder.
+
+    Args:
+        kind: feature, backbone, loss, policy or engine.
+        name: the name of the plugin, the package and the new folder.
+        folder: the parent of the new folder.
 
     Raises:
-        PluginError: the name cannot be a plugin's or is taken, or there is such a folder.
+        PluginError: the name is invalid or taken, or the folder exists.
     """
     module = name.replace("-", "_")
     _check_name(kind, name, module)
     path = folder / name
     if path.exists():
-        raise PluginError(f"{path} exists already; choose another name, or another --dir")
+        raise PluginError(
+            f"{path} already exists; choose another name or another folder",
+            parameters=("name", "folder"),
+            path=str(path),
+        )
     values = _values(kind, name, module)
     places = {
         "pyproject.toml": "package/pyproject.toml.txt",
@@ -63,15 +72,20 @@ def _check_name(kind: str, name: str, module: str) -> None:
         better = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-0123456789")
         hint = f" Try '{better}'." if better else ""
         raise PluginError(
-            f"a plugin cannot be called '{name}', expected lower-case letters, digits and hyphens.{hint}"
+            f"'{name}' is not a valid plugin name; expected lower-case letters, digits and hyphens.{hint}",
+            parameters=("name",),
         )
     if iskeyword(module) or iskeyword(_class_name(module)):
-        raise PluginError(f"'{name}' is a word of Python's own; choose another name")
+        raise PluginError(f"'{name}' is a Python keyword; choose another name", parameters=("name",))
     if taken := registry().entries.get((kind, name)):
-        raise PluginError(f"there is a {kind} '{name}' already, of {taken.package}; choose another name")
+        raise PluginError(
+            f"{taken.package} already registers a {kind} named '{name}'; choose another name",
+            parameters=("name",),
+        )
     if find_spec(module) is not None:
         raise PluginError(
-            f"the package would be imported as {module}, and a module of that name is installed; choose another name"
+            f"the module name {module} is already used by an installed package; choose another name",
+            parameters=("name",),
         )
 
 
