@@ -1,4 +1,4 @@
-"""What all checks share: names, messages, and a list that runs nothing."""
+"""Names and messages of all checks; creating the list runs nothing."""
 
 import subprocess
 import sys
@@ -23,8 +23,8 @@ def test_a_list_runs_nothing_and_its_names_are_distinct(kind):
             check()
 
 
-def test_an_unknown_kind_is_told():
-    with pytest.raises(PluginError, match="no kind of plugin 'metric'; the kinds are feature, backbone"):
+def test_an_unknown_kind_is_an_error():
+    with pytest.raises(PluginError, match="unknown plugin kind 'metric'; expected one of feature, backbone"):
         checks_of("metric", never)
 
 
@@ -35,7 +35,7 @@ def test_a_check_is_its_name_and_a_call():
     assert (str(check), called) == ("of mine", [1])
 
 
-def test_what_is_not_installed_is_told_with_its_extra(monkeypatch):
+def test_a_missing_library_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "pricekit.testing.models", raising=False)
     monkeypatch.delitem(sys.modules, "pricekit.testing.checks.loss", raising=False)

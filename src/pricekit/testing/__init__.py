@@ -1,4 +1,4 @@
-"""Prove a plugin right: named checks for each kind, run by pytest or by `pricekit plugins check`.
+"""Conformance checks for each plugin kind, run by pytest or by `pricekit plugins check`.
 
     import pytest
     from my_package import Length
@@ -8,15 +8,15 @@
     def test_length(check):
         check()
 
-A plugin with options is given as what makes it: `check_loss(lambda: Pinball(Pinball.Options(quantile=0.5)))`.
-Small options make quick checks: sizes of a few numbers break what sizes of hundreds break.
+Pass a function that creates a plugin with options: `check_loss(lambda: Pinball(Pinball.Options(quantile=0.5)))`.
+Choose small sizes to keep the checks fast; they find the same errors.
 
-Each check stands alone: it makes the plugin anew, draws the same random numbers each time, and leaves nothing
-behind. Making the list runs nothing of the plugin. A check that fails raises CheckFailed, which says what was
-found, what was expected and what to do; so does one in which the plugin raises.
+Checks are independent: each creates a new plugin, seeds the random numbers and leaves nothing behind. Creating the
+list runs no code of the plugin. A failing check raises CheckFailed with what was found, what was expected and what
+to do, also where the plugin itself raises.
 
-Importing this imports no torch. The checks of backbones, losses and policies need it, and those of engines, which
-are given a graph that torch makes: pip install 'pricekit[train]'.
+Importing this package does not import torch. The checks of backbones, losses, policies and engines need torch (for
+engines it makes the graph): pip install 'pricekit[train]'.
 """
 
 from __future__ import annotations
@@ -42,12 +42,19 @@ __all__ = [
 
 
 def check_feature(make: Make, columns: Mapping[str, Sequence[object]] | None = None) -> list[Check]:
-    """Return the checks of a feature: JSON state, float32, batches, prices it must not see, no torch.
+    """Return the checks of a feature: JSON state, float32 output, batch independence, no access to prices, no torch.
 
     Args:
-        make: makes the plugin.
-        columns: values of the table's further columns, for a feature that reads `table.frame`; they are repeated
-            down the rows. The columns of a CSV file are text: `{"weight": ["12.5", ""]}`.
+        make: creates the plugin.
+        columns: values of further columns, for a feature that reads `table.frame`; the rows repeat them. CSV columns
+            are text: `{"weight": ["12.5", ""]}`.
+
+    Example:
+        >>> from pricekit.features.catalog import Fast15
+        >>> check = check_feature(Fast15)[0]
+        >>> str(check)
+        'has fit and transform'
+        >>> check()
     """
     return list(_module("feature").checks(make, columns))
 
@@ -56,7 +63,7 @@ def check_backbone(make: Make) -> list[Check]:
     """Return the checks of a backbone: tokenizer, shapes, padding, gradients, reopening, ONNX.
 
     Args:
-        make: makes the plugin, with small options where it has them: each check builds a new encoder.
+        make: creates the plugin. Choose small sizes, because each check builds a new encoder.
 
     Raises:
         PluginError: torch is not installed.
@@ -65,12 +72,12 @@ def check_backbone(make: Make) -> list[Check]:
 
 
 def check_loss(make: Make, by_hand: ByHand | None = None) -> list[Check]:
-    """Return the checks of a loss: gradients, finite values, the least at the truth, its link, ONNX.
+    """Return the checks of a loss: gradients, finite values, minimum at the true price, link to a price, ONNX.
 
     Args:
-        make: makes the plugin.
-        by_hand: prices to fit on, raw outputs and their true prices, both (B,), and the loss that you
-            derived from them on paper: one more check, in float64.
+        make: creates the plugin.
+        by_hand: prices to fit on, raw outputs and their true prices, both (B,), and the expected loss, which you
+            derived by hand. It adds a check in float64.
 
     Raises:
         PluginError: torch is not installed.
@@ -82,7 +89,7 @@ def check_policy(make: Make) -> list[Check]:
     """Return the checks of a policy: defaults, optimizer, schedule, resuming.
 
     Args:
-        make: makes the plugin.
+        make: creates the plugin.
 
     Raises:
         PluginError: torch is not installed.
@@ -91,24 +98,24 @@ def check_policy(make: Make) -> list[Check]:
 
 
 def check_engine(make: Make) -> list[Check]:
-    """Return the checks of an engine: prices as ONNX Runtime's on the CPU, threads, no torch.
+    """Return the checks of an engine: prices equal those of ONNX Runtime on the CPU, threads, no torch.
 
-    Where a library or a device is missing, the checks that need it fail and say so.
+    Checks that need a missing library or device fail and name it.
 
     Args:
-        make: makes the plugin.
+        make: creates the plugin.
     """
     return list(_module("engine").checks(make))
 
 
 def checks_of(kind: str, make: Make) -> list[Check]:
-    """Return the checks of a plugin of a kind: feature, backbone, loss, policy or engine.
+    """Return the checks of a plugin kind: feature, backbone, loss, policy or engine.
 
     Raises:
-        PluginError: there is no such kind, or torch is not installed.
+        PluginError: the kind is unknown, or torch is not installed.
     """
     if kind not in KINDS:
-        raise PluginError(f"there is no kind of plugin '{kind}'; the kinds are {', '.join(KINDS)}")
+        raise PluginError(f"unknown plugin kind '{kind}'; expected one of {', '.join(KINDS)}")
     return list(_module(kind).checks(make))
 
 

@@ -1,4 +1,4 @@
-"""The rows that plugins are checked on: invented products, and texts that break things."""
+"""Test rows for the checks: invented products and difficult texts."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ NASTY = (
     "x" * 20_000,
     "tea 12 oz, pack of 6. " * 900,
 )
-"""Empty, blank, line breaks, emoji and combining marks, other scripts, digits of all kinds, very long."""
+"""Texts: empty, blank, with line breaks, emoji, combining marks, other scripts, unusual digits, very long."""
 
 
 def ordinary_texts() -> list[str]:
-    """Return the texts of invented products."""
+    """Return texts of invented products."""
     return make_catalog(ROWS, seed=1)[TEXT].tolist()
 
 
 def ordinary_prices() -> np.ndarray:
-    """Return their prices, float64 (N,)."""
+    """Return the prices of `ordinary_texts`, float64 (N,)."""
     return make_catalog(ROWS, seed=1)[PRICE].to_numpy(np.float64, copy=True)
 
 
 def table_of(texts: Sequence[str], columns: Mapping[str, Sequence[object]] | None = None) -> Table:
-    """Return a table as feature plugins see it; the values of further columns are repeated down the rows."""
+    """Return a table as feature plugins see it; the rows repeat the values of further columns."""
     table = table_of_texts(texts, TEXT)
     frame = table.frame
     for name, values in (columns or {}).items():
@@ -57,12 +57,12 @@ def table_of(texts: Sequence[str], columns: Mapping[str, Sequence[object]] | Non
 
 
 def with_price(table: Table, price: np.ndarray) -> Table:
-    """Return the table with its price column, as no feature plugin ever sees it."""
+    """Return the table with a price column; real tables hide it from feature plugins."""
     return replace(table, price=price.copy(), frame=table.frame.assign(**{PRICE: price.astype(str)}))
 
 
 def copied(table: Table) -> Table:
-    """Return a table that shares nothing with the one given."""
+    """Return a deep copy of the table."""
     return replace(
         table,
         ids=table.ids.copy(),
@@ -73,7 +73,7 @@ def copied(table: Table) -> Table:
 
 
 def batch(rows: int, length: int) -> Batch:
-    """Return a batch whose last row is as long as the batch, and each row before it a token shorter."""
+    """Return a batch whose last row is full; each earlier row is one token shorter."""
     rng = np.random.default_rng((rows, length))
     live = length - np.arange(rows)[::-1] % length
     return {
@@ -84,6 +84,6 @@ def batch(rows: int, length: int) -> Batch:
 
 
 def difference(found: np.ndarray, expected: np.ndarray) -> float:
-    """Return the largest relative difference of prices; infinite where some are no prices."""
+    """Return the largest relative difference between prices; infinite if any price is not finite and positive."""
     usable = found.shape == expected.shape and np.isfinite(found).all() and (found > 0).all()
     return float(np.max(np.abs(found - expected) / expected)) if usable else float("inf")

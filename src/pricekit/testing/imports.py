@@ -1,4 +1,4 @@
-"""Where no torch may be: the import of a plugin's module, and what runs in prediction."""
+"""Check that plugins work without torch: importing their module, and running in prediction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pricekit.testing.runner import fail
 
 TORCH = "torch"
 
-# By its name where that leads to the file; else the file itself, as with `--plugin file.py`.
+# Import by name if the name resolves to the file; else load the file itself, like `--plugin file.py`.
 _IMPORTING = """
 import importlib.util, sys
 name, path = sys.argv[1:]
@@ -36,11 +36,11 @@ print("torch" in sys.modules, end="")
 
 
 def require_import_without_torch(plugin: Any) -> None:
-    """Import the module of a plugin's class in a new interpreter, and refuse it where that imports torch."""
+    """Import the module of a plugin in a new interpreter; fail if that imports torch."""
     kind = type(plugin)
     path = getattr(sys.modules.get(kind.__module__), "__file__", None)
     if path is None:
-        fail(f"{kind.__name__} was defined in no file", "a module", "put it into one")
+        fail(f"{kind.__name__} is not defined in a file", "a module", "move it to a module")
     done = subprocess.run(  # noqa: S603 (our own interpreter)
         [sys.executable, "-P", "-c", _IMPORTING, kind.__module__, path],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -49,19 +49,23 @@ def require_import_without_torch(plugin: Any) -> None:
         check=False,
     )
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        fail(f"{path} cannot be imported by itself: {said}", "no error", "import in it what it needs")
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        fail(
+            f"{path} cannot be imported on its own: {reason}",
+            "no error",
+            "import its dependencies in the module",
+        )
     if done.stdout.endswith("True"):
         fail(
             f"importing {path} imports torch",
-            "none, because prediction runs where torch is absent",
-            "import what needs torch from another module, inside the function that trains",
+            "no import of torch, because prediction runs without it",
+            "move code that needs torch to another module, and import that inside the function that trains",
         )
 
 
 @contextmanager
 def without_torch(doing: str) -> Iterator[None]:
-    """Make torch impossible to import for a while; an import of it becomes a CheckFailed."""
+    """Block imports of torch in this context; an attempt raises CheckFailed."""
     held = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == TORCH}
     for name in held:
         del sys.modules[name]
@@ -73,8 +77,8 @@ def without_torch(doing: str) -> Iterator[None]:
         if error.name == TORCH:
             fail(
                 f"{doing} imports torch",
-                "none: prediction runs where it is absent",
-                "do it in numpy or Arrow",
+                "no import of torch, because prediction runs without it",
+                "use numpy or Arrow",
             )
         raise
     finally:
@@ -83,12 +87,12 @@ def without_torch(doing: str) -> Iterator[None]:
 
 
 class _Absent(MetaPathFinder):
-    """Finds no torch."""
+    """An import finder that rejects torch."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Refuse torch, and leave everything else to others."""
+        """Reject torch; leave other modules to the other finders."""
         if fullname.partition(".")[0] == TORCH:
             raise ModuleNotFoundError(f"No module named '{TORCH}'", name=TORCH)
         return None

@@ -1,4 +1,4 @@
-"""Small models for the checks of losses, policies and engines; this module imports torch."""
+"""Small models for the checks of losses, policies and engines. Imports torch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
 
 
 def seeded(checks: Mapping[str, Callable[[Make], None]]) -> dict[str, Callable[[Make], None]]:
-    """Return checks that draw the same random numbers each time, and leave torch's as they were."""
+    """Return checks with a fixed seed that restore the random state of torch."""
     return {name: partial(_seeded, check) for name, check in checks.items()}
 
 
@@ -40,7 +40,7 @@ def _seeded(check: Callable[[Make], None], make: Make) -> None:
 
 
 class MeanEncoder(nn.Module):
-    """The mean of the embeddings of a text's tokens."""
+    """The mean of the token embeddings."""
 
     members = 1
 
@@ -59,7 +59,7 @@ class MeanEncoder(nn.Module):
 
 
 def small_model(loss: Any = None, encoder: Any = None) -> PriceModel:
-    """Return a model without hidden layers; `smape` fitted to ordinary prices where no loss is given."""
+    """Return a model without hidden layers; the default loss is `smape`, fitted to ordinary prices."""
     if loss is None:
         loss = smape()
         loss.fit(torch.from_numpy(ordinary_prices()))
@@ -67,7 +67,7 @@ def small_model(loss: Any = None, encoder: Any = None) -> PriceModel:
 
 
 def attention_graph() -> bytes:
-    """Return the graph of a small transformer whose prices lie far apart."""
+    """Return the graph of a small transformer whose prices vary widely."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         backbone = SmallTransformer(SmallTransformer.Options(vocab_size=256, width=16, layers=1, heads=2))
@@ -80,7 +80,7 @@ def attention_graph() -> bytes:
 
 
 def export_bytes(model: PriceModel, example: Batch) -> bytes:
-    """Return a model as a graph, as `pricekit export` makes it."""
+    """Export a model as `pricekit export` does; return the graph."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         export_graph(model, example, path)
@@ -88,7 +88,7 @@ def export_bytes(model: PriceModel, example: Batch) -> bytes:
 
 
 def stored_into(fresh: nn.Module, module: nn.Module) -> None:
-    """Give a new module the weights and buffers of another by way of a checkpoint's file."""
+    """Copy weights and buffers from `module` to `fresh` through a checkpoint file."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "module.safetensors"
         save_checkpoint(path, module, None, {})
@@ -96,28 +96,28 @@ def stored_into(fresh: nn.Module, module: nn.Module) -> None:
             load_checkpoint(path, fresh)
         except TrainingError as error:
             fail(
-                f"a new one does not take the weights and buffers of the other: {error.__cause__}",
-                "those of the same names and shapes",
-                "make them in __init__, whatever is fitted later",
+                f"a new instance cannot load the weights and buffers: {error.__cause__}",
+                "the same names and shapes",
+                "create all of them in __init__, also those that are fitted later",
             )
 
 
 LONGEST, ROOM, ROWS, SHORT = 64, 5, 8, 1000
 TOLERANCE = 1e-4
-"""Relative: of an encoding as before training, of an exported price as in export."""
+"""Relative tolerance: for encodings as before training, for exported prices as in export."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """A new encoder in evaluation mode, and what it was made of.
+    """A new encoder in evaluation mode, and its parts.
 
     Attributes:
         plugin: the backbone.
-        tokenizer: trained.
-        architecture: as a run keeps it.
-        encoder: the module.
-        batches: `input_ids` and `attention_mask`, int64 (B, L), rows of many lengths.
-        room: by how much these may still be padded.
+        tokenizer: the trained tokenizer.
+        architecture: the architecture as a run stores it.
+        encoder: the encoder module.
+        batches: `input_ids` and `attention_mask`, int64 (B, L), with rows of many lengths.
+        room: how many tokens of padding the batches can still take.
     """
 
     plugin: Any
@@ -135,12 +135,12 @@ class Built:
 
 
 def training_texts() -> list[str]:
-    """Return what tokenizers are trained on: nothing very long, so that it is quick."""
+    """Return texts to train tokenizers on, without the very long ones, which are slow."""
     return [*ordinary_texts(), *(text for text in NASTY if len(text) < SHORT)]
 
 
 def build(make: Make) -> Built:
-    """Make tokenizer and encoder, as training does."""
+    """Build tokenizer and encoder as training does."""
     plugin = make()
     tokenizer = plugin.tokenizer(training_texts())
     architecture = json.loads(json.dumps(plugin.architecture(tokenizer)))
@@ -150,7 +150,11 @@ def build(make: Make) -> Built:
     tokens = encode(tokenizer, texts, longest - room, pad_id)
     encoder = plugin.encoder(architecture, tokenizer, tokens)
     if not isinstance(encoder, nn.Module):
-        fail(f"encoder returned {shown(encoder)}", "a torch.nn.Module", "derive it from torch.nn.Module")
+        fail(
+            f"encoder returned {shown(encoder)}",
+            "a torch.nn.Module",
+            "derive the encoder from torch.nn.Module",
+        )
     starts = range(0, len(tokens) - ROWS, ROWS)
     padded = [pad_rows(tokens, np.arange(start, start + ROWS), pad_id) for start in starts]
     batches = [(torch.from_numpy(ids), torch.from_numpy(mask)) for ids, mask in padded]

@@ -1,4 +1,4 @@
-"""A named check, and what it says when it fails."""
+"""Named checks and their failure messages."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pricekit.errors import PricekitError
 from pricekit.text import shorten
 
 Make = Callable[[], Any]
-"""Makes a plugin: the class itself where it takes no options."""
+"""Creates a plugin; a class without options can be passed itself."""
 
 ByHand = tuple[Sequence[float], Sequence[float], Sequence[float], float]
-"""Prices to fit a loss on, raw outputs and their true prices, both (B,), and the loss that follows from them."""
+"""Prices to fit a loss on, raw outputs and their true prices, both (B,), and the expected loss."""
 
 _EXTRAS = {
     **dict.fromkeys(("torch", "transformers", "onnx", "onnxscript", "safetensors", "accelerate"), "train"),
@@ -31,24 +31,28 @@ _LIBRARIES = {
 }
 
 
-class CheckFailed(AssertionError):  # noqa: N818 (it reads as what happened)
-    """A plugin breaks its contract; the message says what was found, what was expected and what to do."""
+class CheckFailed(AssertionError):  # noqa: N818 (public name)
+    """A plugin violates its contract; the message says what was found, what was expected and what to do."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a plugin must do.
+    """One requirement of a plugin.
 
     Attributes:
-        name: what that is, in a few words.
-        run: returns where the plugin does it; raises CheckFailed where it does not, and leaves nothing behind.
+        name: the requirement in a few words.
+        run: raises CheckFailed if the plugin does not meet the requirement; leaves nothing behind.
     """
 
     name: str
     run: Callable[[], None]
 
     def __call__(self) -> None:
-        """Run the check; raises CheckFailed."""
+        """Run the check.
+
+        Raises:
+            CheckFailed: the plugin does not meet the requirement.
+        """
         self.run()
 
     def __str__(self) -> str:
@@ -56,17 +60,17 @@ class Check:
 
 
 def named(checks: Mapping[str, Callable[[Make], None]], make: Make) -> list[Check]:
-    """Return checks of one plugin, by name; whatever the plugin raises in one becomes a CheckFailed."""
+    """Return named checks of one plugin; an exception of the plugin becomes a CheckFailed."""
     return [Check(name, partial(_run, function, make)) for name, function in checks.items()]
 
 
-def fail(found: str, expected: str, cure: str) -> NoReturn:
-    """Raise CheckFailed with a message of those three."""
-    raise CheckFailed(f"{found}; expected {expected}. {cure[:1].upper()}{cure[1:]}")
+def fail(found: str, expected: str, fix: str) -> NoReturn:
+    """Raise CheckFailed with a message built from what was found, what was expected and the fix."""
+    raise CheckFailed(f"{found}; expected {expected}. {fix[:1].upper()}{fix[1:]}")
 
 
 def require_methods(plugin: Any, *names: str) -> None:
-    """Refuse a plugin that lacks a method, or whose `Options` pricekit cannot use."""
+    """Fail if the plugin lacks a method, or if its `Options` are unusable."""
     kind = type(plugin).__name__
     for name in names:
         if not callable(getattr(plugin, name, None)):
@@ -74,13 +78,17 @@ def require_methods(plugin: Any, *names: str) -> None:
     if hasattr(plugin, "Options"):
         model = options_model(plugin)
         if model is None:
-            fail(f"{kind}.Options is no pydantic model", "one", "derive it from pydantic.BaseModel")
+            fail(
+                f"{kind}.Options is not a pydantic model",
+                "a pydantic model",
+                "derive it from pydantic.BaseModel",
+            )
         if "name" in model.model_fields:
-            fail("there is an option called 'name'", "another: that is the plugin's own", "rename it")
+            fail("an option is called 'name'", "another name: 'name' selects the plugin", "rename the option")
 
 
 def shown(value: Any) -> str:
-    """Return what a value is, in a few words."""
+    """Describe a value in a few words."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is None or dtype is None:
         return f"{value!r:.80} ({type(value).__name__})"
@@ -97,17 +105,17 @@ def _run(function: Callable[[Make], None], make: Make) -> None:
 
 
 def _explained(error: BaseException) -> str:
-    said = shorten(str(error), 500)
+    message = shorten(str(error), 500)
     if isinstance(error, PricekitError):
-        return said
+        return message
     missing = (getattr(error, "name", None) or "") if isinstance(error, ModuleNotFoundError) else ""
     if extra := _EXTRAS.get(missing.partition(".")[0]):
-        return f"{missing} is not installed; this check needs it. pip install 'pricekit[{extra}]'"
-    return f"{_place(error)} raised {type(error).__name__}: {said}; expected no error. Correct what raises it"
+        return f"this check needs {missing}, which is not installed: pip install 'pricekit[{extra}]'"
+    return f"{_place(error)} raised {type(error).__name__}: {message}; expected no error. Fix the exception"
 
 
 def _place(error: BaseException) -> str:
-    """Return where the plugin was when it raised: the innermost line that is neither ours nor a library's."""
+    """Return the location in the plugin: the innermost frame outside of pricekit.testing and libraries."""
     found = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if _is_plugins(frame)]
     if not found:
         return "the plugin"

@@ -1,4 +1,4 @@
-"""The checks of a backbone: what pricekit ships passes them, and each finds a wrong one."""
+"""The checks of a backbone: the built-in ones pass, and each check finds a broken one."""
 
 import itertools
 
@@ -153,32 +153,32 @@ class ZeroGate(MeanEncoder):
 
 
 WRONG = {
-    "is made, with tokenizer, architecture and encoder": [
+    "has tokenizer, architecture and encoder": [
         (changed(architecture=None), "no method architecture"),
-        (changed(Options=type("Options", (), {})), "no pydantic model"),
+        (changed(Options=type("Options", (), {})), "not a pydantic model"),
     ],
     "max_length is None or a number": [
         (changed(max_length=0), "max_length is 0"),
         (changed(max_length="512"), "max_length is '512'"),
     ],
-    "makes a tokenizer": [
+    "trains a tokenizer": [
         (tokenizing(lambda t: t.model), "BPE; expected a tokenizers.Tokenizer"),
-        (tokenizing(lambda t: t.enable_padding(pad_id=300)), "pads with the id 300 of 300"),
+        (tokenizing(lambda t: t.enable_padding(pad_id=300)), "padding id is 300, the vocabulary size 300"),
         (tokenizing(lambda t: setattr(t, "model", models.WordLevel({"[PAD]": 0}, "[U]"))), "[U]"),
     ],
-    "tokenizer survives its file": [(tokenizing(drop_merges), "other ids for")],
-    "tokenizer takes every text": [(tokenizing(end_with_unknown_id), "ids from .* to 9999")],
+    "tokenizer survives JSON": [(tokenizing(drop_merges), "different ids for")],
+    "tokenizer accepts every text": [(tokenizing(end_with_unknown_id), "ids from .* to 9999")],
     "architecture is JSON": [
         (changed(architecture=lambda s, t: {"size": np.int64(300)}), "int64 is not JSON"),
         (changed(architecture=lambda s, t: ["a"]), "expected a dict"),
     ],
     "hidden_size and members": [
-        (encoding(members=3), "4 is no multiple of members 3"),
+        (encoding(members=3), "4 is not a multiple of members 3"),
         (encoding(hidden_size=None), "hidden_size is None"),
         (changed(encoder=lambda s, a, t, tokens: len), "expected a torch.nn.Module"),
     ],
-    "layers and embedding are its own": [
-        (encoding(layers=property(lambda s: [s.embedding, s.embedding])), "a parameter twice"),
+    "layers and embedding belong to the encoder": [
+        (encoding(layers=property(lambda s: [s.embedding, s.embedding])), "twice, or a parameter"),
         (encoding(layers=property(lambda s: [nn.Linear(1, 1)])), "not the encoder's"),
     ],
     "encodes as float32 (B, hidden_size)": [
@@ -189,13 +189,15 @@ WRONG = {
     "padding changes nothing": [
         (
             encoding(pooled=lambda s, ids, mask: s.embedding(ids).mean(1)),
-            "Use attention_mask",
+            "Apply attention_mask",
         ),
-        (after(lambda s, x, ids, mask: x / ids.shape[1]), "with other ids and more of them"),
+        (after(lambda s, x, ids, mask: x / ids.shape[1]), "with different ids and more padding"),
     ],
-    "rows beside a row change nothing": [(after(lambda s, x, ids, mask: x - x.mean(0)), "alone a row")],
-    "the same twice": [
-        (after(lambda s, x, ids, mask: nn.functional.dropout(x, 0.5, True)), "only where self.training")
+    "independent of the other rows of the batch": [
+        (after(lambda s, x, ids, mask: x - x.mean(0)), "alone in a batch")
+    ],
+    "deterministic": [
+        (after(lambda s, x, ids, mask: nn.functional.dropout(x, 0.5, True)), "only if self.training")
     ],
     "gradient reaches every parameter": [
         (changed(encoder_class=WithUnused), "reaches pooler.weight, pooler.bias"),
@@ -203,9 +205,9 @@ WRONG = {
         (after(lambda s, x, ids, mask: x - x), "embedding.weight, linear.weight, linear.bias"),
     ],
     "checkpointing changes nothing": [(changed(encoder_class=Checkpointed), "gradient_checkpointing_enable")],
-    "a deep copy stands by itself": [(changed(encoder_class=Closure), "no closure over the module")],
-    "opens again from what a run keeps": [
-        (changed(encoder_class=KeepsOutside), "another encoding"),
+    "a deep copy is independent": [(changed(encoder_class=Closure), "no closure over the module")],
+    "reopens from a run": [
+        (changed(encoder_class=KeepsOutside), "different encoding"),
         (
             changed(encoder=lambda s, a, t, tokens: MeanEncoder(len(tokens.ids))),
             r"test_backbone.py, line .*NoneType",
@@ -214,7 +216,7 @@ WRONG = {
     "exports exactly": [
         (
             after(lambda s, x, ids, mask: x * (1.01 if torch.compiler.is_exporting() else 1.0)),
-            "costs something else than in torch",
+            "prices of ONNX Runtime and torch differ",
         ),
         (after(lambda s, x, ids, mask: x if x.sum() > 0 else 2 * x), "torch cannot export"),
     ],

@@ -1,4 +1,4 @@
-"""The checks of an engine: what pricekit ships passes them, and each finds a wrong one."""
+"""The checks of an engine: the built-in ones pass, and each check finds a broken one."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ from pricekit.testing import CheckFailed, check_engine
 
 
 class Right:
-    """Wants lengths of whole sixteens, and two threads."""
+    """Needs lengths that are multiples of 16, and runs two streams."""
 
     length_multiple = 16
     streams = 2
@@ -47,7 +47,7 @@ class Reuses(Right):
 
 
 class Shares(Right):
-    """Its threads share one place for the batch."""
+    """Its threads share one attribute for the batch."""
 
     def load(self, graph):
         price = load_cpu(graph.model, threads=1)
@@ -80,7 +80,7 @@ class ImportsInside(Right):
 
 
 def from_a_file():
-    """As `--plugin file.py` loads one."""
+    """Load a plugin file as `--plugin` does."""
     path = Path(__file__).with_name("imports_torch.py")
     spec = spec_from_file_location("pricekit_file_imports_torch", path)
     module = sys.modules[spec.name] = module_from_spec(spec)
@@ -89,7 +89,7 @@ def from_a_file():
 
 
 WRONG = {
-    "is made, with load": [(changed(load=None), "no method load")],
+    "has load": [(changed(load=None), "no method load")],
     "length_multiple and streams": [
         (changed(length_multiple=0), "length_multiple is 0; expected an int"),
         (changed(streams="2"), "streams is '2'"),
@@ -97,27 +97,30 @@ WRONG = {
     "finite, positive float32 prices": [
         (changed(found=lambda s, p, b: p.astype(np.float64)), r"float64 of shape \(1,\)"),
         (changed(found=lambda s, p, b: p[:, None]), r"shape \(1, 1\)"),
-        (changed(found=lambda s, p, b: -p), "positive ones"),
+        (changed(found=lambda s, p, b: -p), "positive prices"),
         (Missing, "libfast is missing: pip install fast"),
     ],
-    "prices as the reference does": [
+    "prices match the reference": [
         (changed(found=lambda s, p, b: p * np.float32(1.03)), "by up to 3%"),
-        (changed(found=lambda s, p, b: p[:1].repeat(len(p))), "otherwise than in ONNX Runtime"),
+        (changed(found=lambda s, p, b: p[:1].repeat(len(p))), "differ from those of ONNX Runtime"),
     ],
-    "a row alone costs what it costs among others": [
-        (changed(found=lambda s, p, b: p * np.float32(1 + 0.01 * len(p))), "a row alone"),
+    "independent of the other rows of the batch": [
+        (
+            changed(found=lambda s, p, b: p * np.float32(1 + 0.01 * len(p))),
+            "rows alone and in a batch differ",
+        ),
         (
             changed(found=lambda s, p, b: p * (1 + 0.1 * np.arange(len(p), dtype=np.float32))),
-            "costs something",
+            "(alone and in a batch|shuffled rows) differ",
         ),
     ],
-    "what it returns stays": [(Reuses, "Return a copy")],
-    "streams at a time give the same prices": [(Shares, "called from 2 threads")],
-    "refuses what is no graph": [
+    "returned arrays are not overwritten": [(Reuses, "Return a copy")],
+    "concurrent streams give the same prices": [(Shares, "computed in 2 threads")],
+    "rejects an invalid graph": [
         (Opens, "ValueError: magic number; expected a BundleError"),
-        (changed(load=lambda s, graph: lambda batch: None), "were loaded"),
+        (changed(load=lambda s, graph: lambda batch: None), "accepted invalid bytes"),
     ],
-    "its module imports no torch": [(from_a_file, r"importing .*imports_torch\.py imports torch")],
+    "module imports no torch": [(from_a_file, r"importing .*imports_torch\.py imports torch")],
     "runs without torch": [(ImportsInside, "imports torch")],
 }
 

@@ -1,4 +1,4 @@
-"""The checks of a feature: what pricekit ships passes them, and each finds a wrong one."""
+"""The checks of a feature: the built-in ones pass, and each check finds a broken one."""
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -13,7 +13,7 @@ from pricekit.testing import CheckFailed, check_feature
 
 
 class Right:
-    """How long a text is, and how long beside the mean of the training texts."""
+    """The length of a text, and its length relative to the mean of the training texts."""
 
     names = ("length", "relative")
 
@@ -26,7 +26,7 @@ class Right:
 
 
 class UsesPrice(Right):
-    """For a text with a digit the mean price of such training rows, for others 0."""
+    """For a text with a digit, the mean price of such training rows; for others 0."""
 
     names = ("price_of_kind",)
     uses_price = True
@@ -51,7 +51,7 @@ class Blind(Right):
 
 
 class Weight:
-    """A column of the file; what cannot be read as a number is 0."""
+    """A column of the file; values that are not numbers become 0."""
 
     names = ("weight",)
 
@@ -100,7 +100,7 @@ class ImportsInside(Right):
 
 
 def from_a_file():
-    """As `--plugin file.py` loads one."""
+    """Load a plugin file as `--plugin` does."""
     path = Path(__file__).with_name("imports_torch.py")
     spec = spec_from_file_location("pricekit_file_imports_torch", path)
     module = sys.modules[spec.name] = module_from_spec(spec)
@@ -113,16 +113,16 @@ def inverse_of_shortest(self, table):
 
 
 WRONG = {
-    "is made, with fit and transform": [
+    "has fit and transform": [
         (changed(transform=None), "no method transform.*Add transform"),
         (changed(__init__=lambda s: sys.exit(3)), "SystemExit: 3"),
         (changed(__init__=lambda s, options: None), "TypeError.*options"),
-        (changed(Options=dict), "no pydantic model"),
+        (changed(Options=dict), "not a pydantic model"),
     ],
     "names its columns": [
         (changed(names=["a", "b"]), r"names is \['a', 'b'\]; expected a tuple"),
         (changed(names=("a", "a")), "distinct"),
-        (changed(names=()), "one for each column"),
+        (changed(names=()), "one per column"),
     ],
     "state is JSON": [
         (changed(fit=lambda s, t: {"mean": np.ones(2)}), "ndarray is not JSON serializable.*tolist"),
@@ -138,13 +138,13 @@ WRONG = {
             "read back from JSON.*length of row 0 is 0.0 instead of 2.0",
         ),
     ],
-    "state holds all that fit learned": [(KeepsOutside, "new instance.*relative of row 0")],
+    "state holds everything that fit learned": [(KeepsOutside, "new instance.*relative of row 0")],
     "finite float32 for ordinary texts": [
         (transforming(lambda x, t, s: x.astype(np.float64)), "float64 of shape.*astype"),
         (transforming(lambda x, t, s: x[:, :1]), r"shape \(48, 1\); expected float32 of shape \(48, 2\)"),
         (transforming(lambda x, t, s: x.tolist()), "list"),
     ],
-    "finite float32 for texts never met": [
+    "finite float32 for unseen texts": [
         (transforming(lambda x, t, s: np.where(x == 0, np.nan, x)), "is nan for the text ''"),
     ],
     "finite float32 fitted on nasty texts": [
@@ -153,33 +153,38 @@ WRONG = {
             r"inverse_of_shortest \(.*test_feature.py, line.*ZeroDivisionError",
         )
     ],
-    "takes no rows": [(transforming(lambda x, t, s: plus(x, len(t.text.iloc[0]))), "IndexError")],
-    "a row alone equals the row in a batch": [
-        (transforming(lambda x, t, s: plus(x, -x.mean(0))), "another value alone.*learn means"),
+    "accepts a table without rows": [
+        (transforming(lambda x, t, s: plus(x, len(t.text.iloc[0]))), "IndexError")
     ],
-    "the order of rows changes nothing": [
+    "a row alone equals the row in a batch": [
+        (transforming(lambda x, t, s: plus(x, -x.mean(0))), "alone has a different value.*learn means"),
+    ],
+    "independent of the row order": [
         (transforming(lambda x, t, s: plus(x, np.arange(len(t))[:, None])), "shuffled rows"),
     ],
-    "the same twice": [
+    "deterministic": [
         (transforming(lambda x, t, s: plus(x, np.random.default_rng().random())), "second call"),
-        (changed(fit=lambda s, t: {"mean": np.random.default_rng().random()}), "another state"),
-        (transforming(lambda x, t, s: plus(x, s.update(n=s.get("n", 0) + 1) or s["n"])), "leave the state"),
+        (changed(fit=lambda s, t: {"mean": np.random.default_rng().random()}), "different state"),
+        (
+            transforming(lambda x, t, s: plus(x, s.update(n=s.get("n", 0) + 1) or s["n"])),
+            "do not modify the state",
+        ),
     ],
-    "leaves the table as it is": [(WritesIntoTable, "frame of the table changed")],
+    "does not modify the table": [(WritesIntoTable, "modified frame of the table")],
     "fit does not see the price": [
         (
             changed(fit=lambda s, t: {"mean": 1.0 if t.price is None else float(t.price[0])}),
             "uses_price = True",
         ),
-        (changed(fit=lambda s, t: {"mean": float(t.frame.get("price", [1])[0])}), "another state"),
+        (changed(fit=lambda s, t: {"mean": float(t.frame.get("price", [1])[0])}), "different state"),
     ],
     "transform does not see the price": [
         (
             transforming(lambda x, t, s: x if t.price is None else plus(x, t.price[:, None])),
-            "no price in pred",
+            "prediction has no price",
         ),
     ],
-    "its module imports no torch": [(from_a_file, r"importing .*imports_torch\.py imports torch")],
+    "module imports no torch": [(from_a_file, r"importing .*imports_torch\.py imports torch")],
     "runs without torch": [(ImportsInside, "fit or transform imports torch")],
 }
 
@@ -229,7 +234,7 @@ def test_every_check_has_found_one():
     assert set(WRONG) == {check.name for check in check_feature(Right)}
 
 
-def test_a_feature_of_another_column_is_told_where_it_is_absent():
+def test_a_missing_column_is_named():
     with pytest.raises(CheckFailed, match="KeyError: 'weight'"):
         named(Weight, "finite float32 for ordinary texts")()
 

@@ -1,4 +1,4 @@
-"""The checks of a loss: what pricekit ships passes them, and each finds a wrong one."""
+"""The checks of a loss: the built-in ones pass, and each check finds a broken one."""
 
 import math
 
@@ -16,7 +16,7 @@ BY_HAND = FITTED_ON, RAW, PRICE, TERM / 2
 
 
 class Squares(nn.Module):
-    """Mean squares of the standardised log price, right in all."""
+    """Mean squared error of the standardised log price; a correct loss."""
 
     def __init__(self):
         super().__init__()
@@ -75,25 +75,25 @@ class Unclamped(Squares):
 
 
 class Traced(Squares):
-    """Another link while it is traced."""
+    """The link changes during tracing."""
 
     def to_price(self, raw):
         return super().to_price(raw + 0.01 if torch.compiler.is_exporting() else raw)
 
 
 WRONG = {
-    "is made, a module with fit and to_price": [
+    "is a module with fit and to_price": [
         (lambda: object(), "object has no method fit"),
         (
             type("Plain", (), {"fit": print, "forward": print, "to_price": print}),
-            r"Plain is no torch\.nn\.Module",
+            r"Plain is not a torch\.nn\.Module",
         ),
     ],
-    "buffers hold all that fit learned": [
+    "buffers hold everything that fit learned": [
         (KeepsOutside, "register_buffer"),
         (
             changed(fit=lambda s, price: s.register_buffer("seen", price)),
-            "Unexpected key.*Make them in __init__",
+            "Unexpected key.*Create all of them in __init__",
         ),
     ],
     "a scalar with a gradient": [
@@ -109,12 +109,14 @@ WRONG = {
     "gradcheck in float64": [
         (
             changed(forward=lambda s, r, p: HalfGradient.apply(s.distance(r, p)).mean()),
-            "hand-written backward",
+            "custom backward",
         ),
-        (changed(forward=lambda s, r, p: Squares.forward(s, r.float(), p.float())), "cast to float32"),
+        (changed(forward=lambda s, r, p: Squares.forward(s, r.float(), p.float())), "do not cast to float32"),
     ],
-    "finite for prices from 0.01 to 1e6": [(Overflows, "gradients are not finite, first at price 0.01")],
-    "least at the truth": [
+    "finite for prices from 0.01 to 1e6": [
+        (Overflows, "of the gradients are not finite, first at price 0.01")
+    ],
+    "minimum at the true price": [
         (changed(distance=lambda s, r, p: r - (p.log() - s.link.mean)), "share one link"),
         (
             changed(to_price=lambda s, r: s.link.log_price(r.clamp(-1, 1)).exp()),
@@ -124,16 +126,16 @@ WRONG = {
     "prices are finite and positive": [
         (Unclamped, r"\[0.0, .*inf\].*Clamp the log price"),
         (changed(to_price=lambda s, r: Squares.to_price(s, r)[:, None]), r"\(7, 1\) for torch.float32 of"),
-        (changed(to_price=lambda s, r: Squares.to_price(s, r).double()), "gave torch.float64"),
+        (changed(to_price=lambda s, r: Squares.to_price(s, r).double()), "returned torch.float64"),
     ],
-    "prices rise with the raw output": [
+    "prices increase with the raw output": [
         (changed(to_price=lambda s, r: Squares.to_price(s, -r)), "strictly increasing"),
         (
             changed(to_price=lambda s, r: Squares.to_price(s, r.clamp(-2, 2))),
-            "for -3.0 and the raw output after",
+            "for the raw outputs -3.0 and -2.9",
         ),
     ],
-    "to_price exports": [(Traced, "in ONNX Runtime to_price gives")],
+    "to_price exports": [(Traced, "in ONNX Runtime, to_price returns")],
     "the value derived by hand": [(Squares, "the loss is 0.5; expected 0.462")],
 }
 

@@ -1,4 +1,4 @@
-"""The checks of a policy: what pricekit ships passes them, and each finds a wrong one."""
+"""The checks of a policy: the built-in ones pass, and each check finds a broken one."""
 
 import math
 
@@ -10,7 +10,7 @@ from pricekit.testing import CheckFailed, check_policy
 
 
 class Right:
-    """AdamW, and a straight line up and down."""
+    """AdamW with linear warmup and decay."""
 
     defaults = {"training": {"epochs": 1}}  # noqa: RUF012
 
@@ -48,7 +48,7 @@ class Counts(Right):
 
 
 class Momentum(torch.optim.Optimizer):
-    """Remembers its momentum beside its state."""
+    """Stores its momentum outside of its state."""
 
     def __init__(self, parameters, lr):
         super().__init__(parameters, {"lr": lr})
@@ -69,47 +69,47 @@ class NeedsClosure(torch.optim.SGD):
 
 
 WRONG = {
-    "is made, with defaults, optimizer and schedule": [
+    "has defaults, optimizer and schedule": [
         (changed(schedule=None), "no method schedule"),
-        (changed(defaults=["training"]), "defaults is .*list.*nested tables"),
+        (changed(defaults=["training"]), "defaults is .*list.*a dict of settings"),
     ],
     "defaults are a valid configuration": [
         (changed(defaults={"training": {"epoch": 1}}), "epoch.*did you mean"),
         (changed(defaults={"loss": {"name": "focal-smape", "gama": 1}}), "Did you mean 'gamma'"),
-        (changed(defaults={"backbone": {"name": "bagg"}}), "no backbone 'bagg'"),
+        (changed(defaults={"backbone": {"name": "bagg"}}), "unknown backbone 'bagg'"),
     ],
     "every trainable parameter once": [
         (giving(lambda m, lr: torch.optim.SGD(m.heads.parameters(), lr)), r"'encoder.embedding.weight': 0"),
         (giving(lambda m, lr: list(m.parameters())), "expected a torch.optim.Optimizer"),
-        (giving(lambda m, lr: type("N", (Momentum,), {})(m.parameters(), math.nan)), "finite one in each"),
+        (giving(lambda m, lr: type("N", (Momentum,), {})(m.parameters(), math.nan)), "a finite lr in each"),
     ],
     "steps lower a convex loss": [
         (giving(lambda m, lr: torch.optim.SGD(m.parameters(), lr, maximize=True)), "sign of the update"),
         (giving(lambda m, lr: NeedsClosure(m.parameters(), lr)), "'NoneType' object is not callable"),
     ],
-    "works fused and not": [
+    "works with and without fused": [
         (NoFused, "unexpected keyword argument 'fused'"),
         (giving(lambda m, lr: torch.optim.SGD(m.parameters(), 1e38)), "weights are not finite"),
     ],
     "schedule is finite, from 0 to 1": [
         (changed(schedule=lambda s, step, w, t: 2.0), "from 0 to 1"),
-        (changed(schedule=lambda s, step, w, t: 0.0), "nothing but 0"),
+        (changed(schedule=lambda s, step, w, t: 0.0), "always 0"),
         (changed(schedule=lambda s, step, w, t: min(1.0, step / (t - w))), "ZeroDivisionError"),
     ],
-    "schedule takes parts of a step": [
+    "schedule accepts fractional steps": [
         (changed(schedule=lambda s, step, w, t: [1.0] * t and ([1.0] * t)[step]), "TypeError.*indices"),
         (
             changed(schedule=lambda s, step, w, t: (step + 1) / w if step < w else 1.0),
-            "at step 9.5 of 100, 10 of them warmup, the schedule is 1.05",
+            "at step 9.5 of 100, with 10 warmup steps, the schedule is 1.05",
         ),
     ],
-    "schedule warms up": [(changed(schedule=lambda s, step, w, t: 1.0), "lower one at the beginning")],
-    "schedule ends lowest": [
-        (changed(schedule=lambda s, step, w, t: 0.5 + 0.5 * math.cos(6.3 * step / t)), "Come down")
+    "schedule warms up": [(changed(schedule=lambda s, step, w, t: 1.0), "lower factor at the start")],
+    "schedule ends at its minimum": [
+        (changed(schedule=lambda s, step, w, t: 0.5 + 0.5 * math.cos(6.3 * step / t)), "Decrease the factor")
     ],
-    "resuming equals no stop": [
-        (Counts, "nothing that changes in the policy itself"),
-        (giving(lambda m, lr: Momentum(m.parameters(), lr)), "the same to the bit"),
+    "resuming changes nothing": [
+        (Counts, "keep the policy itself stateless"),
+        (giving(lambda m, lr: Momentum(m.parameters(), lr)), "bitwise equal parameters"),
     ],
 }
 

@@ -1,1 +1,1 @@
-"""The conformance checks of each plugin kind."""
+"""The conformance checks, one module per plugin kind."""

@@ -1,4 +1,4 @@
-"""The checks of a backbone: of the plugin and its tokenizer here, of its encoder in `encoder`. Imports torch."""
+"""The checks of a backbone plugin and its tokenizer; `encoder` and `learning` check the encoder. Imports torch."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ TOKENS = 64
 def checks(make: Make) -> list[Check]:
     """Return the checks; see `pricekit.testing.check_backbone`."""
     found = {
-        "is made, with tokenizer, architecture and encoder": _is_made,
+        "has tokenizer, architecture and encoder": _is_made,
         "max_length is None or a number": _max_length,
-        "makes a tokenizer": _tokenizer,
-        "tokenizer survives its file": _round_trip,
-        "tokenizer takes every text": _every_text,
+        "trains a tokenizer": _tokenizer,
+        "tokenizer survives JSON": _round_trip,
+        "tokenizer accepts every text": _every_text,
         "architecture is JSON": _architecture,
         "hidden_size and members": _sizes,
-        "layers and embedding are its own": learning.layers,
+        "layers and embedding belong to the encoder": learning.layers,
         "encodes as float32 (B, hidden_size)": encoder.output,
         "padding changes nothing": encoder.padding,
-        "rows beside a row change nothing": encoder.company,
-        "the same twice": encoder.twice,
+        "independent of the other rows of the batch": encoder.batch_sensitivity,
+        "deterministic": encoder.twice,
         "gradient reaches every parameter": learning.gradients,
         "checkpointing changes nothing": learning.checkpointing,
-        "a deep copy stands by itself": learning.deep_copy,
-        "opens again from what a run keeps": learning.opens_again,
+        "a deep copy is independent": learning.deep_copy,
+        "reopens from a run": learning.opens_again,
         "exports exactly": encoder.exports,
     }
     return named(seeded(found), make)
@@ -48,7 +48,7 @@ def _max_length(make: Make) -> None:
     plugin = make()
     found = getattr(plugin, "max_length", "absent")
     if found is not None and (not isinstance(found, int) or isinstance(found, bool) or found < 1):
-        fail(f"max_length is {found!r}", "None, or an int of at least 1", "write max_length = None")
+        fail(f"max_length is {found!r}", "None or an int of at least 1", "write max_length = None")
 
 
 def _trained(plugin: Any) -> Tokenizer:
@@ -57,7 +57,7 @@ def _trained(plugin: Any) -> Tokenizer:
         fail(
             f"tokenizer returned {type(found).__module__}.{type(found).__qualname__}",
             "a tokenizers.Tokenizer",
-            "of a tokenizer of transformers return its backend_tokenizer",
+            "for a transformers tokenizer, return its backend_tokenizer",
         )
     return found
 
@@ -66,10 +66,16 @@ def _tokenizer(make: Make) -> None:
     found = _trained(make())
     size, pad_id = found.get_vocab_size(), pad_id_of(found)
     if not 0 <= pad_id < size:
-        fail(f"it pads with the id {pad_id} of {size}", "one of its own ids", "correct enable_padding")
+        fail(
+            f"the padding id is {pad_id}, the vocabulary size {size}",
+            "an id in the vocabulary",
+            "fix enable_padding",
+        )
     if not found.encode("Item Name: green tea, 12 oz").ids:
         fail(
-            "an ordinary text has no tokens", "some", "train it on the texts given, or look at its normalizer"
+            "an ordinary text has no tokens",
+            "at least one",
+            "train on the given texts, or check the normalizer",
         )
 
 
@@ -80,9 +86,9 @@ def _round_trip(make: Make) -> None:
     for text, one, other in zip(texts, found.encode_batch(texts), again.encode_batch(texts), strict=True):
         if one.ids != other.ids:
             fail(
-                f"read back from its JSON the tokenizer gives other ids for {text[:60]!r}",
-                "the same, because a bundle holds the JSON alone",
-                "use no part of Python's in it, such as a custom pre-tokenizer",
+                f"after a round trip through JSON, the tokenizer gives different ids for {text[:60]!r}",
+                "the same ids, because a bundle stores only the JSON",
+                "use no components written in Python, such as a custom pre-tokenizer",
             )
 
 
@@ -92,8 +98,8 @@ def _every_text(make: Make) -> None:
     size = found.get_vocab_size()
     if ids.min() < 0 or ids.max() >= size:
         fail(
-            f"it gave ids from {ids.min()} to {ids.max()} with a vocabulary of {size}",
-            "ids below the size, which the encoder looks up",
+            f"the tokenizer gave ids from {ids.min()} to {ids.max()} with a vocabulary of {size}",
+            "ids from 0 to below the vocabulary size, because the encoder looks them up",
             "add every special token to the vocabulary",
         )
 
@@ -102,14 +108,14 @@ def _architecture(make: Make) -> None:
     plugin = make()
     found = plugin.architecture(_trained(plugin))
     if not isinstance(found, dict):
-        fail(f"architecture returned {shown(found)}", "a dict", "return {} where the options say it all")
+        fail(f"architecture returned {shown(found)}", "a dict", "return {} if the options define the encoder")
     try:
         json.dumps(found, allow_nan=False)
     except (TypeError, ValueError) as error:
         fail(
             f"architecture is not JSON: {error}",
             "finite numbers, strings, lists and dicts",
-            "leave out what is none of these",
+            "leave out other values",
         )
 
 
@@ -118,7 +124,11 @@ def _sizes(make: Make) -> None:
     hidden, members = getattr(found, "hidden_size", None), getattr(found, "members", None)
     if not (isinstance(hidden, int) and isinstance(members, int) and members >= 1 and hidden >= members):
         fail(
-            f"hidden_size is {hidden!r}, members {members!r}", "ints of at least 1", "set both on the encoder"
+            f"hidden_size is {hidden!r}, members {members!r}",
+            "positive ints, with hidden_size >= members",
+            "set both on the encoder",
         )
     if hidden % members:
-        fail(f"hidden_size {hidden} is no multiple of members {members}", "groups of one size", "widen it")
+        fail(
+            f"hidden_size {hidden} is not a multiple of members {members}", "a multiple", "change hidden_size"
+        )

@@ -1,4 +1,4 @@
-"""The checks of an engine; torch is imported where they make the graph that it is given."""
+"""The checks of an engine; only making the graph imports torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pricekit.testing.imports import require_import_without_torch, without_torch
 from pricekit.testing.runner import Check, Make, fail, named, require_methods, shown
 
 TOLERANCE = 0.02
-"""Relative, as between an engine and the reference where `auto` chooses one: some compute in bfloat16."""
+"""Relative tolerance, the same as when `auto` compares engines with the reference: some compute in bfloat16."""
 
 SHAPES = ((1, 1), (2, 7), (5, 17), (64, 64), (7, 33), (2, 7))
 LONGEST = 64
@@ -30,15 +30,15 @@ ROUNDS = 6
 def checks(make: Make) -> list[Check]:
     """Return the checks; see `pricekit.testing.check_engine`."""
     found: Mapping[str, Callable[[Make], None]] = {
-        "is made, with load": _is_made,
+        "has load": _is_made,
         "length_multiple and streams": _numbers,
         "finite, positive float32 prices": _prices,
-        "prices as the reference does": _parity,
-        "a row alone costs what it costs among others": _company,
-        "what it returns stays": _stays,
-        "streams at a time give the same prices": _streams,
-        "refuses what is no graph": _refuses,
-        "its module imports no torch": _module_without_torch,
+        "prices match the reference": _parity,
+        "independent of the other rows of the batch": _batch_sensitivity,
+        "returned arrays are not overwritten": _stays,
+        "concurrent streams give the same prices": _streams,
+        "rejects an invalid graph": _refuses,
+        "module imports no torch": _module_without_torch,
         "runs without torch": _runs_without_torch,
     }
     return named(found, make)
@@ -46,7 +46,7 @@ def checks(make: Make) -> list[Check]:
 
 @cache
 def _graph() -> bytes:
-    """Return the graph that every engine is given; made once, which takes torch and some seconds."""
+    """Return the graph for all engines; it is made once, which needs torch and some seconds."""
     from pricekit.testing.models import attention_graph
 
     return attention_graph()
@@ -54,7 +54,7 @@ def _graph() -> bytes:
 
 @contextmanager
 def _loaded(make: Make) -> Iterator[tuple[Any, PriceBatch]]:
-    """Give the engine and what it made of the graph."""
+    """Yield the engine and the loaded graph."""
     with TemporaryDirectory() as folder:
         engine = make()
         longest = _batch(engine, 1, LONGEST)["input_ids"].shape[1]
@@ -62,7 +62,7 @@ def _loaded(make: Make) -> Iterator[tuple[Any, PriceBatch]]:
 
 
 def _batch(engine: Any, rows: int, length: int) -> Batch:
-    """Return a batch whose length is rounded up as the engine wants it."""
+    """Return a batch with the length rounded up to the multiple of the engine."""
     multiple = int(engine.length_multiple)
     return batch(rows, -(-length // multiple) * multiple)
 
@@ -78,7 +78,7 @@ def _numbers(make: Make) -> None:
         ("streams", getattr(engine, "streams", 1)),
     ):
         if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-            fail(f"{name} is {found!r}", "an int of at least 1", f"write {name} = 1")
+            fail(f"{name} is {found!r}", "an int of at least 1", f"set {name} = 1")
 
 
 def _prices(make: Make) -> None:
@@ -87,13 +87,15 @@ def _prices(make: Make) -> None:
             found = price(_batch(engine, rows, length))
             if not isinstance(found, np.ndarray) or found.shape != (rows,) or found.dtype != np.float32:
                 fail(
-                    f"for {rows} rows of {length} tokens it returned {shown(found)}",
+                    f"for {rows} rows of {length} tokens the engine returned {shown(found)}",
                     f"float32 of shape ({rows},)",
                     "return the graph's output `price` as a numpy array",
                 )
             if not (np.isfinite(found).all() and (found > 0).all()):
                 fail(
-                    f"it gave the prices {found.tolist()}", "finite, positive ones", "compute more precisely"
+                    f"the prices are {found.tolist()}",
+                    "finite, positive prices",
+                    "compute with higher precision",
                 )
 
 
@@ -105,30 +107,30 @@ def _parity(make: Make) -> None:
             _require_close(
                 price(given),
                 reference(given),
-                f"{rows} rows of {length} tokens cost otherwise than in ONNX Runtime on the CPU",
-                "see that all three inputs arrive, int64 and float32, and that the mask is heeded",
+                f"prices of {rows} rows of {length} tokens differ from those of ONNX Runtime on the CPU",
+                "check that all three inputs arrive with their dtype (int64, float32), and that the mask is applied",
             )
 
 
-def _require_close(found: np.ndarray, expected: np.ndarray, what: str, cure: str) -> None:
+def _require_close(found: np.ndarray, expected: np.ndarray, problem: str, fix: str) -> None:
     apart = difference(found, expected)
     if not apart <= TOLERANCE:
-        fail(f"{what}, by up to {100 * apart:.3g}%", f"{100 * TOLERANCE:g}% at most", cure)
+        fail(f"{problem} by up to {100 * apart:.3g}%", f"a difference of at most {100 * TOLERANCE:g}%", fix)
 
 
-def _company(make: Make) -> None:
+def _batch_sensitivity(make: Make) -> None:
     with _loaded(make) as (engine, price):
         given = _batch(engine, 9, 33)
         among, shuffled = price(given).copy(), np.random.default_rng(0).permutation(9)
         alone = [price(_cut(engine, given, row)).copy() for row in range(9)]
         again = price({name: array[shuffled] for name, array in given.items()})
-    cure = "price each row by itself, in the order given, and let padding change nothing"
-    _require_close(np.concatenate(alone), among, "a row alone costs something else than among others", cure)
-    _require_close(again, among[shuffled], "shuffled rows cost something else", cure)
+    fix = "price each row independently, in the given order, and ignore padding"
+    _require_close(np.concatenate(alone), among, "prices of rows alone and in a batch differ", fix)
+    _require_close(again, among[shuffled], "prices of shuffled rows differ", fix)
 
 
 def _cut(engine: Any, given: Batch, row: int) -> Batch:
-    """Return a row alone, without the padding that the others made necessary."""
+    """Return a single row without the padding that longer rows need."""
     live, multiple = int(given["attention_mask"][row].sum()), int(engine.length_multiple)
     length = -(-live // multiple) * multiple
     tokens = {name: given[name][row : row + 1, :length] for name in ("input_ids", "attention_mask")}
@@ -144,8 +146,8 @@ def _stays(make: Make) -> None:
             price({**given, "features": given["features"] + 1})
         if not np.array_equal(first, kept):
             fail(
-                "a later call changed what an earlier one returned",
-                "it to stay",
+                "a later call overwrote an array returned earlier",
+                "an array that does not change",
                 "return a copy of the buffer",
             )
 
@@ -159,26 +161,26 @@ def _streams(make: Make) -> None:
         expected = [price(each).copy() for each in given]
         with ThreadPoolExecutor(streams) as pool:
             found = list(pool.map(price, given))
-    cure = "give each thread buffers of its own, or leave out streams"
+    fix = "use separate buffers for each thread, or remove streams"
     for here, there in zip(found, expected, strict=True):
-        _require_close(here, there, f"called from {streams} threads at a time rows cost something else", cure)
+        _require_close(here, there, f"prices computed in {streams} threads differ", fix)
 
 
 def _refuses(make: Make) -> None:
     with TemporaryDirectory() as folder:
         try:
-            make().load(Graph(b"this is no graph", LONGEST, FEATURES, Path(folder) / "cache"))
+            make().load(Graph(b"this is not a graph", LONGEST, FEATURES, Path(folder) / "cache"))
         except BundleError:
             return
         except PluginError:
             raise
         except Exception as error:
             fail(
-                f"bytes that are no graph raised {type(error).__name__}: {error}",
+                f"invalid bytes raised {type(error).__name__}: {error}",
                 "a BundleError",
-                "catch what the library raises and raise pricekit.errors.BundleError from it",
+                "catch the library's exception and raise pricekit.errors.BundleError from it",
             )
-    fail("bytes that are no graph were loaded", "a BundleError", "open the graph in load, not later")
+    fail("load accepted invalid bytes", "a BundleError", "open the graph in load, not later")
 
 
 def _module_without_torch(make: Make) -> None:
@@ -186,7 +188,7 @@ def _module_without_torch(make: Make) -> None:
 
 
 def _runs_without_torch(make: Make) -> None:
-    with _loaded(make):  # whatever else it imports must be imported where torch can be found
+    with _loaded(make):  # other libraries must be imported while torch is available
         pass
     with without_torch("load or a call"), _loaded(make) as (engine, price):
         price(_batch(engine, 2, 5))

@@ -25,29 +25,29 @@ def checks(make: Make, columns: Columns | None = None) -> list[Check]:
     mixed = partial(table_of, [*ordinary_texts(), *NASTY], columns)
     none = partial(table_of, [], columns)
     found: dict[str, Callable[[Make], None]] = {
-        "is made, with fit and transform": _is_made,
+        "has fit and transform": _is_made,
         "names its columns": _names,
         "state is JSON": _on(state.is_json, mixed),
         "state survives JSON": _on(state.survives, mixed),
-        "state holds all that fit learned": _on(state.holds_all, mixed),
+        "state holds everything that fit learned": _on(state.holds_all, mixed),
         "finite float32 for ordinary texts": _on(_usable, ordinary, ordinary),
-        "finite float32 for texts never met": _on(_usable, ordinary, mixed),
+        "finite float32 for unseen texts": _on(_usable, ordinary, mixed),
         "finite float32 fitted on nasty texts": _on(_usable, mixed, mixed),
-        "takes no rows": _on(_usable, ordinary, none),
+        "accepts a table without rows": _on(_usable, ordinary, none),
         "a row alone equals the row in a batch": _on(_alone, mixed),
-        "the order of rows changes nothing": _on(_shuffled, mixed),
-        "the same twice": _on(_twice, mixed),
-        "leaves the table as it is": _on(_leaves_table, mixed),
+        "independent of the row order": _on(_shuffled, mixed),
+        "deterministic": _on(_twice, mixed),
+        "does not modify the table": _on(_leaves_table, mixed),
         "fit does not see the price": _on(state.fit_is_blind, ordinary),
         "transform does not see the price": _on(state.transform_is_blind, ordinary),
-        "its module imports no torch": _module_without_torch,
+        "module imports no torch": _module_without_torch,
         "runs without torch": _on(_runs_without_torch, ordinary),
     }
     return named(found, make)
 
 
 def _on(check: Callable[..., None], *tables: Callable[[], Table]) -> Callable[[Make], None]:
-    """Return a check of new tables: what a plugin did to those of another check is not in them."""
+    """Return a check that gets new tables, so that no other check can have changed them."""
     return lambda make: check(make, *(table() for table in tables))
 
 
@@ -61,8 +61,8 @@ def _names(make: Make) -> None:
     if not words or not names or len(set(names)) < len(names):
         fail(
             f"names is {names!r}",
-            "a tuple of distinct strings, one for each column",
-            "write for example names = ('length',)",
+            "a tuple of distinct strings, one per column",
+            "set, for example, names = ('length',)",
         )
 
 
@@ -73,7 +73,7 @@ def _usable(make: Make, fitted_on: Table, table: Table) -> None:
     if not isinstance(found, np.ndarray) or found.shape != shape or found.dtype != np.float32:
         fail(
             f"transform returned {shown(found)}",
-            f"float32 of shape {shape}, a row for each of the table's and a column for each name",
+            f"float32 of shape {shape}, one row per table row and one column per name",
             "build the columns as numpy.column_stack([...]).astype(numpy.float32)",
         )
     if not np.isfinite(found).all():
@@ -81,18 +81,18 @@ def _usable(make: Make, fitted_on: Table, table: Table) -> None:
         fail(
             f"{plugin.names[column]} is {found[row, column]} for the text {table.text.iloc[row][:60]!r}",
             "a finite number",
-            "guard divisions and logarithms, clip what may be huge, and give 0 where there is nothing",
+            "guard divisions and logarithms, clip large values, and use 0 for missing values",
         )
 
 
 def _alone(make: Make, table: Table) -> None:
     plugin = make()
     learned = stored(plugin, table)
-    rows = np.arange(len(table) - ALONE, len(table))  # the nasty ones, and some of the others
+    rows = np.arange(len(table) - ALONE, len(table))  # the difficult texts and some ordinary ones
     expected = plugin.transform(table, learned)[rows]
     alone = [plugin.transform(table.take(rows[i : i + 1]), learned) for i in range(ALONE)]
-    cure = "a row's value must not depend on the rows beside it: learn means, ranks and counts in fit"
-    require_equal(np.concatenate(alone), expected, plugin, "a row has another value alone", cure)
+    fix = "compute each row independently of the others: learn means, ranks and counts in fit"
+    require_equal(np.concatenate(alone), expected, plugin, "a row alone has a different value", fix)
 
 
 def _shuffled(make: Make, table: Table) -> None:
@@ -100,13 +100,13 @@ def _shuffled(make: Make, table: Table) -> None:
     learned = stored(plugin, table)
     order = np.random.default_rng(0).permutation(len(table))
     expected = plugin.transform(table, learned)[order]
-    cure = "give the rows in the table's order, and look at no row's place in it"
+    fix = "return rows in the order of the table, and do not use their position"
     require_equal(
         plugin.transform(table.take(order), learned),
         expected,
         plugin,
-        "shuffled rows have other values",
-        cure,
+        "shuffled rows have different values",
+        fix,
     )
 
 
@@ -115,14 +115,14 @@ def _twice(make: Make, table: Table) -> None:
     states = [to_json(fit(plugin, table)) for plugin in (first, second)]
     if states[0] != states[1]:
         fail(
-            "fit learned another state from the same table",
-            "the same each time",
-            "seed what is drawn, and sort what comes out of a set",
+            "fit returned a different state for the same table",
+            "the same state each time",
+            "seed random numbers, and sort the elements of sets",
         )
     learned = json.loads(states[0])
     found, again = (first.transform(table, learned) for _ in range(2))
-    cure = "seed what is drawn, and leave the state as it is"
-    require_equal(again, found, first, "the second call gives other values", cure)
+    fix = "seed random numbers, and do not modify the state"
+    require_equal(again, found, first, "the second call gives different values", fix)
 
 
 def _leaves_table(make: Make, table: Table) -> None:
@@ -136,7 +136,7 @@ def _leaves_table(make: Make, table: Table) -> None:
         "price": seen.price is None and np.array_equal(price, prices_of(table)),
     }
     if changed := [name for name, unchanged in parts.items() if not unchanged]:
-        fail(f"{', '.join(changed)} of the table changed", "the table as it was", "work on a copy")
+        fail(f"the plugin modified {', '.join(changed)} of the table", "an unchanged table", "work on a copy")
 
 
 def _module_without_torch(make: Make) -> None:
@@ -144,7 +144,7 @@ def _module_without_torch(make: Make) -> None:
 
 
 def _runs_without_torch(make: Make, table: Table) -> None:
-    stored(make(), table)  # whatever else it imports must be imported where torch can be found
+    stored(make(), table)  # other libraries must be imported while torch is available
     with without_torch("fit or transform"):
         plugin = make()
         plugin.transform(table, stored(plugin, table))

@@ -1,4 +1,4 @@
-"""The checks of an encoder that learns, and is kept; this module imports torch."""
+"""The checks of training and storing an encoder. Imports torch."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pricekit.testing.runner import Make, fail
 
 
 def gradients(make: Make) -> None:
-    """From several batches together: a row of embeddings is reached only where its token occurs."""
+    """Over several batches, gradients reach every parameter; an embedding needs a batch with its token."""
     built = build(make)
     encoder = built.encoder.train()
-    with torch.no_grad():  # what starts at 0, as gates may, lets no gradient through at first
+    with torch.no_grad():  # gates that start at 0 would block the gradients
         for parameter in encoder.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
     for batch in built.batches:
@@ -26,9 +26,9 @@ def gradients(make: Make) -> None:
     wrong = [name for name, parameter in trained.items() if not _reached(parameter.grad)]
     if wrong:
         fail(
-            f"no gradient, or none that is finite and not 0, reaches {', '.join(wrong)}",
-            "one for every parameter",
-            "leave out what the encoding does not use, or freeze it with requires_grad_(False)",
+            f"no finite, nonzero gradient reaches {', '.join(wrong)}",
+            "a gradient for every parameter",
+            "remove parameters that the encoding does not use, or freeze them with requires_grad_(False)",
         )
 
 
@@ -40,7 +40,7 @@ def _reached(gradient: Tensor | None) -> bool:
 
 
 def checkpointing(make: Make) -> None:
-    """Where there is `gradient_checkpointing_enable`."""
+    """`gradient_checkpointing_enable`, if present, changes neither the encoding nor the gradients."""
     built = build(make)
     if not hasattr(built.encoder, "gradient_checkpointing_enable"):
         return
@@ -57,8 +57,8 @@ def checkpointing(make: Make) -> None:
     plain, again = found
     if len(plain) != len(again) or not all(map(_alike, again, plain)):
         fail(
-            "after gradient_checkpointing_enable the encoding or a gradient is another",
-            "the same: it only saves memory",
+            "gradient_checkpointing_enable changes the encoding or a gradient",
+            "no change, because it only saves memory",
             "use torch.utils.checkpoint.checkpoint(..., use_reentrant=False)",
         )
 
@@ -69,21 +69,21 @@ def _alike(found: Tensor, expected: Tensor) -> bool:
 
 
 def layers(make: Make) -> None:
-    """What rates by layer and the rate of embeddings are given to."""
+    """`layers` and `embedding`, which select learning rates, hold parameters of the encoder, each once."""
     encoder = build(make).encoder
     own = {id(parameter) for parameter in encoder.parameters()}
     held = [id(parameter) for layer in getattr(encoder, "layers", ()) for parameter in layer.parameters()]
     table = getattr(encoder, "embedding", nn.Module())
     if len(held) > len(set(held)) or not {*held, *(id(p) for p in table.parameters())} <= own:
         fail(
-            "layers or embedding hold a parameter twice, or one that is not the encoder's",
+            "layers or embedding hold a parameter twice, or a parameter that is not the encoder's",
             "modules of the encoder, each in one layer",
-            "list the encoder's own modules, the embeddings first",
+            "list modules of the encoder, the embeddings first",
         )
 
 
 def deep_copy(make: Make) -> None:
-    """As the moving average of the weights is one."""
+    """A deep copy, such as the moving average of the weights, is independent of the encoder."""
     built = build(make)
     expected = built.encoding()
     twin = copy.deepcopy(built.encoder)
@@ -93,14 +93,14 @@ def deep_copy(make: Make) -> None:
         found = twin(*built.batches[0])
     if not torch.equal(found, expected):
         fail(
-            "a deep copy changes with the encoder that it was copied from, or begins with another encoding",
-            "one of its own: training.ema_decay averages such a copy",
-            "hold no bound method and no closure over the module: look parameters up through self",
+            "a deep copy changes with the original encoder, or has a different encoding from the start",
+            "an independent copy, because training.ema_decay averages the weights in one",
+            "store no bound method and no closure over the module: access parameters through self",
         )
 
 
 def opens_again(make: Make) -> None:
-    """From architecture, tokenizer and weights, as a run is opened."""
+    """Architecture, tokenizer and weights restore the encoder, as when a run is opened."""
     built = build(make)
     expected = built.encoding()
     tokenizer = Tokenizer.from_str(built.tokenizer.to_str())
@@ -110,8 +110,8 @@ def opens_again(make: Make) -> None:
         found = fresh(*built.batches[0])
     if not torch.equal(found, expected):
         fail(
-            "made anew from architecture and tokenizer, and given the weights, it has another encoding",
-            "the same to the bit",
-            "keep what is learned or fitted in parameters and buffers, what is chosen in the options, and what a "
-            "folder of weights says in architecture",
+            "an encoder restored from architecture, tokenizer and weights has a different encoding",
+            "bitwise equal encodings",
+            "store learned or fitted values in parameters and buffers, choices in the options, and the sizes read "
+            "from a weights folder in architecture",
         )

@@ -1,4 +1,4 @@
-"""The checks of a loss's link from raw output to price; this module imports torch."""
+"""The checks of the link from raw output to price in a loss. Imports torch."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FARTHEST = 2.0**30
 
 
 def fitted(make: Make, *, dtype: torch.dtype = torch.float32, price: Tensor | None = None) -> Any:
-    """Return a new loss, fitted to ordinary prices where no others are given."""
+    """Return a new loss, fitted to the given prices or to ordinary ones."""
     loss = make().to(dtype)
     loss.fit(torch.from_numpy(ordinary_prices()) if price is None else price)
     return loss
 
 
 def prices(make: Make) -> None:
-    """Of any raw output, whatever it was fitted on."""
+    """The price is finite and positive for any raw output and any training prices."""
     raw = torch.tensor([-1e4, -30.0, -3.0, 0.0, 3.0, 30.0, 1e4])
     for fitted_on in (None, WIDE, torch.full((9,), 7.0, dtype=torch.float64)):
         loss = fitted(make, price=fitted_on)
@@ -35,32 +35,33 @@ def prices(make: Make) -> None:
             found = loss.to_price(given)
             if not isinstance(found, Tensor) or found.shape != given.shape or found.dtype != torch.float32:
                 fail(
-                    f"to_price gave {shown(found)} for {shown(given)}",
-                    "one float32 price for each raw output",
-                    "keep shape and dtype",
+                    f"to_price returned {shown(found)} for {shown(given)}",
+                    "one float32 price per raw output",
+                    "keep shape and dtype of the input",
                 )
             if not (found.isfinite().all() and (found > 0).all()):
                 fail(
-                    f"to_price gave {found.tolist()} for {given.tolist()}",
-                    "finite, positive prices, also where all training prices are equal",
+                    f"to_price returned {found.tolist()} for {given.tolist()}",
+                    "finite, positive prices, also if all training prices are equal",
                     "clamp the log price before the exponential, and the scale away from 0",
                 )
 
 
 def rising(make: Make) -> None:
-    """So that a higher raw output is a higher price, and every price has one raw output."""
+    """A higher raw output gives a higher price, so every price has a single raw output."""
     found = fitted(make).to_price(torch.linspace(-3, 3, 61))
     if not (found.diff() > 0).all():
         place = int((found.diff() <= 0).nonzero()[0])
         fail(
-            f"to_price gave {found[place : place + 2].tolist()} for {-3 + place / 10:.1f} and the raw output after it",
+            f"to_price returned {found[place : place + 2].tolist()} for the raw outputs {-3 + place / 10:.1f} and "
+            f"{-2.9 + place / 10:.1f}",
             "a higher price for a higher raw output",
             "make the link strictly increasing",
         )
 
 
 def least(make: Make) -> None:
-    """The raw output that to_price turns into the true price costs least."""
+    """The loss is smallest at the raw output that to_price maps to the true price."""
     loss = fitted(make, dtype=torch.float64)
     given = torch.from_numpy(np.quantile(ordinary_prices(), [0.05, 0.3, 0.5, 0.7, 0.95]))
     for price, truth in zip(given, _raw_of(loss, given), strict=True):
@@ -69,23 +70,23 @@ def least(make: Make) -> None:
             value = loss((truth + offset)[None, None], price[None, None]).item()
             if not value >= best - 1e-6 * max(1.0, abs(best)):
                 fail(
-                    f"for the price {float(price):.4g} the loss is {best:.6g} where to_price gives it, "
-                    f"and {value:.6g} where the raw output is {offset:+} away",
-                    "the least at the truth",
+                    f"for the price {float(price):.4g} the loss is {best:.6g} at its raw output, "
+                    f"but {value:.6g} at that output {offset:+}",
+                    "the minimum at the true price",
                     "let forward and to_price share one link from raw output to price",
                 )
 
 
 def _raw_of(loss: Any, given: Tensor) -> Tensor:
-    """Return the raw outputs of prices, by bisection."""
+    """Return the raw outputs that to_price maps to the prices, by bisection."""
     low, high = -torch.ones_like(given), torch.ones_like(given)
     while (loss.to_price(low) > given).any() or (loss.to_price(high) < given).any():
         low, high = 2 * low, 2 * high
         if high[0] > FARTHEST:
             fail(
                 f"no raw output gives the price {float(given[0]):.4g} or {float(given[-1]):.4g}",
-                "that to_price reaches every price it was fitted on",
-                "fit the link's range to the training prices",
+                "that to_price can return every price it was fitted on",
+                "derive the range of to_price from the training prices",
             )
     for _ in range(100):
         middle = (low + high) / 2
@@ -95,11 +96,11 @@ def _raw_of(loss: Any, given: Tensor) -> Tensor:
 
 
 def exports(make: Make) -> None:
-    """In a graph to_price gives what it gives in torch."""
+    """to_price gives the same prices in the exported graph as in torch."""
     model = small_model(fitted(make)).eval()
     raw = np.linspace(-8, 8, 17, dtype=np.float32)
     rows = {**batch(len(raw), 5)}
-    rows["features"][:, 0] = np.sign(raw) * np.expm1(np.abs(raw))  # whose signed log is raw again
+    rows["features"][:, 0] = np.sign(raw) * np.expm1(np.abs(raw))  # the signed log restores raw
     with torch.no_grad():
         last: Any = model.heads[0]
         last[0].weight.zero_()[0, model.encoder.hidden_size] = 1.0
@@ -108,7 +109,7 @@ def exports(make: Make) -> None:
     found = load_cpu(export_bytes(model, rows), threads=1)(rows)
     if not difference(found, expected) <= EXPORT_TOLERANCE:
         fail(
-            f"in ONNX Runtime to_price gives {found.tolist()} for the raw outputs {raw.tolist()}",
-            f"what torch gives, {expected.tolist()}",
-            "make to_price of tensor operations alone, without a Python number that depends on their values",
+            f"in ONNX Runtime, to_price returns {found.tolist()} for the raw outputs {raw.tolist()}",
+            f"the prices of torch, {expected.tolist()}",
+            "use only tensor operations in to_price, and no Python number that depends on their values",
         )

@@ -1,4 +1,4 @@
-"""The checks of a loss; this module imports torch."""
+"""The checks of a loss. Imports torch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pricekit.text import shorten
 def checks(make: Make, by_hand: ByHand | None = None) -> list[Check]:
     """Return the checks; see `pricekit.testing.check_loss`."""
     found: dict[str, Callable[[Make], None]] = {
-        "is made, a module with fit and to_price": _is_made,
-        "buffers hold all that fit learned": _holds_all,
+        "is a module with fit and to_price": _is_made,
+        "buffers hold everything that fit learned": _holds_all,
         "a scalar with a gradient": _scalar,
         "a mean over rows and members": _mean,
         "gradcheck in float64": _gradcheck,
         "finite for prices from 0.01 to 1e6": _finite,
-        "least at the truth": link.least,
+        "minimum at the true price": link.least,
         "prices are finite and positive": link.prices,
-        "prices rise with the raw output": link.rising,
+        "prices increase with the raw output": link.rising,
         "to_price exports": link.exports,
     }
     if by_hand is not None:
@@ -36,7 +36,7 @@ def checks(make: Make, by_hand: ByHand | None = None) -> list[Check]:
 
 
 def _example(rows: int, members: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    """Return raw outputs and prices as training gives them: one price for all members of a row."""
+    """Return raw outputs and prices as training passes them: all members of a row share a price."""
     raw = torch.linspace(-2.1, 1.9, rows * members, dtype=dtype).reshape(rows, members)
     price = torch.logspace(-0.3, 2.9, rows, dtype=dtype)
     return raw, price[:, None].expand_as(raw)
@@ -46,7 +46,9 @@ def _is_made(make: Make) -> None:
     loss = make()
     require_methods(loss, "fit", "forward", "to_price")
     if not isinstance(loss, nn.Module):
-        fail(f"{type(loss).__name__} is no torch.nn.Module", "one", "derive it from torch.nn.Module")
+        fail(
+            f"{type(loss).__name__} is not a torch.nn.Module", "one", "derive the class from torch.nn.Module"
+        )
 
 
 def _holds_all(make: Make) -> None:
@@ -56,9 +58,9 @@ def _holds_all(make: Make) -> None:
     same = torch.equal(fresh(raw, price), loss(raw, price))
     if not (same and torch.equal(fresh.to_price(raw[:, 0]), loss.to_price(raw[:, 0]))):
         fail(
-            "a new loss with the weights and buffers of the fitted one gives other values",
-            "the same, because a model is opened from its weights alone",
-            "keep what fit learns in buffers: self.register_buffer('mean', ...), then self.mean.fill_(...)",
+            "a new loss with the weights and buffers of the fitted loss gives different values",
+            "equal values, because opening a model restores only weights and buffers",
+            "store what fit learns in buffers: self.register_buffer('mean', ...), then self.mean.fill_(...)",
         )
 
 
@@ -67,13 +69,17 @@ def _scalar(make: Make) -> None:
     raw.requires_grad_()
     value = loss(raw, price)
     if not isinstance(value, Tensor) or value.ndim or not value.requires_grad:
-        fail(f"the loss is {shown(value)}", "a scalar with a gradient", "end it with .mean()")
+        fail(
+            f"the loss is {shown(value)}",
+            "a scalar with a gradient",
+            "return a mean, for example with .mean()",
+        )
     value.backward()  # type: ignore[no-untyped-call]
     if raw.grad is None or not raw.grad.isfinite().all() or not raw.grad.any():
         fail(
-            f"its gradient is {None if raw.grad is None else raw.grad.tolist()}",
-            "finite and not all 0",
-            "compute it from raw by differentiable operations",
+            f"the gradient is {None if raw.grad is None else raw.grad.tolist()}",
+            "finite values, not all 0",
+            "compute the loss from raw with differentiable operations",
         )
 
 
@@ -85,8 +91,8 @@ def _mean(make: Make) -> None:
     if not torch.allclose(found, expected, rtol=1e-4, atol=1e-6):
         fail(
             f"the loss of 6 rows and 3 members is {found.item():.6g}",
-            f"{expected.item():.6g}, the mean of what each raw output costs by itself",
-            "reduce by the mean: each member is a model of its own, and a step may be cut into several batches",
+            f"{expected.item():.6g}, the mean of the losses of the single raw outputs",
+            "reduce by the mean: each member is a separate model, and a step may consist of several batches",
         )
 
 
@@ -96,9 +102,9 @@ def _gradcheck(make: Make) -> None:
         torch.autograd.gradcheck(lambda given: loss(given, price), raw.requires_grad_())
     except GradcheckError as error:
         fail(
-            f"in float64 the gradient is not the slope: {shorten(str(error), 200)}",
-            "the two alike",
-            "correct a hand-written backward, and cast to float32 nowhere",
+            f"in float64, the gradient differs from the numerical one: {shorten(str(error), 200)}",
+            "equal gradients",
+            "fix a custom backward, and do not cast to float32",
         )
 
 
@@ -114,9 +120,9 @@ def _finite(make: Make) -> None:
         bad = (~gradient.isfinite()).nonzero().tolist()
         where = f", first at price {WIDE[bad[0][0]]:.4g}, raw {raw[tuple(bad[0])]:.4g}" if bad else ""
         fail(
-            f"the loss is {value.item()}, and {len(bad)} of its gradients are not finite{where}",
-            "finite ones for prices from 0.01 to 1e6 and raw outputs from -30 to 30",
-            "stay in log prices, and bound what an exponential may become",
+            f"the loss is {value.item()}, and {len(bad)} of the gradients are not finite{where}",
+            "finite values for prices from 0.01 to 1e6 and raw outputs from -30 to 30",
+            "compute with log prices, and clamp the arguments of exponentials",
         )
 
 
@@ -127,5 +133,7 @@ def _by_hand(make: Make, case: ByHand) -> None:
     found = loss(double(raw)[:, None], double(price)[:, None]).item()
     if not abs(found - expected) <= 1e-6 * max(1.0, abs(expected)):
         fail(
-            f"the loss is {found:.9g}", f"{expected:.9g}, derived by hand", "correct the formula, or the hand"
+            f"the loss is {found:.9g}",
+            f"{expected:.9g}, the value derived by hand",
+            "fix the formula or the derivation",
         )

@@ -1,4 +1,4 @@
-"""The checks of a policy; this module imports torch."""
+"""The checks of a policy. Imports torch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEPS = 6
 
 WARMUP, TOTAL = 10, 100
 SCHEDULES = ((0, 1), (0, TOTAL), (WARMUP, TOTAL), (5, 5), (20, 10))
-"""Steps of warmup and in all; a short run may end inside its warmup."""
+"""Warmup steps and total steps; a short run may end during warmup."""
 
 PEAK = 1 + 1e-6
 
@@ -34,16 +34,16 @@ PEAK = 1 + 1e-6
 def checks(make: Make) -> list[Check]:
     """Return the checks; see `pricekit.testing.check_policy`."""
     found = {
-        "is made, with defaults, optimizer and schedule": _is_made,
+        "has defaults, optimizer and schedule": _is_made,
         "defaults are a valid configuration": _defaults,
         "every trainable parameter once": _every_parameter,
         "steps lower a convex loss": _lowers,
-        "works fused and not": _fused,
+        "works with and without fused": _fused,
         "schedule is finite, from 0 to 1": _bounded,
-        "schedule takes parts of a step": _parts,
+        "schedule accepts fractional steps": _parts,
         "schedule warms up": _warms_up,
-        "schedule ends lowest": _ends,
-        "resuming equals no stop": _resumes,
+        "schedule ends at its minimum": _ends,
+        "resuming changes nothing": _resumes,
     }
     return named(seeded(found), make)
 
@@ -53,7 +53,11 @@ def _is_made(make: Make) -> None:
     require_methods(policy, "optimizer", "schedule")
     if not isinstance(getattr(policy, "defaults", None), Mapping):
         found = shown(getattr(policy, "defaults", None))
-        fail(f"defaults is {found}", "a part of the configuration as nested tables", "write a dict")
+        fail(
+            f"defaults is {found}",
+            "a dict of settings, nested as in the configuration",
+            "set defaults to a dict",
+        )
 
 
 def _config(policy: Any) -> RunConfig:
@@ -75,7 +79,7 @@ def _defaults(make: Make) -> None:
         for name in config.features:
             registry().resolve("feature", name, config.feature_options.get(name, {}))
     except PricekitError as error:
-        fail(f"the defaults are wrong: {error}", "a configuration that runs", "correct that setting")
+        fail(f"the defaults are invalid: {error}", "a valid configuration", "fix that setting")
 
 
 def _every_parameter(make: Make) -> None:
@@ -88,23 +92,27 @@ def _every_parameter(make: Make) -> None:
     times = {n: held.count(id(p)) for n, p in model.named_parameters() if p.requires_grad}
     if wrong := {name: count for name, count in times.items() if count != 1}:
         fail(
-            f"the optimizer holds {wrong} times", "every trainable parameter once", "pass model.parameters()"
+            f"the optimizer holds parameters this often: {wrong}",
+            "every trainable parameter once",
+            "pass model.parameters()",
         )
     if any(not math.isfinite(group.get("lr", math.nan)) for group in optimizer.param_groups):
         fail(
-            "a group has no lr", "a finite one in each, which the schedule scales", "give each group an 'lr'"
+            "a parameter group has no finite lr",
+            "a finite lr in each group, because the schedule scales it",
+            "give each group an 'lr'",
         )
 
 
 def _softplus(model: PriceModel) -> Tensor:
-    """Return the mean of log(1 + exp(-raw)): convex where raw is linear, and lower for every higher raw."""
+    """Return the mean of log(1 + exp(-raw)), which is convex if raw is linear and falls with raw."""
     rows = to_tensors(batch(16, 7))
     return torch.nn.functional.softplus(-model.raw(**rows)).mean()
 
 
 def _lowers(make: Make) -> None:
     policy, model = make(), small_model()
-    model.encoder.requires_grad_(False)  # what is left is linear
+    model.encoder.requires_grad_(False)  # the remaining model is linear
     optimizer = policy.optimizer(model, _training(policy), fused=False)
     before = _softplus(model).item()
     for _ in range(STEPS):
@@ -113,9 +121,9 @@ def _lowers(make: Make) -> None:
         optimizer.step()
     if not (after := _softplus(model).item()) < before:
         fail(
-            f"{STEPS} steps without a closure took a convex loss from {before:.6g} to {after:.6g}",
-            "a lower one",
-            "look at the sign of the update, and at the learning rate of the defaults",
+            f"{STEPS} steps without a closure changed a convex loss from {before:.6g} to {after:.6g}",
+            "a lower loss",
+            "check the sign of the update and the default learning rate",
         )
 
 
@@ -124,11 +132,11 @@ def _fused(make: Make) -> None:
         policy, model = make(), small_model()
         _train(policy, model, policy.optimizer(model, _training(policy), fused=fused), range(2))
         if not all(parameter.isfinite().all() for parameter in model.parameters()):
-            fail(f"with fused={fused} weights are not finite", "finite ones", "correct the update")
+            fail(f"with fused={fused}, weights are not finite", "finite weights", "fix the update")
 
 
 def _train(policy: Any, model: PriceModel, optimizer: torch.optim.Optimizer, steps: range) -> None:
-    """Take optimizer steps as training does: rates by the schedule, no closure."""
+    """Take optimizer steps as training does: with scheduled learning rates and without a closure."""
     rates = [group["lr"] for group in optimizer.param_groups]
     for step in steps:
         factor = policy.schedule(step, 2, STEPS)
@@ -158,9 +166,10 @@ def _resumes(make: Make) -> None:
     for (name, found), expected in zip(resumed.named_parameters(), model.parameters(), strict=True):
         if not torch.equal(found, expected):
             fail(
-                f"after {STEPS // 2} steps, a checkpoint and {STEPS // 2} more {name} is another than after {STEPS}",
-                "the same to the bit",
-                "keep what the optimizer remembers in its state, and nothing that changes in the policy itself",
+                f"{name} after {STEPS // 2} steps, a checkpoint and {STEPS // 2} more steps differs from {name} after "
+                f"{STEPS} steps",
+                "bitwise equal parameters",
+                "store everything the optimizer remembers in its state, and keep the policy itself stateless",
             )
 
 
@@ -168,52 +177,54 @@ def _values(policy: Any, warmup: int, total: int, begin: int = 0) -> list[float]
     return [float(policy.schedule(step, warmup, total)) for step in range(begin, total + 1)]
 
 
-def _require_factor(value: float, step: float, warmup: int, total: int, cure: str) -> None:
+def _require_factor(value: float, step: float, warmup: int, total: int, fix: str) -> None:
     if not (math.isfinite(value) and 0 <= value <= PEAK):
         fail(
-            f"at step {step:g} of {total}, {warmup} of them warmup, the schedule is {value}",
+            f"at step {step:g} of {total}, with {warmup} warmup steps, the schedule is {value}",
             "a factor from 0 to 1, because it scales the peak learning rate",
-            cure,
+            fix,
         )
 
 
 def _bounded(make: Make) -> None:
-    """At every step, however long warmup and schedule are."""
+    """The factor is finite and from 0 to 1 at every step, for any length of warmup and schedule."""
     for warmup, total in SCHEDULES:
         found = _values(make(), warmup, total)
         for step, value in enumerate(found):
-            _require_factor(value, step, warmup, total, "divide by no length that may be 0, and cut at 1")
+            _require_factor(
+                value, step, warmup, total, "do not divide by lengths that may be 0, and clamp to 1"
+            )
         if not any(found):
-            fail("the schedule is nothing but 0", "a factor above 0", "begin at 1, or rise to it")
+            fail("the schedule is always 0", "a factor above 0", "start at 1, or rise to 1")
 
 
 def _parts(make: Make) -> None:
-    """Under a time budget the schedule moves by parts of a step."""
+    """Under a time budget, the schedule gets fractional steps."""
     policy = make()
     for warmup, total in SCHEDULES:
         for step in range(total):
             value = policy.schedule(step + 0.5, warmup, total)
-            _require_factor(value, step + 0.5, warmup, total, "take step as a float, and cut at 1")
+            _require_factor(value, step + 0.5, warmup, total, "treat step as a float, and clamp to 1")
 
 
 def _warms_up(make: Make) -> None:
-    """The warmup begins below the peak."""
+    """The warmup starts below the peak."""
     first, *others = _values(make(), WARMUP, TOTAL)
     if not first < max(others):
         fail(
-            f"with {WARMUP} steps of warmup the schedule begins at {first}, its highest is {max(others)}",
-            "a lower one at the beginning",
-            "rise over warmup_steps, as pricekit.optim.adamw.warmup_cosine does",
+            f"with {WARMUP} warmup steps the schedule starts at {first}, and its maximum is {max(others)}",
+            "a lower factor at the start",
+            "rise over warmup_steps, as in pricekit.optim.adamw.warmup_cosine",
         )
 
 
 def _ends(make: Make) -> None:
-    """The end is the lowest after the warmup."""
+    """After the warmup, the schedule is lowest at the end."""
     for warmup in (0, WARMUP):
         *before, last = _values(make(), warmup, TOTAL, begin=warmup)
         if not last <= min(before) + 1e-9:
             fail(
-                f"the schedule ends at {last}, after {min(before)} before",
-                "its lowest after the warmup at total_steps",
-                "come down until the end",
+                f"the schedule ends at {last}, but is {min(before)} earlier",
+                "the lowest factor after the warmup at total_steps",
+                "decrease the factor until the end",
             )
