@@ -181,7 +181,7 @@ WRONG = {
     "transform does not see the price": [
         (
             transforming(lambda x, t, s: x if t.price is None else plus(x, t.price[:, None])),
-            "prediction has no price",
+            "Prediction has no price",
         ),
     ],
     "module imports no torch": [(from_a_file, r"importing .*imports_torch\.py imports torch")],
