@@ -56,9 +56,9 @@ def test_a_failure_says_where_the_plugin_was():
     check = next(c for c in check_feature(Fails) if c.name == "state is JSON")
     with pytest.raises(
         CheckFailed, match=r"Fails\.fit \(.*test_runner\.py, line \d+\) raised ValueError"
-    ) as said:
+    ) as raised:
         check()
-    assert isinstance(said.value.__cause__, ValueError)
+    assert isinstance(raised.value.__cause__, ValueError)
 
 
 def test_an_interrupt_is_not_caught():

@@ -16,7 +16,7 @@ ROWS = 48
 VOCABULARY, FEATURES = 64, 3
 TEXT, PRICE = "catalog_content", "price"
 
-NASTY = (
+DIFFICULT_TEXTS = (
     "",
     "   \t ",
     "\n\n",

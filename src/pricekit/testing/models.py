@@ -22,7 +22,14 @@ from pricekit.exporting.graph import export_graph
 from pricekit.model.backbones.transformer import SmallTransformer
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
-from pricekit.testing.data import FEATURES, NASTY, VOCABULARY, batch, ordinary_prices, ordinary_texts
+from pricekit.testing.data import (
+    DIFFICULT_TEXTS,
+    FEATURES,
+    VOCABULARY,
+    batch,
+    ordinary_prices,
+    ordinary_texts,
+)
 from pricekit.testing.runner import Make, fail, shown
 from pricekit.tokens import encode, pad_id_of, pad_rows
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
@@ -136,7 +143,7 @@ class Built:
 
 def training_texts() -> list[str]:
     """Return texts to train tokenizers on, without the very long ones, which are slow."""
-    return [*ordinary_texts(), *(text for text in NASTY if len(text) < SHORT)]
+    return [*ordinary_texts(), *(text for text in DIFFICULT_TEXTS if len(text) < SHORT)]
 
 
 def build(make: Make) -> Built:
@@ -146,7 +153,14 @@ def build(make: Make) -> Built:
     architecture = json.loads(json.dumps(plugin.architecture(tokenizer)))
     longest = min(LONGEST, plugin.max_length or LONGEST)
     room, pad_id = min(ROOM, longest - 1), pad_id_of(tokenizer)
-    texts = [*ordinary_texts()[:4], "", "tea", "Item Name: green tea, 12 oz", NASTY[4], *ordinary_texts()[4:]]
+    texts = [
+        *ordinary_texts()[:4],
+        "",
+        "tea",
+        "Item Name: green tea, 12 oz",
+        DIFFICULT_TEXTS[4],
+        *ordinary_texts()[4:],
+    ]
     tokens = encode(tokenizer, texts, longest - room, pad_id)
     encoder = plugin.encoder(architecture, tokenizer, tokens)
     if not isinstance(encoder, nn.Module):

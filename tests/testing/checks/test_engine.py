@@ -154,11 +154,11 @@ def test_a_device_that_is_missing_is_named(monkeypatch):
     import onnxruntime
 
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
-    said = {}
+    messages = {}
     for check in check_engine(OrtCuda):
         try:
             check()
         except CheckFailed as error:
-            said[check.name] = str(error)
-    assert len(said) == 7
-    assert all("has no CUDAExecutionProvider" in message for message in said.values())
+            messages[check.name] = str(error)
+    assert len(messages) == 7
+    assert all("has no CUDAExecutionProvider" in message for message in messages.values())

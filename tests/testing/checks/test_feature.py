@@ -147,7 +147,7 @@ WRONG = {
     "finite float32 for unseen texts": [
         (transforming(lambda x, t, s: np.where(x == 0, np.nan, x)), "is nan for the text ''"),
     ],
-    "finite float32 fitted on nasty texts": [
+    "finite float32 when fitted on difficult texts": [
         (
             changed(fit=inverse_of_shortest),
             r"inverse_of_shortest \(.*test_feature.py, line.*ZeroDivisionError",

@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from pricekit.testing.checks import encoder, learning
-from pricekit.testing.data import NASTY
+from pricekit.testing.data import DIFFICULT_TEXTS
 from pricekit.testing.models import build, seeded, training_texts
 from pricekit.testing.runner import Check, Make, fail, named, require_methods, shown
 from pricekit.tokens import encode, pad_id_of
@@ -94,7 +94,7 @@ def _round_trip(make: Make) -> None:
 
 def _every_text(make: Make) -> None:
     found = _trained(make())
-    ids = encode(found, NASTY, TOKENS, pad_id_of(found)).ids
+    ids = encode(found, DIFFICULT_TEXTS, TOKENS, pad_id_of(found)).ids
     size = found.get_vocab_size()
     if ids.min() < 0 or ids.max() >= size:
         fail(

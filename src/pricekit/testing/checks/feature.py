@@ -11,18 +11,18 @@ import numpy as np
 from pricekit.table import Table
 from pricekit.testing.checks import state
 from pricekit.testing.checks.state import fit, prices_of, require_equal, stored, to_json
-from pricekit.testing.data import NASTY, copied, ordinary_texts, table_of
+from pricekit.testing.data import DIFFICULT_TEXTS, copied, ordinary_texts, table_of
 from pricekit.testing.imports import require_import_without_torch, without_torch
 from pricekit.testing.runner import Check, Make, fail, named, require_methods, shown
 
 Columns = Mapping[str, Sequence[object]]
-ALONE = len(NASTY) + 8
+ALONE = len(DIFFICULT_TEXTS) + 8
 
 
 def checks(make: Make, columns: Columns | None = None) -> list[Check]:
     """Return the checks; see `pricekit.testing.check_feature`."""
     ordinary = partial(table_of, ordinary_texts(), columns)
-    mixed = partial(table_of, [*ordinary_texts(), *NASTY], columns)
+    mixed = partial(table_of, [*ordinary_texts(), *DIFFICULT_TEXTS], columns)
     none = partial(table_of, [], columns)
     found: dict[str, Callable[[Make], None]] = {
         "has fit and transform": _is_made,
@@ -32,7 +32,7 @@ def checks(make: Make, columns: Columns | None = None) -> list[Check]:
         "state holds everything that fit learned": _on(state.holds_all, mixed),
         "finite float32 for ordinary texts": _on(_usable, ordinary, ordinary),
         "finite float32 for unseen texts": _on(_usable, ordinary, mixed),
-        "finite float32 fitted on nasty texts": _on(_usable, mixed, mixed),
+        "finite float32 when fitted on difficult texts": _on(_usable, mixed, mixed),
         "accepts a table without rows": _on(_usable, ordinary, none),
         "a row alone equals the row in a batch": _on(_alone, mixed),
         "independent of the row order": _on(_shuffled, mixed),
