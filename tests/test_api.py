@@ -247,3 +247,35 @@ def test_options_of_a_table_need_one(trained):
 def test_a_folder_that_is_no_run_is_no_handle(tmp_path):
     with pytest.raises(TrainingError, match="not a finished run"):
         pk.Run(tmp_path)
+
+
+def test_options_of_wrong_types_and_ranges_are_explained(trained, frame, tmp_path):
+    for options in ({"limit": 0}, {"text": 5}, {"settings": 5}, {"settings": {5: 1}}, {"features": [1]}):
+        with pytest.raises(ConfigError, match="expected"):
+            pk.train(frame, out=tmp_path / "run", **options)
+    with pytest.raises(ConfigError, match="fp16"):
+        pk.export(trained, tmp_path / "bundle", precision="fp8")
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        trained.predict(frame[:3], interval=90)
+    with pytest.raises(DataError, match="files"):
+        pk.predict(trained, frame, tmp_path / "prices.csv")
+
+
+def test_one_teacher_and_one_unpriced_table_need_no_list(trained, frame):
+    student = pk.train(
+        frame, unpriced=pk.make_catalog(30, seed=9).drop(columns="price"), teacher=trained, **TINY
+    )
+    assert student.facts["rows"]["pseudo_labelled"] > 0
+
+
+def test_the_runs_of_a_temporary_cross_validation_outlive_its_object(frame):
+    runs = pk.cross_validate(frame, folds=2, **TINY).runs
+    gc.collect()
+    assert all((run.path / "run.json").is_file() for run in runs)
+
+
+def test_a_run_whose_settings_were_removed_since_is_resumed(frame, tmp_path):
+    run = pk.train(frame, out=tmp_path / "run", **TINY)
+    file = run.path / "config.toml"
+    file.write_text(file.read_text().replace("[speed]\n", "[speed]\nfused_optimizer = true\n"))
+    assert pk.train(frame, out=run.path, resume=True).metrics == run.metrics

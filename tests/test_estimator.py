@@ -131,3 +131,10 @@ def test_a_clone_has_the_parameters_and_is_not_fitted(fitted):
     copy = clone(fitted)
     assert copy.get_params() == fitted.get_params()
     assert not hasattr(copy, "bundle_")
+
+
+def test_another_engine_is_opened_when_it_is_set(fitted, catalog):
+    copy = deepcopy(fitted)
+    copy.predict(catalog[["catalog_content"]][:2])
+    with pytest.raises(pk.PricekitError, match="nonsense"):
+        copy.set_params(engine="nonsense").predict(catalog[["catalog_content"]][:2])

@@ -111,3 +111,15 @@ def test_importing_pricekit_stays_light():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules = {name.partition(".")[0] for name in loaded.stdout.split()}
     assert not modules & {"torch", "numpy", "pandas", "pyarrow", "pydantic", "rich", "click", "onnxruntime"}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", sorted(SPLIT["screen"]))
+def test_each_name_of_a_split_module_is_found(name):
+    assert getattr(importlib.import_module("pricekit.screen"), name)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_old_module_is_an_attribute_of_the_package():
+    importlib.import_module("pricekit.manifest")
+    assert pricekit.manifest.SCHEMA_VERSION >= 2

@@ -8,11 +8,13 @@ from importlib import import_module
 from typing import Any
 
 from pricekit import moved
+from pricekit.cpus import limit_spinning
 
 __version__ = "0.1.0"
 
 # Since 1.29 ONNX Runtime tells a server what runs in it, unless this is set before it is imported.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+limit_spinning()
 
 _PUBLIC = {
     "Columns": "pricekit.table",

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from pricekit.errors import ConfigError
+from pricekit.errors import ConfigError, DataError
 from pricekit.log import logger
 from pricekit.options import (
     RESUMABLE,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from pricekit.prediction.predictor import Predictor
     from pricekit.table import TableSource
 
+
+PRECISIONS = ("fp32", "fp16", "int8")
 
 Handle = TypeVar("Handle", Run, CrossValidation)
 
@@ -102,7 +104,7 @@ def train(
         teacher: models that price the rows of `unpriced`; of several, the geometric mean.
         resume: continue the run in `out` from its last checkpoint, with its own settings.
         overwrite: replace the run in `out` once the new one can start.
-        allow_leak: train on columns or texts that give the price away, too.
+        allow_leak: also train on columns or texts that give the price away.
         **options: see below.
 
     Raises:
@@ -123,8 +125,8 @@ def train(
         _path_or_frame(table),
         None if valid is None else _path_or_frame(valid),
         read_options_of(options),
-        tuple(map(_path_or_frame, unpriced)),
-        tuple(map(Path, teacher)),
+        tuple(map(_path_or_frame, _several(unpriced))),
+        tuple(map(Path, _several(teacher))),
     )
     if resume:
         _check_resumable(out, options, unpriced=unpriced, teacher=teacher, overwrite=overwrite)
@@ -134,7 +136,7 @@ def train(
 
         config = resumed_config(folder, options.get("time_budget")) if resume else config_of(options)
         train_run(source, config, folder, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
-    return _handle(Run(folder), out)
+        return _handle(Run(folder), out)
 
 
 @with_options(ModelOptions)
@@ -163,7 +165,7 @@ def cross_validate(
         teacher: cross-validations with the same folds; each fold learns from the run that has not seen its rows.
         resume: continue the cross-validation in `out`.
         overwrite: replace the cross-validation in `out`.
-        allow_leak: train on columns or texts that give the price away, too.
+        allow_leak: also train on columns or texts that give the price away.
         **options: see below.
 
     Raises:
@@ -180,8 +182,8 @@ def cross_validate(
     source = Source(
         _path_or_frame(table),
         read_options=read_options_of(options),
-        unpriced=tuple(map(_path_or_frame, unpriced)),
-        teachers=tuple(map(Path, teacher)),
+        unpriced=tuple(map(_path_or_frame, _several(unpriced))),
+        teachers=tuple(map(Path, _several(teacher))),
     )
     if resume:
         _check_resumable(out, options, folds=folds, unpriced=unpriced, teacher=teacher, overwrite=overwrite)
@@ -193,7 +195,7 @@ def cross_validate(
         config = resumed_config(folder, options.get("time_budget")) if resume else config_of(options, below)
         count = 5 if folds is None else folds
         run_folds(source, config, folder, count, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
-    return _handle(CrossValidation(folder), out)
+        return _handle(CrossValidation(folder), out)
 
 
 def load(path: PathLike, engine: str | None = None) -> Predictor:
@@ -250,7 +252,7 @@ def predict(
 
     Raises:
         DataError: the table cannot be read, or `out` cannot be written.
-        BundleError, PluginError, ConfigError: as of `load`; or the interval cannot be had.
+        BundleError, PluginError, ConfigError: as of `load`; or the model has no interval of that level.
 
     Example:
         >>> import pricekit as pk, tempfile
@@ -263,6 +265,11 @@ def predict(
     from pricekit.runs.load import read_model
     from pricekit.table import check_columns
 
+    if not isinstance(table, str | os.PathLike):
+        raise DataError(
+            f"predict prices files, and the table is a {type(table).__name__}; load the model, and give it the frame",
+            parameters=("table",),
+        )
     reader = read_model(Path(model), engine)
     columns = replace(columns_over(reader.columns, options), price=None)
     check_columns(
@@ -385,12 +392,12 @@ def ensemble(runs: Sequence[PathLike], *, out: PathLike | None = None, overwrite
     """
     from pricekit.workflows.ensemble import make_ensemble
 
-    paths = [Path(run) for run in runs]
+    paths = [Path(run) for run in _several(runs)]
     if len({path.resolve() for path in paths}) < 2:
         raise ConfigError("an ensemble needs at least two different runs", parameters=("runs",))
     with _folder(out) as folder:
         make_ensemble(paths, folder, overwrite=overwrite)
-    return _handle(Run(folder), out)
+        return _handle(Run(folder), out)
 
 
 def export(
@@ -427,6 +434,10 @@ def export(
     from pricekit.exporting.export import export_run
     from pricekit.exporting.triton import model_folder, write_triton
 
+    if precision not in PRECISIONS:
+        raise ConfigError(
+            f"the precision is {precision!r}; expected {', '.join(PRECISIONS)}", parameters=("precision",)
+        )
     source, bundle = Path(run), Path(out)
     folder = None if triton is None else model_folder(Path(triton), source, bundle, overwrite=overwrite)
     report = export_run(source, bundle, precision=precision, overwrite=overwrite)
@@ -548,7 +559,7 @@ def pretrain(
     from pricekit.workflows.pretraining.pretrain import pretrain as run
     from pricekit.workflows.pretraining.start import pretraining_of
 
-    paths = [tables] if isinstance(tables, str | os.PathLike) else tables
+    paths = _several(tables)
     settings, read_options = pretraining_of(backbone, options), read_options_of(options)
     run(
         [Path(p) for p in paths],
@@ -559,6 +570,11 @@ def pretrain(
         overwrite=overwrite,
     )
     return Path(out)
+
+
+def _several(given: Any) -> tuple[Any, ...]:
+    """Return one value or several as a tuple; a frame, a path and a run are one."""
+    return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
 def _path_or_frame(table: Any) -> Any:
@@ -576,6 +592,8 @@ def _folder(out: PathLike | None) -> Iterator[Path]:
     if out is not None:
         yield Path(out)
         return
+    if "RANK" in os.environ:
+        raise ConfigError("processes that train together need one folder to write to", parameters=("out",))
     folder = Path(tempfile.mkdtemp(prefix="pricekit-"))
     try:
         yield folder

@@ -111,7 +111,7 @@ def explain_invalid(error: ValidationError, where: str, names: Iterable[str]) ->
     found: list[dict[str, Any]] = [dict(one) for one in error.errors()]
     return ConfigError(
         f"{where}: " + "; ".join(_explain_one(one, known) for one in found),
-        parameters=("settings",),
+        parameters=tuple(dict.fromkeys([*map(str, found[0]["loc"][-1:]), "settings"])),
         setting=".".join(str(part) for part in found[0]["loc"]),
         candidates=known,
     )

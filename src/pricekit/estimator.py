@@ -100,7 +100,10 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"n_samples = {len(frame)}: {type(self).__name__} needs at least {MIN_ROWS} rows"
             )
-        names = {str(name): f"{name}_" if name == _PRICE else str(name) for name in frame}
+        free = _PRICE
+        while free in frame:
+            free += "_"
+        names = {str(name): free if name == _PRICE else str(name) for name in frame}
         table = frame.rename(columns=names).assign(**{_PRICE: price})
         run = train(
             table,
@@ -122,7 +125,6 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.bundle_ = {file.name: file.read_bytes() for file in sorted(bundle.iterdir())}
         self.metrics_ = run.metrics
         self._renamed = names
-        _OPEN.pop(self, None)
         return self
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
@@ -143,7 +145,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             level: in (0, 1).
 
         Raises:
-            ConfigError: so few rows were held out that the level cannot be had.
+            ConfigError: too few rows were held out for that level.
         """
         check_is_fitted(self)
         rows = self._frame(X, reset=False).rename(columns=self._renamed)
@@ -167,12 +169,14 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _open(self) -> Predictor:
         """Return the model, opened from its bytes once in each process."""
-        if self not in _OPEN:
+        opened = _OPEN.get(self)
+        if opened is None or opened[0] != self.engine or opened[1] is not self.bundle_:
             with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
                 for name, content in self.bundle_.items():
                     (Path(folder) / Path(name).name).write_bytes(content)
-                _OPEN[self] = Predictor.from_bundle(read_bundle(Path(folder)), self.engine)
-        return _OPEN[self]
+                predictor = Predictor.from_bundle(read_bundle(Path(folder)), self.engine)
+            _OPEN[self] = opened = self.engine, self.bundle_, predictor
+        return opened[2]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -186,8 +190,8 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return hasattr(self, "bundle_")
 
 
-_OPEN: WeakKeyDictionary[PriceRegressor, Predictor] = WeakKeyDictionary()
-"""The opened models of this process, outside of the estimators, which hold nothing that cannot be pickled."""
+_OPEN: WeakKeyDictionary[PriceRegressor, tuple[str, dict[str, bytes], Predictor]] = WeakKeyDictionary()
+"""The open models of this process with their engine and bundle; estimators hold nothing that cannot be pickled."""
 
 
 def _names(columns: Iterable[Any]) -> list[str]:

@@ -47,7 +47,7 @@ SPLIT = {
     "screen": {
         "Advance": "progress:Advance",
         "counted": "text:counted",
-        "mute": "log:mute",
+        "mute": "log:silence",
         "notice": "log:logger.warning",
         "progress": "progress:progress",
         "say": "log:logger.info",
@@ -117,7 +117,7 @@ class _Package(ModuleType):
     """The package `pricekit`: an old module does not replace the function of the same name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in MOVED and isinstance(value, ModuleType)):
+        if not (name in self._PUBLIC and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
 

@@ -1,4 +1,4 @@
-"""Keyword options that several functions of `pricekit` share, and what becomes of them.
+"""Keyword options that several functions of `pricekit` share, and how they become settings.
 
 Each option is declared once, with its type and a description. `with_options` shows them in the signature and the
 docstring of every function that takes them.
@@ -113,6 +113,7 @@ def with_options(declared: type) -> Callable[[Function], Function]:
             if unknown := [name for name in given if name not in known]:
                 hint = did_you_mean(unknown[0], known)
                 raise TypeError(f"{function.__name__}() has no option '{unknown[0]}'.{hint}")
+            _check_limit(given.get("limit"))
             return function(*args, **given)
 
         checked.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
@@ -122,9 +123,19 @@ def with_options(declared: type) -> Callable[[Function], Function]:
     return decorate
 
 
+def _check_limit(limit: Any) -> None:
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise ConfigError(f"limit is {limit!r}; expected a whole number above 0", parameters=("limit",))
+
+
 def names_of(given: str | Iterable[str] | None) -> list[str]:
-    """Return one name or several as a list."""
-    return [] if given is None else [given] if isinstance(given, str) else list(given)
+    """Return one name or several as a list; raises ConfigError."""
+    if given is None or isinstance(given, str):
+        return [] if given is None else [given]
+    found = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(name, str) for name in found):
+        raise ConfigError(f"found {given!r}; expected a name or a list of names")
+    return found
 
 
 def read_options_of(options: Mapping[str, Any]) -> Any:
@@ -192,8 +203,13 @@ def settings_layers(settings: Mapping[str, Any] | Sequence[str] | None) -> list[
             f"settings is the text {settings!r}; expected a mapping such as {{'training.epochs': 20}}",
             parameters=("settings",),
         )
-    if not isinstance(settings, Mapping):
+    if isinstance(settings, list | tuple) and all(isinstance(text, str) for text in settings):
         return [parse_override(text) for text in settings]
+    if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
+        raise ConfigError(
+            f"settings is {settings!r}; expected a mapping such as {{'training.epochs': 20}}",
+            parameters=("settings",),
+        )
     return [_nested(name.split("."), value) for name, value in settings.items()]
 
 

@@ -115,7 +115,7 @@ _reporter: Reporter | None = None
 
 @contextmanager
 def use_reporter(reporter: Reporter) -> Iterator[None]:
-    """Show progress with this reporter while the block runs.
+    """Show progress with this reporter while the block runs, in all threads of the process.
 
     Example:
         >>> from pricekit.progress import NoReporter, use_reporter
@@ -140,7 +140,7 @@ def progress(
 
 @contextmanager
 def tracked(title: str, items: Sequence[Item], size: Callable[[Item], float]) -> Iterator[Iterator[Item]]:
-    """Give the items under a progress bar, which each moves on by its size when the next one is asked for."""
+    """Give the items under a progress bar; each item advances the bar by its size when it is done."""
     with progress(title, sum(map(size, items))) as advance:
 
         def each() -> Iterator[Item]:
@@ -160,7 +160,7 @@ def _default_reporter() -> Reporter:
 
 @cache
 def _console() -> Any:
-    """Return one for all: a bar inside another one's block is drawn below it."""
+    """Return the shared console, so that nested bars stack."""
     from rich.console import Console
 
     return Console(stderr=True)

@@ -35,7 +35,7 @@ class Run:
     Attributes:
         path: the folder.
         facts: table, rows, plugins, metrics and times, as `run.json` holds them.
-        members: of an ensemble the path, weight and SMAPE of each member; of a run nothing.
+        members: the members of an ensemble (path, weight, SMAPE); empty for a run.
 
     Raises:
         TrainingError: the folder holds no finished run.
@@ -51,6 +51,7 @@ class Run:
 
     def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
+        self._owner: CrossValidation | None = None
         self.facts = _read_json(self.path / "run.json", "run")
         listed = self.path / "ensemble.json"
         record = _read_json(listed, "ensemble") if listed.exists() else {"members": []}
@@ -155,7 +156,10 @@ class CrossValidation:
     @property
     def runs(self) -> list[Run]:
         """The run of each fold."""
-        return [Run(self.path / f"fold-{fold['fold']}") for fold in self.facts["folds"]]
+        runs = [Run(self.path / f"fold-{fold['fold']}") for fold in self.facts["folds"]]
+        for run in runs:
+            run._owner = self  # whose temporary folder they are in
+        return runs
 
     @property
     def scores(self) -> Scores:
@@ -166,8 +170,14 @@ class CrossValidation:
 
 
 def delete_with(handle: Run | CrossValidation, folder: Path) -> None:
-    """Delete a temporary folder when nothing refers to the handle any more, or when Python ends."""
-    weakref.finalize(handle, shutil.rmtree, folder, ignore_errors=True)
+    """Delete a temporary folder when nothing refers to the handle any more, or when its process ends."""
+    owner = os.getpid()
+
+    def delete() -> None:
+        if os.getpid() == owner:  # a forked child has the handle, too
+            shutil.rmtree(folder, ignore_errors=True)
+
+    weakref.finalize(handle, delete)
 
 
 def _read_json(file: Path, kind: str) -> dict[str, Any]:

@@ -40,13 +40,10 @@ def explain(error: BaseException) -> str:
 
 def add_hint(error: PricekitError, context: click.Context) -> None:
     """Attach the options of the running command that fix an error, as a note such as "Set --text."."""
+    if hasattr(error, "__notes__"):  # a command inside of another one has attached them
+        return
     if hint := _hint(error, context):
         error.add_note(hint)
-
-
-def is_expected(error: BaseException) -> bool:
-    """Return whether pricekit raises such an error, or knows what to do about it."""
-    return isinstance(error, PricekitError | ModuleNotFoundError | MemoryError | OSError)
 
 
 def _sentence(error: BaseException) -> str:
@@ -74,9 +71,9 @@ def _system_failure(error: OSError) -> str:
 
 
 def _hint(error: PricekitError, context: click.Context) -> str:
-    """Return "Set --text or --price, or add --overwrite." for the parameters of an error that a command has."""
+    """Return "Set --text, or use --set, or add --overwrite." for the parameters of an error that a command has."""
     known = {parameter.name: parameter for parameter in context.command.params}
-    names: dict[str, list[str]] = {"check": [], "set": [], "add": []}
+    names: dict[str, list[str]] = {"check": [], "set": [], "use": [], "add": []}
     for parameter in (known[name] for name in error.parameters if name in known):
         names[_verb(parameter, context)].append(_name(parameter))
     hint = ", or ".join(f"{verb} {' or '.join(found)}" for verb, found in names.items() if found)
@@ -88,6 +85,8 @@ def _verb(parameter: click.Parameter, context: click.Context) -> str:
     given = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
     if given or isinstance(parameter, click.Argument):
         return "check"
+    if parameter.multiple if isinstance(parameter, click.Option) else False:
+        return "use"
     return "add" if isinstance(parameter, click.Option) and parameter.is_flag else "set"
 
 

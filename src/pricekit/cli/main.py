@@ -16,7 +16,6 @@ from pricekit import __version__
 from pricekit.cli.common_options import output_options, with_common_options
 from pricekit.cli.failures import INTERRUPTED, INVALID, exit_code, explain
 from pricekit.cli.terminal import logging_to_terminal, print_json, prints_json
-from pricekit.cpus import limit_spinning
 from pricekit.errors import PricekitError
 from pricekit.log import logger
 from pricekit.text import did_you_mean
@@ -122,7 +121,6 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 def main() -> None:
     """Run the command line."""
-    limit_spinning()
     with logging_to_terminal():
         try:
             with _sigterm_as_interrupt():

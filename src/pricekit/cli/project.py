@@ -37,7 +37,7 @@ def with_project(flags: dict[str, Any]) -> dict[str, Any]:
 
     project = read_project()
     flags = _with_table(flags, project.table)
-    if project.table is not None and flags["table"] == project.table:
+    if project.table is not None and Path(flags["table"]).resolve() == project.table.resolve():
         flags |= {name: value for name, value in project.read_options.items() if not flags.get(name)}
     if "config" in flags:
         if flags["resume"]:

@@ -109,3 +109,5 @@ def _check_keys(path: Path, settings: Layer) -> None:
         if key not in known:
             hint = did_you_mean(key, known) or f" There are: {', '.join(known)}."
             raise ConfigError(f"{path} has an unknown section '{key}'.{hint}", section=key, candidates=known)
+    if not isinstance(settings.get("columns", {}), Mapping):
+        raise ConfigError(f"{path}: columns is not a section; write [columns]", section="columns")

@@ -44,8 +44,13 @@ class Intervals:
         Raises:
             ConfigError: the level is not in (0, 1), or higher than the number of validation rows allows.
         """
+        if not 0 < level < 1:
+            raise ConfigError(
+                f"the interval is {level:g}; expected a share between 0 and 1, such as 0.9",
+                parameters=("interval",),
+            )
         known = np.flatnonzero(self.levels >= level - 1e-9)
-        if not 0 < level < 1 or not len(known):
+        if not len(known):
             raise ConfigError(
                 f"the interval is {level:g}; this model's validation rows allow levels above 0 and up to "
                 f"{self.levels[-1]:g}; train with more validation rows for a higher one",

@@ -195,7 +195,12 @@ class Predictor:
         Raises: ConfigError if the model has no such intervals; DataError for the table or the output.
         """
         meant = _named_columns(self.columns, text, id)
-        read_options = ReadOptions(encoding=encoding, delimiter=delimiter, names=tuple(columns))
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        read_options = ReadOptions(
+            encoding=encoding,
+            delimiter=delimiter,
+            names=names,
+        )
         return files.predict_file(
             self, Path(table), Path(out), meant, read_options, limit=limit, interval=interval, resume=resume
         )

@@ -103,6 +103,8 @@ def prepare(
     processes = setup.processes
     if not processes.main:
         silence()
+    if processes.main and not resume:
+        _check_free(out, overwrite)  # before the table is read, which may take long
     split = split or load_split(source, config, allow_leak=allow_leak, checked=resume)
     resume = resume and is_started(out)
     split = add_pseudo_labels(source, split, config, out if resume else None)

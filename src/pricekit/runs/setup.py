@@ -7,7 +7,8 @@ from pathlib import Path
 
 import torch
 
-from pricekit.config import RunConfig, build_config, read_toml
+from pricekit.config import RunConfig
+from pricekit.config.layers import read_saved_config
 from pricekit.core.contracts import Backbone, Policy
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
@@ -88,4 +89,4 @@ def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
 
 def in_budget(file: Path, time_budget: float | str | None) -> RunConfig:
     """Return the configuration in a file, in a new time budget where one is given; raises ConfigError."""
-    return build_config([read_toml(file), {"training": {"time_budget": time_budget}} if time_budget else {}])
+    return read_saved_config(file, *([{"training": {"time_budget": time_budget}}] if time_budget else []))

@@ -54,6 +54,8 @@ def resolve(
         return columns
     if columns.id_required:
         _require(file, names, columns.id, "id")
+    if file.kind == "frame":  # whose rows are known by their place
+        return replace(columns, id=None)
     notices(
         f"{file.name} has no id column {columns.id!r}: row numbers from {first_row:,} are used instead (set id to "
         "another column)."
