@@ -35,7 +35,9 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the test suite."""
     install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test"))
-    session.run("pytest", "-m", "not slow", *(session.posargs or ["tests"]))
+    # A process for each core, with one thread each: threads of several processes would wait for each other.
+    one_thread = {"OMP_NUM_THREADS": "1"}
+    session.run("pytest", "-n", "logical", "-m", "not slow", *(session.posargs or ["tests"]), env=one_thread)
 
 
 @nox.session
