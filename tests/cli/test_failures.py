@@ -56,8 +56,8 @@ def test_an_unexpected_error_is_not_a_success():
         (("text",), "Set --text."),
         (("text", "id", "nothing"), "Set --text or --id."),
         (("out", "resume", "overwrite"), "Set --out, or add --resume or --overwrite."),
-        (("settings", "config"), "Set --set or --config."),
-        (("unpriced", "teacher"), "Set --unpriced or --teacher."),
+        (("settings", "config"), "Set --config, or use --set."),
+        (("unpriced", "teacher"), "Use --unpriced or --teacher."),
         (("table",), "Check TABLE."),
     ],
 )

@@ -213,7 +213,7 @@ def test_a_policy_that_cannot_train_the_backbone(register, catalog, tmp_path):
 
 def test_wrong_defaults_name_the_policy(register):
     register("policy", type("Made", (DenseOnly,), {"defaults": {"training": {"epoch": 1}}}))
-    with pytest.raises(PluginError, match=r"policy 'toy' of toy-package 1\.0 are wrong.*did you mean"):
+    with pytest.raises(PluginError, match=r"policy 'toy' of toy-package 1\.0 are invalid.*did you mean"):
         tiny_config({"policy": {"name": "toy"}})
 
 

@@ -93,7 +93,7 @@ def read(name: str) -> tuple[Table, list[str]]:
             "scotch.csv",
             12,
             157_000,
-            ["of which the first counts, or the one that follows a word like 'now': 1."],
+            ["of which the first one is used, or the one after a word such as 'now': 1."],
         ),
     ],
 )

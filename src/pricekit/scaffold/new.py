@@ -12,7 +12,7 @@ from string import Template
 from pricekit.core.hookspecs import API
 from pricekit.core.loader import registry
 from pricekit.core.registry import KINDS
-from pricekit.errors import PluginError
+from pricekit.errors import ConfigError
 from pricekit.files import publish_folder
 
 USE = {
@@ -43,13 +43,13 @@ def new_package(kind: str, name: str, folder: Path) -> Path:
         folder: the parent of the new folder.
 
     Raises:
-        PluginError: the name is invalid or taken, or the folder exists.
+        ConfigError: the name is invalid or taken, or the folder exists.
     """
     module = name.replace("-", "_")
     _check_name(kind, name, module)
     path = folder / name
     if path.exists():
-        raise PluginError(
+        raise ConfigError(
             f"{path} already exists; choose another name or another folder",
             parameters=("name", "folder"),
             path=str(path),
@@ -71,19 +71,19 @@ def _check_name(kind: str, name: str, module: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         better = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-0123456789")
         hint = f" Try '{better}'." if better else ""
-        raise PluginError(
+        raise ConfigError(
             f"'{name}' is not a valid plugin name; expected lower-case letters, digits and hyphens.{hint}",
             parameters=("name",),
         )
     if iskeyword(module) or iskeyword(_class_name(module)):
-        raise PluginError(f"'{name}' is a Python keyword; choose another name", parameters=("name",))
+        raise ConfigError(f"'{name}' is a Python keyword; choose another name", parameters=("name",))
     if taken := registry().entries.get((kind, name)):
-        raise PluginError(
+        raise ConfigError(
             f"{taken.package} already registers a {kind} named '{name}'; choose another name",
             parameters=("name",),
         )
     if find_spec(module) is not None:
-        raise PluginError(
+        raise ConfigError(
             f"the module name {module} is already used by an installed package; choose another name",
             parameters=("name",),
         )
