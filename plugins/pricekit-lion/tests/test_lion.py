@@ -63,7 +63,7 @@ def test_biases_and_norms_do_not_decay():
 def test_sparse_gradients_are_refused_before_anything_is_written(pricekit, catalog, tmp_path):
     out = tmp_path / "run"
     code, _, err = pricekit("train", catalog, "--policy", "lion", "--backbone", "bag", "--out", out)
-    assert code == 1
+    assert code == 2
     assert "such as transformer" in err
     assert "--backbone" in err
     assert not out.exists()

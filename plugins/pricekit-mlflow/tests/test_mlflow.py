@@ -77,7 +77,7 @@ def interrupt(monkeypatch, epoch):
     monkeypatch.setattr(session.Session, "save", save)
 
 
-def test_a_run_is_an_mlflow_run(catalog, client, capsys):
+def test_a_run_is_an_mlflow_run(catalog, client, logged):
     out = Path("my run")
     facts = train(Source(catalog), tiny_config(), out)
     found = client.get_run(run_id(out))
@@ -91,7 +91,7 @@ def test_a_run_is_an_mlflow_run(catalog, client, capsys):
     assert found.data.params["training.learning_rate"] == "0.01"
     assert found.data.params["rows.train"] == "340"
     assert artifacts(client, out) == {"config.toml", "metrics.jsonl", "run.json"}
-    said = capsys.readouterr().err
+    said = logged()
     assert said.count(f"MLflow: run {run_id(out)} of experiment pricekit in sqlite:///") == 1
 
 
@@ -153,10 +153,10 @@ def test_a_bundle_is_logged_to_the_run_that_it_was_made_from(catalog, client):
     assert artifacts(client, out, "bundle/teas") == {"bundle/teas/manifest.json", "bundle/teas/README.md"}
 
 
-def test_a_bundle_of_a_run_that_was_not_logged_is_nothing_to_mlflow(tmp_path, monkeypatch, capsys):
+def test_a_bundle_of_a_run_that_was_not_logged_is_nothing_to_mlflow(tmp_path, monkeypatch, logged):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://")
     notify("bundle_exported", folder=tmp_path, bundle=tmp_path, manifest={})
-    assert capsys.readouterr().err == ""
+    assert logged() == ""
 
 
 @pytest.fixture
@@ -182,14 +182,14 @@ def silent_server():
 
 
 def test_a_server_that_does_not_answer_is_asked_twice_and_no_more(
-    catalog, silent_server, monkeypatch, capsys
+    catalog, silent_server, monkeypatch, logged
 ):
     uri, came = silent_server
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     train(Source(catalog), tiny_config(), Path("run"))
     assert len(lines(Path("run"))) == 3
     assert len(came) == 2
-    said = capsys.readouterr().err
+    said = logged()
     assert said.count("logging of this run to MLflow stopped") == 1
     assert "secret" not in said
 
@@ -213,15 +213,15 @@ def test_what_the_user_sets_is_kept(catalog, silent_server, monkeypatch):
 
 
 @pytest.mark.parametrize("uri", ["sqlite:///.", "no-such-scheme://host", "./folder"])
-def test_a_store_that_cannot_be_opened_stops_nothing(catalog, uri, monkeypatch, capsys):
+def test_a_store_that_cannot_be_opened_stops_nothing(catalog, uri, monkeypatch, logged):
     """The first one MLflow itself would try to open for two minutes."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
     train(Source(catalog), tiny_config({"training": {"epochs": 1}}), Path("run"))
-    assert capsys.readouterr().err.count("logging of this run to MLflow stopped") == 1
+    assert logged().count("logging of this run to MLflow stopped") == 1
 
 
-def test_a_store_that_is_lost_on_the_way_is_told_once(catalog, monkeypatch, capsys):
+def test_a_store_that_is_lost_on_the_way_is_told_once(catalog, monkeypatch, logged):
     asked = []
 
     def lost(self, *args, **kwargs):
@@ -233,7 +233,7 @@ def test_a_store_that_is_lost_on_the_way_is_told_once(catalog, monkeypatch, caps
     train(Source(catalog), tiny_config(), Path("run"))
     assert len(lines(Path("run"))) == 3
     assert len(asked) == 1
-    assert capsys.readouterr().err.count("gone") == 1
+    assert logged().count("gone") == 1
 
 
 def test_a_new_run_that_could_not_be_logged_keeps_nothing_of_the_old_one(catalog, silent_server, monkeypatch):

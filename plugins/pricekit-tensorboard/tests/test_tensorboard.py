@@ -37,7 +37,7 @@ def lines(out):
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_each_epoch_is_written_at_its_number(catalog, tmp_path, capsys):
+def test_each_epoch_is_written_at_its_number(catalog, tmp_path, logged):
     out = tmp_path / "my run"
     train(Source(catalog), tiny_config(), out)
     written = lines(out)
@@ -50,7 +50,7 @@ def test_each_epoch_is_written_at_its_number(catalog, tmp_path, capsys):
     }.items():
         assert [value for _, value in scalars(out, tag)] == pytest.approx([line[key] for line in written])
     assert "epoch" not in events(out).Tags()["scalars"]
-    assert capsys.readouterr().err.count(f"tensorboard --logdir '{out}/tensorboard'") == 1
+    assert logged().count(f"tensorboard --logdir '{out}/tensorboard'") == 1
 
 
 def test_the_numbers_of_a_gpu_have_a_group(tmp_path):
