@@ -11,7 +11,8 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 _SHELLS = ("bash", "zsh", "fish")
-Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]
+Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
+"""Quoted, because the class is not generic before click 8.5."""
 
 
 def plugin_names(kind: str, *, several: bool = False, extra: tuple[str, ...] = ()) -> Completer:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.adamw import adamw
 
 
 class RowwiseAdagrad(torch.optim.Optimizer):
@@ -53,9 +54,11 @@ def _adagrad_rows(value: Tensor, grad: Tensor, state: dict[str, Any], group: dic
         state["sum"] = torch.zeros(len(value), 1, device=value.device)
     grad = _coalesced(grad)
     rows, of_rows = grad.indices()[0], grad.values()
-    total = state["sum"][rows] + of_rows.square().mean(1, keepdim=True)
-    state["sum"][rows] = total
-    value.add_(_sparse(grad.indices(), of_rows / (total.sqrt_() + group["eps"]), grad), alpha=-group["lr"])
+    sums = state["sum"][:, 0]
+    total = sums[rows].add_(torch.linalg.vecdot(of_rows, of_rows), alpha=1 / of_rows.shape[1])
+    sums[rows] = total
+    rate = total.sqrt_().add_(group["eps"]).reciprocal_().mul_(-group["lr"])
+    value.add_(_sparse(grad.indices(), of_rows * rate[:, None], grad))
 
 
 def _coalesced(grad: Tensor) -> Tensor:
@@ -71,20 +74,26 @@ def _sparse(indices: Tensor, values: Tensor, like: Tensor) -> Tensor:
 
 
 def _adamw(values: list[Tensor], states: list[dict[str, Any]], group: dict[str, Any]) -> None:
-    """Update dense parameters, all by the same few calls."""
-    beta1, beta2 = group["betas"]
+    """Update dense parameters, all by one call."""
     for value, state in zip(values, states, strict=True):
         if not state:
             state |= {"step": 0, "exp_avg": torch.zeros_like(value), "exp_avg_sq": torch.zeros_like(value)}
-        state["step"] += 1
-    grads = [value.grad for value in values if value.grad is not None]
-    means, squares = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq"))
-    torch._foreach_lerp_(means, grads, 1 - beta1)
-    torch._foreach_mul_(squares, beta2)
-    torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
-    denominators = torch._foreach_div(squares, [1 - beta2 ** state["step"] for state in states])
-    torch._foreach_sqrt_(denominators)
-    torch._foreach_add_(denominators, group["eps"])
-    torch._foreach_mul_(values, 1 - group["lr"] * group["weight_decay"])
-    rates = [-group["lr"] / (1 - beta1 ** state["step"]) for state in states]
-    torch._foreach_addcdiv_(values, means, denominators, rates)
+        # A number in a new state and in checkpoints of version 0.1.
+        state["step"] = torch.as_tensor(state["step"], dtype=torch.float32, device=value.device)
+    means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+    adamw(
+        values,
+        [value.grad for value in values if value.grad is not None],
+        means,
+        squares,
+        [],
+        steps,
+        fused=True,
+        amsgrad=False,
+        beta1=group["betas"][0],
+        beta2=group["betas"][1],
+        lr=group["lr"],
+        weight_decay=group["weight_decay"],
+        eps=group["eps"],
+        maximize=False,
+    )
