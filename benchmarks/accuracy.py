@@ -21,10 +21,10 @@ from pricekit import smape
 from pricekit.cli.terminal import show_table
 from pricekit.evaluation.held_out import HeldOut, read_held_out
 from pricekit.features.fitted import fit_features
-from pricekit.log import logger
-from pricekit.progress import progress
+from pricekit.support.log import logger
+from pricekit.support.progress import progress
 from pricekit.table import table_of_texts
-from pricekit.workflows.ensemble_weights import cross_fitted, fit_weights
+from pricekit.workflows.ensemble import cross_fitted, fit_weights
 
 Texts = Sequence[str]
 Peer = Callable[[np.ndarray, np.ndarray], np.ndarray]

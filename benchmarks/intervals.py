@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from pricekit.cli.terminal import show_table
-from pricekit.log import logger
 from pricekit.runs.folder import open_run
+from pricekit.support.log import logger
 from pricekit.table import Columns, read_usable
 from pricekit.training.batches import split_rows
 

@@ -20,13 +20,13 @@ from pricekit.engines.loaded import LoadedEngine, for_each
 from pricekit.errors import BundleError, ConfigError, ExportError, PluginError
 from pricekit.exporting.export import export_run
 from pricekit.exporting.graph import export_graph
-from pricekit.log import logger
 from pricekit.model.inference import torch_engine
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
-from pricekit.progress import progress
 from pricekit.runs.folder import Run as TrainedRun
 from pricekit.runs.folder import open_run
+from pricekit.support.log import logger
+from pricekit.support.progress import progress
 from pricekit.table import Table, read_table
 from pricekit.training.machine import DTYPES, choose_precision
 from speed.timing import Run, Timed, interleaved, ratio

@@ -18,16 +18,15 @@ from pricekit.core.contracts import Policy
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.features.fitted import fit_features
-from pricekit.log import logger
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.source import columns_of
+from pricekit.support.log import logger
 from pricekit.table import Columns, Table, read_usable
 from pricekit.tokens import encode, pad_id_of
 from pricekit.training.batches import PricedInputs, plan_epoch
 from pricekit.training.loop import train_epoch
-from pricekit.training.machine import DTYPES, choose_precision, fast_math, torch_threads
-from pricekit.training.processes import Processes
+from pricekit.training.machine import DTYPES, Processes, choose_precision, fast_math, torch_threads
 from pricekit.training.session import Job, Session, start_session
 from speed.timing import synchronize
 

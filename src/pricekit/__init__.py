@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from pricekit import moved
-from pricekit.cpus import limit_spinning
+from pricekit.support.cpus import limit_spinning
 
 __version__ = "0.1.0"
 
@@ -41,7 +41,7 @@ _PUBLIC = {
     "read_table": "pricekit.table",
     "smape": "pricekit.metrics",
     "train": "pricekit.api",
-    "use_reporter": "pricekit.progress",
+    "use_reporter": "pricekit.support.progress",
     "worst_rows": "pricekit.api",
 }
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from pricekit.errors import ConfigError, DataError
-from pricekit.log import logger
 from pricekit.options import (
     RESUMABLE,
     ModelOptions,
@@ -30,6 +29,7 @@ from pricekit.options import (
     with_options,
 )
 from pricekit.results import CrossValidation, PathLike, Run, delete_with
+from pricekit.support.log import logger
 
 if TYPE_CHECKING:
     import pandas as pd

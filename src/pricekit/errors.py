@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pricekit.text import nearest
+from pricekit.support.text import nearest
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

@@ -12,19 +12,22 @@ from typing import Any
 
 MOVED = {
     "core.configure": "config.resolve",
+    "core.events": "core.calls",
     "core.schema": "config.schema",
+    "engines.bound": "engines.ort",
     "engines.opened": "engines.loaded",
     "evaluation.folds": "workflows.folds",
-    "evaluation.weights": "workflows.ensemble_weights",
+    "evaluation.weights": "workflows.ensemble",
     "export": "exporting",
     "features.lines": "features.labelled_lines",
     "features.names": "features.brand_category",
+    "files": "support.files",
     "intervals": "prediction.intervals",
     "manifest": "bundle.manifest",
     "predict": "prediction.predictor",
-    "table.reading": "table.options",
-    "training.adagrad": "optim.adagrad",
-    "training.average": "optim.average",
+    "table.reading": "table.source",
+    "training.adagrad": "optim.optimizers",
+    "training.average": "optim.optimizers",
     "training.backbones": "model.backbones",
     "training.cv": "workflows.cross_validation",
     "training.distill": "runs.pseudo_labels",
@@ -33,8 +36,8 @@ MOVED = {
     "training.intervals": "runs.calibration",
     "training.losses": "model.losses",
     "training.model": "model.network",
-    "training.numeric": "model.numeric",
-    "training.optim": "optim.adamw",
+    "training.numeric": "model.network",
+    "training.optim": "optim.optimizers",
     "training.policies": "optim.policies",
     "training.pretraining": "workflows.pretraining",
     "training.run": "runs.folder",
@@ -45,14 +48,14 @@ MOVED = {
 
 SPLIT = {
     "screen": {
-        "Advance": "progress:Advance",
-        "counted": "text:counted",
-        "mute": "log:silence",
-        "notice": "log:logger.warning",
-        "progress": "progress:progress",
-        "say": "log:logger.info",
+        "Advance": "support.progress:Advance",
+        "counted": "support.text:counted",
+        "mute": "support.log:silence",
+        "notice": "support.log:logger.warning",
+        "progress": "support.progress:progress",
+        "say": "support.log:logger.info",
         "show_table": "cli.terminal:show_table",
-        "tracked": "progress:tracked",
+        "tracked": "support.progress:tracked",
     }
 }
 """Modules whose names went to several others: each name with its module and its name there."""
@@ -67,7 +70,7 @@ class MovedModules:
         ...     warnings.simplefilter("ignore", DeprecationWarning)
         ...     from pricekit.training.optim import adamw
         >>> adamw.__module__
-        'pricekit.optim.adamw'
+        'pricekit.optim.optimizers'
     """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
 
 from pricekit.errors import ConfigError
-from pricekit.text import did_you_mean
+from pricekit.support.text import did_you_mean
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pricekit.cpus import usable_cpus
 from pricekit.engines import choose, loaded, timing
 from pricekit.engines.choose import open_engine
 from pricekit.engines.ort import OrtCpu, load_cpu
 from pricekit.errors import BundleError, PluginError
-from pricekit.progress import use_reporter
+from pricekit.support.cpus import usable_cpus
+from pricekit.support.progress import use_reporter
 
 VOCABULARY = 500
 

@@ -10,8 +10,8 @@ from torch import nn
 from pricekit.errors import ExportError, TrainingError
 from pricekit.exporting import export as export_module
 from pricekit.exporting.export import export_run
-from pricekit.progress import use_reporter
 from pricekit.runs.folder import open_run
+from pricekit.support.progress import use_reporter
 
 
 def test_the_graph_has_the_link_and_the_normalisation_inside(bundle):

@@ -6,8 +6,7 @@ from torch import nn
 
 from pricekit.config import HeadConfig
 from pricekit.model.losses import smape
-from pricekit.model.network import PriceModel, build_head
-from pricekit.model.numeric import BOUND
+from pricekit.model.network import BOUND, PriceModel, build_head
 
 
 class Sums(nn.Module):

@@ -7,8 +7,7 @@ from torch import nn
 from pricekit.config import TrainingConfig
 from pricekit.config.resolve import configure
 from pricekit.core.loader import registry
-from pricekit.optim.adagrad import RowwiseAdagrad
-from pricekit.optim.adamw import adamw, parameter_groups, warmup_cosine
+from pricekit.optim.optimizers import RowwiseAdagrad, adamw, parameter_groups, warmup_cosine
 
 # The table of the published systems: backbone, max_length, features, batch, accumulation, epochs,
 # learning rate, weight decay, warmup epochs, head widths, norm, activation, dropout, loss, clipping.

@@ -4,7 +4,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from pricekit.errors import TrainingError
-from pricekit.optim.adamw import RowwiseAdagrad
+from pricekit.optim.optimizers import RowwiseAdagrad
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
 
 

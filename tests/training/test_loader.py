@@ -11,7 +11,7 @@ from pricekit.tokens import Tokens
 from pricekit.training import loader as loader_module
 from pricekit.training.batches import PricedInputs
 from pricekit.training.loader import Loader, Rows
-from pricekit.training.processes import defer_interrupts
+from pricekit.training.machine import defer_interrupts
 
 CPU = torch.device("cpu")
 LENGTHS = [3, 1, 5, 2, 4, 7]

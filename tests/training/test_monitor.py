@@ -5,8 +5,8 @@ import torch
 
 from pricekit.errors import TrainingError
 from pricekit.training import monitor
+from pricekit.training.checkpoint import TrainingState
 from pricekit.training.monitor import EpochLoss, Monitor
-from pricekit.training.state import TrainingState
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import tiny_config
-from pricekit.core.events import notify
+from pricekit.core.calls import notify
 from pricekit.core.loader import load
 from pricekit.exporting.export import export_run
 from pricekit.runs.source import Source
@@ -35,7 +35,7 @@ def _observed(monkeypatch, store, tmp_path):
     """This package observes, and no other that may be installed."""
     found = load([EntryPoint("mlflow", "pricekit_mlflow", "pricekit")])
     assert not found.failed
-    monkeypatch.setattr("pricekit.core.events.registry", lambda: found)
+    monkeypatch.setattr("pricekit.core.calls.registry", lambda: found)
     for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)

@@ -20,7 +20,7 @@ def _observed(monkeypatch):
     """This package observes, and no other that may be installed."""
     found = load([EntryPoint("tensorboard", "pricekit_tensorboard", "pricekit")])
     assert not found.failed
-    monkeypatch.setattr("pricekit.core.events.registry", lambda: found)
+    monkeypatch.setattr("pricekit.core.calls.registry", lambda: found)
 
 
 def events(out):

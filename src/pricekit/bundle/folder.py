@@ -25,7 +25,7 @@ from typing import Any
 
 from pricekit.bundle.manifest import SCHEMA_VERSION, Manifest
 from pricekit.errors import BundleError, first_invalid_field
-from pricekit.files import others, publish_folder
+from pricekit.support.files import others, publish_folder
 
 MANIFEST = "manifest.json"
 PARTS = {"model": "model.onnx", "tokenizer": "tokenizer.json", "preprocess": "preprocess.json"}

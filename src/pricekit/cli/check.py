@@ -12,7 +12,7 @@ import click
 from pricekit.cli.options import READ_OPTIONS, TABLE, as_arguments, read_flags, split_names, table_options
 from pricekit.cli.project import PROJECT_FILE, with_project
 from pricekit.cli.terminal import begin, show_result, show_table
-from pricekit.text import shorten
+from pricekit.support.text import shorten
 
 if TYPE_CHECKING:
     from pricekit.evaluation.table_report import TableReport
@@ -66,7 +66,7 @@ def _write_project(path: Path, report: TableReport) -> None:
     import os
 
     from pricekit.config.project import project_toml
-    from pricekit.files import write_text
+    from pricekit.support.files import write_text
 
     columns = {"text": list(report.text), "price": report.price, "id": report.id}
     relative = os.path.relpath(report.table, path.parent)
@@ -104,7 +104,7 @@ def _command(report: TableReport) -> list[str]:
 
 def _show(page: dict[str, Any]) -> None:
     """Print a `TableReport` as one page."""
-    from pricekit.table.formats.dialect import NAMES
+    from pricekit.table.formats.delimited import NAMES
 
     separated = page["delimiter"] and f"{NAMES.get(page['delimiter'], repr(page['delimiter']))}-separated"
     facts = [fact for fact in (page["format"], page["encoding"], separated) if fact]

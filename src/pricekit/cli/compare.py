@@ -6,7 +6,7 @@ import click
 
 from pricekit.cli.options import FOLDER
 from pricekit.cli.terminal import begin, show_result, show_table
-from pricekit.text import counted
+from pricekit.support.text import counted
 
 
 @click.command(short_help="Show which of several runs is better, where one can tell.")

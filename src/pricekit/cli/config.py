@@ -49,7 +49,7 @@ def schema() -> None:
     A plugin that cannot be imported is left out, with a notice.
     """
     from pricekit.config.schema import config_schema
-    from pricekit.log import logger
+    from pricekit.support.log import logger
 
     with redirect_stdout(sys.stderr):  # a plugin may print when it is imported
         found, left_out = config_schema()
@@ -79,7 +79,7 @@ def show(as_json: bool, **flags: Any) -> None:
     --config reads the output back. TOML has no none: settings that are switched off are comments.
     """
     from pricekit.config.resolve import explain
-    from pricekit.log import logger
+    from pricekit.support.log import logger
 
     with redirect_stdout(sys.stderr):
         _, settings = explain(_layers(flags))

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common_options import again
 from pricekit.cli.options import (
     FOLDER,
     TABLE,
+    again,
     allow_leak_option,
     as_arguments,
     epochs_option,
@@ -56,7 +56,7 @@ def cv(**flags: Any) -> None:
     begin(f"reading {flags['table']}", "pricekit.workflows.cross_validation")
     from pricekit import api
     from pricekit.cli.show_scores import show_scores
-    from pricekit.training.processes import Processes
+    from pricekit.training.machine import Processes
     from pricekit.workflows.cross_validation import CONFIG
 
     with resume_hint("cv", flags, Path(flags["out"]) / CONFIG):

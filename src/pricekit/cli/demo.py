@@ -49,7 +49,7 @@ def demo(out: str, rows: int, seed: int) -> None:
 
 def _check_folder(out: Path) -> None:
     from pricekit.errors import DataError
-    from pricekit.files import is_free
+    from pricekit.support.files import is_free
 
     if not is_free(out) and not (out / _MARK).is_file():
         raise DataError(f"{out} holds other files than a demo; choose a new folder", parameters=("out",))
@@ -57,7 +57,7 @@ def _check_folder(out: Path) -> None:
 
 def _make_tables(out: Path, rows: int, seed: int) -> tuple[Path, Path]:
     from pricekit.datasets import make_catalog
-    from pricekit.log import logger
+    from pricekit.support.log import logger
 
     out.mkdir(parents=True, exist_ok=True)
     (out / _MARK).touch()

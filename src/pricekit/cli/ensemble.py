@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common_options import again
-from pricekit.cli.options import FOLDER
+from pricekit.cli.options import FOLDER, again
 from pricekit.cli.terminal import begin, show_result, show_table
-from pricekit.text import counted
+from pricekit.support.text import counted
 
 
 @click.command(short_help="Weigh several runs into one model.")

@@ -41,7 +41,7 @@ def errors(worst: int, **flags: Any) -> None:
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
     from pricekit import api
     from pricekit.cli.show_scores import show_groups
-    from pricekit.text import counted
+    from pricekit.support.text import counted
 
     found = api.worst_rows(**as_arguments(flags))
     rows = len(found.rows)

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common_options import again
-from pricekit.cli.options import FOLDER
+from pricekit.cli.options import FOLDER, again
 from pricekit.cli.project import BUNDLES, latest_run
 from pricekit.cli.terminal import begin, show_result
 
@@ -46,7 +45,7 @@ def export(**flags: Any) -> None:
     flags["out"] = out = Path(flags["out"] or BUNDLES / run.resolve().name)
     begin(f"reading {run}", "pricekit.exporting.export")
     from pricekit import api
-    from pricekit.log import logger
+    from pricekit.support.log import logger
 
     report = api.export(**flags)
     logger.info(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from pricekit.errors import ConfigError, PluginError, PricekitError
-from pricekit.text import shorten
+from pricekit.support.text import shorten
 
 INVALID, USAGE, PLUGIN, TEMPORARY, INTERRUPTED = 1, 2, 3, 4, 130
 """The exit codes, besides 0 for success; `pricekit --help` lists them."""

@@ -10,7 +10,7 @@ from pricekit.cli.completion import plugin_names
 from pricekit.cli.options import TABLE, as_arguments, table_options
 from pricekit.cli.project import with_project
 from pricekit.cli.terminal import begin, show_result
-from pricekit.text import counted
+from pricekit.support.text import counted
 
 
 @click.command(short_help="Compute the engineered features of a table.")

@@ -13,12 +13,12 @@ from importlib import import_module
 import click
 
 from pricekit import __version__
-from pricekit.cli.common_options import output_options, with_common_options
 from pricekit.cli.failures import INTERRUPTED, INVALID, exit_code, explain
+from pricekit.cli.options import output_options, with_common_options
 from pricekit.cli.terminal import logging_to_terminal, print_json, prints_json
 from pricekit.errors import PricekitError
-from pricekit.log import logger
-from pricekit.text import did_you_mean
+from pricekit.support.log import logger
+from pricekit.support.text import did_you_mean
 
 COMMANDS = {
     "check": "Show how a table is read, and what to know before training on it.",

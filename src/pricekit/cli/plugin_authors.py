@@ -10,7 +10,7 @@ import click
 
 from pricekit.cli.terminal import show_result
 from pricekit.core.registry import KINDS
-from pricekit.text import did_you_mean
+from pricekit.support.text import did_you_mean
 
 if TYPE_CHECKING:
     from pricekit.core.registry import Entry
@@ -67,7 +67,7 @@ def check(target: str, kind: str | None, settings: tuple[str, ...]) -> None:
 
     options: dict[str, Any] = reduce(merge, map(parse_override, settings), {})
     if target.endswith(".py"):
-        from pricekit.cli.common_options import load_files
+        from pricekit.cli.options import load_files
 
         load_files(click.get_current_context(), (target,))
     entries = [entry for entry in _meant(target) if kind in (None, entry.kind)]

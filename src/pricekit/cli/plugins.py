@@ -11,7 +11,7 @@ import click
 
 from pricekit.cli.plugin_authors import check, doctor, new
 from pricekit.core.registry import FILE, KINDS
-from pricekit.text import did_you_mean
+from pricekit.support.text import did_you_mean
 
 
 @click.group(short_help="List and explain features, backbones, losses, policies and engines.")
@@ -36,7 +36,7 @@ def list_(kind: str | None, as_json: bool) -> None:
     """List all plugins, and the packages that failed to load."""
     from pricekit.cli.terminal import show_table
     from pricekit.core.loader import registry
-    from pricekit.log import logger
+    from pricekit.support.log import logger
 
     entries = [entry for k in KINDS if kind in (None, k) for entry in registry().of_kind(k)]
     failed = registry().failed

@@ -12,7 +12,7 @@ from pricekit.cli.completion import plugin_names
 from pricekit.cli.options import FOLDER, TABLE, as_arguments, table_options
 from pricekit.cli.project import latest_bundle
 from pricekit.cli.terminal import begin, show_result
-from pricekit.text import counted
+from pricekit.support.text import counted
 
 
 @click.command(short_help="Price the rows of a table with a run or a bundle.")

@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common_options import again
 from pricekit.cli.completion import plugin_names
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, table_options
+from pricekit.cli.options import FOLDER, TABLE, again, as_arguments, table_options
 from pricekit.cli.terminal import begin, show_result
 
 

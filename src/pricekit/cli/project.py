@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pricekit.cli.terminal import announce
-from pricekit.log import logger
+from pricekit.support.log import logger
 
 PROJECT_FILE = Path("pricekit.toml")
 RUNS, BUNDLES = Path("runs"), Path("bundles")

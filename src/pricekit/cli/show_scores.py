@@ -12,7 +12,7 @@ from rich.console import Console
 from pricekit.cli.terminal import show_table
 from pricekit.evaluation.groups import BUILT_IN
 from pricekit.evaluation.scores import Scores, mean_and_sd
-from pricekit.log import logger
+from pricekit.support.log import logger
 
 CATEGORIES = 3
 """Columns of the table to show: those between whose groups SMAPE varies most."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from pricekit.log import logger
+from pricekit.support.log import logger
 
 RESULT = 35
 """The level of a command's result: above warnings, so that --quiet prints it, below errors."""

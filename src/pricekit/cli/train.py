@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common_options import again
 from pricekit.cli.options import (
     FOLDER,
     TABLE,
+    again,
     allow_leak_option,
     as_arguments,
     epochs_option,
@@ -61,7 +61,7 @@ def train(dry_run: bool, **flags: Any) -> None:
         return
     from pricekit import api
     from pricekit.runs.folder import BACKBONE
-    from pricekit.training.processes import Processes
+    from pricekit.training.machine import Processes
 
     flags["out"] = flags["out"] or (interrupted_run() if flags["resume"] else next_run(flags))
     with resume_hint("train", flags, Path(flags["out"]) / BACKBONE):
@@ -84,11 +84,11 @@ def train(dry_run: bool, **flags: Any) -> None:
 
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
-    from pricekit.log import logger
     from pricekit.options import config_of, read_options_of
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.setup import resumed_config
     from pricekit.runs.source import Source, load_split
+    from pricekit.support.log import logger
 
     paths = {name: tuple(map(Path, flags[name])) for name in ("unpriced", "teacher")}
     valid = Path(flags["valid"]) if flags["valid"] else None

@@ -27,7 +27,7 @@ from pydantic import Field, ValidationError
 from pricekit.config.layers import Layer, read_toml
 from pricekit.config.settings import RunConfig, Section
 from pricekit.errors import ConfigError, explain_invalid
-from pricekit.text import did_you_mean
+from pricekit.support.text import did_you_mean
 
 PROJECT_FILE = "pricekit.toml"
 

@@ -14,7 +14,7 @@ from typing import Any
 from pricekit.config import Choice, Layer, RunConfig, build_config, merge
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, PluginError
-from pricekit.text import did_you_mean
+from pricekit.support.text import did_you_mean
 
 CHOICES = ("policy", "backbone", "loss")
 """Settings that name one plugin of the kind with the same name, and contain its options."""

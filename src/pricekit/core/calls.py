@@ -1,13 +1,18 @@
-"""Calls of plugin code: an exception becomes an error that names the plugin."""
+"""Calls of plugin code: an exception becomes an error that names the plugin; a failing observer never stops a run."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
 
 from pricekit.core.loader import registry
 from pricekit.errors import PluginError, PricekitError
-from pricekit.text import shorten
+from pricekit.support.log import logger
+from pricekit.support.text import shorten
 
 
 @contextmanager
@@ -33,3 +38,53 @@ def plugin_call(kind: str, name: str, action: str) -> Iterator[None]:
             name=name,
             package=entry.package,
         ) from error
+
+
+_reported: set[tuple[str, str]] = set()
+"""Plugins and events of the current run whose failure was logged."""
+
+
+def notify(event: str, **facts: Any) -> None:
+    """Call the hook `pricekit_<event>` of every plugin that implements it, with copies of the facts."""
+    for impl in getattr(registry().manager.hook, f"pricekit_{event}").get_hookimpls():
+        try:
+            with redirect_stdout(sys.stderr):  # stdout is for data
+                impl.function(**{name: deepcopy(facts[name]) for name in impl.argnames})
+        except (Exception, SystemExit) as error:
+            message = shorten(str(error), 300)
+            reason = message if isinstance(error, PricekitError) else f"{type(error).__name__}: {message}"
+            _warn_once(impl.plugin_name, event, reason)
+
+
+@contextmanager
+def observed_run(folder: Path, *, enabled: bool, **facts: Any) -> Iterator[dict[str, Any]]:
+    """Notify observers that a run starts, and how it ends.
+
+    Args:
+        folder: of the run.
+        enabled: False in all but the first of several processes that train together.
+        facts: arguments of the hook `pricekit_run_started`.
+
+    Yields:
+        an empty dict; what the block adds to it are the facts of the hook `pricekit_run_ended`.
+    """
+    _reported.clear()
+    final: dict[str, Any] = {}
+    outcome = "failed"
+    try:
+        if enabled:
+            notify("run_started", folder=folder, **facts)
+        yield final
+        outcome = "finished"
+    except KeyboardInterrupt:
+        outcome = "interrupted"
+        raise
+    finally:
+        if enabled:
+            notify("run_ended", folder=folder, outcome=outcome, facts=final if outcome == "finished" else {})
+
+
+def _warn_once(plugin: str, event: str, reason: str) -> None:
+    if (plugin, event) not in _reported:
+        _reported.add((plugin, event))
+        logger.warning(f"{plugin} failed to observe {event}; the run continues: {reason}")

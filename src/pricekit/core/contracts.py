@@ -155,7 +155,7 @@ class Policy(Protocol):
 
         Each group has an `lr`, which the schedule scales. `step()` is called without a closure. Gradients
         of an `nn.Embedding(sparse=True)`, as in `bag`, are sparse: torch's SparseAdam and Adagrad take them,
-        and `pricekit.optim.adagrad.RowwiseAdagrad` takes both kinds. `pricekit.optim.adamw.adamw` is
+        and `pricekit.optim.optimizers.RowwiseAdagrad` takes both kinds. `pricekit.optim.optimizers.adamw` is
         the optimizer of the built-in policies.
 
         Args:

@@ -30,7 +30,7 @@ from pricekit import __version__
 from pricekit.core import hookspecs
 from pricekit.core.registry import FILE, KINDS, Entry, FailedPlugin, Registry, remedy_for
 from pricekit.errors import PluginError
-from pricekit.log import logger
+from pricekit.support.log import logger
 
 GROUP = "pricekit"
 BUILTINS = "pricekit.builtins"

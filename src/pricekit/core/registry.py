@@ -14,7 +14,7 @@ import pluggy
 from pydantic import BaseModel, ValidationError
 
 from pricekit.errors import ConfigError, PluginError, explain_invalid
-from pricekit.text import did_you_mean
+from pricekit.support.text import did_you_mean
 
 KINDS = {
     "feature": "pricekit_register_features",

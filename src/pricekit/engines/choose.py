@@ -16,8 +16,8 @@ from pricekit.engines import timing
 from pricekit.engines.loaded import BATCH_TOKENS, LoadedEngine
 from pricekit.engines.timing import EngineRecord, read_record
 from pricekit.errors import BundleError, PluginError, PricekitError
-from pricekit.log import logger
-from pricekit.progress import progress
+from pricekit.support.log import logger
+from pricekit.support.progress import progress
 
 AUTO = "auto"
 GPU = "ort-cuda"

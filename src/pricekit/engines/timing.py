@@ -21,11 +21,11 @@ import numpy as np
 
 from pricekit.core.contracts import Batch, Graph
 from pricekit.core.loader import registry
-from pricekit.cpus import usable_cpus
 from pricekit.engines.loaded import BATCH_SIZE, LoadedEngine, for_each
-from pricekit.files import write_text
-from pricekit.log import logger
 from pricekit.preprocess import Inputs
+from pricekit.support.cpus import usable_cpus
+from pricekit.support.files import write_text
+from pricekit.support.log import logger
 from pricekit.tokens import Tokens
 
 _ENGINE_EXTRA = re.compile("extra == .(?:cpu|gpu)")

@@ -14,9 +14,9 @@ import pandas as pd
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import HeldOut, read_held_out
 from pricekit.evaluation.scores import MIN_ROWS, fold_metrics, mean_and_sd, mean_interval
-from pricekit.log import logger
 from pricekit.metrics import smape_terms
-from pricekit.text import counted
+from pricekit.support.log import logger
+from pricekit.support.text import counted
 
 BETTER, WORSE, UNKNOWN = "better", "worse", "cannot tell"
 

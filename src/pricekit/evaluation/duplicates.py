@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from pricekit.log import logger
 from pricekit.metrics import smape_terms
-from pricekit.progress import progress
+from pricekit.support.log import logger
+from pricekit.support.progress import progress
 from pricekit.table.columns import equal_texts, few_distinct, normalised
 
 SIMILARITY = (0.85, 0.9, 0.95)

@@ -24,7 +24,7 @@ from pricekit.evaluation.groups import (
 )
 from pricekit.evaluation.held_out import MOST_VALUES, HeldOut
 from pricekit.metrics import smape_terms
-from pricekit.text import counted
+from pricekit.support.text import counted
 
 WORST = 20
 

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError
-from pricekit.files import write_atomically
+from pricekit.support.files import write_atomically
 from pricekit.table import Table
 
 FILE = "held_out.parquet"

@@ -12,8 +12,8 @@ import pandas as pd
 from pricekit.evaluation.groups import group_scores, groupings_of
 from pricekit.evaluation.held_out import HeldOut
 from pricekit.metrics import price_metrics, smape_terms
-from pricekit.progress import progress
-from pricekit.text import counted
+from pricekit.support.progress import progress
+from pricekit.support.text import counted
 
 RESAMPLES = 2000
 LEVEL = 0.95

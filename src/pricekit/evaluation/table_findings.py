@@ -10,6 +10,7 @@ import numpy as np
 
 from pricekit.evaluation.duplicates import irreducible_error
 from pricekit.evaluation.leaks import IN_TEXT, Leaks, as_strings, find_leaks, price_in_text, some_rows
+from pricekit.support.text import counted, shorten
 from pricekit.table import ColumnGuess, Columns, Table, split_usable
 from pricekit.table.columns import equal_texts
 from pricekit.table.guess import describe_headless
@@ -19,7 +20,6 @@ from pricekit.table.prices.price_format import PriceFormat
 from pricekit.table.profile import Profile
 from pricekit.table.read import Facts
 from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
-from pricekit.text import counted, shorten
 
 SMALL_TABLE = 1000
 """The report warns about fewer usable rows than this."""

@@ -22,6 +22,7 @@ from pricekit.evaluation.table_findings import (
     title_note,
     without_leaks,
 )
+from pricekit.support.text import counted, shorten
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
     ColumnGuess,
@@ -34,7 +35,6 @@ from pricekit.table.prices.price_format import PriceFormat
 from pricekit.table.profile import Profile, text_lengths
 from pricekit.table.read import Facts, read_with_facts
 from pricekit.table.usable import MIN_ROWS
-from pricekit.text import counted, shorten
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pricekit.runs.ensemble import Ensemble
-from pricekit.runs.folder import Run
+from pricekit.runs.folder import Ensemble, Run
 
 _CARD = """# {backbone} price model
 

@@ -14,19 +14,18 @@ import numpy as np
 
 from pricekit import __version__
 from pricekit.bundle import PARTS, unlisted_files, write_bundle
-from pricekit.core.events import notify
+from pricekit.core.calls import notify
 from pricekit.engines.loaded import batches_of
 from pricekit.errors import BundleError, ExportError
 from pricekit.exporting.card import ensemble_card, model_card
 from pricekit.exporting.graph import OPSET, export_graph
 from pricekit.exporting.precision import convert
 from pricekit.exporting.verify import VerificationReport, fit_length, shapes, verify_graph
-from pricekit.files import is_free
 from pricekit.prediction.intervals import Intervals
 from pricekit.preprocess import Inputs
-from pricekit.progress import progress
-from pricekit.runs.ensemble import Ensemble, is_ensemble, open_ensemble
-from pricekit.runs.folder import Run, open_run, read_sample
+from pricekit.runs.folder import Ensemble, Run, is_ensemble, open_ensemble, open_run, read_sample
+from pricekit.support.files import is_free
+from pricekit.support.progress import progress
 
 
 @dataclass(frozen=True)

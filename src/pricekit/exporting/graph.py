@@ -18,7 +18,7 @@ from pricekit.engines.ort import INPUTS
 from pricekit.errors import ExportError
 from pricekit.model.inference import to_tensors
 from pricekit.model.network import PriceModel
-from pricekit.text import shorten
+from pricekit.support.text import shorten
 
 MASKED = float(np.finfo(np.float32).min)
 

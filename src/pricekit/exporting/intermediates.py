@@ -9,7 +9,7 @@ import onnx
 import onnxruntime as ort
 
 from pricekit.core.contracts import Batch
-from pricekit.progress import tracked
+from pricekit.support.progress import tracked
 
 MASKING = 1e30
 """Larger magnitudes are masks, whose values may differ between precisions."""

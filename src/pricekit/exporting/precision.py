@@ -4,22 +4,158 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
+from onnx import NodeProto, TensorProto, numpy_helper
 
 from pricekit.core.contracts import Batch
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
-from pricekit.exporting.float16 import simulate_float16, to_float16
 from pricekit.exporting.intermediates import MASKING, first_difference, peaks, token_count, worst_piece
-from pricekit.progress import progress, tracked
-from pricekit.text import shorten
+from pricekit.support.progress import progress, tracked
+from pricekit.support.text import shorten
 
-LARGEST = 65504.0 / 2
+FLOAT, FLOAT16 = TensorProto.FLOAT, TensorProto.FLOAT16
+LARGEST = 65504.0
+
+
+def to_float16(model: onnx.ModelProto, kept: Collection[str]) -> onnx.ModelProto:
+    """Return the graph with its nodes in float16; inputs and outputs keep their types.
+
+    A tensor between two float32 nodes stays in float32, so values that overflow float16 never pass through it.
+    Larger magnitudes, such as attention masks, become the largest float16.
+
+    Args:
+        model: a float32 graph without subgraphs; not changed.
+        kept: names of the nodes that stay in float32, in addition to nodes without a float16 form.
+    """
+    return _Conversion(model, kept).converted()
+
+
+def simulate_float16(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a float32 graph that rounds each tensor as a float16 graph does.
+
+    On CPUs, ONNX Runtime runs most float16 nodes in float32 and does not round between them; on GPUs it rounds. So
+    this graph shows on a CPU what a GPU computes, with products summed in float32.
+
+    Args:
+        model: a graph of `to_float16`; not changed.
+    """
+    found = onnx.ModelProto()
+    found.CopyFrom(model)
+    for weight in found.graph.initializer:
+        if weight.data_type == FLOAT16:
+            weight.CopyFrom(_tensor_as(weight, FLOAT, weight.name))
+    inferred = onnx.shape_inference.infer_shapes(model).graph.value_info
+    halves = {value.name for value in inferred if value.type.tensor_type.elem_type == FLOAT16}
+    nodes: list[NodeProto] = []
+    for node in found.graph.node:
+        _convert_attributes(node, FLOAT16, FLOAT)
+        nodes.append(node)
+        for index, name in enumerate(node.output):
+            if name in halves:
+                node.output[index] = exact = f"{name}_exact"
+                half = f"{name}_rounded"
+                nodes += (_cast(exact, half, FLOAT16), _cast(half, name, FLOAT))
+    del found.graph.node[:]
+    found.graph.node.extend(nodes)
+    return found
+
+
+class _Conversion:
+    """One pass over the nodes in graph order."""
+
+    def __init__(self, model: onnx.ModelProto, kept: Collection[str]) -> None:
+        from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST
+
+        self.model = onnx.ModelProto()
+        self.model.CopyFrom(model)
+        self.graph = self.model.graph
+        self.kept, self.blocked = set(kept), set(DEFAULT_OP_BLOCK_LIST)
+        self.types = dict.fromkeys(_float_names(model), FLOAT)
+        self.weights = {weight.name: weight for weight in model.graph.initializer}
+        self.outputs = {output.name for output in model.graph.output}
+        self.nodes: list[NodeProto] = []
+        self.casts: set[str] = set()
+
+    def converted(self) -> onnx.ModelProto:
+        """Convert every node and rebuild the graph."""
+        nodes = list(self.graph.node)
+        del self.graph.node[:], self.graph.value_info[:]
+        for node in nodes:
+            self._convert(node)
+        self.graph.node.extend(self.nodes)
+        read = {name for node in self.nodes for name in node.input} | self.outputs
+        weights = [weight for weight in self.weights.values() if weight.name in read]
+        del self.graph.initializer[:]
+        self.graph.initializer.extend(weights)
+        return self.model
+
+    def _convert(self, node: NodeProto) -> None:
+        kind = FLOAT16 if self._is_half(node) else FLOAT
+        for index, name in enumerate(node.input):
+            node.input[index] = self._as(name, kind)
+        if kind == FLOAT16:
+            _convert_attributes(node, FLOAT, FLOAT16)
+        self.nodes.append(node)
+        for index, name in enumerate(node.output):
+            if name not in self.types or kind == FLOAT:
+                continue
+            self.types[name] = FLOAT16
+            if name in self.outputs:
+                node.output[index] = half = f"{name}_float16"
+                self.types[half], self.types[name] = FLOAT16, FLOAT
+                self.nodes.append(_cast(half, name, FLOAT))
+
+    def _is_half(self, node: NodeProto) -> bool:
+        floats = any(name in self.types for name in (*node.input, *node.output))
+        return floats and node.name not in self.kept and node.op_type not in self.blocked
+
+    def _as(self, name: str, kind: int) -> str:
+        """Return the name of a tensor in a type; adds a cast if there is none."""
+        if self.types.get(name, kind) == kind:
+            return name
+        found = f"{name}_{'float16' if kind == FLOAT16 else 'float32'}"
+        if name in self.weights:
+            self.weights[found] = _tensor_as(self.weights[name], kind, found)
+        elif found not in self.casts:
+            self.casts.add(found)
+            self.nodes.append(_cast(name, found, kind))
+        return found
+
+
+def _cast(name: str, to_name: str, kind: int) -> NodeProto:
+    return onnx.helper.make_node("Cast", [name], [to_name], f"cast_{name}_to_{to_name}", to=kind)
+
+
+def _float_names(model: onnx.ModelProto) -> set[str]:
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    values = (*graph.value_info, *graph.input, *graph.output)
+    return {v.name for v in values if v.type.tensor_type.elem_type == FLOAT} | {
+        weight.name for weight in graph.initializer if weight.data_type == FLOAT
+    }
+
+
+def _convert_attributes(node: NodeProto, kind: int, to_kind: int) -> None:
+    for attribute in node.attribute:
+        if node.op_type == "Cast" and attribute.name == "to" and attribute.i == kind:
+            attribute.i = to_kind
+        if attribute.type == attribute.TENSOR and attribute.t.data_type == kind:
+            attribute.t.CopyFrom(_tensor_as(attribute.t, to_kind, attribute.t.name))
+
+
+def _tensor_as(tensor: TensorProto, kind: int, name: str) -> TensorProto:
+    values = numpy_helper.to_array(tensor)
+    if kind == FLOAT16:
+        values = np.where(np.isfinite(values), values.clip(-LARGEST, LARGEST), values)
+    return numpy_helper.from_array(values.astype(onnx.helper.tensor_dtype_to_np_dtype(kind)), name)
+
+
+SAFE = LARGEST / 2
 """A tensor within a factor of two of the largest float16 stays in float32: other rows may exceed it."""
 
 TOLERANCE = 1e-2
@@ -73,8 +209,8 @@ def convert(model: bytes, precision: str, batches: Sequence[Batch]) -> Converted
 def _to_fp16(model: bytes, batches: Sequence[Batch]) -> Converted:
     """Convert the nodes that neither overflow nor underflow on the batches."""
     graph = onnx.load_from_string(model)
-    large = {name for name, value in peaks(model, batches).items() if LARGEST < value < MASKING}
-    large |= {tensor.name for tensor in graph.graph.initializer if LARGEST < _largest(tensor) < MASKING}
+    large = {name for name, value in peaks(model, batches).items() if SAFE < value < MASKING}
+    large |= {tensor.name for tensor in graph.graph.initializer if SAFE < _largest(tensor) < MASKING}
     kept = {node.name for node in graph.graph.node if large & {*node.input, *node.output}} | _range_critical(
         graph
     )

@@ -16,8 +16,8 @@ from pricekit.metrics import smape
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel
 from pricekit.preprocess import Inputs
-from pricekit.progress import tracked
-from pricekit.text import counted, shorten
+from pricekit.support.progress import tracked
+from pricekit.support.text import counted, shorten
 
 BATCH_SIZES = (1, 2, 7, 64)
 LENGTHS = (1, 2, 17, 128)

@@ -13,7 +13,7 @@ from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Feature, State
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PluginError, PricekitError
-from pricekit.log import logger
+from pricekit.support.log import logger
 from pricekit.table import Table
 from pricekit.table.columns import equal_texts, few_distinct
 

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.preprocess import Inputs
-from pricekit.progress import Advance
+from pricekit.support.progress import Advance
 from pricekit.tokens import batches_by_length
 
 if TYPE_CHECKING:
-    from pricekit.training.processes import Processes
+    from pricekit.training.machine import Processes
 
 
 def torch_engine(model: nn.Module, autocast: Callable[[], Any] = nullcontext) -> PriceBatch:

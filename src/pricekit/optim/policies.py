@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from pricekit.config import Section
-from pricekit.optim.adamw import adamw, warmup_cosine
+from pricekit.optim.optimizers import adamw, warmup_cosine
 
 
 class Quick:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from pricekit.errors import DataError
-from pricekit.files import behind_link, write_text
+from pricekit.support.files import behind_link, write_text
 from pricekit.table import PredictionWriter, read_predictions
 
 _WINDOWS = "part-" + 6 * "[0-9]" + ".parquet"

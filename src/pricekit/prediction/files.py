@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pricekit import __version__
 from pricekit.errors import DataError
-from pricekit.log import logger
 from pricekit.prediction.checkpoint import PredictionCheckpoint
 from pricekit.prediction.intervals import BOUNDS
-from pricekit.progress import progress
+from pricekit.support.log import logger
+from pricekit.support.progress import progress
+from pricekit.support.text import counted
 from pricekit.table import (
     Columns,
     PredictionWriter,
@@ -26,7 +27,6 @@ from pricekit.table import (
     iter_files,
     table_files,
 )
-from pricekit.text import counted
 
 if TYPE_CHECKING:
     from pricekit.prediction.predictor import Predictor

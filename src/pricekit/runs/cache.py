@@ -11,9 +11,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from pricekit import __version__
-from pricekit.files import write_atomically
-from pricekit.log import logger
 from pricekit.preprocess import Inputs, Preprocessor, without_price
+from pricekit.support.files import write_atomically
+from pricekit.support.log import logger
 from pricekit.table import Table
 from pricekit.tokens import Tokens
 

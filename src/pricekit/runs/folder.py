@@ -1,4 +1,6 @@
-"""The run: the folder that training writes.
+"""The folders that training writes: a run, and an ensemble of runs.
+
+A run:
 
 source.json               tables that the run was started with, and its plugins
 config.toml               the complete configuration
@@ -15,6 +17,14 @@ best.safetensors          weights with the lowest validation SMAPE, or the last 
 intervals.json            calibrated widths of price intervals
 held_out.parquet          validation rows with their predicted prices
 run.json                  table, rows, plugins, metrics of the best weights; written last
+
+An ensemble, which predicts and is exported like one run:
+
+ensemble.json             the weight of each member, and the run that it is a copy of
+members/N                 a copy of each member's run, without the checkpoint to resume it
+held_out.parquet          rows that no member was trained on, with the ensemble's predictions
+intervals.json            half widths of the price intervals
+run.json                  table, rows, plugins, metrics on the held-out rows
 """
 
 from __future__ import annotations
@@ -36,7 +46,6 @@ from pricekit.core.registry import Entry
 from pricekit.engines.loaded import LoadedEngine
 from pricekit.errors import TrainingError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
-from pricekit.files import is_free, leftovers, write_atomically
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.prediction.intervals import Intervals, read_intervals
@@ -46,6 +55,7 @@ from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Preprocessor, load_preprocessor
 from pricekit.runs.load import load_model
 from pricekit.runs.source import Split
+from pricekit.support.files import is_free, leftovers, write_atomically
 from pricekit.table import Table, read_table, write_rejected
 from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
 
@@ -253,3 +263,58 @@ def write_parquet(path: Path, frame: pd.DataFrame) -> None:
     """Write a frame without its index, atomically."""
     with write_atomically(path) as temporary:
         frame.to_parquet(temporary, index=False)
+
+
+ENSEMBLE = "ensemble.json"
+
+
+@dataclass(frozen=True, repr=False)
+class Ensemble:
+    """An opened ensemble.
+
+    Attributes:
+        path: its folder.
+        members: the runs and the weights of their log prices, which sum to 1.
+        facts: the contents of `run.json`.
+        intervals: fitted on the held-out rows.
+    """
+
+    path: Path
+    members: tuple[tuple[Run, float], ...]
+    facts: dict[str, Any]
+    intervals: Intervals | None
+
+    def predictor(self) -> Predictor:
+        """Return a predictor that runs all members in torch."""
+        members = tuple(run.member(weight) for run, weight in self.members)
+        origin = Origin(self.path.absolute(), None, load_model)
+        return Predictor(members, self.digest(), self.intervals, self.facts.get("currency"), origin)
+
+    def digest(self) -> str:
+        """Return a hash of the files that prices depend on."""
+        own = files_digest([self.path / ENSEMBLE, self.path / INTERVALS])
+        return hashlib.sha256(
+            " ".join([own, *(run.digest() for run, _ in self.members)]).encode()
+        ).hexdigest()
+
+    def __repr__(self) -> str:
+        """Return one line: the members' models have thousands of characters."""
+        return f"Ensemble('{self.path}', members={len(self.members)})"
+
+
+def is_ensemble(path: Path) -> bool:
+    """Whether a folder looks like an ensemble."""
+    return (path / ENSEMBLE).is_file()
+
+
+def open_ensemble(path: Path) -> Ensemble:
+    """Open an ensemble; raises TrainingError, PluginError, ConfigError, BundleError."""
+    try:
+        listed = json.loads((path / ENSEMBLE).read_text("utf-8"))["members"]
+        members = [(int(number), float(member["weight"])) for number, member in enumerate(listed)]
+        facts = json.loads((path / "run.json").read_text("utf-8"))
+        intervals = (path / INTERVALS).read_text("utf-8")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TrainingError(f"the ensemble {path} is damaged ({error}); make the ensemble again") from None
+    runs = tuple((open_run(path / "members" / str(number)), weight) for number, weight in members)
+    return Ensemble(path, runs, facts, read_intervals(intervals, path))

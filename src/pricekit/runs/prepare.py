@@ -19,12 +19,10 @@ from pricekit.core.contracts import State
 from pricekit.core.registry import Entry
 from pricekit.errors import TrainingError
 from pricekit.features.fitted import fit_features
-from pricekit.files import is_free, write_text
-from pricekit.log import logger, silence
 from pricekit.model.network import PriceModel, build_model
 from pricekit.preprocess import Preprocessor, without_price
-from pricekit.progress import progress
 from pricekit.runs.cache import cached_inputs
+from pricekit.runs.checks import check_feature_leaks, check_plugins
 from pricekit.runs.folder import (
     BACKBONE,
     SOURCE,
@@ -37,11 +35,12 @@ from pricekit.runs.folder import (
     write_out_of_fold,
     write_split,
 )
-from pricekit.runs.leak_checks import check_feature_leaks
-from pricekit.runs.preflight import check_plugins
 from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
 from pricekit.runs.setup import Setup
 from pricekit.runs.source import Source, Split, columns_of, load_split
+from pricekit.support.files import is_free, write_text
+from pricekit.support.log import logger, silence
+from pricekit.support.progress import progress
 from pricekit.table import Table
 from pricekit.tokens import pad_id_of
 from pricekit.training.batches import PricedInputs

@@ -18,11 +18,12 @@ from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import read_held_out
-from pricekit.log import logger
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.folder import OLD_PSEUDO_LABELLED, PSEUDO_LABELLED, write_parquet
 from pricekit.runs.load import load_model
 from pricekit.runs.source import Source, Split, columns_of
+from pricekit.support.log import logger
+from pricekit.support.text import counted
 from pricekit.table import (
     NO_PRICE,
     Columns,
@@ -35,7 +36,6 @@ from pricekit.table import (
     source_name,
 )
 from pricekit.table.prices.currency import require_same_currency
-from pricekit.text import counted
 
 MAX_RATIO = 4
 """Pseudo-labelled rows per priced row, at most; of more rows a random part is used."""

@@ -15,8 +15,7 @@ from pricekit.core.registry import Entry
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.model.network import ModelPlugins
 from pricekit.runs.folder import is_run, is_started, plugins_of, require_plugins
-from pricekit.training.machine import choose_precision
-from pricekit.training.processes import Processes
+from pricekit.training.machine import Processes, choose_precision
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ import pandas as pd
 from pricekit.config import RunConfig
 from pricekit.errors import DataError
 from pricekit.evaluation.duplicates import split_groups_of
-from pricekit.log import logger
-from pricekit.runs.leak_checks import check_leaks, check_shared
+from pricekit.runs.checks import check_leaks, check_shared
+from pricekit.support.log import logger
+from pricekit.support.text import counted
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
     Columns,
@@ -27,7 +28,6 @@ from pricekit.table import (
 )
 from pricekit.table.prices.currency import require_same_currency
 from pricekit.table.usable import MIN_ROWS
-from pricekit.text import counted
 from pricekit.training.batches import split_groups
 
 

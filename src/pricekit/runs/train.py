@@ -12,20 +12,20 @@ import numpy as np
 import torch
 
 from pricekit.config import RunConfig
-from pricekit.core.events import observed_run
+from pricekit.core.calls import observed_run
 from pricekit.errors import PluginError
 from pricekit.evaluation.held_out import held_out_of, write_held_out
-from pricekit.files import write_text
 from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
-from pricekit.progress import progress
 from pricekit.runs.calibration import fit_intervals
 from pricekit.runs.folder import INTERVALS, SAMPLE_ROWS, open_run, read_sample
 from pricekit.runs.prepare import Prepared, prepare
 from pricekit.runs.source import Source, Split
+from pricekit.support.files import write_text
+from pricekit.support.progress import progress
+from pricekit.training.checkpoint import TrainingState
 from pricekit.training.loop import fit
-from pricekit.training.state import TrainingState
 
 
 def train(

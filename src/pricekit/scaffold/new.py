@@ -13,7 +13,7 @@ from pricekit.core.hookspecs import API
 from pricekit.core.loader import registry
 from pricekit.core.registry import KINDS
 from pricekit.errors import ConfigError
-from pricekit.files import publish_folder
+from pricekit.support.files import publish_folder
 
 USE = {
     "feature": "pricekit train products.csv --features optimized22,numbers,$name --out run",

@@ -25,11 +25,15 @@ from pricekit.table.files import check_columns, files_size, iter_files, table_fi
 from pricekit.table.formats.frame import is_frame
 from pricekit.table.guess import ColumnGuess, guess_columns
 from pricekit.table.model import MAX_TEXT_CHARS, NO_PRICE, REASONS, Columns, Notices, Table, concat_tables
-from pricekit.table.options import DEFAULT_READ_OPTIONS, ReadOptions
-from pricekit.table.output.rejected import write_rejected
-from pricekit.table.output.write import PredictionWriter, check_output, read_predictions, write_frame
+from pricekit.table.output.write import (
+    PredictionWriter,
+    check_output,
+    read_predictions,
+    write_frame,
+    write_rejected,
+)
 from pricekit.table.read import iter_table, read_frame, read_table
-from pricekit.table.source import ArrowStream, TableSource, source_name
+from pricekit.table.source import DEFAULT_READ_OPTIONS, ArrowStream, ReadOptions, TableSource, source_name
 from pricekit.table.texts import check_labelled, table_of_texts
 from pricekit.table.usable import count_reasons, read_usable, row_reasons, split_usable
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.errors import DataError
+from pricekit.support.text import did_you_mean, nearest, shorten
 from pricekit.table.columns import (
     as_frame,
     as_model_text,
@@ -21,12 +22,11 @@ from pricekit.table.columns import (
     keeps_type,
     unreadable,
 )
-from pricekit.table.formats.dialect import TITLE_HINT, looks_like_data
+from pricekit.table.formats.delimited import TITLE_HINT, looks_like_data
 from pricekit.table.model import RAGGED, Columns, Notices, RawChunk, ReadWarnings, Table
 from pricekit.table.prices.parse import parse_price
 from pricekit.table.prices.price_format import PriceFormat
 from pricekit.table.source import OpenedTable
-from pricekit.text import did_you_mean, nearest, shorten
 
 _SHOWN_COLUMNS = 30
 

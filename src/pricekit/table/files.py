@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.errors import DataError, NoRowsError
-from pricekit.log import logger
+from pricekit.support.log import logger
 from pricekit.table.model import Columns, Notices, Table, format_of
-from pricekit.table.options import DEFAULT_READ_OPTIONS, ReadOptions
 from pricekit.table.read import columns_found, iter_table
+from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions
 
 _WILD = frozenset("*?[")
 

@@ -6,13 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pricekit.errors import DataError
-from pricekit.log import logger
-from pricekit.table.formats.dialect import TITLE_HINT, looks_like_data
+from pricekit.support.log import logger
+from pricekit.support.text import shorten
+from pricekit.table.formats.delimited import TITLE_HINT, looks_like_data
 from pricekit.table.model import Columns, ReadWarnings
-from pricekit.table.options import DEFAULT_READ_OPTIONS, ReadOptions
 from pricekit.table.profile import Profile, guess_id, guess_price, guess_text, profile, without_header
-from pricekit.table.source import OpenedTable, TableSource, no_rows, open_table
-from pricekit.text import shorten
+from pricekit.table.source import (
+    DEFAULT_READ_OPTIONS,
+    OpenedTable,
+    ReadOptions,
+    TableSource,
+    no_rows,
+    open_table,
+)
 
 _ROWS = 8192
 """Rows by which the kind of each column is decided."""

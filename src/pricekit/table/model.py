@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.errors import DataError
-from pricekit.text import shorten
+from pricekit.support.text import shorten
 
 MAX_TEXT_CHARS = 50_000
 """Longer cells and texts are cut to this, in training and prediction alike; no model reads further."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pricekit.table.columns import as_text, flat
-from pricekit.table.formats.dialect import looks_like_data
+from pricekit.table.formats.delimited import looks_like_data
 from pricekit.table.prices.cells import Cell, read_cell
 from pricekit.table.prices.price_format import is_numeric
 from pricekit.table.prices.price_text import PLAIN_NUMBER

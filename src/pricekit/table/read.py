@@ -9,16 +9,22 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pricekit.log import logger
+from pricekit.support.log import logger
 from pricekit.table.assemble import assemble, check_width, resolve
 from pricekit.table.columns import flat
 from pricekit.table.formats.parquet import names_of_parquet, plain_columns
 from pricekit.table.guess import describe_guess, guess_columns
 from pricekit.table.model import Columns, Notices, RawChunk, ReadWarnings, Table, concat_tables
-from pricekit.table.options import DEFAULT_READ_OPTIONS, ReadOptions
 from pricekit.table.prices.parse import describe_prices
 from pricekit.table.prices.price_format import PriceFormat, price_format
-from pricekit.table.source import OpenedTable, TableSource, no_rows, open_table
+from pricekit.table.source import (
+    DEFAULT_READ_OPTIONS,
+    OpenedTable,
+    ReadOptions,
+    TableSource,
+    no_rows,
+    open_table,
+)
 
 _CHUNK = 8192
 _SOME_ROWS = 64

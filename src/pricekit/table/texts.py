@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.errors import DataError
-from pricekit.log import logger
+from pricekit.support.log import logger
 from pricekit.table.columns import clean, text_array
 from pricekit.table.formats.frame import is_frame
 from pricekit.table.model import Columns, ReadWarnings, Table

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError
-from pricekit.log import logger
+from pricekit.support.log import logger
 from pricekit.table.model import (
     DUPLICATE_ID,
     NO_PRICE,
@@ -20,12 +20,11 @@ from pricekit.table.model import (
     Notices,
     Table,
 )
-from pricekit.table.options import DEFAULT_READ_OPTIONS, ReadOptions
 from pricekit.table.prices.currency import is_currency
 from pricekit.table.prices.parse import count_currencies
 from pricekit.table.prices.price_format import PriceFormat
 from pricekit.table.read import read_with_facts
-from pricekit.table.source import TableSource
+from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, TableSource
 
 MIN_ROWS = 10
 """Usable rows that training needs."""

@@ -1,18 +1,23 @@
-"""Named checks and their failure messages."""
+"""Named checks and their failure messages; checks in a process without torch."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import FrameType
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from pricekit.core.registry import options_model
 from pricekit.errors import PricekitError
-from pricekit.text import shorten
+from pricekit.support.text import shorten
 
 Make = Callable[[], Any]
 """Creates a plugin; a class without options can be passed itself."""
@@ -126,3 +131,87 @@ def _place(error: BaseException) -> str:
 def _is_plugins(frame: FrameType) -> bool:
     module = str(frame.f_globals.get("__name__", ""))
     return not module.startswith("pricekit.testing.") and module.partition(".")[0] not in _LIBRARIES
+
+
+TORCH = "torch"
+
+# Import by name if the name resolves to the file; else load the file itself, like `--plugin file.py`.
+_IMPORTING = """
+import importlib.util, sys
+name, path = sys.argv[1:]
+try:
+    spec = importlib.util.find_spec(name)
+except (ImportError, ValueError):
+    spec = None
+if spec is None or spec.origin != path:
+    name = "plugin_under_check"
+    spec = importlib.util.spec_from_file_location(name, path)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+else:
+    importlib.import_module(name)
+print("torch" in sys.modules, end="")
+"""
+
+
+def require_import_without_torch(plugin: Any) -> None:
+    """Import the module of a plugin in a new interpreter; fail if that imports torch."""
+    kind = type(plugin)
+    path = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if path is None:
+        fail(f"{kind.__name__} is not defined in a file", "a module", "move it to a module")
+    done = subprocess.run(  # noqa: S603 (our own interpreter)
+        [sys.executable, "-P", "-c", _IMPORTING, kind.__module__, path],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        fail(
+            f"{path} cannot be imported on its own: {reason}",
+            "no error",
+            "import its dependencies in the module",
+        )
+    if done.stdout.endswith("True"):
+        fail(
+            f"importing {path} imports torch",
+            "no import of torch, because prediction runs without it",
+            "move code that needs torch to another module, and import that inside the function that trains",
+        )
+
+
+@contextmanager
+def without_torch(doing: str) -> Iterator[None]:
+    """Block imports of torch in this context; an attempt raises CheckFailed."""
+    held = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == TORCH}
+    for name in held:
+        del sys.modules[name]
+    absent = _Absent()
+    sys.meta_path.insert(0, absent)
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name == TORCH:
+            fail(
+                f"{doing} imports torch",
+                "no import of torch, because prediction runs without it",
+                "use numpy or Arrow",
+            )
+        raise
+    finally:
+        sys.meta_path.remove(absent)
+        sys.modules.update(held)
+
+
+class _Absent(MetaPathFinder):
+    """An import finder that rejects torch."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Reject torch; leave other modules to the other finders."""
+        if fullname.partition(".")[0] == TORCH:
+            raise ModuleNotFoundError(f"No module named '{TORCH}'", name=TORCH)
+        return None

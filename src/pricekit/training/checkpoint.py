@@ -1,12 +1,11 @@
-"""Checkpoints: safetensors files with the JSON state in the header.
-
-One file holds weights, optimizer and state, so one rename publishes all of them together.
-"""
+"""Checkpoints: how far a training is, in safetensors files with the JSON state in the header."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,52 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from pricekit.errors import TrainingError
-from pricekit.files import write_atomically
+from pricekit.support.files import write_atomically
+
+
+@dataclass
+class TrainingState:
+    """How far a training is: the JSON values of a checkpoint.
+
+    Attributes:
+        epoch: finished epochs.
+        steps_in_epoch: optimizer steps of the current epoch.
+        step: optimizer steps of all epochs.
+        position: steps of the schedule; under a time budget more than `step`.
+        best_smape: lowest validation SMAPE so far.
+        best_epoch: the epoch with `best_smape`.
+        seconds: training time, earlier processes of a resumed run included.
+        loss: of the current epoch, summed over rows.
+        rows: of the current epoch.
+    """
+
+    epoch: int = 0
+    steps_in_epoch: int = 0
+    step: int = 0
+    position: float = 0.0
+    best_smape: float = math.inf
+    best_epoch: int = 0
+    seconds: float = 0.0
+    loss: float = 0.0
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class EpochResult:
+    """What validation found after an epoch.
+
+    Attributes:
+        epoch: counted from 1.
+        step: optimizer steps so far.
+        loss: mean training loss of the epoch's rows.
+        valid_smape: SMAPE on the validation rows, 0 to 200 percent.
+    """
+
+    epoch: int
+    step: int
+    loss: float
+    valid_smape: float
+
 
 LAST, BEST = "last.safetensors", "best.safetensors"
 _MODEL, _OPTIMIZER, _EMA = "model.", "optimizer.", "ema."

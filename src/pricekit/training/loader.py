@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pricekit.config import RunConfig
-from pricekit.log import logger
 from pricekit.model.inference import to_tensors
+from pricekit.support.log import logger
 from pricekit.training.batches import PricedInputs
 from pricekit.training.machine import cpu_threads
 

@@ -11,21 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.core.events import notify
+from pricekit.core.calls import notify
 from pricekit.errors import TrainingError
-from pricekit.files import write_text
-from pricekit.log import logger
 from pricekit.metrics import smape
 from pricekit.model.inference import predict
-from pricekit.progress import Advance, progress
-from pricekit.text import counted, duration
+from pricekit.support.files import write_text
+from pricekit.support.log import logger
+from pricekit.support.progress import Advance, progress
+from pricekit.support.text import counted, duration
 from pricekit.training.batches import micro_batches
-from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
-from pricekit.training.machine import describe, fast_math, torch_threads
+from pricekit.training.checkpoint import BEST, LAST, EpochResult, TrainingState, load_checkpoint
+from pricekit.training.machine import defer_interrupts, describe, fast_math, torch_threads
 from pricekit.training.monitor import DIVERGED, EpochLoss
-from pricekit.training.processes import defer_interrupts
 from pricekit.training.session import Job, Session, start_session
-from pricekit.training.state import EpochResult, TrainingState
 from pricekit.training.step import random_seed
 
 BAR_SECONDS = 1.0

@@ -12,19 +12,23 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from pricekit.config import RunConfig
-from pricekit.core.calls import plugin_call
+from pricekit.core.calls import notify, plugin_call
 from pricekit.core.contracts import Policy
-from pricekit.core.events import notify
 from pricekit.errors import ConfigError
 from pricekit.model.network import PriceModel
-from pricekit.optim.adamw import sparse_embeddings
-from pricekit.optim.average import averaged
+from pricekit.optim.optimizers import averaged, sparse_embeddings
 from pricekit.training.batches import PricedInputs, plan_epoch, steps_per_epoch
-from pricekit.training.checkpoint import BEST, LAST, load_checkpoint, save_checkpoint
+from pricekit.training.checkpoint import (
+    BEST,
+    LAST,
+    EpochResult,
+    TrainingState,
+    load_checkpoint,
+    save_checkpoint,
+)
 from pricekit.training.loader import Loader
+from pricekit.training.machine import Processes
 from pricekit.training.monitor import Monitor
-from pricekit.training.processes import Processes
-from pricekit.training.state import EpochResult, TrainingState
 from pricekit.training.step import Stepper
 from pricekit.training.time_budget import TimeBudget
 

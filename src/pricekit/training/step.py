@@ -13,8 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
-from pricekit.log import logger
 from pricekit.model.network import PriceModel
+from pricekit.support.log import logger
 from pricekit.training.machine import DTYPES, is_out_of_memory
 
 MAX_SKIPPED = 12

@@ -22,17 +22,17 @@ from pricekit.errors import ConfigError, TrainingError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
-from pricekit.files import is_free, leftovers, write_text
-from pricekit.log import logger, silence
 from pricekit.metrics import smape
-from pricekit.progress import progress
 from pricekit.runs.folder import clear_run, is_run, names_rows, open_run
 from pricekit.runs.prepare import check_same_rows
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.setup import in_budget
 from pricekit.runs.source import Source, load_rows
 from pricekit.runs.train import train
-from pricekit.training.processes import Processes
+from pricekit.support.files import is_free, leftovers, write_text
+from pricekit.support.log import logger, silence
+from pricekit.support.progress import progress
+from pricekit.training.machine import Processes
 from pricekit.workflows.folds import FOLDS, PLAN, FoldPlan, check_teachers, make_plan, read_plan, write_plan
 
 CONFIG, FACTS = "cv.toml", "cv.json"

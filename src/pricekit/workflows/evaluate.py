@@ -11,10 +11,10 @@ from pricekit.errors import ConfigError
 from pricekit.evaluation.errors import ErrorReport, find_errors
 from pricekit.evaluation.held_out import FILE, HeldOut, count_shared_rows, held_out_of, read_held_out
 from pricekit.evaluation.scores import MIN_ROWS, Scores, scores_of
-from pricekit.log import logger
 from pricekit.options import columns_over, read_options_of
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import load_model
+from pricekit.support.log import logger
 from pricekit.table import check_output, read_usable, source_name, write_frame
 from pricekit.table.prices.currency import require_same_currency
 

@@ -16,10 +16,10 @@ import pandas as pd
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError, TrainingError
 from pricekit.evaluation.duplicates import split_groups_of
-from pricekit.files import write_atomically, write_text
-from pricekit.log import logger
-from pricekit.runs.leak_checks import check_leaks
+from pricekit.runs.checks import check_leaks
 from pricekit.runs.source import Source, Split, digest_of, split_table
+from pricekit.support.files import write_atomically, write_text
+from pricekit.support.log import logger
 from pricekit.table import Table, source_name
 
 FOLDS, PLAN = "folds.parquet", "plan.json"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pricekit.errors import DataError
 from pricekit.table import Columns, ReadOptions, Table, iter_table, read_table
-from pricekit.table.formats.dialect import guess_delimiter, looks_like_data
+from pricekit.table.formats.delimited import guess_delimiter, looks_like_data
 
 COLUMNS = Columns(("name",), id=None)
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from pricekit.errors import DataError
 from pricekit.table import Columns, ReadOptions, iter_table, read_table, read_usable
-from pricekit.table.prices.currency import canonical, is_known, require_same_currency
+from pricekit.table.prices.currency import SHARED, canonical, currency_signs, is_known, require_same_currency
 from pricekit.table.prices.parse import describe_prices, parse_price
 from pricekit.table.prices.price_format import PriceFormat, price_format
-from pricekit.table.prices.signs import SHARED, currency_signs
 
 NAN = math.nan
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from pricekit.config import Section, TrainingConfig
 from pricekit.errors import ConfigError
-from pricekit.optim.adamw import parameter_groups, sparse_embeddings, warmup_cosine
+from pricekit.optim.optimizers import parameter_groups, sparse_embeddings, warmup_cosine
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 

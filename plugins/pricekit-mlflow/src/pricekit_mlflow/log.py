@@ -19,7 +19,7 @@ from mlflow.store.db.db_types import DATABASE_ENGINES
 from sqlalchemy import create_engine, make_url
 
 from pricekit import __version__
-from pricekit.log import logger
+from pricekit.support.log import logger
 from pricekit_mlflow.client_settings import without_password
 from pricekit_mlflow.run_id import save_run_id
 

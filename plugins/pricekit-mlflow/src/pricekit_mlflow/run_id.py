@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from pricekit.files import write_text
+from pricekit.support.files import write_text
 
 FILE = "mlflow.json"
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from pricekit.core.contracts import Batch, Graph, PriceBatch
-from pricekit.cpus import usable_cpus
 from pricekit.engines.ort import INPUTS
 from pricekit.errors import BundleError, PluginError
+from pricekit.support.cpus import usable_cpus
 
 HALF_MULTIPLE = 16
 """In bfloat16, lengths are rounded up to multiples of this: 127 tokens take 1.4 times as long as 128."""

@@ -20,8 +20,7 @@ from pricekit.model.backbones.architectures import FAMILIES, Architecture
 from pricekit.model.backbones.bpe import train_bpe
 from pricekit.model.backbones.deberta import export_by_distance, slice_positions
 from pricekit.model.backbones.encoder import POOLING, Pooling, TransformerEncoder
-from pricekit.model.backbones.load import load_model, load_tokenizer
-from pricekit.model.backbones.weights import find_weights, quiet_transformers
+from pricekit.model.backbones.weights import find_weights, load_model, load_tokenizer, quiet_transformers
 from pricekit.tokens import Tokens
 
 _TRAINED_VOCABULARY = 30_000

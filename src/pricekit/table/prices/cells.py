@@ -12,8 +12,16 @@ import numpy as np
 
 from pricekit.table.model import NO_PRICE, NOT_A_NUMBER
 from pricekit.table.prices.currency import currency_in, find_currency, without_signs
-from pricekit.table.prices.multiplier import is_han_multiplier, letter_multiplier, multiplier
-from pricekit.table.prices.price_text import NUMBER, WORD, has_words_before, normalize, to_ascii
+from pricekit.table.prices.price_text import (
+    NUMBER,
+    WORD,
+    has_words_before,
+    is_han_multiplier,
+    letter_multiplier,
+    multiplier,
+    normalize,
+    to_ascii,
+)
 
 MAX_CHARS = 200
 """A longer cell is not a price."""

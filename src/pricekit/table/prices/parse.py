@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pricekit.support.text import shorten
 from pricekit.table.columns import as_text
 from pricekit.table.model import NOT_A_NUMBER, NOT_FINITE, OTHER_CURRENCY
 from pricekit.table.prices.cells import Cell, read_cell
@@ -23,7 +24,6 @@ from pricekit.table.prices.price_format import (
     plain_numbers,
     shows_other_currency,
 )
-from pricekit.text import shorten
 
 _NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
 

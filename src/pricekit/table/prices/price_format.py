@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pricekit.table.columns import as_text
-from pricekit.table.options import ReadOptions
 from pricekit.table.prices.cells import Cell, read_cell
-from pricekit.table.prices.currency import canonical, decimals_of, may_mean
+from pricekit.table.prices.currency import SHARED, canonical, decimals_of, may_mean
 from pricekit.table.prices.price_text import PLAIN_NUMBER
-from pricekit.table.prices.signs import SHARED
+from pricekit.table.source import ReadOptions
 
 THREE = r"^[+-]?[1-9][0-9]{0,2}\.[0-9]{3}$"
 """Plain numbers whose point may separate thousands."""

@@ -1,4 +1,4 @@
-"""The checks of a backbone plugin and its tokenizer; `encoder` and `learning` check the encoder. Imports torch."""
+"""The checks of a backbone plugin and its tokenizer; `encoder` checks the encoder. Imports torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from pricekit.testing.checks import encoder, learning
+from pricekit.testing.checks import encoder
 from pricekit.testing.data import DIFFICULT_TEXTS
 from pricekit.testing.models import build, seeded, training_texts
 from pricekit.testing.runner import Check, Make, fail, named, require_methods, shown
@@ -26,15 +26,15 @@ def checks(make: Make) -> list[Check]:
         "tokenizer accepts every text": _every_text,
         "architecture is JSON": _architecture,
         "hidden_size and members": _sizes,
-        "layers and embedding belong to the encoder": learning.layers,
+        "layers and embedding belong to the encoder": encoder.layers,
         "encodes as float32 (B, hidden_size)": encoder.output,
         "padding changes nothing": encoder.padding,
         "independent of the other rows of the batch": encoder.batch_sensitivity,
         "deterministic": encoder.twice,
-        "gradient reaches every parameter": learning.gradients,
-        "checkpointing changes nothing": learning.checkpointing,
-        "a deep copy is independent": learning.deep_copy,
-        "reopens from a run": learning.opens_again,
+        "gradient reaches every parameter": encoder.gradients,
+        "checkpointing changes nothing": encoder.checkpointing,
+        "a deep copy is independent": encoder.deep_copy,
+        "reopens from a run": encoder.opens_again,
         "exports exactly": encoder.exports,
     }
     return named(seeded(found), make)

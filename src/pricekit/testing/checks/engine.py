@@ -16,8 +16,16 @@ from pricekit.core.contracts import Batch, Graph, PriceBatch
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import BundleError, PluginError
 from pricekit.testing.data import FEATURES, batch, difference
-from pricekit.testing.imports import require_import_without_torch, without_torch
-from pricekit.testing.runner import Check, Make, fail, named, require_methods, shown
+from pricekit.testing.runner import (
+    Check,
+    Make,
+    fail,
+    named,
+    require_import_without_torch,
+    require_methods,
+    shown,
+    without_torch,
+)
 
 TOLERANCE = 0.02
 """Relative tolerance, the same as when `auto` compares engines with the reference: some compute in bfloat16."""

@@ -17,7 +17,7 @@ from tokenizers import AddedToken, Tokenizer
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from pricekit.progress import progress
+from pricekit.support.progress import progress
 from pricekit.tokens import Tokens, batches_by_length, pad_id_of, pad_rows
 
 SELECTED, MASKED, REPLACED = 0.15, 0.8, 0.1

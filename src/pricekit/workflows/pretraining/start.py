@@ -16,9 +16,9 @@ from pricekit.config import merge
 from pricekit.core.calls import plugin_call
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PricekitError
-from pricekit.log import logger
 from pricekit.options import names_of, option_layer, settings_layers
 from pricekit.preprocess import short_lines_first
+from pricekit.support.log import logger
 from pricekit.table import Columns, ReadOptions, TableSource, iter_table
 from pricekit.tokens import Tokens, encode, pad_id_of
 from pricekit.workflows.pretraining.masked import Masking, attach_masking, held_out_loss, make_masking

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from pricekit.optim.average import averaged
+from pricekit.optim.optimizers import averaged
 
 
 def _after(values, decay):

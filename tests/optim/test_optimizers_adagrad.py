@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from pricekit.optim.adagrad import RowwiseAdagrad
+from pricekit.optim.optimizers import RowwiseAdagrad
 
 
 def _train(optimizer, parameters, steps=5):

@@ -1,6 +1,6 @@
 """The reference of the plugin interface, generated from the sources of hooks and contracts.
 
-python -m pricekit.core.reference > docs/plugins/reference.md
+python docs/plugins/make_reference.py > docs/plugins/reference.md
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ Node = TypeVar("Node", ast.FunctionDef, ast.ClassDef)
 
 INTRODUCTION = """# Reference of the plugin interface
 
-`python -m pricekit.core.reference` generates this page from `pricekit.core.hookspecs` and `pricekit.core.contracts`.
-It describes version {api} of the interface ([versions.md](versions.md)). Start with [README.md](README.md).
+`python docs/plugins/make_reference.py` generates this page from `pricekit.core.hookspecs` and
+`pricekit.core.contracts`. It describes version {api} of the interface
+([versions.md](versions.md)). Start with [README.md](README.md).
 """
 
 

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from pricekit.files import publish_folder, write_text
+from pricekit.support.files import publish_folder, write_text
 
 
 def test_a_folder_appears_whole_and_is_replaced_whole(tmp_path):

@@ -5,8 +5,8 @@ import torch
 
 from pricekit.model.backbones import architectures
 from pricekit.model.backbones.architectures import Architecture
+from pricekit.model.backbones.encoder import NAME, pack
 from pricekit.model.backbones.transformer import UnpaddedOptions
-from pricekit.model.backbones.unpadded import NAME, pack
 from tests.model.backbones.test_contract import TEXTS, tiny
 
 BERT = Architecture("minilm", "none", "bert", {"pad_token_id": 0})

@@ -1,6 +1,6 @@
 import pytest
 
-from pricekit.text import duration
+from pricekit.support.text import duration
 
 
 @pytest.mark.parametrize(

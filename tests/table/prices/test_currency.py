@@ -7,8 +7,17 @@ import re
 import pytest
 from babel.numbers import list_currencies
 
-from pricekit.table.prices.currency import canonical, find_currency, is_known, may_mean, require_same_currency
-from pricekit.table.prices.signs import SHARED, SPELLINGS, currency_signs, sign_pattern
+from pricekit.table.prices.currency import (
+    SHARED,
+    SPELLINGS,
+    canonical,
+    currency_signs,
+    find_currency,
+    is_known,
+    may_mean,
+    require_same_currency,
+    sign_pattern,
+)
 
 
 def test_every_sign_stands_for_an_iso_code() -> None:

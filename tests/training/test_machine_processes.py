@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pricekit.runs.folder import open_run
 from pricekit.training.batches import micro_batches
-from pricekit.training.processes import defer_interrupts
+from pricekit.training.machine import defer_interrupts
 
 SETTINGS = (
     *("backbone.vocab_size=1000", "backbone.buckets=512", "backbone.width=8", "backbone.members=2"),

@@ -8,9 +8,8 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from pricekit.engines import bound
-from pricekit.engines.bound import NO_GRAPH, ROUNDS, BoundSession
-from pricekit.engines.ort import _session
+from pricekit.engines import ort as engine
+from pricekit.engines.ort import NO_GRAPH, ROUNDS, BoundSession, _session
 from pricekit.errors import BundleError, PluginError
 
 GRAPH_ID = "gpu_graph_id"
@@ -103,7 +102,7 @@ def test_each_batch_has_its_own_prices(model):
 def test_the_id_is_the_one_that_onnxruntime_knows():
     from onnxruntime.capi import onnxruntime_inference_collection as python
 
-    assert bound.GRAPH_ID == GRAPH_ID == python._GPU_GRAPH_ID_RUN_CONFIG_KEY
+    assert engine.GRAPH_ID == GRAPH_ID == python._GPU_GRAPH_ID_RUN_CONFIG_KEY
 
 
 def test_threads_share_what_is_recorded(model):
@@ -186,12 +185,12 @@ def test_what_cannot_be_recorded_right_is_not(model, monkeypatch, fault):
 
     price = BoundSession(open_session, "cpu")
     if fault == "other prices":
-        true = bound._Buffers.price
+        true = engine._Buffers.price
 
         def wrong(places, given, *, recorded):
             return true(places, given, recorded=recorded) * (1.01 if recorded else 1)
 
-        monkeypatch.setattr(bound._Buffers, "price", wrong)
+        monkeypatch.setattr(engine._Buffers, "price", wrong)
     expected = _session(model, "CPUExecutionProvider", {}).run(["price"], batch(2, 8))[0]
     for _ in range(3 * ROUNDS):
         assert price(batch(2, 8)) == pytest.approx(expected, rel=1e-6)
@@ -219,7 +218,7 @@ def test_what_cannot_be_opened_at_all_is_an_error():
 
 
 def test_the_number_of_buffers_is_bounded(model, monkeypatch):
-    monkeypatch.setattr(bound, "SHAPES", 2)
+    monkeypatch.setattr(engine, "SHAPES", 2)
     ids = []
     price = BoundSession(lambda recording: Watched(model, ids), "cpu")
     for length in (4, 5, 6, 7):

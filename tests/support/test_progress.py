@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pricekit import progress
+from pricekit.support import progress
 
 
 def test_what_is_tracked_moves_the_bar_when_it_is_done(monkeypatch):

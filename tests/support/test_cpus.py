@@ -3,8 +3,8 @@ import os
 
 import pytest
 
-from pricekit import cpus
-from pricekit.cpus import cpu_quota, limit_spinning, usable_cpus
+from pricekit.support import cpus
+from pricekit.support.cpus import cpu_quota, limit_spinning, usable_cpus
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ def use_reporter(reporter: Reporter) -> Iterator[None]:
     """Show progress with this reporter while the block runs, in all threads of the process.
 
     Example:
-        >>> from pricekit.progress import NoReporter, use_reporter
+        >>> from pricekit.support.progress import NoReporter, use_reporter
         >>> with use_reporter(NoReporter()):
         ...     pass
     """

@@ -1,0 +1,207 @@
+"""The optimizers and the learning-rate schedule of the built-in policies, and the average of weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.adamw import adamw as torch_adamw
+from torch.optim.swa_utils import AveragedModel
+
+from pricekit.config import TrainingConfig
+
+
+class RowwiseAdagrad(torch.optim.Optimizer):
+    """Row-wise Adagrad for sparse gradients, AdamW for dense ones.
+
+    A sparse gradient is that of an embedding: only rows of the batch are read or written, so a step
+    costs what the batch touched and not the size of the table, and each row keeps one number of
+    state, the sum of the mean squares of its gradients (Adagrad: Duchi et al. 2011; one sum a row as
+    in FBGEMM's row-wise Adagrad). Dense parameters follow AdamW (Loshchilov & Hutter 2019,
+    arXiv:1711.05101); weight decay reaches them alone.
+
+    Args:
+        params: parameters, or groups with an `lr` of their own.
+        lr: learning rate.
+        betas: AdamW's decay of the running mean of the gradient and of its square.
+        eps: added to the denominators.
+        weight_decay: share of lr by which dense weights shrink a step.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Update every parameter that has a gradient."""
+        for group in self.param_groups:
+            found = [parameter for parameter in group["params"] if parameter.grad is not None]
+            for parameter in found:
+                if parameter.grad.is_sparse:
+                    _adagrad_rows(parameter, parameter.grad, self.state[parameter], group)
+            if dense := [parameter for parameter in found if not parameter.grad.is_sparse]:
+                _adamw(dense, [self.state[parameter] for parameter in dense], group)
+
+
+def _adagrad_rows(value: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    if not state:
+        state["sum"] = torch.zeros(len(value), 1, device=value.device)
+    grad = _coalesced(grad)
+    rows, of_rows = grad.indices()[0], grad.values()
+    sums = state["sum"][:, 0]
+    total = sums[rows].add_(torch.linalg.vecdot(of_rows, of_rows), alpha=1 / of_rows.shape[1])
+    sums[rows] = total
+    rate = total.sqrt_().add_(group["eps"]).reciprocal_().mul_(-group["lr"])
+    value.add_(_sparse(grad.indices(), of_rows * rate[:, None], grad))
+
+
+def _coalesced(grad: Tensor) -> Tensor:
+    """Return a gradient with each row once; sorting is for those whose rows do not ascend."""
+    indices = grad._indices()
+    if grad.is_coalesced() or not bool((indices[0, 1:] > indices[0, :-1]).all()):
+        return grad.coalesce()
+    return _sparse(indices, grad._values(), grad)
+
+
+def _sparse(indices: Tensor, values: Tensor, like: Tensor) -> Tensor:
+    return torch.sparse_coo_tensor(indices, values, like.shape, is_coalesced=True, check_invariants=False)
+
+
+def _adamw(values: list[Tensor], states: list[dict[str, Any]], group: dict[str, Any]) -> None:
+    """Update dense parameters, all by one call."""
+    for value, state in zip(values, states, strict=True):
+        if not state:
+            state |= {"step": 0, "exp_avg": torch.zeros_like(value), "exp_avg_sq": torch.zeros_like(value)}
+        # A number in a new state and in checkpoints of version 0.1.
+        state["step"] = torch.as_tensor(state["step"], dtype=torch.float32, device=value.device)
+    means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+    torch_adamw(
+        values,
+        [value.grad for value in values if value.grad is not None],
+        means,
+        squares,
+        [],
+        steps,
+        fused=True,
+        amsgrad=False,
+        beta1=group["betas"][0],
+        beta2=group["betas"][1],
+        lr=group["lr"],
+        weight_decay=group["weight_decay"],
+        eps=group["eps"],
+        maximize=False,
+    )
+
+
+_NORMS = (nn.LayerNorm, nn.BatchNorm1d, nn.RMSNorm)
+
+
+def adamw(model: nn.Module, training: TrainingConfig, *, fused: bool = True) -> torch.optim.Optimizer:
+    """Return AdamW over `parameter_groups`; embeddings with sparse gradients use row-wise Adagrad.
+
+    Source: Loshchilov & Hutter 2019, arXiv:1711.05101.
+
+    Args:
+        model: all of its trainable parameters are optimized.
+        training: gives the learning rates and the weight decay.
+        fused: use torch's fused AdamW.
+    """
+    groups = parameter_groups(model, training)
+    if sparse_embeddings(model):
+        return RowwiseAdagrad(groups, lr=training.learning_rate, weight_decay=training.weight_decay)
+    return torch.optim.AdamW(
+        groups, lr=training.learning_rate, weight_decay=training.weight_decay, fused=fused
+    )
+
+
+def warmup_cosine(step: float, warmup_steps: int, total_steps: int) -> float:
+    """Return the factor of the learning rate, 0 to 1: a linear warmup, then a cosine down to 0.
+
+    The cosine is 0.5·(1 + cos(π·t)), where t is the finished share of the steps after the warmup: SGDR without
+    restarts, Loshchilov & Hutter 2017, arXiv:1608.03983.
+
+    Example:
+        >>> [round(warmup_cosine(step, warmup_steps=2, total_steps=6), 2) for step in range(7)]
+        [0.5, 1.0, 1.0, 0.85, 0.5, 0.15, 0.0]
+    """
+    if step < warmup_steps:
+        return min(1.0, (step + 1) / warmup_steps)
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup_steps) / max(1, total_steps - warmup_steps)))
+
+
+def parameter_groups(model: nn.Module, training: TrainingConfig) -> list[dict[str, Any]]:
+    """Return the trainable parameters as groups, each with its `lr` and `weight_decay`.
+
+    Layer i of the encoder's n layers has the rate learning_rate · layer_decay^(n - 1 - i) (Howard & Ruder 2018,
+    arXiv:1801.06146), and the rest of the encoder learning_rate. The head has head_learning_rate and the token
+    embeddings embedding_learning_rate, where these are set. Biases and norms have no weight decay unless
+    `decay_biases_and_norms` is set.
+    """
+    rates = dict(_rates(model, training))
+    undecayed = set() if training.decay_biases_and_norms else _biases_and_norms(model)
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            decay = 0.0 if id(parameter) in undecayed else training.weight_decay
+            groups.setdefault((rates[id(parameter)], decay), []).append(parameter)
+    return [{"params": found, "lr": rate, "weight_decay": decay} for (rate, decay), found in groups.items()]
+
+
+def _rates(model: nn.Module, training: TrainingConfig) -> Iterator[tuple[int, float]]:
+    """Yield the id and the learning rate of each parameter; later pairs override earlier ones."""
+    encoder = getattr(model, "encoder", nn.Module())
+    of_encoder = {id(p) for p in encoder.parameters()}
+    for parameter in model.parameters():
+        of_head = training.head_learning_rate is not None and id(parameter) not in of_encoder
+        yield id(parameter), (training.head_learning_rate or 0.0) if of_head else training.learning_rate
+    layers = list(getattr(encoder, "layers", ()))
+    for depth, layer in enumerate(reversed(layers)):
+        for parameter in layer.parameters():
+            yield id(parameter), training.learning_rate * training.layer_decay**depth
+    if training.embedding_learning_rate is not None:
+        table = getattr(encoder, "embedding", nn.Module())
+        for parameter in [*sparse_embeddings(model), *table.parameters()]:
+            yield id(parameter), training.embedding_learning_rate
+
+
+def sparse_embeddings(model: nn.Module) -> list[Tensor]:
+    """Return the weights of embeddings with sparse gradients, such as those of `bag`."""
+    return [m.weight for m in model.modules() if isinstance(m, nn.Embedding) and m.sparse]
+
+
+def _biases_and_norms(model: nn.Module) -> set[int]:
+    norms = {id(p) for m in model.modules() if isinstance(m, _NORMS) for p in m.parameters()}
+    return norms | {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
+
+
+def averaged(model: nn.Module, decay: float) -> AveragedModel:
+    """Return a moving average of a model's weights and buffers; call `update_parameters(model)` after each step.
+
+    At step n the average keeps min(decay, (1 + n) / (10 + n)) of itself. So the initial weights have little effect on
+    a short training. TensorFlow's ExponentialMovingAverage has this warmup as `num_updates`.
+
+    Args:
+        model: to average.
+        decay: share that the average keeps in a step, above 0 and below 1.
+    """
+
+    def average(kept: list[Tensor], current: list[Tensor], steps: Tensor) -> None:
+        if not kept[0].is_floating_point():
+            torch._foreach_copy_(kept, current)
+            return
+        share = (
+            (9 / (10 + steps)).clamp(min=1 - decay).to(kept[0].dtype)
+        )  # a tensor, so nothing waits for the GPU
+        torch._foreach_lerp_(kept, current, [share] * len(kept))
+
+    return AveragedModel(model, multi_avg_fn=average, use_buffers=True)  # type: ignore[arg-type]
