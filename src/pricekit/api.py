@@ -276,7 +276,9 @@ def predict(
         Path(table), columns, read_options_of(options)
     )  # before `auto` measures the engines, for seconds
     given = {name: value for name, value in options.items() if value is not None}
-    return reader.open().predict_file(Path(table), Path(out), interval=interval, resume=resume, **given)  # type: ignore[arg-type]
+    predictor = reader.open()
+    logger.info(f"predicting with the engine {predictor.engine}")
+    return predictor.predict_file(Path(table), Path(out), interval=interval, resume=resume, **given)  # type: ignore[arg-type]
 
 
 @with_options(PricedOptions)

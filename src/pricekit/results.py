@@ -78,7 +78,9 @@ class Run:
         Columns: `row`, `id`, `fold`, `text`, `price` and `predicted` (float64, in the table's currency), and columns
         of the table with few different values.
         """
-        return _held_out(self.path)
+        from pricekit.evaluation.held_out import read_held_out_frame
+
+        return read_held_out_frame(self.path)
 
     def load(self) -> Predictor:
         """Open the model to predict many times; see `pricekit.load`."""
@@ -151,7 +153,9 @@ class CrossValidation:
     @property
     def held_out(self) -> pd.DataFrame:
         """All rows with their predictions, (N, 6 or more); the columns of `Run.held_out`."""
-        return _held_out(self.path)
+        from pricekit.evaluation.held_out import read_held_out_frame
+
+        return read_held_out_frame(self.path)
 
     @property
     def runs(self) -> list[Run]:
@@ -188,15 +192,6 @@ def _read_json(file: Path, kind: str) -> dict[str, Any]:
             f"{file.parent} is not a finished {kind}: {file.name} cannot be read ({error})",
             path=str(file.parent),
         ) from None
-
-
-def _held_out(folder: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    from pricekit.evaluation.held_out import FILE, read_held_out
-
-    read_held_out(folder)  # raises DataError where the file is missing or damaged
-    return pd.read_parquet(folder / FILE)
 
 
 def _html_table(title: str, values: Mapping[str, float]) -> str:

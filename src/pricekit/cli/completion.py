@@ -65,7 +65,7 @@ def _values(context: click.Context) -> dict[str, Any]:
 def _settings(values: dict[str, Any], typed: str) -> list[str]:
     """Return the dotted names of settings; those of plugins, whose import takes seconds, only where they are meant."""
     from pricekit.config import RunConfig
-    from pricekit.config.layers import _dotted_names
+    from pricekit.config.layers import dotted_names
     from pricekit.config.resolve import CHOICES, configure
 
     section = typed.partition(".")[0]
@@ -73,7 +73,7 @@ def _settings(values: dict[str, Any], typed: str) -> list[str]:
         chosen: dict[str, Any] = {kind: values[kind] for kind in CHOICES if values.get(kind)}
         options = configure([chosen]).model_dump()[section]
         return [f"{section}.{name}" for name in _flat_names(options)]
-    return [*_dotted_names(RunConfig), *(f"{kind}.name" for kind in CHOICES), "feature_options.name"]
+    return [*dotted_names(RunConfig), *(f"{kind}.name" for kind in CHOICES), "feature_options.name"]
 
 
 def _flat_names(options: dict[str, Any]) -> Iterator[str]:

@@ -37,7 +37,7 @@ def build_config(layers: Iterable[Layer]) -> RunConfig:
     try:
         return RunConfig.model_validate(merged)
     except ValidationError as error:
-        raise explain_invalid(error, "the configuration", _dotted_names(RunConfig)) from None
+        raise explain_invalid(error, "the configuration", dotted_names(RunConfig)) from None
 
 
 def merge(below: Layer, above: Layer) -> dict[str, Any]:
@@ -107,11 +107,12 @@ def _toml_value(text: str) -> Any:
         return text
 
 
-def _dotted_names(model: type[BaseModel], prefix: str = "") -> list[str]:
+def dotted_names(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Return the names of all fields of a model and of the models in it, such as `training.epochs`."""
     names: list[str] = []
     for name, field in model.model_fields.items():
         names.append(prefix + name)
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            names += _dotted_names(inner, f"{prefix}{name}.")
+            names += dotted_names(inner, f"{prefix}{name}.")
     return names

@@ -119,7 +119,12 @@ def write_held_out(folder: Path, held_out: HeldOut) -> None:
 
 
 def read_held_out(folder: Path) -> HeldOut:
-    """Read the held-out rows of a run or a cross-validation.
+    """Read the held-out rows of a run or a cross-validation; errors are those of `read_held_out_frame`."""
+    return _of_frame(read_held_out_frame(folder))
+
+
+def read_held_out_frame(folder: Path) -> pd.DataFrame:
+    """Read and check the held-out rows of a run or a cross-validation, as the file stores them.
 
     Raises:
         DataError: the folder has no held-out rows, or the file is damaged.
@@ -137,7 +142,7 @@ def read_held_out(folder: Path) -> HeldOut:
             raise ValueError("a prediction is not finite")
     except (OSError, ValueError, KeyError, TypeError) as error:  # includes the errors of pyarrow
         raise DataError(f"{folder / FILE} is damaged ({error}). Train again.", path=str(folder)) from None
-    return found
+    return frame
 
 
 def _of_frame(frame: pd.DataFrame) -> HeldOut:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pricekit.runs.folder import Ensemble, Run
+from pricekit.runs.folder import Ensemble, LoadedRun
 
 _CARD = """# {backbone} price model
 
@@ -108,7 +108,7 @@ def ensemble_card(ensemble: Ensemble, facts: Mapping[str, Any]) -> str:
     )
 
 
-def model_card(run: Run, facts: Mapping[str, Any]) -> str:
+def model_card(run: LoadedRun, facts: Mapping[str, Any]) -> str:
     """Return the card as Markdown."""
     config = run.config
     return _CARD.format(

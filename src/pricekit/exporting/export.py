@@ -23,7 +23,7 @@ from pricekit.exporting.precision import convert
 from pricekit.exporting.verify import VerificationReport, fit_length, shapes, verify_graph
 from pricekit.prediction.intervals import Intervals
 from pricekit.preprocess import Inputs
-from pricekit.runs.folder import Ensemble, Run, is_ensemble, open_ensemble, open_run, read_sample
+from pricekit.runs.folder import Ensemble, LoadedRun, is_ensemble, open_ensemble, open_run, read_sample
 from pricekit.support.files import is_free
 from pricekit.support.progress import progress
 
@@ -110,7 +110,7 @@ def _combined(reports: list[VerificationReport]) -> VerificationReport:
     )
 
 
-def _export_model(run: Run, precision: str) -> ExportedModel:
+def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
     """Export a run's model as a graph, convert it, and verify it on the run's sample rows."""
     sample = read_sample(run)
     inputs = run.preprocessor(sample)
@@ -131,7 +131,7 @@ def _export_model(run: Run, precision: str) -> ExportedModel:
     return ExportedModel({"model.onnx": converted.model, **texts}, converted.float32_nodes, report)
 
 
-def _float32_graph(run: Run, inputs: Inputs) -> bytes:
+def _float32_graph(run: LoadedRun, inputs: Inputs) -> bytes:
     with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
         file = Path(folder) / "model.onnx"
         example = inputs.batch(np.arange(2) % len(inputs))

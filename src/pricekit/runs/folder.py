@@ -78,7 +78,7 @@ FILES = (
 
 
 @dataclass(frozen=True)
-class Run:
+class LoadedRun:
     """A finished run, opened.
 
     Attributes:
@@ -161,7 +161,7 @@ def clear_run(path: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def open_run(path: Path) -> Run:
+def open_run(path: Path) -> LoadedRun:
     """Open a finished run with its best weights.
 
     Args:
@@ -188,7 +188,7 @@ def open_run(path: Path) -> Run:
     load_checkpoint(path / BEST, model)
     facts, kept = json.loads((path / "run.json").read_text("utf-8")), path / INTERVALS
     intervals = read_intervals(kept.read_text("utf-8"), path) if kept.is_file() else None
-    return Run(path, config, preprocessor, model, facts, intervals)
+    return LoadedRun(path, config, preprocessor, model, facts, intervals)
 
 
 def require_plugins(path: Path) -> None:
@@ -203,7 +203,7 @@ def read_preprocessor(path: Path) -> Preprocessor:
     return load_preprocessor({name: (path / name).read_bytes() for name in FILES_OF_PREPROCESSOR}, path)
 
 
-def read_sample(run: Run) -> Table:
+def read_sample(run: LoadedRun) -> Table:
     """Return the sample rows of a run, with their prices."""
     return read_table(run.path / "sample.parquet", run.preprocessor.columns, notices=lambda _: None)
 
@@ -280,7 +280,7 @@ class Ensemble:
     """
 
     path: Path
-    members: tuple[tuple[Run, float], ...]
+    members: tuple[tuple[LoadedRun, float], ...]
     facts: dict[str, Any]
     intervals: Intervals | None
 
