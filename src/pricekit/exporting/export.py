@@ -23,7 +23,15 @@ from pricekit.exporting.precision import convert
 from pricekit.exporting.verify import VerificationReport, fit_length, shapes, verify_graph
 from pricekit.prediction.intervals import Intervals
 from pricekit.preprocess import Inputs
-from pricekit.runs.folder import Ensemble, LoadedRun, is_ensemble, open_ensemble, open_run, read_sample
+from pricekit.runs.folder import (
+    Ensemble,
+    LoadedRun,
+    check_replaceable,
+    is_ensemble,
+    open_ensemble,
+    open_run,
+    read_sample,
+)
 from pricekit.support.files import is_free
 from pricekit.support.progress import progress
 
@@ -155,27 +163,10 @@ def _check_free(out: Path, overwrite: bool) -> None:
     if is_free(out):
         return
     try:
-        others = unlisted_files(out)
+        own, foreign = True, unlisted_files(out)
     except (BundleError, OSError):
-        raise ExportError(
-            f"{out} exists and is not a bundle, so it is not overwritten; choose another folder",
-            parameters=("out",),
-            path=str(out),
-        ) from None
-    if others:
-        raise ExportError(
-            f"{out} also holds {others[0]}, which is not part of the bundle and would be lost; move it away, or choose "
-            "another folder",
-            parameters=("out",),
-            path=str(out),
-            files=others,
-        )
-    if not overwrite:
-        raise ExportError(
-            f"the bundle {out} already exists; overwrite it, or choose another folder",
-            parameters=("overwrite", "out"),
-            path=str(out),
-        )
+        own, foreign = False, []
+    check_replaceable(out, "bundle", own=own, overwrite=overwrite, foreign=foreign, error=ExportError)
 
 
 def _facts(

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ from pricekit.core.contracts import State
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.engines.loaded import LoadedEngine
-from pricekit.errors import TrainingError
+from pricekit.errors import PricekitError, TrainingError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
@@ -145,6 +145,51 @@ def names_rows(file: Path) -> bool:
 def is_started(out: Path) -> bool:
     """Say whether a run folder holds all that resuming needs; a checkpoint may be missing."""
     return is_run(out) and (out / BACKBONE).is_file()  # the last file that a new run writes
+
+
+def check_replaceable(
+    out: Path,
+    kind: str,
+    *,
+    own: bool,
+    overwrite: bool,
+    resumable: bool = False,
+    foreign: Sequence[str] = (),
+    error: type[PricekitError] = TrainingError,
+) -> None:
+    """Raise an error unless what is at `out` may be overwritten; call it where `out` is not free.
+
+    Args:
+        out: an existing file or folder.
+        kind: what is to be written, such as "run".
+        own: `out` is a folder of that kind.
+        overwrite: the user asked to overwrite it.
+        resumable: it can be resumed.
+        foreign: names of files in it that belong to something else.
+        error: the class of the error.
+    """
+    if not own:
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise error(
+            f"{out} exists and is not {article} {kind}, so it is not overwritten; choose another folder",
+            parameters=("out",),
+            path=str(out),
+        )
+    if foreign:
+        raise error(
+            f"{out} also holds {foreign[0]}, which is not part of the {kind} and would be lost; move it away, or "
+            "choose another folder",
+            parameters=("out",),
+            path=str(out),
+            files=list(foreign),
+        )
+    if not overwrite:
+        resume = ("resume",) if resumable else ()
+        raise error(
+            f"the {kind} {out} already exists; {'resume it, ' if resume else ''}overwrite it, or choose another folder",
+            parameters=(*resume, "overwrite", "out"),
+            path=str(out),
+        )
 
 
 def clear_run(path: Path) -> None:

@@ -26,6 +26,7 @@ from pricekit.runs.checks import check_feature_leaks, check_plugins
 from pricekit.runs.folder import (
     BACKBONE,
     SOURCE,
+    check_replaceable,
     clear_run,
     is_run,
     is_started,
@@ -187,20 +188,9 @@ def check_same_rows(out: Path, split: Split) -> None:
 def _check_free(out: Path, overwrite: bool) -> None:
     if is_free(out):
         return
-    if not is_run(out):
-        raise TrainingError(
-            f"{out} exists and is not a run, so it is not overwritten; choose another folder",
-            parameters=("out",),
-            path=str(out),
-        )
-    trained = any((out / name).exists() for name in ("run.json", BEST, LAST))
-    if trained and not overwrite:
-        resume = ("resume",) if is_started(out) else ()
-        raise TrainingError(
-            f"the run {out} exists; {'resume it, ' if resume else ''}overwrite it, or choose another folder",
-            parameters=(*resume, "overwrite", "out"),
-            path=str(out),
-        )
+    own = is_run(out)
+    untrained = own and not any((out / name).exists() for name in ("run.json", BEST, LAST))
+    check_replaceable(out, "run", own=own, overwrite=overwrite or untrained, resumable=is_started(out))
 
 
 def _fit(setup: Setup, train: Table) -> Fitted:

@@ -23,7 +23,7 @@ from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
 from pricekit.metrics import smape
-from pricekit.runs.folder import clear_run, is_run, names_rows, open_run
+from pricekit.runs.folder import check_replaceable, clear_run, is_run, names_rows, open_run
 from pricekit.runs.prepare import check_same_rows
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.setup import in_budget
@@ -140,18 +140,7 @@ def _begin(
 def _check_free(out: Path, overwrite: bool) -> None:
     if is_free(out) or _is_incomplete(out):
         return
-    if not is_cv(out):
-        raise TrainingError(
-            f"{out} exists and is not a cross-validation, so it is not overwritten; choose another folder",
-            parameters=("out",),
-            path=str(out),
-        )
-    if not overwrite:
-        raise TrainingError(
-            f"{out} already exists; resume it, overwrite it, or choose another folder",
-            parameters=("resume", "overwrite", "out"),
-            path=str(out),
-        )
+    check_replaceable(out, "cross-validation", own=is_cv(out), overwrite=overwrite, resumable=True)
 
 
 def _is_incomplete(path: Path) -> bool:

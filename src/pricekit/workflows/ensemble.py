@@ -17,7 +17,7 @@ from pricekit.evaluation.compare import row_keys
 from pricekit.evaluation.held_out import HeldOut, read_held_out, write_held_out
 from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.runs.calibration import fit_intervals
-from pricekit.runs.folder import ENSEMBLE, INTERVALS, is_ensemble, is_run
+from pricekit.runs.folder import ENSEMBLE, INTERVALS, check_replaceable, is_ensemble, is_run
 from pricekit.support.files import is_free, others, replace_folder, sync, write_text
 from pricekit.support.progress import progress, tracked
 from pricekit.training.checkpoint import LAST
@@ -163,26 +163,10 @@ def make_ensemble(paths: Sequence[Path], out: Path, *, overwrite: bool = False) 
 def _check_free(out: Path, overwrite: bool) -> None:
     if is_free(out):
         return
-    if not is_ensemble(out):
-        raise TrainingError(
-            f"{out} exists and is not an ensemble, so it is not overwritten; choose another folder",
-            parameters=("out",),
-            path=str(out),
-        )
-    if foreign := others(out, [ENSEMBLE, INTERVALS, "held_out.parquet", "run.json", "members"]):
-        raise TrainingError(
-            f"{out} also holds {foreign[0]}, which is not part of the ensemble and would be lost; move it away, or "
-            "choose another folder",
-            parameters=("out",),
-            path=str(out),
-            files=foreign,
-        )
-    if not overwrite:
-        raise TrainingError(
-            f"the ensemble {out} already exists; overwrite it, or choose another folder",
-            parameters=("overwrite", "out"),
-            path=str(out),
-        )
+    foreign = (
+        others(out, [ENSEMBLE, INTERVALS, "held_out.parquet", "run.json", "members"]) if out.is_dir() else []
+    )
+    check_replaceable(out, "ensemble", own=is_ensemble(out), overwrite=overwrite, foreign=foreign)
 
 
 def _read_input(path: Path) -> EnsembleInput:

@@ -125,7 +125,7 @@ def test_too_few_texts_and_a_folder_that_is_taken(table, pretrained, tmp_path):
         pretrain([table], TINY, pretrained[0])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(TrainingError, match="is not the result of a pretraining"):
+    with pytest.raises(TrainingError, match="is not a pretraining"):
         pretrain([table], TINY, tmp_path / "mine", overwrite=True)
     with pytest.raises(TrainingError, match="no unfinished pretraining"):
         pretrain([table], TINY, tmp_path / "out", resume=True)

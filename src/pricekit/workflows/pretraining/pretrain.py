@@ -13,6 +13,7 @@ from typing import Any
 from pricekit import __version__
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.model.backbones.weights import quiet_transformers
+from pricekit.runs.folder import check_replaceable
 from pricekit.support.files import is_free, publish_folder, write_text
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
@@ -98,18 +99,7 @@ def _checkpoint_folder(out: Path) -> Path:
 
 def _check_free(out: Path, work: Path, *, resume: bool, overwrite: bool) -> None:
     if not is_free(out):
-        if not (out / FACTS).is_file():
-            raise TrainingError(
-                f"{out} exists and is not the result of a pretraining, so it is not overwritten; choose another folder",
-                parameters=("out",),
-                path=str(out),
-            )
-        if not overwrite:
-            raise TrainingError(
-                f"{out} already exists; overwrite it, or choose another folder",
-                parameters=("overwrite", "out"),
-                path=str(out),
-            )
+        check_replaceable(out, "pretraining", own=(out / FACTS).is_file(), overwrite=overwrite)
     unfinished = last_checkpoint(work) is not None
     if resume and not unfinished:
         raise TrainingError(
