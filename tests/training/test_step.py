@@ -11,7 +11,7 @@ from pricekit.errors import TrainingError
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
-from pricekit.training.step import MAX_SKIPPED, Objective, Stepper, _pieces, clip_gradients
+from pricekit.training.step import MAX_SKIPPED, Objective, Stepper, _pieces, clip_gradients, seed_torch
 
 CPU = torch.device("cpu")
 
@@ -190,3 +190,12 @@ def test_clipping_bounds_dense_and_sparse_gradients_together():
     assert dense.grad.tolist() == pytest.approx([0.6], abs=1e-5)
     clip_gradients([dense], 1.0)
     assert dense.grad.tolist() == pytest.approx([0.6], abs=1e-5)
+
+
+def test_seeding_a_cpu_step_is_torch_manual_seed_without_its_calls_for_other_devices():
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    queued = len(torch.cuda._queued_calls)
+    seed_torch(3, torch.device("cpu"))
+    assert torch.equal(torch.rand(4), expected)
+    assert len(torch.cuda._queued_calls) == queued
