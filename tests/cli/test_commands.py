@@ -207,7 +207,7 @@ def test_the_demo_shows_prices(pricekit, tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "products.csv").write_text("x")  # called as the demo's own
     code, _, err = pricekit("demo", "--out", tmp_path / "mine")
-    assert (code, "holds other files" in err) == (1, True)
+    assert (code, "contains files that are not from a demo" in err) == (1, True)
     assert (tmp_path / "mine" / "products.csv").read_text() == "x"
 
 

@@ -43,7 +43,7 @@ def test_options_are_given_with_set(pricekit):
     ("target", "expected"),
     [
         ("focal-smap", "Did you mean 'focal-smape'"),
-        ("empty", "holds no package"),
+        ("empty", "contains no package"),
         ("package", "pip install -e"),
         ("gone.py", "does not exist"),
     ],

@@ -87,7 +87,7 @@ class Manifest(BaseModel, extra="allow"):
         None, description="name of the file that the model was trained on, without folders"
     )
     currency: str | None = Field(None, description="of the predicted prices, as found in the training table")
-    rows: dict[str, int] | None = Field(None, description="trained on, validated on, set aside")
+    rows: dict[str, int] | None = Field(None, description="trained on, validated on, unusable")
     best_epoch: int | None = Field(None, description="the epoch whose weights these are")
     metrics: dict[str, float] | None = Field(None, description="on the validation rows")
     constant_smape: float | None = Field(None, description="of the best constant price, on the same rows")

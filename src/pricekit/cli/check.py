@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 _NAMES = {"0": "lowest", "0.5": "median", "1": "highest"}
 
 
-@click.command(short_help="Show how a table is read, and what to know before training on it.")
+@click.command(short_help="Show how pricekit reads a table, and its problems.")
 @click.argument("table", type=TABLE, required=False)
 @table_options(price=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on stdout.")
 @click.option(
     "--write",
     type=TABLE,
-    help="Also write a project file, pricekit.toml, with the table and its columns.",
+    help="Also write a project file (pricekit.toml) that names the table and its columns.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the file in --write.")
 def check(as_json: bool, write: str | None, overwrite: bool, **flags: Any) -> None:
-    """Show on one page how TABLE is read, and what to know about it before training. Nothing is trained.
+    """Show how pricekit reads TABLE and which problems it has, without training.
 
     \b
     pricekit check products.csv
     pricekit check shop.csv --text title,description --price eur
     pricekit check shop.csv --write pricekit.toml
 
-    Encoding, delimiter, columns, how prices are written, rows that would be set aside, outliers, duplicates, columns
-    that give the price away, and the command to train with. Columns that no option names are guessed.
+    The report covers encoding, delimiter, columns, price format, unusable rows, outliers, duplicates and columns that
+    leak the price. It ends with the command for training. pricekit guesses the columns that you do not name.
     """
     flags = with_project(as_arguments(flags))
     begin(f"reading {flags['table']}", "pricekit.evaluation.table_report")
@@ -62,7 +62,7 @@ def _check_target(path: Path, *, overwrite: bool) -> None:
 
 
 def _write_project(path: Path, report: TableReport) -> None:
-    """Write what was found as a project file, with the table's path relative to it."""
+    """Write a project file from the report, with the table's path relative to the file."""
     import os
 
     from pricekit.config.project import project_toml
@@ -86,7 +86,7 @@ def _read_options(report: TableReport) -> dict[str, Any]:
 
 
 def _command(report: TableReport) -> list[str]:
-    """Return the command that trains on the table as it was read."""
+    """Return the command that trains on the table, with the options that read it in the same way."""
     from pricekit.table import Columns
 
     usual = Columns()
@@ -116,7 +116,7 @@ def _show(page: dict[str, Any]) -> None:
         click.echo(f"- {note}")
     for name, share in page.get("leaks", {"columns": {}})["columns"].items():
         click.echo(
-            f"- The column '{name}' explains {share:.0%} of the log price alone, as one that gives it away does."
+            f"- The column '{name}' alone explains {share:.0%} of the log price, which suggests a leak."
         )
     if "command" in page:
         click.echo(f"\nnext: {page['command']}")
@@ -130,11 +130,11 @@ def _row(column: dict[str, Any]) -> list[str]:
 def _facts(page: dict[str, Any]) -> list[list[str]]:
     text = page["text"]
     words = f"median {text['median_words']:,.0f}, 99% {text['words_99']:,.0f}, at most {text['most_words']:,}"
-    rows = [["words of a text", words], ["rows without text", f"{text['empty']:,}"]]
+    rows = [["words per text", words], ["rows without text", f"{text['empty']:,}"]]
     if "usable" not in page:
         return rows
     aside = ", ".join(f"{reason}: {count:,}" for reason, count in page["set_aside"].items())
-    rows += [["rows to train on", f"{page['usable']:,}"], ["rows set aside", aside or "0"]]
+    rows += [["rows to train on", f"{page['usable']:,}"], ["unusable rows", aside or "0"]]
     if "quantiles" not in page:
         return rows
     rows += [
@@ -146,8 +146,8 @@ def _facts(page: dict[str, Any]) -> list[list[str]]:
         *rows,
         ["highest prices", "  ".join(map(_amount, page["highest"]))],
         ["different texts", f"{same['distinct_texts']:,}"],
-        ["rows of equal text, other price", f"{same['rows_of_equal_text_and_other_price']:,}"],
-        ["lowest SMAPE that these allow", f"{same['lowest_smape']:.2f}"],
+        ["rows with equal text, different price", f"{same['rows_of_equal_text_and_other_price']:,}"],
+        ["lowest SMAPE possible with these", f"{same['lowest_smape']:.2f}"],
     ]
 
 

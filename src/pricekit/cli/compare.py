@@ -9,18 +9,19 @@ from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import counted
 
 
-@click.command(short_help="Show which of several runs is better, where one can tell.")
+@click.command(short_help="Show which of several runs is better, if the difference is significant.")
 @click.argument("runs", type=FOLDER, nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON on stdout.")
 def compare(runs: tuple[str, ...], as_json: bool) -> None:
-    """Compare RUNS, which pricekit train or pricekit cv wrote, with the first of them.
+    """Compare RUNS with the first one. Each is a folder of pricekit train or pricekit cv.
 
     \b
     pricekit compare old new
 
-    Only the rows that all of them hold out are scored, so train them on one table with one --seed, or use pricekit
-    cv. For each: its SMAPE, its difference to the first (below 0 is better), the 95% interval of the difference by a
-    paired bootstrap, and a verdict: better or worse where the interval does not contain 0, else cannot tell.
+    Only the rows that all RUNS hold out are scored, so train them on the same table with the same --seed, or use
+    pricekit cv. The output shows each run's SMAPE, the difference from the first run (below 0 is better), the 95%
+    paired bootstrap interval of the difference, and a verdict. The verdict is better or worse if the interval does not
+    contain 0, and cannot tell otherwise.
     """
     begin(f"reading {counted(len(runs), 'run')}", "pricekit.evaluation.compare")
     from pricekit import api

@@ -1,4 +1,4 @@
-"""`pricekit completion`, and the values that a shell completes: plugins, settings, columns of the table."""
+"""`pricekit completion`, and the completion of values: plugins, settings and columns of the table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem
 
 
 def plugin_names(kind: str, *, several: bool = False, extra: tuple[str, ...] = ()) -> Completer:
-    """Complete the names of the plugins of a kind; with `several`, a list separated by commas."""
+    """Complete the names of plugins of a kind; with `several`, a comma-separated list."""
 
     def complete(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem[str]]:
         with _silent():
@@ -55,7 +55,7 @@ def setting_names(context: click.Context, _: click.Parameter, typed: str) -> lis
 
 
 def _values(context: click.Context) -> dict[str, Any]:
-    """Return the values on the command line; click leaves arguments aside when the last option lacks its value."""
+    """Return the values on the command line. click does not parse arguments when the last option lacks its value."""
     if not context.args:
         return context.params
     again = context.command.make_context(context.info_name, context.args, resilient_parsing=True)
@@ -63,7 +63,7 @@ def _values(context: click.Context) -> dict[str, Any]:
 
 
 def _settings(values: dict[str, Any], typed: str) -> list[str]:
-    """Return the dotted names of settings; those of plugins, whose import takes seconds, only where they are meant."""
+    """Return the dotted names of settings. Plugins take seconds to import, so their options appear only on request."""
     from pricekit.config import RunConfig
     from pricekit.config.layers import dotted_names
     from pricekit.config.resolve import CHOICES, configure
@@ -85,7 +85,7 @@ def _flat_names(options: dict[str, Any]) -> Iterator[str]:
 
 
 def _columns(values: dict[str, Any]) -> list[str]:
-    """Return the columns of the table that a command line names; nothing where it cannot be read."""
+    """Return the columns of the table on the command line; an empty list if it cannot be read."""
     table = values.get("table") or next(iter(values.get("tables") or ()), None)
     try:
         with _silent():
@@ -100,7 +100,7 @@ def _columns(values: dict[str, Any]) -> list[str]:
             options = ReadOptions(encoding=flags["encoding"], delimiter=flags["delimiter"])
             opened = open_table(flags["table"], options, lambda _: None)
             return opened.first_row() or list(next(opened.chunks(1, ReadWarnings())).columns.column_names)
-    except Exception:  # completion never fails: it offers nothing
+    except Exception:  # completion never fails; it offers nothing instead
         return []
 
 
@@ -116,7 +116,7 @@ def _matching(names: dict[str, str], typed: str, *, several: bool) -> list[Compl
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Run a block without output: a shell would show it at its prompt."""
+    """Run a block without output, which a shell would show at its prompt."""
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         yield
 
@@ -124,7 +124,7 @@ def _silent() -> Iterator[None]:
 @click.command(short_help="Print a script that completes commands, options and values in a shell.")
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
-    """Print the script that completes commands, options and their values in SHELL.
+    """Print a script that completes commands, options and their values in SHELL.
 
     \b
     pricekit completion bash >> ~/.bashrc

@@ -22,9 +22,9 @@ _WIDEST = 44
 """The sources of values are aligned up to this column."""
 
 
-@click.group(short_help="Show a configuration and where each value comes from, or its JSON schema.")
+@click.group(short_help="Show a configuration and the source of each value, or its JSON schema.")
 def config() -> None:
-    """The configuration of a training run: every setting, and what may stand in a file for --config.
+    """Show every setting of a training run, or the JSON schema of a file for --config.
 
     \b
     pricekit config show --policy fast --set training.epochs=5 > mine.toml
@@ -40,13 +40,13 @@ def schema() -> None:
     pricekit config schema > pricekit.schema.json
     pricekit config schema --plugin my_loss.py > pricekit.schema.json
 
-    It knows the options of every installed plugin. An editor that uses Taplo (Even Better TOML in VS Code) then
+    The schema includes the options of every installed plugin. An editor with Taplo (Even Better TOML in VS Code)
     completes and checks a file that begins with
 
     \b
     #:schema ./pricekit.schema.json
 
-    A plugin that cannot be imported is left out, with a notice.
+    The schema omits plugins that cannot be imported, and the command reports them.
     """
     from pricekit.config.schema import config_schema
     from pricekit.support.log import logger
@@ -61,11 +61,13 @@ def schema() -> None:
     click.echo(json.dumps(found, indent=2))
 
 
-@config.command("show", short_help="Print the configuration that train would use, and why.")
+@config.command(
+    "show", short_help="Print the configuration that train would use, with the source of each value."
+)
 @model_options
 @table_options(price=True)
 @epochs_option
-@click.option("--time-budget", metavar="TIME", help="Such as 2h or 90m, that training may take.")
+@click.option("--time-budget", metavar="TIME", help="Time limit of the training, such as 2h or 90m.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of {setting, value, source}.")
 def show(as_json: bool, **flags: Any) -> None:
     """Print the configuration that `pricekit train` would use with the same flags, as TOML on stdout.
@@ -74,9 +76,9 @@ def show(as_json: bool, **flags: Any) -> None:
     pricekit config show --policy fast --epochs 5
     pricekit config show --config mine.toml --set loss=focal-smape --set loss.gamma=1.5 > whole.toml
 
-    Each value is followed by its source: default, policy NAME, plugin default (an option that was not set), file
-    PATH, flag --NAME or --set. Files override the policy, options override files, and --set overrides everything.
-    --config reads the output back. TOML has no none: settings that are switched off are comments.
+    A comment shows the source of each value: default, policy NAME, plugin default, file PATH, flag --NAME or --set.
+    Files override the policy, options override files, and --set overrides everything. The output is a valid file for
+    --config. TOML has no null value, so settings that are none are comments.
     """
     from pricekit.config.resolve import explain
     from pricekit.support.log import logger
@@ -89,7 +91,7 @@ def show(as_json: bool, **flags: Any) -> None:
         return
     click.echo(as_toml(settings), nl=False)
     if lost := [f"--set {s.name}=none" for s in settings if s.value is None and s.source == "--set"]:
-        logger.warning(f"TOML has no none: when --config reads this back, also give {' '.join(lost)}")
+        logger.warning(f"TOML has no null value: to use this file with --config, also give {' '.join(lost)}")
 
 
 # How a table is read is not a setting: `train` needs it each time.
@@ -97,7 +99,7 @@ show.params = [parameter for parameter in show.params if parameter.name not in R
 
 
 def _layers(flags: dict[str, Any]) -> list[tuple[str, Layer]]:
-    """Return the layers of settings with their sources; each option is a layer of its own."""
+    """Return the layers of settings with their sources; each option is a separate layer."""
     from pricekit.config import parse_override, read_toml
     from pricekit.config.project import PROJECT_FILE, read_project
     from pricekit.options import option_layer
@@ -115,8 +117,8 @@ def _layers(flags: dict[str, Any]) -> list[tuple[str, Layer]]:
 
 
 def as_toml(settings: Sequence[Setting]) -> str:
-    """Return settings as a TOML file, the source of each as a comment behind it."""
-    tables: dict[tuple[str, ...], list[Setting]] = {(): []}  # what stands in no table comes first
+    """Return settings as a TOML file; a comment after each value names its source."""
+    tables: dict[tuple[str, ...], list[Setting]] = {(): []}  # top-level keys come first
     for setting in settings:
         tables.setdefault(setting.path[:-1], []).append(setting)
     return "\n".join(_toml_table(path, rows) for path, rows in tables.items())
@@ -140,7 +142,7 @@ def _toml_line(setting: Setting) -> str:
 
     if setting.value is None:
         return f"# {setting.path[-1]} = none"
-    # Within a list every value is written inline, on lines that can be joined: a string holds no line break.
+    # Values inside a list are written inline. Strings contain no line break, so the lines can be joined.
     (start, *lines) = tomli_w.dumps({setting.path[-1]: [setting.value]}).rstrip().split("\n")
     value = "\n".join(line.strip() for line in lines[:-1]).removesuffix(",")
     value = value.replace(",\n]", "]").replace("[\n", "[").replace("\n", " ")

@@ -26,31 +26,33 @@ from pricekit.cli.terminal import begin, show_result
 
 @click.command(short_help="Cross-validate: train on parts of a table and score each on the rest.")
 @click.argument("table", type=TABLE, required=False)
-@click.option("--out", type=FOLDER, required=True, help="Folder of the cross-validation.")
+@click.option("--out", type=FOLDER, required=True, help="Folder for the cross-validation.")
 @click.option("--folds", type=int, metavar="N", help="Number of folds.  [default: 5]")
 @model_options
 @table_options(price=True)
 @epochs_option
 @click.option(
-    "--time-budget", metavar="TIME", help="Such as 2h or 90m, for each fold: fit the schedule into it."
+    "--time-budget",
+    metavar="TIME",
+    help="Time limit of each fold, such as 2h or 90m. The schedule fits into it.",
 )
 @click.option("--resume", is_flag=True, help="Continue the cross-validation in --out.")
 @click.option("--overwrite", is_flag=True, help="Replace the cross-validation in --out.")
 @teacher_options
 @allow_leak_option
 def cv(**flags: Any) -> None:
-    """Predict the price of every row of TABLE once, with a model that was trained on other rows.
+    """Cross-validate: predict each row of TABLE with a model that was trained on other rows.
 
     \b
     pricekit cv products.csv --out cv
     pricekit evaluate cv
     pricekit errors cv
 
-    The rows are divided into folds with similar prices; rows with nearly equal texts are in one fold. For each fold a
-    run is trained on the other folds. It keeps its last weights, so the fold that scores it chooses nothing. The
-    output is the mean and standard deviation over the folds, then the errors by price, length of the text and
-    category. A --teacher is a cross-validation with the same folds: each fold learns from the run that has not seen
-    its rows.
+    The folds have similar price distributions, and rows with nearly equal texts share a fold. For each fold, a run
+    trains on the other folds. It keeps its last weights, so no choice depends on the fold that scores it. The command
+    prints the mean and standard deviation over the folds, then the errors by price, text length and category.
+    A --teacher must be a cross-validation with the same folds: each fold learns from the run that has not seen its
+    rows.
     """
     flags = with_project(as_arguments(flags))
     begin(f"reading {flags['table']}", "pricekit.workflows.cross_validation")

@@ -12,27 +12,31 @@ from pricekit.cli.terminal import show_result, show_table
 HELD_OUT = 500
 SHOWN = 8
 _MARK = ".pricekit-demo"
-"""The file that marks a folder of the demo, which may be replaced."""
+"""The file that marks a folder as a demo's, which may be replaced."""
 TRAINING: tuple[str, ...] = ()
-"""More options of the demo's training; tests make it smaller."""
+"""Extra options of the demo's training; tests set them to make it smaller."""
 
 
-@click.command(short_help="Make a catalogue, train, export and predict: the whole path.")
+@click.command(short_help="Generate a catalogue, train, export and predict, in two minutes.")
 @click.option("--out", type=FOLDER, default="pricekit-demo", show_default=True, help="Folder for all files.")
 @click.option(
-    "--rows", type=click.IntRange(min=1000), default=4000, show_default=True, help="Invented products."
+    "--rows",
+    type=click.IntRange(min=1000),
+    default=4000,
+    show_default=True,
+    help="Number of generated products.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Seed of the catalogue and the model.",
+    help="Random seed of the catalogue and the model.",
 )
 def demo(out: str, rows: int, seed: int) -> None:
-    """Make a catalogue of invented products, train on it, export, and price products it has not seen.
+    """Generate a catalogue, train on it, export the model, and price products that it has not seen.
 
-    It needs no network, no GPU and no data. Each step prints its command.
+    The demo needs no network, no GPU and no data. Each step prints its command.
     """
     from pricekit.cli.main import run_command
 
@@ -52,7 +56,9 @@ def _check_folder(out: Path) -> None:
     from pricekit.support.files import is_free
 
     if not is_free(out) and not (out / _MARK).is_file():
-        raise DataError(f"{out} holds other files than a demo; choose a new folder", parameters=("out",))
+        raise DataError(
+            f"{out} contains files that are not from a demo; choose a new folder", parameters=("out",)
+        )
 
 
 def _make_tables(out: Path, rows: int, seed: int) -> tuple[Path, Path]:
@@ -65,9 +71,7 @@ def _make_tables(out: Path, rows: int, seed: int) -> tuple[Path, Path]:
     paths = out / "products.csv", out / "new.csv"
     catalog.head(rows).to_csv(paths[0], index=False)
     catalog.tail(HELD_OUT).to_csv(paths[1], index=False)
-    logger.info(
-        f"{rows:,} invented products with prices: {paths[0]}; {HELD_OUT} more, to be priced: {paths[1]}"
-    )
+    logger.info(f"{rows:,} generated products with prices: {paths[0]}; {HELD_OUT} more to price: {paths[1]}")
     return paths
 
 

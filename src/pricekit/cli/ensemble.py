@@ -13,23 +13,24 @@ from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import counted
 
 
-@click.command(short_help="Weigh several runs into one model.")
+@click.command(short_help="Combine several runs into one model.")
 @click.argument("runs", type=FOLDER, nargs=-1, required=True)
-@click.option("--out", type=FOLDER, required=True, help="Folder of the ensemble.")
+@click.option("--out", type=FOLDER, required=True, help="Folder for the ensemble.")
 @click.option("--overwrite", is_flag=True, help="Replace the ensemble in --out when the new one is complete.")
 def ensemble(runs: tuple[str, ...], out: str, overwrite: bool) -> None:
-    """Average the log prices of RUNS, with the weights that fit the rows which none of them was trained on.
+    """Combine RUNS into one model: a weighted average of their log prices.
 
     \b
     pricekit ensemble bag minilm --out both
     pricekit export both --out bundle
 
-    RUNS are runs that hold out the same rows (the same table and --seed), or folders of pricekit cv. The models of a
-    cross-validation share its weight; each row is scored by the model that did not see it. Models of different kinds
-    gain most. A model that would weigh under 2% is left out.
+    The weights minimise the error on rows that none of the RUNS was trained on. All RUNS must hold out the same
+    rows (same table, same --seed) or be folders of pricekit cv. The models of a cross-validation share its weight,
+    and the model that did not see a row scores it. Models of different kinds gain most. A model with a weight below
+    2% is left out.
 
-    The score uses weights that were fitted without the row that they score. The ensemble is a MODEL to evaluate,
-    predict and export, and its bundle predicts like any other.
+    To score a row, the command uses weights that were fitted without it. The ensemble works like any other model
+    with pricekit evaluate, predict and export.
     """
     begin(f"reading {counted(len(runs), 'model')}", "pricekit.workflows.ensemble")
     from pricekit import api
@@ -42,7 +43,7 @@ def ensemble(runs: tuple[str, ...], out: str, overwrite: bool) -> None:
 
 
 def _show(record: dict[str, Any], score: float) -> None:
-    """Print the models with their weights, and how much better than the best one the ensemble is."""
+    """Print the models with their weights, and compare the ensemble with the best one."""
     rows = [
         [model["path"], f"{model['weight']:.3f}" if model["weight"] else "left out", f"{model['smape']:.2f}"]
         for model in record["candidates"]

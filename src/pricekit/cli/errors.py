@@ -17,26 +17,29 @@ if TYPE_CHECKING:
 @click.argument("model", type=FOLDER)
 @click.argument("table", type=TABLE, required=False)
 @table_options(price=True)
-@click.option("--worst", type=click.IntRange(min=0), default=20, show_default=True, help="Rows to list.")
+@click.option(
+    "--worst", type=click.IntRange(min=0), default=20, show_default=True, help="Number of rows to list."
+)
 @click.option(
     "--by",
     metavar="COL",
-    help="Group by this column of the table only, up to 50 values; values under ten rows are joined.",
+    help="Group only by this column of the table, up to 50 values. Values with fewer than ten rows are merged.",
 )
 @click.option(
-    "--out", type=TABLE, help="Also write all rows, the worst first: CSV, TSV, Parquet, JSON lines."
+    "--out", type=TABLE, help="Also write all rows, worst first, as CSV, TSV, Parquet or JSON lines."
 )
 def errors(worst: int, **flags: Any) -> None:
-    """List the rows that MODEL prices worst, and group all rows by what may explain their errors.
+    """List the rows with the largest errors of MODEL, and show which groups of rows have large errors.
 
     \b
-    pricekit errors run                         the rows held out of a run or of a cross-validation
+    pricekit errors run                         the held-out rows of a run or a cross-validation
     pricekit errors bundle other.csv            the rows of a table
     pricekit errors run --by brand --out errors.csv
 
-    An error is what a row adds to SMAPE, 0 to 200. The quantity is what the built-in features find in the text.
-    Groups are by unit, by quantity found or missing, by price, and by the columns of the table with few values. Each
-    has its SMAPE, its share of the sum of all errors, and whether predictions are typically too high or too low.
+    The error of a row is its SMAPE, from 0 to 200. The quantity is the one that the built-in features find in the
+    text. The groups are by unit, by whether a quantity was found, by price, and by the columns of the table with few
+    values. Each group has its SMAPE, its share of the total error, and whether predictions are typically too high or
+    too low.
     """
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
     from pricekit import api
@@ -53,7 +56,7 @@ def errors(worst: int, **flags: Any) -> None:
     show_result(f"{counted(rows, 'row')}, SMAPE {found.smape:.2f}{share if worst else ''}")
     show_groups(found.groups, errors=True)
     if flags["out"]:
-        show_result(f"all rows, the worst first, are in {flags['out']}", out=flags["out"])
+        show_result(f"all rows, worst first, are in {flags['out']}", out=flags["out"])
 
 
 def _show_worst(rows: pd.DataFrame) -> None:
@@ -80,7 +83,7 @@ def _show_worst(rows: pd.DataFrame) -> None:
 
 
 def _names(rows: pd.DataFrame) -> list[str]:
-    """Return a header and the ids of rows, or their numbers in the file where these are the ids."""
+    """Return a header and the ids of rows; rows without ids have their row numbers in the file."""
     from pricekit.cli.show_scores import fit_width
 
     numbers = [f"{row}" for row in rows["row"]]

@@ -16,18 +16,18 @@ from pricekit.cli.terminal import begin
 @table_options(price=True)
 @click.option("--json", "as_json", is_flag=True, help="Print all scores as JSON on stdout.")
 def evaluate(as_json: bool, **flags: Any) -> None:
-    """Score MODEL, the folder of a run or of a bundle, on the rows of TABLE that have a price.
+    """Score MODEL, the folder of a run or a bundle, on the rows of TABLE that have a price.
 
     \b
     pricekit evaluate bundle other.csv    on a table
-    pricekit evaluate run                 on the rows held out of a run or of a cross-validation
+    pricekit evaluate run                 on the held-out rows of a run or a cross-validation
 
-    SMAPE in percent, 0 to 200, with its 95% bootstrap interval; the median absolute percentage error; the mean
-    absolute error in the table's currency; the root mean square error of log(1 + price); R² of the log price; the
-    share of prices inside the 90% interval of predict --interval 0.9. Then SMAPE by price, by length of the text, and
-    by the columns of the table with few values, or by unit where there are none.
+    The metrics are SMAPE in percent, from 0 to 200, with its 95% bootstrap interval; the median absolute percentage
+    error; the mean absolute error in the table's currency; the root mean square error of log(1 + price); R² of the
+    log price; and the share of prices inside the 90% interval of predict --interval 0.9. SMAPE follows by price, by
+    text length, and by the columns of the table with few values. Without such columns, it follows by unit.
 
-    Rows that the model was trained on give scores that are too good: use others.
+    Scores on rows that the model was trained on are too optimistic. Use other rows.
     """
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
     from pricekit import api

@@ -13,33 +13,34 @@ from pricekit.cli.project import BUNDLES, latest_run
 from pricekit.cli.terminal import begin, show_result
 
 BATCH_SENSITIVITY = 0.02
-"""Warn from this share of the log prices' standard deviation on, by which a row's price depends on its batch."""
+"""Warn if a row's price varies with its batch by at least this share of the standard deviation of the log prices."""
 
 
 @click.command(short_help="Export a run into a bundle that predicts without torch.")
 @click.argument("run", type=FOLDER, required=False)
-@click.option("--out", type=FOLDER, help="Folder of the bundle.  [default: bundles/NAME of RUN]")
+@click.option("--out", type=FOLDER, help="Folder for the bundle.  [default: bundles/NAME of RUN]")
 @click.option(
     "--precision",
     type=click.Choice(["fp32", "fp16", "int8"]),
     default="fp32",
     show_default=True,
-    help="Of the graph: fp16 for GPUs; int8 for CPUs and, except for bag, small files.",
+    help="Precision of the graph: fp16 for GPUs; int8 for CPUs and smaller files (except bag).",
 )
 @click.option(
     "--triton", type=FOLDER, help="Also write the graph into this Triton Inference Server model repository."
 )
 @click.option("--overwrite", is_flag=True, help="Replace the bundle in --out when the new one is complete.")
 def export(**flags: Any) -> None:
-    """Export the best weights of RUN, a run or an ensemble, into a bundle: ONNX graph, tokenizer, features, model card.
+    """Export the best weights of RUN into a bundle: ONNX graph, tokenizer, features and model card.
 
     \b
     pricekit export run --out bundle
     pricekit export                   the latest run in runs/
 
-    The graph is compared with the model on real rows at many batch sizes and lengths, and by its SMAPE. Where they
-    differ, the command fails and publishes nothing. In fp16, values that would overflow stay in float32. In int8 a
-    row's price depends a little on the other rows of its batch.
+    RUN is a run or an ensemble. The export compares the predictions and the SMAPE of the graph with those of the
+    model, on real rows at many batch sizes and lengths. If they differ, the command fails and writes no bundle. In
+    fp16, values that would overflow stay in float32. In int8, a row's price depends slightly on the other rows of its
+    batch.
     """
     flags["run"] = run = Path(flags["run"] or latest_run())
     flags["out"] = out = Path(flags["out"] or BUNDLES / run.resolve().name)

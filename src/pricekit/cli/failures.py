@@ -1,4 +1,4 @@
-"""What a command reports when it fails: one paragraph and an exit code."""
+"""Reports of failed commands: one paragraph and an exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pricekit.errors import ConfigError, PluginError, PricekitError
 from pricekit.support.text import shorten
 
 INVALID, USAGE, PLUGIN, TEMPORARY, INTERRUPTED = 1, 2, 3, 4, 130
-"""The exit codes, besides 0 for success; `pricekit --help` lists them."""
+"""The exit codes of failures; 0 is success. `pricekit --help` lists them."""
 
 _TEMPORARY_ERRNO = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.EBUSY, errno.ENOLCK, errno.ENOMEM, errno.ETXTBSY}
@@ -40,7 +40,7 @@ def explain(error: BaseException) -> str:
 
 def add_hint(error: PricekitError, context: click.Context) -> None:
     """Attach the options of the running command that fix an error, as a note such as "Set --text."."""
-    if hasattr(error, "__notes__"):  # a command inside of another one has attached them
+    if hasattr(error, "__notes__"):  # an inner command has already attached them
         return
     if hint := _hint(error, context):
         error.add_note(hint)
@@ -71,7 +71,9 @@ def _system_failure(error: OSError) -> str:
 
 
 def _hint(error: PricekitError, context: click.Context) -> str:
-    """Return "Set --text, or use --set, or add --overwrite." for the parameters of an error that a command has."""
+    """Return "Set --text, or use --set, or add --overwrite." for those parameters of an error that are options of a
+    command.
+    """
     known = {parameter.name: parameter for parameter in context.command.params}
     names: dict[str, list[str]] = {"check": [], "set": [], "use": [], "add": []}
     for parameter in (known[name] for name in error.parameters if name in known):
@@ -81,7 +83,7 @@ def _hint(error: PricekitError, context: click.Context) -> str:
 
 
 def _verb(parameter: click.Parameter, context: click.Context) -> str:
-    """Return what to do with a parameter: check it where it was given, else set it."""
+    """Return the advice for a parameter: check it if it was given, otherwise set it."""
     given = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
     if given or isinstance(parameter, click.Argument):
         return "check"
@@ -99,7 +101,7 @@ def _closed(sentence: str) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Return an error, what it was raised from, and so on."""
+    """Return an error and the chain of its causes."""
     found: BaseException | None = error
     seen: set[int] = set()
     while found is not None and id(found) not in seen:

@@ -15,7 +15,7 @@ from pricekit.support.text import counted
 
 @click.command(short_help="Compute the engineered features of a table.")
 @click.argument("table", type=TABLE, required=False)
-@click.option("--out", type=TABLE, required=True, help="CSV, TSV, Parquet or JSON lines file.")
+@click.option("--out", type=TABLE, required=True, help="Output file: CSV, TSV, Parquet or JSON lines.")
 @click.option(
     "--features",
     default="optimized22",
@@ -30,7 +30,7 @@ def features(**flags: Any) -> None:
     \b
     pricekit features products.csv --features ultra25 --out features.parquet
 
-    They show what a model sees in addition to the text. In training they are fitted on the training rows only, and
+    The features are what a model sees in addition to the text. Training fits them on the training rows only, and
     prediction uses that state.
     """
     flags = with_project(as_arguments(flags))

@@ -17,12 +17,12 @@ _SHOWN = "schema_version pricekit_version created precision opset table currency
 @click.argument("bundle", type=FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on stdout.")
 def inspect(bundle: str, as_json: bool) -> None:
-    """Check every file of BUNDLE against its hash, and show where it comes from and what it needs.
+    """Check every file of BUNDLE against its hash, and show its origin and requirements.
 
     \b
     pricekit inspect bundle
 
-    Nothing of the bundle is run, and no file but the manifest is parsed.
+    The command runs nothing from the bundle and parses only the manifest.
     """
     from pricekit import api
 
@@ -31,7 +31,7 @@ def inspect(bundle: str, as_json: bool) -> None:
         click.echo(json.dumps(opened.manifest, indent=2))
         return
     rows = [[name, value] for name, value in _facts(opened.manifest)]
-    show_table(f"{bundle}: all files are as they were written", ["fact", "value"], rows, stderr=False)
+    show_table(f"{bundle}: all files match their hashes", ["fact", "value"], rows, stderr=False)
     if members := opened.manifest.get("members"):
         lines = [[member["model"], f"{member['weight']:.3f}"] for member in members]
         show_table("members, whose log prices are averaged", ["graph", "weight"], lines, stderr=False)

@@ -1,4 +1,4 @@
-"""The entry point: it finds commands by name and reports each error in one paragraph."""
+"""The entry point: finds commands by name and reports each error in one paragraph."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from pricekit.support.log import logger
 from pricekit.support.text import did_you_mean
 
 COMMANDS = {
-    "check": "Show how a table is read, and what to know before training on it.",
+    "check": "Show how pricekit reads a table, and its problems.",
     "pretrain": "Adapt a backbone to the texts of tables, with or without prices.",
     "train": "Train a model on a table of texts and prices.",
     "cv": "Cross-validate: train on parts of a table and score each on the rest.",
     "evaluate": "Score a model on a table with prices, or on its held-out rows.",
-    "compare": "Show which of several runs is better, where one can tell.",
+    "compare": "Show which of several runs is better, if the difference is significant.",
     "errors": "List the rows with the largest errors, and what they have in common.",
     "ensemble": "Combine several runs into one model.",
     "export": "Export a run into a bundle that predicts without torch.",
@@ -35,13 +35,13 @@ COMMANDS = {
     "features": "Compute the engineered features of a table.",
     "config": "Show a configuration and the source of each value, or its JSON schema.",
     "plugins": "List and explain features, backbones, losses, policies and engines.",
-    "demo": "Make a catalogue, train, export and predict, in two minutes.",
+    "demo": "Generate a catalogue, train, export and predict, in two minutes.",
     "completion": "Print a script that completes commands and values in a shell.",
 }
 
 
 COMPLETE_VARIABLE = "_PRICEKIT_COMPLETE"
-"""What the scripts of `pricekit completion` set to ask for completions."""
+"""The environment variable that the scripts of `pricekit completion` set to request completions."""
 
 
 class LazyGroup(click.Group):
@@ -83,8 +83,8 @@ def cli() -> None:
     pricekit export run --out bundle
     pricekit predict bundle new.csv --out prices.csv
 
-    By default, commands read the columns sample_id, catalog_content and price; --id, --text and --price name
-    others. A file pricekit.toml in the current folder can name the table, its columns and settings.
+    By default, commands read the columns sample_id, catalog_content and price. Use --id, --text and --price to name
+    others. A pricekit.toml file in the current folder can name the table, its columns and settings.
 
     \b
     Exit codes:
@@ -148,7 +148,7 @@ def _report(error: Exception) -> None:
 
 
 def _show_usage_error(error: click.ClickException) -> None:
-    """Print a usage error with the nearest name, also as JSON where the arguments ask for it."""
+    """Print a usage error with the nearest name; as JSON if the arguments ask for it."""
     if near := getattr(error, "possibilities", None):
         error.possibilities = near[:1]  # type: ignore[attr-defined]
     if prints_json() or "--log-format json" in " ".join(sys.argv).replace(

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what every command has: options for plugins and output, hints on errors."""
+"""Options that several commands share. Every command has options for plugins and output, and hints in its errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pricekit.errors import PricekitError
 
 
 def with_common_options(command: click.Command) -> click.Command:
-    """Add the common options to a command, or to all commands of a group; once."""
+    """Add the common options to a command, or to all commands of a group. A second call changes nothing."""
     if isinstance(command, click.Group):
         for inner in command.commands.values():
             with_common_options(inner)
@@ -86,7 +86,7 @@ def _hide_progress(context: click.Context) -> None:
 
 
 def _with_hints(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Name the options of the running command in the errors that its function raises."""
+    """Add the options that fix an error to the errors that a command raises."""
 
     @wraps(callback)
     def run(*args: Any, **values: Any) -> Any:
@@ -142,7 +142,7 @@ def loaded_files() -> list[str]:
 
 
 def again() -> str:
-    """Return the --plugin options that the next command needs, too."""
+    """Return the --plugin options that the next command also needs."""
     return "".join(f" --plugin {shlex.quote(os.path.relpath(name))}" for name in loaded_files())
 
 
@@ -172,26 +172,26 @@ TABLE = click.Path()
 FOLDER = click.Path()
 
 READ_OPTIONS = ("encoding", "delimiter", "columns", "decimal", "currency")
-"""The options that say how a file is read."""
+"""The options that control how a file is read."""
 
 epochs_option = click.option(
     "--epochs",
     type=lambda given: int(given) if given.isdecimal() else given,  # the configuration checks it
     metavar="N",
-    help="Passes over the rows at most, or auto: more for small tables.",
+    help="Maximum number of epochs, or auto: more for small tables.",
 )
 allow_leak_option = click.option(
-    "--allow-leak", is_flag=True, help="Also train on columns or texts that give the price away."
+    "--allow-leak", is_flag=True, help="Train even if columns or texts leak the price."
 )
 
 
 def table_options(*, price: bool) -> Decorator:
-    """Add --text, --id, --limit and the options for reading; where prices are read, also --price."""
+    """Add --text, --id, --limit and the options for reading; with `price`, also --price, --decimal and --currency."""
     text = click.option(
         "--text",
         metavar="COLS",
         shell_complete=column_names(several=True),
-        help="Text columns, separated by commas; several become labelled lines.",
+        help="Text columns, separated by commas. Several columns become labelled lines of one text.",
     )
     known = click.option(
         "--price",
@@ -203,7 +203,7 @@ def table_options(*, price: bool) -> Decorator:
         "--id",
         metavar="COL",
         shell_complete=column_names(),
-        help="Column that identifies a row.  [default: sample_id, or row numbers]",
+        help="Column that identifies each row.  [default: sample_id, or row numbers]",
     )
     limit = click.option(
         "--limit", type=click.IntRange(min=1), metavar="N", help="Read only the first N rows."
@@ -213,13 +213,11 @@ def table_options(*, price: bool) -> Decorator:
 
 def _read_options(*, price: bool) -> list[Decorator]:
     options: list[Decorator] = [
-        click.option(
-            "--encoding", metavar="E", help="Encoding of a text file.  [default: found in the file]"
-        ),
+        click.option("--encoding", metavar="E", help="Encoding of a text file.  [default: detected]"),
         click.option(
             "--delimiter",
             metavar="D",
-            help="Character between the fields, such as ';' or tab.  [default: found in the file]",
+            help="Field separator, such as ';' or tab.  [default: detected]",
         ),
         click.option(
             "--columns",
@@ -230,9 +228,11 @@ def _read_options(*, price: bool) -> list[Decorator]:
     if price:
         options += [
             click.option(
-                "--decimal", metavar="MARK", help="Decimal mark of prices: '.' or ','.  [default: found]"
+                "--decimal", metavar="MARK", help="Decimal mark of prices: '.' or ','.  [default: detected]"
             ),
-            click.option("--currency", metavar="C", help="Use only prices in this currency: EUR or €."),
+            click.option(
+                "--currency", metavar="C", help="Use only prices in this currency, such as EUR or €."
+            ),
         ]
     return options
 
@@ -244,13 +244,13 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--policy",
             metavar="P",
             shell_complete=plugin_names("policy"),
-            help="How to train; brings defaults for all options below.  [default: quick]",
+            help="Training policy. It sets the defaults of all options below.  [default: quick]",
         ),
         click.option(
             "--backbone",
             metavar="B",
             shell_complete=plugin_names("backbone"),
-            help="Tokenizer and encoder.",
+            help="Backbone: tokenizer and encoder.",
         ),
         click.option(
             "--features",
@@ -264,12 +264,14 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--random-weights",
             is_flag=True,
-            help="Use the backbone's true architecture without a download, for benchmarks.",
+            help="Start the backbone from random weights instead of downloading pretrained ones. For benchmarks.",
         ),
-        click.option("--loss", metavar="L", shell_complete=plugin_names("loss"), help="Training objective."),
-        click.option("--max-length", type=int, metavar="N", help="Tokens of a text; the rest is cut."),
-        click.option("--seed", type=int, metavar="N", help="Seed of split, weights and order.  [default: 0]"),
-        click.option("--config", type=TABLE, help="TOML file of settings; options override it."),
+        click.option("--loss", metavar="L", shell_complete=plugin_names("loss"), help="Loss function."),
+        click.option("--max-length", type=int, metavar="N", help="Maximum number of tokens per text."),
+        click.option(
+            "--seed", type=int, metavar="N", help="Random seed of split, weights and order.  [default: 0]"
+        ),
+        click.option("--config", type=TABLE, help="TOML file of settings. Options override it."),
         settings_option,
     ]
     return _all(options)(command)
@@ -281,7 +283,7 @@ settings_option = click.option(
     multiple=True,
     metavar="KEY=VALUE",
     shell_complete=setting_names,
-    help="One setting, e.g. loss.gamma=1.5.",
+    help="A single setting, such as loss.gamma=1.5.",
 )
 
 
@@ -292,26 +294,26 @@ def teacher_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--unpriced",
             type=TABLE,
             multiple=True,
-            help="Also train on the rows of this table that have no price, such as those to predict.",
+            help="Also train on the unpriced rows of this table, such as the rows to predict.",
         ),
         click.option(
             "--teacher",
             type=FOLDER,
             multiple=True,
-            help="Model that prices the rows of --unpriced; of several, the geometric mean.",
+            help="Model that prices the rows of --unpriced. Several teachers are averaged (geometric mean).",
         ),
     ]
     return _all(options)(command)
 
 
 def as_arguments(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return flags as arguments of the functions of `pricekit`: names separated by commas become lists."""
+    """Return flags as arguments of the `pricekit` functions. Comma-separated names become lists."""
     listed = ("text", "features", "columns")
     return flags | {name: split_names(flags[name]) for name in listed if isinstance(flags.get(name), str)}
 
 
 def read_flags(flags: dict[str, Any]) -> list[str]:
-    """Return the words of a command line that read a table in the same way."""
+    """Return the command-line words that read a table in the same way."""
     words = []
     for name in READ_OPTIONS:
         if value := flags.get(name):
@@ -336,7 +338,7 @@ def _all(options: Sequence[Decorator]) -> Decorator:
 
 @contextmanager
 def resume_hint(command: str, flags: dict[str, Any], marker: Path) -> Iterator[None]:
-    """Print the command that continues what the block does, when it is interrupted after it wrote `marker`."""
+    """If the block is interrupted after it wrote `marker`, print the command that continues it."""
     before = _stamp(marker)
     try:
         yield
@@ -350,12 +352,12 @@ def _resume_command(command: str, flags: dict[str, Any]) -> str:
     words = [str(flags["table"]), "--out", str(flags["out"]), "--resume"]
     if flags.get("valid"):
         words += ["--valid", str(flags["valid"])]
-    if flags["resume"] and flags["time_budget"]:  # that of the first start is in the configuration
+    if flags["resume"] and flags["time_budget"]:  # the time budget of the first start is in the configuration
         words += ["--time-budget", flags["time_budget"]]
     words += read_flags(flags) + ["--allow-leak"] * flags["allow_leak"]
     return shlex.join(["pricekit", command, *words]) + again()
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:
-    """Return a fingerprint that changes when a file is replaced; None where there is no file."""
+    """Return a fingerprint that changes when the file is replaced; None if the file does not exist."""
     return (file.stat().st_ino, file.stat().st_mtime_ns) if file.is_file() else None

@@ -1,4 +1,4 @@
-"""`pricekit plugins new`, `check` and `doctor`, for authors of plugins and users of one that fails."""
+"""`pricekit plugins new`, `check` and `doctor`: for plugin authors, and for users whose plugin fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pricekit.core.registry import Entry
 
 
-@click.command(short_help="Write a package with a plugin that works.")
+@click.command(short_help="Write a package with a working plugin.")
 @click.argument("kind", type=click.Choice(list(KINDS)))
 @click.argument("name")
 @click.option(
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     help="Folder for the package.  [default: the current one]",
 )
 def new(kind: str, name: str, folder: Path) -> None:
-    """Write a complete package with a plugin of KIND called NAME. It works, and passes its checks.
+    """Write a complete package with a working plugin called NAME. It passes its checks.
 
     \b
     pricekit plugins new backbone my-encoder
@@ -45,20 +45,22 @@ def new(kind: str, name: str, folder: Path) -> None:
 @click.command(short_help="Run the conformance checks on a plugin.")
 @click.argument("target", metavar="NAME|PATH")
 @click.option(
-    "--kind", type=click.Choice(list(KINDS)), help="The kind, where plugins of several kinds have the name."
+    "--kind",
+    type=click.Choice(list(KINDS)),
+    help="Kind of the plugin, if several kinds have a plugin with this name.",
 )
 @click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the plugin, e.g. width=32."
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the plugin, such as width=32."
 )
 def check(target: str, kind: str | None, settings: tuple[str, ...]) -> None:
-    """Check a plugin by NAME, all plugins of a package by its name or folder, or those of a Python file.
+    """Run the conformance checks on a plugin, a package (its name or folder) or a Python file.
 
     \b
     pricekit plugins check my-encoder --set width=32
     pricekit plugins check ./my-encoder
     pricekit plugins check features.py
 
-    Exit code 3 when a check fails. The same checks for pytest are in pricekit.testing.
+    The exit code is 3 if a check fails. pricekit.testing has the same checks for pytest.
     """
     from functools import reduce
 
@@ -80,7 +82,7 @@ def check(target: str, kind: str | None, settings: tuple[str, ...]) -> None:
 
 
 def _check_one(entry: Entry, options: dict[str, Any]) -> int:
-    """Run the checks of one plugin, a line each; return how many failed."""
+    """Run the checks of one plugin and print a line for each; return how many failed."""
     from functools import partial
 
     from pricekit.core.loader import registry
@@ -88,7 +90,7 @@ def _check_one(entry: Entry, options: dict[str, Any]) -> int:
 
     click.echo(f"{entry.kind} {entry.name} of {entry.package} {entry.version}")
     make = partial(registry().create, entry.kind, entry.name, options)
-    make()  # a plugin that cannot be made fails here, not in every check
+    make()  # a plugin that cannot be created fails here, not in every check
     failed = 0
     for found in checks_of(entry.kind, make):
         try:
@@ -102,7 +104,7 @@ def _check_one(entry: Entry, options: dict[str, Any]) -> int:
 
 
 def _meant(target: str) -> list[Entry]:
-    """Return the plugins of a name, a package or a path; raises PluginError."""
+    """Return the plugins with a name, of a package or at a path; raises PluginError."""
     from pricekit.core.loader import registry
     from pricekit.errors import PluginError
 
@@ -129,7 +131,7 @@ def _meant(target: str) -> list[Entry]:
 
 
 def _package_in(folder: Path) -> str:
-    """Return the name of the package that a folder holds; raises PluginError."""
+    """Return the name of the package in a folder; raises PluginError."""
     import tomllib
 
     from pricekit.errors import PluginError
@@ -138,7 +140,7 @@ def _package_in(folder: Path) -> str:
         return str(tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["name"])
     except (OSError, ValueError, KeyError) as error:
         raise PluginError(
-            f"{folder} holds no package: its pyproject.toml cannot be read or names no project ({error!r})"
+            f"{folder} contains no package: its pyproject.toml cannot be read or has no project name ({error!r})"
         ) from None
 
 
@@ -146,7 +148,7 @@ def _normal(name: str) -> str:
     return name.lower().replace("_", "-").replace(".", "-")
 
 
-@click.command(short_help="Import every installed plugin, and show why one fails and how to fix it.")
+@click.command(short_help="Import every installed plugin, and show why any fails and how to fix it.")
 @click.option(
     "--traceback",
     "with_traceback",
@@ -154,9 +156,9 @@ def _normal(name: str) -> str:
     help="Show the traceback of each failure, for the plugin's author.",
 )
 def doctor(with_traceback: bool) -> None:
-    """Import every plugin of every installed package, and show why one fails and how to fix it.
+    """Import the plugins of all installed packages. For each failure, show the reason and the fix.
 
-    Exit code 3 when one fails. pricekit and all other plugins work without those that fail.
+    The exit code is 3 if a plugin fails. pricekit and all other plugins work without it.
     """
     from pricekit.cli.terminal import show_table
     from pricekit.core.loader import registry

@@ -16,7 +16,7 @@ from pricekit.support.text import did_you_mean
 
 @click.group(short_help="List and explain features, backbones, losses, policies and engines.")
 def plugins() -> None:
-    """Features, backbones, losses, policies and engines, built in or from installed packages.
+    """List, explain, create and check plugins: features, backbones, losses, policies and engines.
 
     \b
     pricekit plugins list --kind loss
@@ -24,13 +24,13 @@ def plugins() -> None:
     pricekit plugins new feature word-count && pip install -e word-count
     pricekit plugins check word-count
 
-    Environment variables choose the packages: PRICEKIT_LOAD_PLUGINS=a,b loads only these, and none where it is
-    empty. With PRICEKIT_STRICT_PLUGINS=1, a plugin that fails to load is an error.
+    Plugins are built in or come from installed packages. PRICEKIT_LOAD_PLUGINS=a,b loads only these packages; an
+    empty value loads none. With PRICEKIT_STRICT_PLUGINS=1, a plugin that fails to load is an error.
     """
 
 
 @plugins.command("list")
-@click.option("--kind", type=click.Choice(list(KINDS)), help="Only this kind.")
+@click.option("--kind", type=click.Choice(list(KINDS)), help="Show only plugins of this kind.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def list_(kind: str | None, as_json: bool) -> None:
     """List all plugins, and the packages that failed to load."""
@@ -50,14 +50,16 @@ def list_(kind: str | None, as_json: bool) -> None:
     rows += [["?", b.name, f"{b.package} {b.version}", "", "failed"] for b in failed]
     show_table("", ["kind", "name", "package", "what it is", "state"], rows, stderr=False)
     if failed:
-        logger.warning("some plugins failed to load: pricekit plugins doctor shows why, and what to do")
+        logger.warning(
+            "some plugins failed to load; run pricekit plugins doctor to see why and how to fix them"
+        )
 
 
 @plugins.command("show")
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def show(name: str, as_json: bool) -> None:
-    """Explain the plugin NAME: where it is defined, its options, a policy's numbers."""
+    """Explain the plugin NAME: its source, its options and, for a policy, its defaults."""
     from pricekit.cli.terminal import show_table
 
     found = [_facts(entry) for entry in _named(name)]
@@ -81,7 +83,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 def _named(name: str) -> list[Any]:
-    """Return the plugins of that name, of any kind; raises PluginError."""
+    """Return the plugins with a name, of any kind; raises PluginError."""
     from pricekit.core.loader import registry
     from pricekit.errors import PluginError
 
@@ -120,7 +122,7 @@ def _facts(entry: Any) -> dict[str, Any]:
 
 
 def _place(plugin: Any, target: str) -> str:
-    """Return where a plugin is defined: its target, with file and line where they are known."""
+    """Return where a plugin is defined: its target, with file and line if known."""
     try:
         file, line = inspect.getsourcefile(plugin), inspect.getsourcelines(plugin)[1]
     except (TypeError, OSError):  # made by a function, or not from a file

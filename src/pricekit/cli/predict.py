@@ -22,37 +22,37 @@ from pricekit.support.text import counted
     "--out",
     type=TABLE,
     required=True,
-    help="CSV, TSV, Parquet or JSON lines file of ids and prices; an existing one is replaced.",
+    help="Output file of ids and prices: CSV, TSV, Parquet or JSON lines. An existing file is replaced.",
 )
 @click.option(
     "--engine",
     shell_complete=plugin_names("engine", extra=("auto",)),
-    help="What runs a bundle: auto (the fastest here, the default) or an engine of plugins list.",
+    help="Engine that runs a bundle: a name from pricekit plugins list, or auto, the fastest one.  [default: auto]",
 )
 @click.option(
     "--interval",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Also write price_low and price_high, which contain this share of true prices, such as 0.9.",
+    help="Also write price_low and price_high, an interval that contains this share of true prices, such as 0.9.",
 )
-@click.option("--resume", is_flag=True, help="Continue an interrupted prediction into --out.")
+@click.option("--resume", is_flag=True, help="Continue the interrupted prediction in --out.")
 @table_options(price=False)
 def predict(**flags: Any) -> None:
-    """Price every row of TABLE with MODEL, the folder of a run or of a bundle.
+    """Predict the price of every row of TABLE with MODEL, the folder of a run or a bundle.
 
     \b
     pricekit predict bundle new.csv --out prices.csv
     pricekit predict new.csv --out prices.csv          the latest bundle in bundles/
 
-    TABLE may also be a folder of Parquet files, or a pattern in quotes, such as "new/*.csv".
+    TABLE can also be a folder of Parquet files or a quoted pattern such as "new/*.csv".
 
-    The output has one row for each row of the table, in its order, and appears when it is complete. Finished work is
-    kept: after an interruption, rerun with --resume to continue. The columns are those that the model was trained
-    with, unless --text and --id name others.
+    The output has one row per input row, in the same order. The file appears when it is complete. After an
+    interruption, rerun with --resume to continue. The command reads the columns that the model was trained with,
+    unless --text or --id names others.
     """
     if flags["table"] is None:  # a single argument is the table
         flags["model"], flags["table"] = None, flags["model"]
     if flags["table"] is None or (flags["model"] is None and _is_model(Path(flags["table"]))):
-        raise click.UsageError("Missing argument 'TABLE': the table whose rows are priced.")
+        raise click.UsageError("Missing argument 'TABLE': the table of rows to price.")
     flags["model"] = flags["model"] or latest_bundle()
     begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
     from pricekit import api

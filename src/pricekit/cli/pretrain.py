@@ -14,9 +14,9 @@ from pricekit.cli.options import FOLDER, TABLE, again, as_arguments, table_optio
 from pricekit.cli.terminal import begin, show_result
 
 
-@click.command(short_help="Adapt a backbone to the texts of tables, priced or not.")
+@click.command(short_help="Adapt a backbone to the texts of tables, with or without prices.")
 @click.argument("tables", metavar="TABLE...", type=TABLE, nargs=-1, required=True)
-@click.option("--out", type=FOLDER, required=True, help="Folder of the weights.")
+@click.option("--out", type=FOLDER, required=True, help="Folder for the weights.")
 @click.option(
     "--backbone",
     metavar="B",
@@ -31,19 +31,19 @@ from pricekit.cli.terminal import begin, show_result
     "--max-length",
     type=click.IntRange(min=4),
     metavar="N",
-    help="Tokens of a text; the rest is cut.  [default: 128]",
+    help="Maximum number of tokens per text.  [default: 128]",
 )
 @click.option(
     "--epochs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Passes over the texts.  [default: 3; from random weights 10]",
+    help="Number of epochs.  [default: 3; from random weights 10]",
 )
 @click.option(
     "--batch-size",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Texts of a step.  [default: 32]",
+    help="Number of texts per step.  [default: 32]",
 )
 @click.option(
     "--learning-rate",
@@ -55,28 +55,26 @@ from pricekit.cli.terminal import begin, show_result
     "--seed",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Seed of masks, order and held-out texts.  [default: 0]",
+    help="Random seed of the masks, the order and the held-out texts.  [default: 0]",
 )
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of the backbone, e.g. backbone.layers=2, or facts_first=true, as given to train.",
+    help="A setting of the backbone, such as backbone.layers=2, or facts_first=true. Use the same as for train.",
 )
-@click.option(
-    "--resume", is_flag=True, help="Continue from the last checkpoint; give all other options again."
-)
+@click.option("--resume", is_flag=True, help="Continue from the last checkpoint. Repeat all other options.")
 @click.option("--overwrite", is_flag=True, help="Replace the weights in --out.")
 def pretrain(**flags: Any) -> None:
-    """Train the encoder of a backbone to fill in masked tokens of the texts in each TABLE.
+    """Adapt a backbone to the texts of each TABLE: train its encoder to fill in masked tokens.
 
     \b
     pricekit pretrain train.csv test.csv --backbone minilm --out weights
     pricekit train train.csv --policy minilm --weights weights --out run
 
-    Prices are not read, so rows without a price count, too; equal texts count once. Some texts are held out to show
-    the loss before and after. The folder holds config.json, tokenizer.json and model.safetensors, and a record of the
+    The command reads no prices, so rows without a price count, too. Equal texts count once. Held-out texts show the
+    loss before and after. The folder contains config.json, tokenizer.json, model.safetensors, and a record of the
     training in pretrain.json.
     """
     begin(f"reading {', '.join(flags['tables'])}", "pricekit.workflows.pretraining.pretrain")

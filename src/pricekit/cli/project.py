@@ -19,11 +19,11 @@ _WRITTEN_LAST = {RUNS: "run.json", BUNDLES: "manifest.json"}
 
 
 def with_project(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return the flags of a command with the values of the project file where none was given.
+    """Return the flags of a command; the project file supplies the values that were not given.
 
     Args:
         flags: arguments of a function of `pricekit` that reads a table, made by `as_arguments`. Functions that train
-            have a `config`; there the settings of the file go into it, unless a run is resumed.
+            have a `config`, which receives the settings of the file unless a run is resumed.
 
     Raises:
         ConfigError: the project file is invalid.
@@ -79,17 +79,17 @@ def _policy(flags: dict[str, Any]) -> str:
 
 
 def latest_run() -> Path:
-    """Return the run in `runs` that was finished last, and report it; raises click.UsageError."""
+    """Return the most recently finished run in `runs`, and log its name; raises click.UsageError."""
     return _latest(RUNS, "RUN", "train one with pricekit train")
 
 
 def latest_bundle() -> Path:
-    """Return the bundle in `bundles` that was written last, and report it; raises click.UsageError."""
+    """Return the most recently written bundle in `bundles`, and log its name; raises click.UsageError."""
     return _latest(BUNDLES, "MODEL", "export one with pricekit export")
 
 
 def interrupted_run() -> Path:
-    """Return the newest run in `runs`, finished or not, and report it; raises click.UsageError."""
+    """Return the newest run in `runs`, finished or not, and log its name; raises click.UsageError."""
     found = sorted(RUNS.glob("*/config.toml"), key=_age)
     return _report(found, RUNS, "--out", "train one with pricekit train")
 

@@ -1,4 +1,4 @@
-"""Printing scores on a terminal of 80 columns."""
+"""Tables of scores for a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pricekit.evaluation.scores import Scores, mean_and_sd
 from pricekit.support.log import logger
 
 CATEGORIES = 3
-"""Columns of the table to show: those between whose groups SMAPE varies most."""
+"""Number of table columns to show: those whose groups differ most in SMAPE."""
 LABEL_WIDTH = 34
 
 _NAMES = {
@@ -46,7 +46,7 @@ def show_scores(scores: Scores) -> None:
 
 
 def show_groups(groups: pd.DataFrame, *, errors: bool = False) -> None:
-    """Print a table for each grouping of `group_scores`; of the table's own columns, those where SMAPE varies most.
+    """Print a table for each grouping of `group_scores`; of the table's columns, those where SMAPE varies most.
 
     Args:
         groups: from `group_scores`.

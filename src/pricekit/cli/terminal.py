@@ -17,7 +17,7 @@ import click
 from pricekit.support.log import logger
 
 RESULT = 35
-"""The level of a command's result: above warnings, so that --quiet prints it, below errors."""
+"""The log level of a command's result: above warnings, so that --quiet prints it, and below errors."""
 
 logging.addLevelName(RESULT, "RESULT")
 
@@ -75,18 +75,18 @@ def prints_json() -> bool:
 
 
 def show_result(message: str, **facts: Any) -> None:
-    """Print the result of a command, which --quiet prints, too; `facts` are for JSON."""
+    """Print the result of a command, even with --quiet; `facts` go into the JSON output."""
     logger.log(RESULT, message, extra={"facts": facts})
 
 
 def announce(message: str) -> None:
-    """Print what a command is about to do; of several processes that train together, only the first prints it."""
+    """Print what a command is about to do. If several processes train together, only the first prints it."""
     if os.environ.get("RANK", "0") == "0":
         logger.info(message)
 
 
 def begin(message: str, module: str) -> None:
-    """Print the first line of a command, and then import a module that takes seconds, under a spinner."""
+    """Print the first line of a command, then show a spinner while a slow module is imported."""
     announce(message)
     visible = os.isatty(2) and any(not h.as_json and h.level <= logging.INFO for h in _handlers())
     with _spinner("loading libraries") if visible else nullcontext():

@@ -26,23 +26,25 @@ from pricekit.cli.terminal import begin, show_result
 
 @click.command(short_help="Train a model on a table of texts and prices.")
 @click.argument("table", type=TABLE, required=False)
-@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/POLICY-NUMBER]")
+@click.option("--out", type=FOLDER, help="Folder for the run.  [default: runs/POLICY-NUMBER]")
 @model_options
 @table_options(price=True)
-@click.option("--valid", type=TABLE, help="Table to validate on, instead of a part of TABLE.")
+@click.option("--valid", type=TABLE, help="Table to validate on. Default: a part of TABLE.")
 @epochs_option
 @click.option(
     "--time-budget",
     metavar="TIME",
-    help="Such as 2h or 90m: fit the schedule into it and end in time, with the best weights.",
+    help="Time limit, such as 2h or 90m. The schedule fits into it, and the run keeps its best weights.",
 )
 @click.option("--resume", is_flag=True, help="Continue the run in --out from its last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
 @teacher_options
 @allow_leak_option
-@click.option("--dry-run", is_flag=True, help="Read the table, print configuration and split, and stop.")
+@click.option(
+    "--dry-run", is_flag=True, help="Read the table, print the configuration and the split, and stop."
+)
 def train(dry_run: bool, **flags: Any) -> None:
-    """Train a model on TABLE (CSV, TSV, Parquet or JSON lines) into the folder of a run.
+    """Train a model on TABLE: a CSV, TSV, Parquet or JSON lines file.
 
     \b
     pricekit train products.csv --out run
@@ -50,9 +52,9 @@ def train(dry_run: bool, **flags: Any) -> None:
     pricekit train products.csv --out run --set training.epochs=20 --set backbone.members=5
     pricekit train products.csv --out student --unpriced new.csv --teacher run
 
-    Without TABLE, the table of pricekit.toml in the current folder is read. Each epoch prints the validation SMAPE,
-    0 to 200 percent, lower is better. The run keeps its configuration, split, metrics, checkpoints, and the rows that
-    could not be used.
+    Without TABLE, the command reads the table that pricekit.toml in the current folder names. Each epoch prints the
+    validation SMAPE, from 0 to 200 percent; lower is better. The run folder contains the configuration, the split,
+    the metrics, the checkpoints and the rejected rows.
     """
     flags = with_project(as_arguments(flags))
     begin(f"reading {flags['table']}", "pricekit.runs.train")
