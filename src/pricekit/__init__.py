@@ -12,7 +12,7 @@ from pricekit.support.cpus import limit_spinning
 
 __version__ = "0.1.0"
 
-# Since 1.29 ONNX Runtime tells a server what runs in it, unless this is set before it is imported.
+# Since 1.29, ONNX Runtime sends usage data to a server unless this is set before its import.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 limit_spinning()
 

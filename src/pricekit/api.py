@@ -1,7 +1,7 @@
-"""The functions of pricekit: `import pricekit as pk`. Each command of the command line calls the function of its name.
+"""The public functions of pricekit: `import pricekit as pk`. Each command calls the function with the same name.
 
-Nothing heavy is imported before a function needs it: `import pricekit` is quick, and prediction from a bundle works
-where torch is not installed.
+Functions import heavy libraries only when they need them. So `import pricekit` is fast, and prediction from a bundle
+works without torch.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Handle = TypeVar("Handle", Run, CrossValidation)
 
 @with_options(PricedOptions)
 def check(table: TableSource, **options: Unpack[PricedOptions]) -> TableReport:
-    """Report how a table is read, and what to know before training on it. Nothing is trained.
+    """Report how pricekit reads a table and which problems it has. Nothing is trained.
 
     Args:
         table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
@@ -61,7 +61,7 @@ def check(table: TableSource, **options: Unpack[PricedOptions]) -> TableReport:
         Columns with their kinds, usable rows, prices, duplicates, leaks, and notes.
 
     Raises:
-        DataError: the table cannot be read, or lacks a column that is named.
+        DataError: the table cannot be read, or a named column is missing.
 
     Example:
         >>> import pricekit as pk
@@ -98,19 +98,19 @@ def train(
 
     Args:
         table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
-        out: a new or empty folder for the run; without it the run lives in a temporary folder as long as its object.
-        valid: a table to validate on, instead of a part of `table`.
+        out: a new or empty folder for the run. Without it, a temporary folder holds the run while its object exists.
+        valid: a table to validate on; default: a part of `table`.
         unpriced: tables whose rows without a price are trained on, too, at the prices of `teacher`.
-        teacher: models that price the rows of `unpriced`; of several, the geometric mean.
-        resume: continue the run in `out` from its last checkpoint, with its own settings.
+        teacher: models that price the rows of `unpriced`; the prices of several are averaged (geometric mean).
+        resume: continue the run in `out` from its last checkpoint, with its original settings.
         overwrite: replace the run in `out` once the new one can start.
-        allow_leak: also train on columns or texts that give the price away.
+        allow_leak: train even if columns or texts leak the price.
         **options: see below.
 
     Raises:
-        DataError: the table cannot be used, or it gives the price away.
-        ConfigError: an option or a setting is wrong.
-        TrainingError: `out` is taken, training failed, or there is nothing to resume.
+        DataError: the table cannot be used, or it leaks the price.
+        ConfigError: an option or a setting is invalid.
+        TrainingError: `out` is not empty, training failed, or there is nothing to resume.
         PluginError: a plugin is unknown or fails.
 
     Example:
@@ -152,24 +152,24 @@ def cross_validate(
     allow_leak: bool = False,
     **options: Unpack[ModelOptions],
 ) -> CrossValidation:
-    """Train a run for each fold on the rows of the other folds, and score it on its own.
+    """Train one run per fold on the rows of the other folds, and score it on that fold.
 
-    Rows with nearly equal texts are in one fold. The last weights of each run are kept, so the fold that scores it
-    chooses nothing.
+    Rows with nearly equal texts are in the same fold. Each run keeps its last weights, so no choice depends on the
+    fold that scores it.
 
     Args:
         table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
-        out: a new or empty folder; without it the runs live in a temporary folder as long as the object.
-        folds: number of folds; default: 5, or with `resume` those that were started.
+        out: a new or empty folder. Without it, a temporary folder holds the runs while the object exists.
+        folds: number of folds; default: 5, or the original number with `resume`.
         unpriced: tables whose rows without a price are trained on, too, at the prices of `teacher`.
         teacher: cross-validations with the same folds; each fold learns from the run that has not seen its rows.
         resume: continue the cross-validation in `out`.
         overwrite: replace the cross-validation in `out`.
-        allow_leak: also train on columns or texts that give the price away.
+        allow_leak: train even if columns or texts leak the price.
         **options: see below.
 
     Raises:
-        DataError, ConfigError, TrainingError, PluginError: as of `train`; or there are too few rows for the folds.
+        DataError, ConfigError, TrainingError, PluginError: as for `train`; or there are too few rows for the folds.
 
     Example:
         >>> import pricekit as pk
@@ -203,13 +203,13 @@ def load(path: PathLike, engine: str | None = None) -> Predictor:
 
     Args:
         path: its folder, or the object that a function of pricekit returned.
-        engine: what executes a bundle's graph, such as `ort-cpu`; default: `auto`, the fastest of this machine, which
-            is measured the first time. A run or an ensemble runs in torch.
+        engine: the engine that runs a bundle's graph, such as `ort-cpu`; default: `auto`, the fastest on this machine
+            by a benchmark, which runs the first time. A run or an ensemble runs in torch.
 
     Raises:
-        BundleError: there is no model, or the bundle is damaged or was changed.
+        BundleError: the folder contains no model, or the bundle is damaged or was changed.
         PluginError: a feature or an engine is not installed.
-        ConfigError: an engine is named for a run.
+        ConfigError: an engine is given for a run.
 
     Example:
         >>> import pricekit as pk
@@ -235,15 +235,15 @@ def predict(
 ) -> int:
     """Price every row of table files in bounded memory, and write the prices into one file.
 
-    The file has one row for each row of the table, in its order, and appears when it is complete. Use `load` for
-    rows in memory.
+    The file has one row per input row, in the same order, and appears when it is complete. Use `load` for rows in
+    memory.
 
     Args:
         model: a bundle, a run or an ensemble.
         table: a file, a folder of Parquet files, or a pattern such as "new/*.csv".
         out: the file to write: CSV, TSV, Parquet or JSON lines.
-        engine: as of `load`.
-        interval: also write `price_low` and `price_high`, between which this share of true prices lies, such as 0.9.
+        engine: as for `load`.
+        interval: also write `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
         resume: continue an interrupted prediction into `out`.
         **options: see below.
 
@@ -252,7 +252,7 @@ def predict(
 
     Raises:
         DataError: the table cannot be read, or `out` cannot be written.
-        BundleError, PluginError, ConfigError: as of `load`; or the model has no interval of that level.
+        BundleError, PluginError, ConfigError: as for `load`; or the model has no interval of that level.
 
     Example:
         >>> import pricekit as pk, tempfile
@@ -267,14 +267,14 @@ def predict(
 
     if not isinstance(table, str | os.PathLike):
         raise DataError(
-            f"predict prices files, and the table is a {type(table).__name__}; load the model, and give it the frame",
+            f"predict prices files, but the table is a {type(table).__name__}; load the model and pass it the frame",
             parameters=("table",),
         )
     reader = read_model(Path(model), engine)
     columns = replace(columns_over(reader.columns, options), price=None)
     check_columns(
         Path(table), columns, read_options_of(options)
-    )  # before `auto` measures the engines, for seconds
+    )  # before `auto` measures the engines, which takes seconds
     given = {name: value for name, value in options.items() if value is not None}
     predictor = reader.open()
     logger.info(f"predicting with the engine {predictor.engine}")
@@ -283,9 +283,9 @@ def predict(
 
 @with_options(PricedOptions)
 def evaluate(model: PathLike, table: TableSource | None = None, **options: Unpack[PricedOptions]) -> Scores:
-    """Score a model on the rows of a table that have a price, or on the rows held out of its training.
+    """Score a model on the rows of a table that have a price, or on its held-out rows.
 
-    Rows that the model was trained on give scores that are too good.
+    Scores on rows that the model was trained on are too optimistic.
 
     Args:
         model: a bundle, a run, an ensemble or, without a table, a cross-validation.
@@ -296,7 +296,7 @@ def evaluate(model: PathLike, table: TableSource | None = None, **options: Unpac
         SMAPE in percent with its 95% bootstrap interval, other metrics, and SMAPE by group.
 
     Raises:
-        DataError: the table cannot be used, or the model keeps no held-out rows.
+        DataError: the table cannot be used, or the model has no held-out rows.
         BundleError, PluginError: the model cannot be opened.
 
     Example:
@@ -319,17 +319,17 @@ def worst_rows(
     out: PathLike | None = None,
     **options: Unpack[PricedOptions],
 ) -> ErrorReport:
-    """List the rows that a model prices worst, and what they have in common.
+    """List the rows with the largest errors, and what they have in common.
 
     Args:
-        model: as of `evaluate`.
-        table: as of `evaluate`.
-        by: group by this column of the table only.
-        out: also write all rows, the worst first: CSV, TSV, Parquet or JSON lines.
+        model: as for `evaluate`.
+        table: as for `evaluate`.
+        by: group only by this column of the table.
+        out: also write all rows, worst first, as CSV, TSV, Parquet or JSON lines.
         **options: see below.
 
     Raises:
-        DataError, BundleError, PluginError: as of `evaluate`.
+        DataError, BundleError, PluginError: as for `evaluate`.
 
     Example:
         >>> import pricekit as pk
@@ -344,14 +344,14 @@ def worst_rows(
 
 
 def compare(*runs: PathLike) -> Comparison:
-    """Compare runs or cross-validations with the first of them, on the rows that all of them hold out.
+    """Compare runs or cross-validations with the first one, on the rows that all of them hold out.
 
     Args:
-        runs: at least two, trained on one table with one seed, or cross-validations.
+        runs: at least two runs on the same table with the same seed, or cross-validations.
 
     Returns:
-        For each its SMAPE, the difference to the first with its 95% interval by a paired bootstrap, and a verdict:
-        better, worse or cannot tell.
+        For each run: its SMAPE, the difference from the first run with its 95% paired bootstrap interval, and a
+        verdict: better, worse or cannot tell.
 
     Raises:
         DataError: they hold out no common rows.
@@ -372,16 +372,16 @@ def compare(*runs: PathLike) -> Comparison:
 
 
 def ensemble(runs: Sequence[PathLike], *, out: PathLike | None = None, overwrite: bool = False) -> Run:
-    """Weigh several runs or cross-validations into one model, by the rows that none of them was trained on.
+    """Combine several runs or cross-validations into one model, with weights fitted on their held-out rows.
 
     Args:
         runs: at least two, which hold out the same rows.
-        out: a new or empty folder; without it the ensemble lives in a temporary folder as long as its object.
+        out: a new or empty folder. Without it, a temporary folder holds the ensemble while its object exists.
         overwrite: replace the ensemble in `out` when the new one is complete.
 
     Raises:
-        TrainingError: `out` is taken, or the runs do not fit together.
-        DataError: a folder keeps no held-out rows.
+        TrainingError: `out` is not empty, or the runs cannot be combined.
+        DataError: a folder has no held-out rows.
         ConfigError: there are fewer than two different runs.
 
     Example:
@@ -410,19 +410,19 @@ def export(
     triton: PathLike | None = None,
     overwrite: bool = False,
 ) -> VerificationReport:
-    """Export a run or an ensemble into a bundle, which predicts wherever ONNX Runtime runs, without torch.
+    """Export a run or an ensemble into a bundle, which predicts with ONNX Runtime, without torch.
 
-    The graph is compared with the model on real rows first. Where they differ, nothing is published.
+    The export compares the graph with the model on real rows first. If they differ, it writes no bundle.
 
     Args:
         run: the run or the ensemble.
         out: the folder of the bundle.
-        precision: of the graph: `fp16` for GPUs, `int8` for CPUs.
+        precision: the precision of the graph: `fp32`, `fp16` for GPUs, or `int8` for CPUs.
         triton: also write the graph into this model repository of Triton Inference Server.
         overwrite: replace the bundle in `out` when the new one is complete.
 
     Raises:
-        ExportError: `out` is taken, the model cannot be exported, or its graph differs from it.
+        ExportError: `out` is not empty, or the model cannot be exported, or its graph differs from it.
         TrainingError: `run` is not a finished run.
 
     Example:
@@ -450,9 +450,9 @@ def export(
 
 
 def inspect(bundle: PathLike) -> Bundle:
-    """Check every file of a bundle against its hash, and return what the bundle says of itself.
+    """Check every file of a bundle against its hash, and return the bundle with its manifest.
 
-    Nothing of the bundle is run, and no file but the manifest is parsed.
+    The function runs nothing from the bundle and parses only the manifest.
 
     Args:
         bundle: its folder.
@@ -480,14 +480,14 @@ def compute_features(
     out: PathLike | None = None,
     **options: Unpack[ReadingOptions],
 ) -> pd.DataFrame:
-    """Compute the engineered features of a table, fitted on all of its rows, to look at them.
+    """Compute the engineered features of a table, fitted on all of its rows, for inspection.
 
-    In training they are fitted on the training rows only, and prediction uses that state.
+    Training fits them on the training rows only, and prediction uses that state.
 
     Args:
         table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
         features: feature plugins by name.
-        out: also write them: CSV, TSV, Parquet or JSON lines.
+        out: also write them as CSV, TSV, Parquet or JSON lines.
         **options: see below.
 
     Returns:
@@ -529,7 +529,7 @@ def pretrain(
     overwrite: bool = False,
     **options: Unpack[PretrainingOptions],
 ) -> Path:
-    """Adapt the encoder of a backbone to texts, priced or not: it learns to fill in masked tokens.
+    """Adapt the encoder of a backbone to texts, with or without prices: train it to fill in masked tokens.
 
     Args:
         tables: one file or several.
@@ -544,8 +544,8 @@ def pretrain(
 
     Raises:
         DataError: a table cannot be read, or there are too few texts.
-        ConfigError, PluginError: a setting is wrong, or the backbone cannot be pretrained.
-        TrainingError: `out` is taken, training failed, or there is nothing to resume.
+        ConfigError, PluginError: a setting is invalid, or the backbone cannot be pretrained.
+        TrainingError: `out` is not empty, training failed, or there is nothing to resume.
 
     Example:
         >>> import pricekit as pk, tempfile
@@ -575,7 +575,7 @@ def pretrain(
 
 
 def _several(given: Any) -> tuple[Any, ...]:
-    """Return one value or several as a tuple; a frame, a path and a run are one."""
+    """Return one value or several as a tuple; a frame, a path or a run is one value."""
     return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
@@ -590,12 +590,12 @@ def _table_or_none(table: Any) -> Any:
 
 @contextmanager
 def _folder(out: PathLike | None) -> Iterator[Path]:
-    """Give the folder to write, a temporary one where none is named, which a failure deletes."""
+    """Yield the folder to write: `out`, or a temporary folder, which is deleted on failure."""
     if out is not None:
         yield Path(out)
         return
     if "RANK" in os.environ:
-        raise ConfigError("processes that train together need one folder to write to", parameters=("out",))
+        raise ConfigError("processes that train together need the same output folder", parameters=("out",))
     folder = Path(tempfile.mkdtemp(prefix="pricekit-"))
     try:
         yield folder
@@ -612,12 +612,12 @@ def _handle(handle: Handle, out: PathLike | None) -> Handle:
 
 
 def _check_resumable(out: PathLike | None, options: Any, **others: Any) -> None:
-    """Refuse what would change a run that is resumed."""
+    """Reject options that would change a resumed run."""
     if out is None:
         raise ConfigError("resume needs the folder of the run to continue", parameters=("out",))
     given = [name for name, value in {**options, **others}.items() if value not in (None, (), [], False)]
     if wrong := [name for name in given if name not in RESUMABLE]:
         raise ConfigError(
-            f"a resumed run keeps the settings that it was started with; leave out {', '.join(wrong)}",
+            f"a resumed run keeps its original settings; leave out {', '.join(wrong)}",
             parameters=tuple(wrong),
         )

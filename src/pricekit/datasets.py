@@ -162,7 +162,7 @@ def _draw(rows: int, rng: np.random.Generator) -> _Products:
 
 
 def _texts(products: _Products, rng: np.random.Generator) -> list[str]:
-    # One draw for all rows: the choices of a row are digits of its own random numbers.
+    # One draw for all rows: the digits of a row's random numbers make its choices.
     choices = rng.integers(1 << 30, size=(len(products.size), 8)).tolist()
     columns = (products.brand, products.category, products.size, products.pack)
     rows = zip(*(column.tolist() for column in columns), choices, strict=True)

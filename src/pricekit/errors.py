@@ -9,7 +9,7 @@
     ├── ExportError     a model cannot be exported, or its graph differs from it
     └── BundleError     a bundle is incomplete, altered or of another schema
 
-Each message says what was found, what was expected and what to do, without the name of a flag.
+Each message names the cause, what was expected and the fix, without the name of a flag.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class PricekitError(Exception):
     """Base class of pricekit's exceptions.
 
     Attributes:
-        parameters: names of the parameters that fix the problem, as the functions of `pricekit` call them, such as
-            `("text", "price")`. The command line names the flags of the same names.
-        facts: what was found, by name, such as `{"column": "titel", "candidates": ["title", "brand"]}`.
+        parameters: names of the parameters of `pricekit`'s functions that fix the problem, such as
+            `("text", "price")`. The command line shows the flags with the same names.
+        facts: details by name, such as `{"column": "titel", "candidates": ["title", "brand"]}`.
 
     Example:
         >>> from pricekit.errors import DataError
@@ -76,7 +76,7 @@ class DataError(PricekitError):
 
 
 class NoRowsError(DataError):
-    """A table has no rows; among several files of one table, such a file is skipped."""
+    """A table has no rows. If a table consists of several files, such a file is skipped."""
 
 
 class PluginError(PricekitError):
@@ -96,7 +96,7 @@ class BundleError(PricekitError):
 
 
 def first_invalid_field(error: Exception) -> str:
-    """Return the first invalid value of a validation error with the reason, in brackets; "" for other errors."""
+    """Return the first invalid value of a validation error and the reason, in brackets; "" for other errors."""
     from pydantic import ValidationError  # slow to import
 
     if not isinstance(error, ValidationError):

@@ -25,23 +25,23 @@ _PRICE, _TEXT = "price", "text"
 class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Regression of positive prices from texts and columns, with scikit-learn's interface.
 
-    A fitted estimator holds the bytes of its bundle: it can be pickled, copied and sent to other processes, needs no
-    torch to predict, and runs no code from the bundle.
+    A fitted estimator contains the bytes of its bundle. It can be pickled, copied and sent to other processes. It
+    predicts without torch, and runs no code from the bundle.
 
     Args:
-        policy: how to train; it brings the defaults of everything else.
+        policy: training policy, which sets the defaults of the other parameters.
         backbone: tokenizer and encoder; None: the policy's.
         features: feature plugins; None: the policy's.
-        loss: training objective; None: the policy's.
-        max_length: tokens of a text; None: the policy's.
-        epochs: passes over the rows at most, or "auto"; None: the policy's.
+        loss: loss function; None: the policy's.
+        max_length: maximum number of tokens per text; None: the policy's.
+        epochs: maximum number of epochs, or "auto"; None: the policy's.
         settings: single settings by dotted name, such as `{"backbone.members": 2}`.
-        engine: what executes the model in `predict`; "auto" measures once what is fastest.
-        random_state: seed of split, weights and order.
+        engine: engine that runs the model in `predict`; "auto" chooses the fastest by one benchmark.
+        random_state: random seed of split, weights and order.
 
     Attributes:
-        n_features_in_: number of columns that `fit` has seen; not there for texts.
-        feature_names_in_: their names, where they are strings.
+        n_features_in_: number of columns in `fit`; missing for texts.
+        feature_names_in_: their names, if they are strings.
         metrics_: metrics on the rows that `fit` held out, by name; `smape` in percent.
         bundle_: the files of the model's bundle by name.
 
@@ -86,7 +86,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             y: positive prices, (N,).
 
         Raises:
-            ValueError: the shapes do not fit, or a value is missing or not finite.
+            ValueError: the shapes do not match, or a value is missing or not finite.
             DataError: too few rows can be used.
         """
         if y is None:
@@ -131,17 +131,17 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Return one price for each row, float64 (N,).
 
         Args:
-            X: rows as `fit` has seen them.
+            X: rows in the form passed to `fit`.
         """
         check_is_fitted(self)
         rows = self._frame(X, reset=False).rename(columns=self._renamed)
         return np.asarray(self._open().predict(rows), np.float64)
 
     def predict_interval(self, X: Any, level: float = 0.9) -> np.ndarray:  # noqa: N803
-        """Return the ends of the interval that holds the share `level` of true prices, float64 (N, 2).
+        """Return the bounds of the interval that contains the share `level` of true prices, float64 (N, 2).
 
         Args:
-            X: rows as `fit` has seen them.
+            X: rows in the form passed to `fit`.
             level: in (0, 1).
 
         Raises:
@@ -168,7 +168,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame(array, columns=_names(range(array.shape[1])))
 
     def _open(self) -> Predictor:
-        """Return the model, opened from its bytes once in each process."""
+        """Return the model; each process opens it from its bytes once."""
         opened = _OPEN.get(self)
         if opened is None or opened[0] != self.engine or opened[1] is not self.bundle_:
             with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
@@ -195,7 +195,7 @@ _OPEN: WeakKeyDictionary[PriceRegressor, tuple[str, dict[str, bytes], Predictor]
 
 
 def _names(columns: Iterable[Any]) -> list[str]:
-    """Return column names; a number gets a letter, as labels of lines need one."""
+    """Return column names. A number gets a letter, because line labels need one."""
     return [name if isinstance(name, str) else f"x{name}" for name in columns]
 
 

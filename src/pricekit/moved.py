@@ -1,4 +1,4 @@
-"""Module paths of version 0.1: they import the module's new path and warn; the next version removes them."""
+"""Module paths of version 0.1, which import the new path with a warning. The next version removes them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SPLIT = {
         "tracked": "support.progress:tracked",
     }
 }
-"""Modules whose names went to several others: each name with its module and its name there."""
+"""Modules that were split: each name with its new module and its name there."""
 
 
 class MovedModules:
@@ -96,13 +96,13 @@ class MovedModules:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give a module its own spec back, which the import system has replaced."""
+        """Restore a module's spec, which the import system has replaced."""
         if "_spec_at_new_path" in module.__dict__:
             module.__spec__ = module.__dict__.pop("_spec_at_new_path")
 
 
 class _SplitModule(ModuleType):
-    """A module of version 0.1 whose names are in several modules now."""
+    """A module of version 0.1 whose names are now in several modules."""
 
     def __getattr__(self, name: str) -> Any:
         names = _split(self.__name__) or {}

@@ -23,42 +23,47 @@ _KINDS = ("policy", "backbone", "loss")
 
 
 class ReadingOptions(TypedDict, total=False):
-    """How a table is read; what is not given is found in the table."""
+    """Options for reading a table; pricekit detects those that are not given."""
 
-    text: Annotated[str | Sequence[str] | None, "text columns; several become labelled lines of one text"]
+    text: Annotated[
+        str | Sequence[str] | None, "text columns; several columns become labelled lines of one text"
+    ]
     id: Annotated[
-        str | None, "column that identifies a row; default: sample_id where there is one, else row numbers"
+        str | None, "column that identifies each row; default: sample_id if it exists, otherwise row numbers"
     ]
     encoding: Annotated[str | None, "encoding of a text file"]
-    delimiter: Annotated[str | None, "character between the fields of a text file, such as ';' or tab"]
+    delimiter: Annotated[str | None, "field separator of a text file, such as ';' or tab"]
     columns: Annotated[Sequence[str] | None, "names of all columns of a file that has no header"]
-    limit: Annotated[int | None, "number of rows to read, from the first"]
+    limit: Annotated[int | None, "number of rows to read, from the first one"]
 
 
 class PricedOptions(ReadingOptions, total=False):
-    """How a table with prices is read."""
+    """Options for reading a table with prices."""
 
     price: Annotated[str | None, "column of known prices; default: price"]
-    decimal: Annotated[str | None, "decimal mark of written prices, '.' or ','"]
-    currency: Annotated[str | None, "currency whose prices are used, a code or a sign, such as EUR or €"]
+    decimal: Annotated[str | None, "decimal mark of prices written as text, '.' or ','"]
+    currency: Annotated[str | None, "use only prices in this currency, a code or a sign, such as EUR or €"]
 
 
 class ModelOptions(PricedOptions, total=False):
-    """Which model is trained, and how."""
+    """Options for the model and its training."""
 
-    policy: Annotated[str | None, "how to train; it brings defaults for all options below; default: quick"]
+    policy: Annotated[
+        str | None, "training policy, which sets the defaults of all options below; default: quick"
+    ]
     backbone: Annotated[str | None, "tokenizer and encoder"]
     features: Annotated[str | Sequence[str] | None, "feature plugins"]
     weights: Annotated[str | Path | None, "pretrained weights of the backbone: a folder or a hub id"]
     random_weights: Annotated[
-        bool | None, "the backbone's true architecture without a download, for benchmarks"
+        bool | None,
+        "start the backbone from random weights instead of downloading pretrained ones; for benchmarks",
     ]
     loss: Annotated[str | None, "training objective"]
-    max_length: Annotated[int | None, "tokens of a text; the rest of a longer text is cut"]
-    seed: Annotated[int | None, "seed of split, weights and order; default: 0"]
-    epochs: Annotated[int | str | None, "passes over the rows at most, or 'auto': more for small tables"]
+    max_length: Annotated[int | None, "maximum number of tokens per text"]
+    seed: Annotated[int | None, "random seed of split, weights and order; default: 0"]
+    epochs: Annotated[int | str | None, "maximum number of epochs, or 'auto': more for small tables"]
     time_budget: Annotated[
-        float | str | None, "seconds, or a time such as '2h': the schedule is fitted into it"
+        float | str | None, "time limit in seconds, or a text such as '2h'; the schedule fits into it"
     ]
     config: Annotated[
         str | Path | Mapping[str, Any] | None, "TOML file or mapping of settings; options override it"
@@ -70,15 +75,15 @@ class ModelOptions(PricedOptions, total=False):
 
 
 class PretrainingOptions(ReadingOptions, total=False):
-    """What is pretrained, and how."""
+    """Options for pretraining."""
 
-    weights: Annotated[str | Path | None, "weights to begin with: a folder or a hub id"]
-    random_weights: Annotated[bool | None, "begin a pretrained backbone with random weights"]
-    max_length: Annotated[int | None, "tokens of a text; the rest of a longer text is cut; default: 128"]
-    epochs: Annotated[int | None, "passes over the texts; default: 3, from random weights 10"]
-    batch_size: Annotated[int | None, "texts of a step; default: 32"]
+    weights: Annotated[str | Path | None, "weights to start from: a folder or a hub id"]
+    random_weights: Annotated[bool | None, "start a pretrained backbone from random weights"]
+    max_length: Annotated[int | None, "maximum number of tokens per text; default: 128"]
+    epochs: Annotated[int | None, "number of epochs; default: 3, from random weights 10"]
+    batch_size: Annotated[int | None, "number of texts per step; default: 32"]
     learning_rate: Annotated[float | None, "peak learning rate; default: 1e-4, from random weights 1e-3"]
-    seed: Annotated[int | None, "seed of masks, order and held-out texts; default: 0"]
+    seed: Annotated[int | None, "random seed of masks, order and held-out texts; default: 0"]
     settings: Annotated[
         Mapping[str, Any] | Sequence[str] | None,
         "settings of the backbone, such as {'backbone.layers': 2}, and facts_first",
@@ -86,14 +91,14 @@ class PretrainingOptions(ReadingOptions, total=False):
 
 
 RESUMABLE = frozenset({"time_budget", "out", *_READ})
-"""Options that a resumed run takes: a table must be read as before, and may have more time."""
+"""Options that a resumed run accepts: those for reading the table as before, and a new time budget."""
 
 
 def with_options(declared: type) -> Callable[[Function], Function]:
     """Show keyword options in the signature and the docstring of a function that takes them as `**options`.
 
     Args:
-        declared: the TypedDict of the options; the line `**options: see below.` gives way to their descriptions.
+        declared: the TypedDict of the options; their descriptions replace the line `**options: see below.`
     """
     hints = get_type_hints(declared, include_extras=True)
 
@@ -139,7 +144,7 @@ def names_of(given: str | Iterable[str] | None) -> list[str]:
 
 
 def read_options_of(options: Mapping[str, Any]) -> Any:
-    """Return the `ReadOptions` that the options ask for; raises DataError."""
+    """Return the `ReadOptions` for the options; raises DataError."""
     from pricekit.table import ReadOptions
 
     given = {name: options.get(name) for name in _READ}
@@ -147,7 +152,7 @@ def read_options_of(options: Mapping[str, Any]) -> Any:
 
 
 def columns_over(columns: Any, options: Mapping[str, Any]) -> Any:
-    """Return a model's columns with those that the options name in their place."""
+    """Return a model's columns, replaced by those that the options name."""
     if text := names_of(options.get("text")):
         columns = replace(columns, text=tuple(text))
     if options.get("price"):
@@ -158,14 +163,14 @@ def columns_over(columns: Any, options: Mapping[str, Any]) -> Any:
 
 
 def config_of(options: Mapping[str, Any], *below: Mapping[str, Any]) -> Any:
-    """Return the configuration that model options ask for, over the layers `below`; raises ConfigError, PluginError."""
+    """Return the configuration for the model options, over the layers `below`; raises ConfigError, PluginError."""
     from pricekit.config.resolve import configure
 
     return configure([*below, *layers_of(options)])
 
 
 def layers_of(options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the layers of settings that model options ask for, the lowest first."""
+    """Return the layers of settings for the model options, the lowest first."""
     from pricekit.config import read_toml
 
     config = options.get("config")

@@ -29,7 +29,7 @@ class Inputs:
     """The model inputs of N rows, without padding.
 
     Attributes:
-        tokens: of the texts.
+        tokens: the tokens of the texts.
         features: the feature columns, float32 (N, K).
         pad_id: the padding id.
     """
@@ -73,7 +73,7 @@ class Preprocessor:
     Attributes:
         columns: the columns that the model reads.
         tokenizer: the model's tokenizer.
-        max_length: the most tokens of a text.
+        max_length: the maximum number of tokens per text.
         pad_id: the padding id.
         features: the fitted feature plugins.
         facts_first: whether texts are rearranged by `short_lines_first` before they are tokenised.
@@ -123,8 +123,8 @@ class Preprocessor:
 def short_lines_first(text: str) -> str:
     """Return a text with its short lines moved directly behind the first line.
 
-    Otherwise a "Value: 12" at the end of a long text is lost when the text is cut to `max_length` tokens. A line is
-    short with at most `SHORT_LINE_CHARACTERS`, its label included. Short lines keep their order, and so do the others.
+    Otherwise, truncation to `max_length` tokens loses a "Value: 12" at the end of a long text. A short line has at
+    most `SHORT_LINE_CHARACTERS`, including its label. Short lines keep their order, and so do the others.
 
     Example:
         >>> short_lines_first("Tea\\n" + "Fine leaves. " * 9 + "\\nValue: 12").split("\\n")[1]

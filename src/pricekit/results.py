@@ -1,4 +1,4 @@
-"""Handles on what training leaves behind: a run or an ensemble, a cross-validation. They import no torch."""
+"""Handles of trained models in folders: a run or an ensemble, a cross-validation. They import no torch."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ PathLike = str | os.PathLike[str]
 class Run:
     """A trained model in a folder: a run of `pricekit.train`, or an ensemble of `pricekit.ensemble`.
 
-    Every function that takes the path of a model takes this object, too.
+    Every function that takes the path of a model also takes this object.
 
     Args:
         path: the folder of a finished run or ensemble.
 
     Attributes:
         path: the folder.
-        facts: table, rows, plugins, metrics and times, as `run.json` holds them.
+        facts: the content of `run.json`: table, rows, plugins, metrics and times.
         members: the members of an ensemble (path, weight, SMAPE); empty for a run.
 
     Raises:
-        TrainingError: the folder holds no finished run.
+        TrainingError: the folder contains no finished run.
 
     Example:
         >>> import pricekit as pk
@@ -113,17 +113,17 @@ class Run:
 
 
 class CrossValidation:
-    """A cross-validation in a folder: a run for each fold of a table.
+    """A cross-validation in a folder: one run per fold of a table.
 
     Args:
         path: the folder of a finished cross-validation.
 
     Attributes:
         path: the folder.
-        facts: what `cv.json` holds.
+        facts: the content of `cv.json`.
 
     Raises:
-        TrainingError: the folder holds no finished cross-validation.
+        TrainingError: the folder contains no finished cross-validation.
 
     Example:
         >>> import pricekit as pk
@@ -162,7 +162,7 @@ class CrossValidation:
         """The run of each fold."""
         runs = [Run(self.path / f"fold-{fold['fold']}") for fold in self.facts["folds"]]
         for run in runs:
-            run._owner = self  # whose temporary folder they are in
+            run._owner = self  # keep the object alive: it owns their temporary folder
         return runs
 
     @property
@@ -174,11 +174,11 @@ class CrossValidation:
 
 
 def delete_with(handle: Run | CrossValidation, folder: Path) -> None:
-    """Delete a temporary folder when nothing refers to the handle any more, or when its process ends."""
+    """Delete a temporary folder when its handle is garbage-collected or its process ends."""
     owner = os.getpid()
 
     def delete() -> None:
-        if os.getpid() == owner:  # a forked child has the handle, too
+        if os.getpid() == owner:  # a forked child also has the handle
             shutil.rmtree(folder, ignore_errors=True)
 
     weakref.finalize(handle, delete)

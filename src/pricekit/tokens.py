@@ -16,7 +16,7 @@ CHARS_PER_TOKEN = 6
 """A text is cut to this many characters for each token of `max_length` before it is tokenised."""
 
 _LOCK = threading.Lock()
-"""Several threads may predict; they share a tokenizer's truncation setting and a `WordCache`."""
+"""Several threads may predict. They share a tokenizer's truncation setting and a `WordCache`."""
 
 _FEW_TEXTS = 8
 """Texts up to which tokenising whole texts is faster than tokenising their distinct words."""
@@ -31,10 +31,10 @@ _CACHED_WORDS = 1 << 17
 """A cache with more words than this is cleared."""
 
 _CACHED_WORD_BYTES = 64
-"""Longer words are not cached: in a language without spaces a word is a whole text, which does not recur."""
+"""Longer words are not cached: in languages without spaces, a word is a whole text, which does not recur."""
 
 _CACHED_WORDS_PER_WORD = 8
-"""A lookup scans the whole cache; it pays up to this many cached words for each word that is looked up."""
+"""A lookup scans the whole cache. It is worthwhile up to this many cached words per word that is looked up."""
 
 _WORDS_PER_CALL = 1024
 
@@ -92,10 +92,10 @@ def encode(
     Args:
         tokenizer: the model's tokenizer.
         texts: N texts; equal ones are tokenised once.
-        max_length: the most tokens of a text.
+        max_length: the maximum number of tokens per text.
         pad_id: the padding id.
-        cache: words of earlier calls with this tokenizer; new words are added. Only tokenizers that treat each word
-            by itself use it.
+        cache: words of earlier calls with this tokenizer; new words are added. It is used only if the tokenizer
+            processes each word separately.
     """
     distinct: dict[str, int] = {}
     index = np.fromiter((distinct.setdefault(text, len(distinct)) for text in texts), np.int64, len(texts))
@@ -107,7 +107,7 @@ def encode(
 
 
 def _batches(texts: list[str]) -> Iterator[list[str]]:
-    """Yield texts in batches of about `_BATCH_CHARS` characters; a longer text is a batch of its own."""
+    """Yield texts in batches of about `_BATCH_CHARS` characters; a longer text is a separate batch."""
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     cuts = np.flatnonzero(np.diff(ends[:-1] // _BATCH_CHARS, prepend=0)) + 1
     for start, end in pairwise([0, *cuts.tolist(), len(texts)]):
@@ -151,7 +151,7 @@ def splits_at_spaces(tokenizer: Tokenizer) -> bool:
 def _tokenize_distinct_words(
     tokenizer: Tokenizer, texts: list[str], max_length: int, cache: WordCache
 ) -> Tokens:
-    """Tokenise each distinct word once: the same ids as for whole texts, in a fraction of the time."""
+    """Tokenise each distinct word once. The ids equal those of whole texts, in a fraction of the time."""
     split = pc.utf8_split_whitespace(pa.array(texts, pa.string()))
     encoded = split.flatten().dictionary_encode()
     words = cache.tokens_of(tokenizer, encoded.dictionary).take(encoded.indices)  # of all texts, in order
@@ -217,7 +217,7 @@ def _tokenize_texts(tokenizer: Tokenizer, texts: list[str], max_length: int) -> 
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_length)
     encodings = tokenizer.encode_batch_fast(texts)
-    tokenizer.no_truncation()  # restore the settings, since the tokenizer's JSON is a part of the model
+    tokenizer.no_truncation()  # restore the settings, because the tokenizer's JSON is part of the model
     if padding:
         tokenizer.enable_padding(**padding)
     rows = [encoding.ids for encoding in encodings]
@@ -265,8 +265,8 @@ def batches_by_length(
     Args:
         lengths: the length of every row, int (N,).
         rows: the rows to split, int (M,).
-        batch_size: the most rows of a batch.
-        batch_tokens: the most tokens of a batch, padding included; a longer row is a batch of its own.
+        batch_size: the maximum number of rows per batch.
+        batch_tokens: the maximum number of tokens per batch, padding included; a longer row is a separate batch.
     """
     ordered = rows[np.argsort(lengths[rows], kind="stable")]
     start = 0

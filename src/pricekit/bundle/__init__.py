@@ -1,4 +1,4 @@
-"""The bundle: a folder that predicts wherever ONNX Runtime runs; its manifest, reading and writing."""
+"""The bundle, a folder that predicts with ONNX Runtime: its manifest, reading and writing."""
 
 from pricekit.bundle.folder import (
     MANIFEST,

@@ -1,4 +1,4 @@
-"""The bundle: a folder that predicts, with neither torch nor transformers installed.
+"""The bundle: a folder that predicts without torch and transformers.
 
     manifest.json     schema version, hashes of all other files, plugins, metrics
     model.onnx        input_ids, attention_mask, features -> price
@@ -7,10 +7,10 @@
     intervals.json    half widths of the price intervals; older bundles have none
     README.md         the model card
 
-A bundle of several members has a graph, a tokenizer and a preprocess.json for each of them, under the names in its
+A bundle with several members has a graph, a tokenizer and a preprocess.json for each member, under the names in its
 manifest.
 
-No file is parsed before its hash is checked, and no other file of the folder is read.
+The reader checks the hash of each file before parsing it, and reads no other file of the folder.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MAX_MANIFEST_BYTES = 1 << 20
 _LONGEST_VARINT = 10
 _LONGEST_NAME = 80
 _EXTERNAL = re.compile(rb"(?:\x08|\x88\x80*\x00)\Z")
-"""The length before the key `location`, in any encoding; only tensors in other files have that key."""
+"""The length that precedes the key `location`, in any encoding. Only tensors in other files have that key."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle in memory: the checked bytes are the parsed ones, even if the folder changes.
+    """A bundle in memory. The parsed bytes are those that were checked, even if the folder changes.
 
     Attributes:
         path: the folder that it was read from.
@@ -80,7 +80,7 @@ def write_bundle(
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether a folder looks like a bundle."""
+    """Return whether a folder looks like a bundle."""
     return (path / MANIFEST).is_file()
 
 
@@ -107,7 +107,7 @@ def open_bundle(path: Path) -> Bundle:
 
 
 def _names_files(graph: bytes) -> bool:
-    """Whether a graph holds the key of weights in another file."""
+    """Return whether a graph contains the key of weights in another file."""
     key, at = b"location", -1
     while (at := graph.find(key, at + 1)) >= 0:
         if _EXTERNAL.search(graph, max(0, at - _LONGEST_VARINT), at):
@@ -116,7 +116,7 @@ def _names_files(graph: bytes) -> bool:
 
 
 def _members(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the members of a manifest, which does not list a single one."""
+    """Return the members of a manifest; a manifest does not list a single member."""
     members: list[dict[str, Any]] = manifest.get("members") or [{**PARTS, "weight": 1.0}]
     return members
 
@@ -163,7 +163,7 @@ def _read_file(path: Path, name: str, expected: Any) -> bytes:
     size = file.stat().st_size
     if size != facts.get("bytes"):
         raise BundleError(
-            f"{file} was altered or truncated: it has {size:,} bytes, and not as many as in the manifest; "
+            f"{file} was altered or truncated: its {size:,} bytes differ from the size in the manifest; "
             "copy or export the bundle again"
         )
     content = file.read_bytes()

@@ -67,7 +67,7 @@ class MemberFacts(BaseModel):
 
 
 class Manifest(BaseModel, extra="allow"):
-    """The facts that readers of bundles rely on; a manifest may hold further ones."""
+    """The facts that readers of bundles rely on; a manifest may contain others."""
 
     schema_version: int = Field(ge=1, description="a reader refuses a higher version than it knows")
     files: dict[str, FileFacts] = Field(description="every file but the manifest, by its name in the folder")

@@ -19,7 +19,7 @@ Layer = Mapping[str, Any]
 """A part of a configuration, as nested tables."""
 
 REMOVED = (("speed", "fused_optimizer"),)
-"""Settings of earlier versions without a measurable effect. Saved configurations may hold them, new ones may not."""
+"""Removed settings without a measurable effect. Saved configurations may contain them, new ones may not."""
 
 
 def build_config(layers: Iterable[Layer]) -> RunConfig:
@@ -73,7 +73,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 def read_saved_config(path: Path, *layers: Layer) -> RunConfig:
     """Read the complete configuration that a run saved, with layers over it; raises ConfigError.
 
-    Settings that were removed since are ignored.
+    Removed settings are ignored.
     """
     saved = read_toml(path)
     for section, key in REMOVED:
@@ -99,7 +99,7 @@ def parse_override(text: str) -> dict[str, Any]:
 
 
 def _toml_value(text: str) -> Any:
-    if text.lower() == "none":  # TOML has no null, and None switches some settings off
+    if text.lower() == "none":  # TOML has no null, and None disables some settings
         return None
     try:
         return tomllib.loads(f"value = {text}")["value"]

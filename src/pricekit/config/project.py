@@ -1,4 +1,4 @@
-"""The project file `pricekit.toml`: a table, how it is read, and settings for every command in its folder.
+"""The project file `pricekit.toml`: a table, its reading options, and settings for every command in its folder.
 
     [table]
     path = "shop.csv"        # relative to the project file
@@ -11,7 +11,7 @@
     [policy]
     name = "fast"
 
-Besides `[table]` it holds what a configuration file holds. Configuration files and options override it.
+All other sections are those of a configuration file. Configuration files and options override the project file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROJECT_FILE = "pricekit.toml"
 
 
 class TableSection(Section):
-    """The table of a project, and how it is read; what is left out is found in the file."""
+    """The table of a project and its reading options; pricekit detects those that are missing."""
 
     path: str = Field(min_length=1, description="file, relative to the project file")
     encoding: str | None = None
@@ -45,11 +45,11 @@ class TableSection(Section):
 
 @dataclass(frozen=True)
 class Project:
-    """What a project file says.
+    """The content of a project file.
 
     Attributes:
-        table: the table's path; None where the file names none.
-        read_options: how that table is read, by parameter name: encoding, delimiter, columns, decimal, currency.
+        table: the table's path; None if the file names none.
+        read_options: reading options of that table by parameter name: encoding, delimiter, columns, decimal, currency.
         settings: a layer of the configuration.
     """
 
@@ -59,7 +59,7 @@ class Project:
 
 
 def read_project(folder: Path = Path()) -> Project:
-    """Read the project file of a folder; an empty project where there is none.
+    """Read the project file of a folder; return an empty project if there is none.
 
     Raises:
         ConfigError: the file cannot be read, or has an unknown key or a value of the wrong type in `[table]`.
@@ -83,7 +83,7 @@ def read_project(folder: Path = Path()) -> Project:
 
 
 def project_toml(table: str, read_options: Mapping[str, Any], columns: Mapping[str, Any]) -> str:
-    """Return the content of a project file; values that are None or empty are left out."""
+    """Return the content of a project file, without values that are None or empty."""
     sections = {"table": {"path": table, **read_options}, "columns": columns}
     return tomli_w.dumps(
         {
@@ -103,11 +103,11 @@ def _table_section(path: Path, section: Any) -> TableSection:
 
 
 def _check_keys(path: Path, settings: Layer) -> None:
-    """Raise ConfigError for an unknown section; the values are checked together with all other layers."""
+    """Raise ConfigError for an unknown section; the values are validated later, together with all other layers."""
     known = ["table", *RunConfig.model_fields]
     for key in settings:
         if key not in known:
-            hint = did_you_mean(key, known) or f" There are: {', '.join(known)}."
+            hint = did_you_mean(key, known) or f" Available: {', '.join(known)}."
             raise ConfigError(f"{path} has an unknown section '{key}'.{hint}", section=key, candidates=known)
     if not isinstance(settings.get("columns", {}), Mapping):
         raise ConfigError(f"{path}: columns is not a section; write [columns]", section="columns")

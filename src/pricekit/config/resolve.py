@@ -30,7 +30,7 @@ class Setting:
 
     Attributes:
         path: the keys of the nested tables, such as `("training", "epochs")`.
-        value: the value that the run uses; None if the setting is switched off.
+        value: the value that the run uses; None if the setting is disabled.
         source: its origin: `default`, `policy NAME`, `plugin default`, or the label of a layer.
     """
 

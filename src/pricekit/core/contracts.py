@@ -207,10 +207,10 @@ class Engine(Protocol):
     """L is rounded up to a multiple of this, for engines that are slow at some shapes; usually 1. Read after `load`."""
 
     streams: int
-    """Optional. The number of batches that it processes at a time, each called from its own thread; default 1."""
+    """Optional. The number of batches that it processes concurrently, each in its own thread; default 1."""
 
     batch_tokens: int
-    """Optional. The most tokens of a batch, padding included, until "auto" has measured; 2,048 where it is absent."""
+    """Optional. The maximum number of tokens per batch, padding included, until "auto" has measured; default 2,048."""
 
     def load(self, graph: Graph) -> PriceBatch:
         """Return a function that prices batches of any size and length.

@@ -1,1 +1,1 @@
-"""Small helpers that know nothing of prices: CPUs, atomic writes, log, progress bars, words."""
+"""General helpers, independent of prices: CPUs, atomic writes, log, progress bars, text."""

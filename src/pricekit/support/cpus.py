@@ -1,4 +1,4 @@
-"""How many CPUs this process may use: its affinity, and the CPU quota of its control group."""
+"""The number of CPUs that this process may use, from its affinity and the CPU quota of its control group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PROC, _CGROUP = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def usable_cpus() -> int:
-    """Return how many CPUs this process may use, at least 1.
+    """Return the number of CPUs that this process may use, at least 1.
 
     A container limits a process by affinity (`docker run --cpuset-cpus`) or by quota (`--cpus`, a Kubernetes limit).
     A quota of 1.5 CPUs counts as 2.
@@ -24,9 +24,9 @@ def usable_cpus() -> int:
 
 
 def cpu_quota(membership: Path, root: Path) -> float:
-    """Return the smallest CPU quota of the process's control groups, in CPUs; infinity where there is none.
+    """Return the smallest CPU quota of the process's control groups, in CPUs; infinity if there is none.
 
-    A group inherits the quotas of the groups above it. Version 2 keeps them in `cpu.max`, version 1 in
+    A group inherits the quotas of the groups above it. Version 2 stores them in `cpu.max`, version 1 in
     `cpu.cfs_quota_us` and `cpu.cfs_period_us` (Linux, Documentation/admin-guide/cgroup-v2.rst and
     Documentation/scheduler/sched-bwc.rst).
 
@@ -38,7 +38,7 @@ def cpu_quota(membership: Path, root: Path) -> float:
 
 
 def _groups(membership: Path, root: Path) -> Iterator[Path]:
-    """Yield the folders that may hold a quota. In a container only the root of the hierarchy may be visible."""
+    """Yield the folders that may contain a quota. In a container, only the root of the hierarchy may be visible."""
     try:
         lines = membership.read_text("utf-8").splitlines()
     except OSError:
@@ -65,10 +65,10 @@ def _quota(group: Path) -> float:
 
 
 def limit_spinning() -> None:
-    """Let OpenMP threads wait for each other asleep after a few microseconds in a loop.
+    """Let waiting OpenMP threads sleep after spinning for a few microseconds.
 
-    Call it before torch is imported. GNU's OpenMP library, which torch ships for Linux, otherwise lets a thread that
-    waits keep its CPU for milliseconds; if another process needs that CPU, both threads make next to no progress.
+    Call it before torch is imported. Otherwise, GNU's OpenMP library, which torch ships for Linux, lets a waiting
+    thread occupy its CPU for milliseconds. If another process needs that CPU, both threads hardly make progress.
     `OMP_WAIT_POLICY` or `GOMP_SPINCOUNT` in the environment override it (libgomp manual, "GOMP_SPINCOUNT").
     """
     if "OMP_WAIT_POLICY" not in os.environ:

@@ -1,4 +1,4 @@
-"""Atomic writes: files and folders appear complete or not at all."""
+"""Atomic writes: files and folders are either complete or absent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write_atomically(path: Path) -> Iterator[Path]:
         temporary.touch()
         mode = (
             temporary.stat().st_mode
-        )  # as the umask sets it; some libraries restrict their files to the owner
+        )  # permissions from the umask; some libraries restrict their files to the owner
         yield temporary
         temporary.chmod(mode)
         sync(temporary)
@@ -72,7 +72,7 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def is_free(path: Path) -> bool:
-    """Report whether a folder can be written to `path`: it does not exist, or it holds nothing but `leftovers`."""
+    """Return whether a folder can be written to `path`: it does not exist, or it contains only `leftovers`."""
     return not path.exists() or (path.is_dir() and set(path.iterdir()) == set(leftovers(path)))
 
 

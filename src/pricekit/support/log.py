@@ -1,7 +1,7 @@
-"""The `pricekit` logger: INFO for what was done, WARNING for what the user should know, DEBUG for details.
+"""The `pricekit` logger: INFO for actions, WARNING for problems that the user should know about, DEBUG for details.
 
-The library only logs. Without a handler Python prints warnings to stderr; the command line installs a handler of its
-own (`pricekit.cli.terminal`).
+The library only logs. Without a handler, Python prints warnings to stderr. The command line installs its own handler
+(`pricekit.cli.terminal`).
 """
 
 from __future__ import annotations

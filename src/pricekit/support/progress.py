@@ -13,14 +13,14 @@ from typing import Any, Protocol, TypeVar
 Item = TypeVar("Item")
 
 REFRESH_SECONDS = 0.2
-"""A notebook's bar is drawn again at most this often: each drawing is a message to the browser."""
+"""Minimum interval between redraws of a notebook's bar; each redraw is a message to the browser."""
 
 
 class Advance(Protocol):
-    """Moves a progress bar on by some units, and replaces the note beside it."""
+    """Advances a progress bar, and replaces the note next to it."""
 
     def __call__(self, units: float, note: str = "") -> None:
-        """Move on by `units` of the bar's total."""
+        """Advance by `units` of the bar's total."""
 
 
 class Reporter(Protocol):
@@ -30,9 +30,9 @@ class Reporter(Protocol):
         """Show a bar with the remaining time while the block runs.
 
         Args:
-            title: what is being done.
-            total: units of the whole, above 0.
-            done: units that are done already.
+            title: the name of the stage.
+            total: the total number of units, above 0.
+            done: the number of units that are already done.
         """
 
 
@@ -47,11 +47,11 @@ class NoReporter:
 
 
 class TerminalReporter:
-    """Draws bars on stderr with rich; nothing where stderr is not a terminal. A bar is gone when it ends."""
+    """Draws bars on stderr with rich, if stderr is a terminal. A bar disappears when it ends."""
 
     @contextmanager
     def bar(self, title: str, total: float, done: float) -> Iterator[Advance]:
-        """Draw a bar below those that are there."""
+        """Draw a bar below the existing ones."""
         if not sys.stderr.isatty():
             with NoReporter().bar(title, total, done) as advance:
                 yield advance
@@ -89,7 +89,7 @@ class NotebookReporter:
 
     @contextmanager
     def bar(self, title: str, total: float, done: float) -> Iterator[Advance]:
-        """Draw one bar, which is gone when it ends."""
+        """Draw one bar, which disappears when it ends."""
         from IPython.display import HTML, display
 
         began, drawn, now_done, shown_note = time.perf_counter(), 0.0, done, ""
@@ -133,14 +133,14 @@ def use_reporter(reporter: Reporter) -> Iterator[None]:
 def progress(
     title: str, total: float, done: float = 0, *, shown: bool = True
 ) -> AbstractContextManager[Advance]:
-    """Show a bar while the block runs, with the reporter in use; by default a notebook's or a terminal's."""
+    """Show a bar while the block runs, with the current reporter; by default a notebook's or a terminal's."""
     chosen = (_reporter or _default_reporter()) if shown else NoReporter()
     return chosen.bar(title, max(total, 1e-9), done)
 
 
 @contextmanager
 def tracked(title: str, items: Sequence[Item], size: Callable[[Item], float]) -> Iterator[Iterator[Item]]:
-    """Give the items under a progress bar; each item advances the bar by its size when it is done."""
+    """Yield items under a progress bar. Each item advances the bar by its size when it is done."""
     with progress(title, sum(map(size, items))) as advance:
 
         def each() -> Iterator[Item]:

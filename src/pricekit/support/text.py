@@ -1,4 +1,4 @@
-"""Words for people: counts, shortened texts, the nearest of several names."""
+"""Text for messages: counts, durations, shortened texts, the nearest of several names."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def shorten(text: str, width: int = 40) -> str:
 
 
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the one of `names` that is most like `name`, whatever the case; None where none is close."""
+    """Return the most similar of `names`, ignoring case; None if none is close."""
     folded = {candidate.casefold(): candidate for candidate in names}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=cutoff)
     return folded[close[0]] if close else None
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return " Did you mean 'x'?" for the nearest of `names`, "" where none is close."""
+    """Return " Did you mean 'x'?" for the nearest of `names`, "" if none is close."""
     close = nearest(name, names)
     return "" if close is None else f" Did you mean '{shorten(close)}'?"
