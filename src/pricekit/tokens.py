@@ -133,7 +133,7 @@ def _has_arrow_only_spaces(texts: list[str]) -> bool:
 
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Report whether the tokens of a text are the tokens of its space-separated words, in order."""
+    """Return whether the tokens of a text are the tokens of its space-separated words, in order."""
     first = tokenizer.pre_tokenizer
     if isinstance(first, pre_tokenizers.Sequence):
         first = first[0]

@@ -146,7 +146,7 @@ def test_inspect_shows_what_is_there_and_checks_it(pricekit, copy):
     code, out, _ = pricekit("inspect", copy, "--json")
     assert json.loads(out) == json.loads((copy / MANIFEST).read_text())
     odd = copy.rename(copy.with_name("b [v2]["))
-    assert "b [v2][: all files are" in " ".join(pricekit("inspect", odd)[1].split())
+    assert "b [v2][: all files match" in " ".join(pricekit("inspect", odd)[1].split())
     (odd / "README.md").write_text("mine")
     code, out, err = pricekit("inspect", odd)
     assert (code, out) == (1, "")

@@ -148,18 +148,18 @@ def test_the_command_leaves_out_text_that_gives_the_price_away(page, pricekit, t
     rows = "".join(f"jug of kind {i * 7919 % 1000} and more,{i},from {i * 0.9}\n" for i in range(1, 200))
     table = write(tmp_path / "t.csv", "title,price,offer\n" + rows)
     found = page(table, "--text", "title,offer")
-    assert "The suggested text columns leave out what gives the price away: offer." in found["notes"]
+    assert "The suggested text columns omit columns that leak the price: offer." in found["notes"]
     assert shlex.split(found["command"])[3:5] == ["--text", "title"]
     assert [column["used_as"] for column in found["columns"]] == ["text", "price", ""]
     _, out, _ = pricekit("check", table, "--text", "offer")
-    assert ("training refuses it" in out, "next:" in out) == (True, False)
+    assert ("training stops" in out, "next:" in out) == (True, False)
 
 
 def test_no_command_where_the_text_holds_the_price(page, tmp_path):
     rows = "".join(f"jug for {i * 3}.50 each,{i * 3}.50\n" for i in range(1, 200))
     found = page(write(tmp_path / "t.csv", "title,price\n" + rows))
     assert found["leaks"] == {"columns": {}, "in_text": pytest.approx(1, abs=0.05)}
-    assert any("training refuses it" in note for note in found["notes"])
+    assert any("training stops" in note for note in found["notes"])
     assert "command" not in found
 
 
@@ -252,7 +252,7 @@ def test_what_is_left_of_a_leaking_text_may_leak_too(page, tmp_path):
     found = page(write(tmp_path / "t.csv", "title,guess,description,price\n" + rows))
     assert list(found["leaks"]["columns"]) == ["guess"]
     assert found["leaks"]["in_text"] > 0.9
-    assert any("training refuses it" in note for note in found["notes"])
+    assert any("training stops" in note for note in found["notes"])
     assert "command" not in found
 
 

@@ -93,7 +93,7 @@ def test_an_invalid_price_is_an_error(bundle, engines, price):
         member.engine, price_batch=lambda batch: np.full(len(batch["features"]), price, np.float32)
     )
     broken = replace(predictor, members=(replace(member, engine=engine),))
-    with pytest.raises(BundleError, match=r"2 of 2 rows a price that is not finite or not above 0.*fp32"):
+    with pytest.raises(BundleError, match=r"2 of 2 prices that are not finite or not above 0.*fp32"):
         broken.predict(["tea", "a cup"])
 
 

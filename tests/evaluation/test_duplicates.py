@@ -88,7 +88,7 @@ def test_the_irreducible_error_by_hand():
     assert error.rows == 5
     assert error.smape == pytest.approx((100 + 2 * 200 / 3) / 5)
     assert error.smape_of_all == pytest.approx((100 + 2 * 200 / 3) / 8)
-    assert "5 rows have the text of a row with another price" in error.sentence()
+    assert "5 rows have equal texts but different prices" in error.sentence()
 
 
 @settings(max_examples=30, deadline=None)

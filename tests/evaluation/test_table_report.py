@@ -11,7 +11,7 @@ from pricekit.evaluation.table_report import profile_table
 
 @pytest.fixture
 def shop(tmp_path):
-    """A table with a column that gives the price away, duplicates and a row without a price."""
+    """A table with a column that leaks the price, duplicates and a row without a price."""
     rows = (
         "".join(f"jug of kind {i * 7919 % 1000} and more,{i},{i * 0.9}\n" for i in range(1, 200))
         + "tea <b>,5,4.5\ntea <b>,6,4.5\npot,,1\n"

@@ -30,7 +30,7 @@ def test_a_model_that_is_there_is_replaced_only_when_asked(pricekit, run, tmp_pa
     for more in ([], ["--overwrite"]):  # what is no model is never replaced
         code, _, err = pricekit("export", run, "--out", tmp_path / "b", "--triton", repository, *more)
         assert code == 1
-        assert "exists and holds files that pricekit did not write" in err
+        assert "exists and contains files that pricekit did not write" in err
         assert not (tmp_path / "b").exists()  # said before the work, not after it
     (repository / "b" / "config.pbtxt").write_text("")
     assert pricekit("export", run, "--out", tmp_path / "b", "--triton", repository, "--overwrite")[0] == 1

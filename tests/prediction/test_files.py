@@ -141,7 +141,7 @@ def test_a_table_that_changes_while_it_is_priced_is_refused(predictor, catalog, 
             table.unlink(missing_ok=True)
         return price_batch(batch)
 
-    with pytest.raises(DataError, match=r"t\.csv changed while it was priced"):
+    with pytest.raises(DataError, match=r"t\.csv changed during the prediction"):
         _with(predictor, meddling).predict_file(table, tmp_path / "prices.csv")
     assert {path.name for path in tmp_path.iterdir()} <= {"t.csv"}
 
@@ -447,7 +447,7 @@ def test_unknown_categories_and_empty_texts_are_priced_and_counted(predictor, tm
     rows = {"sample_id": ["a", "b"], "catalog_content": ["Brand: Nobody\nCategory: Unheard Of", ""]}
     pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False)
     assert predictor.predict_file(tmp_path / "t.csv", tmp_path / "p.csv") == 2
-    assert logged() == "1 of 2 rows have no text; they have a price nevertheless."
+    assert logged() == "1 of 2 rows have no text; they get a price nevertheless."
 
 
 def test_prediction_imports_no_torch(bundle, catalog, tmp_path):

@@ -117,7 +117,7 @@ def test_equal_texts_stay_on_one_side_and_their_noise_is_told(tmp_path, logged):
     assert 10 <= len(split.valid) <= 32
     # One price for p and 3p: SMAPE 100 of one of both.
     assert (
-        "80 rows have the text of a row with another price: no model of the text can reach a SMAPE below 50.0"
+        "80 rows have equal texts but different prices: no model of the text can reach a SMAPE below 50.0"
         in (logged())
     )
 

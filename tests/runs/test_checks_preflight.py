@@ -181,7 +181,7 @@ def test_wrong_features(register, catalog, tmp_path, case):
         (SeesPadding, "depends on padding"),
         (WrongSize, r"returned torch.float32 of shape \(8, 4\), expected finite float32 of shape \(8, 5\)"),
         (Doubles, "returned torch.float64"),
-        (KeepsOutside, "predicts other prices after it is opened again"),
+        (KeepsOutside, "predicts different prices after it is reopened"),
     ],
 )
 def test_wrong_backbones(register, catalog, tmp_path, encoder, message):

@@ -112,7 +112,7 @@ def test_a_teacher_that_saw_the_judging_rows_is_named(pricekit, run, bundle, cat
     assert "does not record its training rows" in " ".join(err.split())
     code, _, err = pricekit("train", catalog, "--out", tmp_path / "c", *flags[:-1])
     assert code == 2
-    assert "give both or neither" in " ".join(err.split())
+    assert "set both or neither" in " ".join(err.split())
 
 
 def test_a_dry_run_counts_the_taught_rows(pricekit, run, catalog, new, tmp_path):

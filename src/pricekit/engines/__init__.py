@@ -1,1 +1,1 @@
-"""Engines: what executes a bundle's graph."""
+"""Engines, which execute a bundle's graph."""

@@ -1,4 +1,4 @@
-"""Which engine a bundle runs in: a named one, or the fastest that this machine has."""
+"""The choice of the engine that runs a bundle: a named one, or the fastest on this machine."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from pricekit.support.progress import progress
 AUTO = "auto"
 GPU = "ort-cuda"
 REFERENCE = "ort-cpu"
-"""The engine whose prices those of the others must agree with."""
+"""The engine whose prices all others must match."""
 
 MAX_DIFFERENCE = 0.02
-"""Relative difference of a price from the reference's; an engine that differs by more is not used."""
+"""Maximum relative price difference from the reference. Engines that differ by more are not used."""
 
 
 def open_engine(
     name: str, graph: Graph, vocab_size: int, similar: LoadedEngine | None = None
 ) -> LoadedEngine:
-    """Load a graph into the engine of that name, or for "auto" into the fastest one on this machine.
+    """Load a graph into the engine with a name, or for "auto" into the fastest engine on this machine.
 
-    Only "auto" measures speed, once for each graph; the result is cached in the graph's cache folder until the machine
+    Only "auto" measures speed, once for each graph. The result is cached in the graph's cache folder until the machine
     or an engine changes. A named engine uses the batch size that "auto" has measured for it, or else its default.
-    The prices of an engine from another package than pricekit are compared with the reference's once, which loads
-    the graph a second time.
+    The prices of engines from other packages are compared with the reference's once, which loads the graph a second
+    time.
 
     Args:
-        name: of an engine, or "auto".
+        name: the name of an engine, or "auto".
         graph: the graph to load.
         vocab_size: the number of tokens, for sample rows.
-        similar: the engine of a similar graph, which "auto" uses instead of measuring again.
+        similar: the engine of a similar graph, which "auto" reuses instead of measuring again.
 
     Raises:
         PluginError: the engine is unknown, a library or device that it needs is missing, or its prices differ
@@ -70,7 +70,7 @@ def _open_named(
 
 
 def _open_recorded(graph: Graph, record: EngineRecord) -> LoadedEngine | None:
-    """Open the engine that was the fastest; None if it is unknown or cannot be loaded, or a GPU works now."""
+    """Open the engine that was fastest before; None if it is unknown or cannot be loaded, or if a GPU is now usable."""
     reason = _load_failure(GPU, graph) if record.without_gpu else None
     if not record.fastest or (record.without_gpu and reason is None):
         return None
@@ -145,7 +145,7 @@ def _agreeing(opened: list[LoadedEngine], batch: Batch) -> list[LoadedEngine]:
 def _agrees(engine: LoadedEngine, batch: Batch, expected: np.ndarray) -> bool:
     try:
         return _difference(engine.price_batch(batch), expected) <= MAX_DIFFERENCE
-    except Exception:  # it loads the graph and cannot run it
+    except Exception:  # it loads the graph, but cannot run it
         return False
 
 

@@ -1,4 +1,4 @@
-"""An engine with a model loaded, which prices batches of similar lengths, several at a time."""
+"""An engine with a loaded model, which prices batches of similar lengths, several at a time."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from pricekit.tokens import batches_by_length, round_up
 Item = TypeVar("Item")
 
 BATCH_SIZE = 256
-"""The most rows of a batch."""
+"""Maximum number of rows per batch."""
 
 BATCH_TOKENS = 2048
-"""The most tokens of a batch, padding included, for an engine that has no default of its own."""
+"""Maximum number of tokens per batch, padding included, for engines without their own default."""
 
 
 @dataclass(frozen=True)
 class LoadedEngine:
-    """An engine with a model loaded.
+    """An engine with a loaded model.
 
     Attributes:
-        name: of the engine.
+        name: the name of the engine.
         price_batch: prices one batch.
         length_multiple: lengths are padded to a multiple of this.
-        streams: how many batches it prices at a time.
-        batch_tokens: the most tokens of a batch, padding included.
-        max_length: no length is padded beyond this.
+        streams: the number of batches that it prices concurrently.
+        batch_tokens: the maximum number of tokens per batch, padding included.
+        max_length: the maximum padded length.
     """
 
     name: str
@@ -71,7 +71,7 @@ class LoadedEngine:
             else "float16 may overflow; export the run in fp32, or choose another engine"
         )
         raise BundleError(
-            f"the engine {self.name} gives {invalid:,} of {len(prices):,} rows a price that is not finite or not above "
+            f"the engine {self.name} returns {invalid:,} of {len(prices):,} prices that are not finite or not above "
             f"0: {fix}",
             parameters=() if in_torch else ("precision", "engine"),
             rows=invalid,
@@ -82,20 +82,20 @@ class LoadedEngine:
         return inputs.batch(rows, self.length_multiple, self.max_length)
 
     def batches(self, inputs: Inputs, rows: np.ndarray | None = None) -> list[np.ndarray]:
-        """Return the row numbers of each batch; rows of similar lengths are together, the shortest first."""
+        """Return the row numbers of each batch; batches contain rows of similar length, shortest first."""
         wanted = np.arange(len(inputs)) if rows is None else rows
         padded = round_up(inputs.tokens.lengths, self.length_multiple, self.max_length)
         return list(batches_by_length(padded, wanted, BATCH_SIZE, self.batch_tokens))
 
 
 def batches_of(inputs: Inputs) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Yield (row numbers, batch) for all rows; a batch has rows of similar lengths."""
+    """Yield (row numbers, batch) for all rows; a batch contains rows of similar length."""
     for rows in batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), BATCH_SIZE, BATCH_TOKENS):
         yield rows, inputs.batch(rows)
 
 
 def for_each(function: Callable[[Item], Any], items: Iterable[Item], streams: int) -> None:
-    """Call a function with every item in `streams` threads; the first exception is raised."""
+    """Call a function with every item in `streams` threads; raise the first exception."""
     if streams <= 1:
         deque(map(function, items), maxlen=0)
         return

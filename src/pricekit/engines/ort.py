@@ -21,13 +21,13 @@ from pricekit.support.cpus import usable_cpus
 from pricekit.support.log import logger
 
 SHAPES = 64
-"""The most shapes with buffers; batches of other shapes are priced without."""
+"""Maximum number of shapes with buffers. Batches of other shapes are priced without buffers."""
 
 ROUNDS = 3
-"""How often a shape is priced in each mode before one is chosen; the first time is not counted."""
+"""Number of batches of a shape that are timed in each mode before one is chosen. The first one is not timed."""
 
 MAX_DIFFERENCE = 1e-3
-"""The largest relative difference of a recorded graph's prices from the others."""
+"""Maximum relative difference between the prices with and without a recorded graph."""
 
 GRAPH_ID = "gpu_graph_id"
 NO_GRAPH = "-1"
@@ -36,16 +36,16 @@ NO_GRAPH = "-1"
 class BoundSession:
     """Prices batches with a session that may record CUDA graphs.
 
-    If the graph cannot be recorded, because some of its operations run on the CPU, or if a recorded graph gives other
-    prices, a session without recording replaces it. ONNX Runtime keeps recorded graphs per thread, so one thread
-    prices all batches.
+    If the graph cannot be recorded, because some of its operations run on the CPU, or if a recorded graph returns
+    different prices, a session without recording replaces it. ONNX Runtime keeps recorded graphs per thread, so a
+    single thread prices all batches.
     """
 
     def __init__(self, open_session: Callable[[bool], Any], device: str) -> None:
         """Open the session; raises PluginError, BundleError.
 
         Args:
-            open_session: returns an `onnxruntime.InferenceSession`, called with whether it records.
+            open_session: returns an `onnxruntime.InferenceSession`; its argument is whether the session records.
             device: of the buffers, `cuda` or `cpu`.
         """
         self._open, self._device = open_session, device
@@ -107,11 +107,11 @@ class _Buffers:
 
     @property
     def checked(self) -> bool:
-        """Whether the recorded graph has given the right prices for several batches."""
+        """Whether the recorded graph has returned the right prices for several batches."""
         return len(self._seconds[True]) >= ROUNDS
 
     def check(self, batch: Batch) -> tuple[np.ndarray, bool]:
-        """Return the prices of a batch, and whether the recorded graph gives the same."""
+        """Return the prices of a batch, and whether the recorded graph returns the same."""
         expected = self.price(batch, recorded=False)
         self._price.update_inplace(np.full_like(expected, np.nan))  # the recorded graph must overwrite them
         try:
@@ -248,7 +248,7 @@ def _session(model: bytes, provider: str, settings: Mapping[str, str], threads: 
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads or usable_cpus()
     options.log_severity_level = 3
-    # Spinning threads would take the CPU from the tokenizer, and from other processes.
+    # Spinning threads would take CPU time from the tokenizer and from other processes.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = ort.InferenceSession(
@@ -293,7 +293,7 @@ def _check_provider(provider: str) -> Any:
         ) from None
     if provider not in ort.get_available_providers():
         raise PluginError(
-            f"this onnxruntime {ort.__version__} has no {provider}; install the one for GPUs instead of it: "
+            f"this onnxruntime {ort.__version__} has no {provider}; replace it with the version for GPUs: "
             "pip uninstall onnxruntime && pip install 'pricekit[gpu]'"
         )
     if provider != "CPUExecutionProvider" and hasattr(ort, "preload_dlls"):

@@ -1,4 +1,4 @@
-"""How fast engines price a bundle on this machine: measured once, and recorded."""
+"""Measured and recorded speed of engines for a bundle on this machine."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _ENGINE_EXTRA = re.compile("extra == .(?:cpu|gpu)")
 
 @dataclass(frozen=True)
 class EngineRecord:
-    """Results for one graph; they hold until the machine or an engine changes.
+    """Results for one graph; they are valid until the machine or an engine changes.
 
     Attributes:
-        path: of the JSON file.
+        path: the JSON file.
         fastest: the engine that `auto` chose; "" before a measurement.
         batch_tokens: the fastest batch size by engine, in tokens.
         checked: engines whose prices agree with the reference.
@@ -50,7 +50,7 @@ class EngineRecord:
     without_gpu: bool = False
 
     def save(self, **changes: Any) -> None:
-        """Write the record with some changes; if that is impossible, the engines are measured again next time."""
+        """Write the record with some changes. If that fails, the engines are measured again next time."""
         changed = replace(self, **changes)
         found = {
             "machine": _machine(),
@@ -117,10 +117,10 @@ BATCH_TOKENS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 """Batch sizes to compare, ascending: small ones fit into a CPU's caches, large ones fill a GPU."""
 
 LEAST_S = 0.05
-"""Seconds of one measurement, at least; in a shorter one, starting the threads would count."""
+"""Minimum seconds per measurement. In a shorter one, the start of the threads would count."""
 
 BETTER = 1.1
-"""A larger batch size must be faster by this factor: machines are noisy, and too large a size costs more."""
+"""A larger batch size must be faster by this factor, because machines are noisy and too large a size costs more."""
 
 
 def sample_inputs(graph: Graph, vocab_size: int) -> Inputs:
@@ -146,7 +146,7 @@ def with_best_batch_size(
 ) -> LoadedEngine:
     """Return the engine with the largest batch size that is clearly faster than smaller ones.
 
-    The search ends after two sizes in a row that are not: one may be only a little faster, and its double much.
+    The search ends after two consecutive sizes that are not: one may be only slightly faster, and its double much.
 
     Args:
         opened: the engine.

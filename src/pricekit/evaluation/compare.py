@@ -1,4 +1,4 @@
-"""Comparing models on the rows that none of them was trained on."""
+"""Comparison of models on rows that none of them was trained on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ComparedRun:
     """One model of a comparison.
 
     Attributes:
-        name: of the model.
+        name: the name of the model.
         smape: on the common rows, in percent.
         folds: mean and standard deviation of SMAPE over the folds; None with fewer than two folds.
         difference: SMAPE minus the SMAPE of the first model, below 0 if this one is better; None for the first.
@@ -60,7 +60,7 @@ class Comparison:
     """Several models on the same held-out rows, each compared with the first.
 
     Attributes:
-        rows: how many rows all of them hold out.
+        rows: the number of rows that all models hold out.
         runs: the models, in the order given.
     """
 
@@ -106,7 +106,7 @@ class Comparison:
 
 
 def compare_folders(paths: Sequence[str | Path]) -> Comparison:
-    """Compare runs or cross-validations with the first of them.
+    """Compare runs or cross-validations with the first one.
 
     Args:
         paths: at least two folders of runs or cross-validations. A folder that is given twice gets a number.
@@ -125,7 +125,7 @@ def compare_folders(paths: Sequence[str | Path]) -> Comparison:
 def compare(models: Mapping[str, HeldOut]) -> Comparison:
     """Compare each model with the first on the rows that all of them hold out.
 
-    The paired bootstrap draws the same rows for both models, so differences in how hard rows are cancel out.
+    The paired bootstrap draws the same rows for both models, so rows that are hard for both cancel out.
 
     Args:
         models: at least two, by name.
@@ -166,12 +166,12 @@ def common_rows(models: Mapping[str, HeldOut]) -> dict[str, HeldOut]:
 
 
 def row_keys(held_out: HeldOut) -> pd.MultiIndex:
-    """Return what identifies a row across runs on one table: row number, id and price."""
+    """Return the identity of a row across runs on one table: row number, id and price."""
     return pd.MultiIndex.from_arrays([held_out.rows, held_out.ids, held_out.price])
 
 
 def verdict_of(interval: tuple[float, float] | None) -> str:
-    """Return what the interval of a SMAPE difference means for the second model."""
+    """Return the verdict on the second model from the interval of a SMAPE difference."""
     if interval is None or interval[0] <= 0 <= interval[1]:
         return UNKNOWN
     return BETTER if interval[1] < 0 else WORSE

@@ -1,7 +1,7 @@
-"""Duplicate products: rows with equal or nearly equal texts, and the error that equal texts at other prices imply.
+"""Duplicate products: rows with (nearly) equal texts, and the error that equal texts with different prices imply.
 
 A row is not held out if training sees its duplicate. Two texts are near-duplicates if 85% of their pairs of
-neighbouring words agree (Jaccard similarity), ignoring numbers: `Pack of 6` and `Pack of 12` of a product are.
+neighbouring words agree (Jaccard similarity), ignoring numbers, such as `Pack of 6` and `Pack of 12` of a product.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MIN_PAIRS = 6
 """Texts with fewer distinct word pairs are duplicates only if they are equal."""
 
 LABEL_ERROR = 10.0
-"""Texts of which few are distinct are labels if their irreducible SMAPE is at least this."""
+"""Texts with few distinct values are labels if their irreducible SMAPE is at least this."""
 
 _PERMUTATIONS, _BAND = 128, 8  # 16 bands: texts of similarity 0.85 share one with probability 0.994
 _CHUNK = 1000
@@ -41,9 +41,9 @@ class IrreducibleError:
     """The lowest error that a model of the text can reach on rows with equal texts and different prices.
 
     Attributes:
-        rows: rows whose text also appears at another price.
+        rows: number of rows whose text also appears with a different price.
         smape: the lowest SMAPE on these rows with one price for each text, in percent.
-        share: of these rows among all rows.
+        share: their share of all rows.
     """
 
     rows: int
@@ -58,13 +58,13 @@ class IrreducibleError:
     def sentence(self) -> str:
         """Describe the error in one sentence."""
         return (
-            f"{self.rows:,} rows have the text of a row with another price: no model of the text can reach a SMAPE "
+            f"{self.rows:,} rows have equal texts but different prices: no model of the text can reach a SMAPE "
             f"below {self.smape:.1f} on them, or below {self.smape_of_all:.2f} over all rows"
         )
 
 
 def irreducible_error(groups: np.ndarray, price: np.ndarray) -> IrreducibleError:
-    """Return the error that remains if each text has the one price that fits its rows best.
+    """Return the error that remains if each text gets the single price that fits its rows best.
 
     With d = log c - log a, the SMAPE term of a row is 2·tanh(|d| / 2), which is concave on each side of 0. So the
     best price c of a text is the price of one of its rows.
@@ -85,7 +85,7 @@ def irreducible_error(groups: np.ndarray, price: np.ndarray) -> IrreducibleError
 
 
 def _lowest_error(prices: np.ndarray) -> float:
-    """Return the lowest sum of SMAPE terms of one price for all of these, in ascending order.
+    """Return the lowest sum of SMAPE terms of a single price for prices in ascending order.
 
     The best price is one of them. With more than `_MAX_CANDIDATES`, only some are tried, which bounds the error
     closely from above.

@@ -1,7 +1,7 @@
 """`held_out.parquet`: rows that the weights were not trained on, with their predictions.
 
-A finished run holds its validation rows. A cross-validation holds every row once, predicted by the fold that did not
-train on it. `evaluate`, `compare` and `errors` read nothing else from these folders.
+The file of a run contains its validation rows. The file of a cross-validation contains every row once, predicted by the
+fold that did not train on it. `evaluate`, `compare` and `errors` read only this file from these folders.
 
 | column | meaning |
 |---|---|
@@ -31,7 +31,7 @@ MOST_VALUES = 50
 """A column with more different texts is not used to group rows."""
 
 _COLUMNS = ("row", "id", "fold", "text", "price", "predicted")
-_EXPECTED = "expected the folder of a run or of a cross-validation"
+_EXPECTED = "expected the folder of a run or a cross-validation"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0)
 
 
 def count_shared_rows(held_out: HeldOut, others: HeldOut) -> int:
-    """Return how many rows have the text and the price of some row of `others`."""
+    """Return the number of rows whose text and price equal those of a row of `others`."""
     mine, theirs = (pd.MultiIndex.from_arrays([rows.text, rows.price]) for rows in (held_out, others))
     return int(mine.isin(theirs).sum())
 
@@ -164,7 +164,7 @@ def _absence(folder: Path) -> str:
         return f"{folder} {'is a file' if folder.exists() else 'does not exist'}; {_EXPECTED}."
     if (folder / "manifest.json").is_file():
         return (
-            f"{folder} is a bundle, and bundles hold no held-out rows. Use the run that it was exported from, or add a "
+            f"{folder} is a bundle, which contains no held-out rows. Use the run that it was exported from, or add a "
             "table with prices."
         )
     if not (folder / "source.json").is_file():
@@ -192,7 +192,7 @@ def _groups(table: Table) -> pd.DataFrame:
 def _groups_rows(column: pd.Series, table: Table) -> bool:
     """Return whether a column has 2 to 50 different texts and is neither the model's text nor the price or an id.
 
-    A table does not record which column its prices came from: in that column each text has one price.
+    A table does not record its price column. In that column, each text has a single price.
     """
     if not 2 <= column.nunique() <= MOST_VALUES or (column.array == table.text.array).all():
         return False

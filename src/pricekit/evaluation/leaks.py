@@ -1,6 +1,6 @@
-"""Leaks: columns that give the price away, such as a market price or a discounted price, and prices in the text.
+"""Leaks: columns that reveal the price, such as a market price or a discounted price, and prices in the text.
 
-A model that reads a leak scores well here and fails where the price is not known yet.
+A model that reads a leak scores well here and fails where the price is not yet known.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Guess = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Leaks:
-    """What gives the price of a table away.
+    """The leaks of a table.
 
     Attributes:
         columns: the share of the log price's variance that each leaking column explains, highest first.
@@ -53,7 +53,7 @@ class Leaks:
 def find_leaks(table: Table, columns: Columns) -> Leaks:
     """Search for the price in the text and in every column but the price and the id.
 
-    The first text column is the title. It may repeat, and then it rightly predicts the price of a product.
+    The first text column is the title. Its cells may repeat, and then they rightly predict the price of a product.
     """
     named = columns.id if table.ids.name == columns.id else None  # otherwise the rows are numbered
     found = dict(leaking_columns(table, (columns.price, named), columns.text[:1]))

@@ -18,7 +18,7 @@ from pricekit.support.text import counted
 RESAMPLES = 2000
 LEVEL = 0.95
 MIN_ROWS = 10
-"""With fewer rows there is no interval: their resamples vary too little, so it would be too narrow."""
+"""With fewer rows, the interval is omitted: resamples vary too little, so it would be too narrow."""
 
 _DRAWS_PER_BATCH = 4_000_000  # 64 MB
 
@@ -61,7 +61,7 @@ class Scores:
     """Scores of the predictions for some rows.
 
     Attributes:
-        rows: how many rows.
+        rows: the number of rows.
         metrics: over all rows, as `pricekit.metrics.price_metrics` returns them: smape, mdape, mae, rmsle, r2_log.
         interval: 95% bootstrap interval of SMAPE; None without scipy or with too few rows.
         folds: metrics of each fold, (F, metrics), ordered by fold.

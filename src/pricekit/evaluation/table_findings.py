@@ -1,4 +1,4 @@
-"""The parts of a table report: which column holds what, and what the prices and texts show."""
+"""The parts of a table report: the roles of the columns, and findings about prices and texts."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Duplicates:
     """Rows with equal texts.
 
     Attributes:
-        distinct_texts: how many different texts there are.
-        conflicting_rows: rows whose text also appears at another price.
+        distinct_texts: number of different texts.
+        conflicting_rows: number of rows whose text also appears with a different price.
         conflicting_smape: the lowest SMAPE that a model of the text can reach on those rows, in percent.
         lowest_smape: the lowest SMAPE that it can reach on all rows.
     """
@@ -55,7 +55,7 @@ class Duplicates:
 
 @dataclass(frozen=True)
 class PriceFindings:
-    """What the rows with prices show.
+    """Findings about the rows with prices.
 
     Attributes:
         usable: rows that training can use.
@@ -63,7 +63,7 @@ class PriceFindings:
         quantiles: of the usable prices.
         highest: the highest prices, in descending order.
         duplicates: rows with equal texts; None without usable rows.
-        leaks: what gives the price away; None without usable rows.
+        leaks: columns and texts that leak the price; None without usable rows.
     """
 
     usable: int
@@ -116,7 +116,7 @@ def examine_prices(rows: Table, columns: Columns, notes: list[str]) -> PriceFind
     """Examine the prices and texts of a table; append what the user should know to `notes`.
 
     Returns:
-        What was found; None without a price column.
+        The findings; None without a price column.
     """
     if columns.price is None:
         notes.append(
@@ -144,16 +144,16 @@ def examine_prices(rows: Table, columns: Columns, notes: list[str]) -> PriceFind
 
 
 def without_leaks(columns: Columns, leaks: Leaks, notes: list[str]) -> Columns:
-    """Return the columns without the text columns that leak; no text is left where the whole text leaks."""
+    """Return the columns without the text columns that leak; without any text if the whole text leaks."""
     text = () if leaks.in_text else tuple(name for name in columns.text if name not in leaks.columns)
     if not text:
         notes.append(
-            "The text gives the price away, so training refuses it. Remove the price from the text, or set "
-            "allow_leak if the price is known wherever the model will predict."
+            "The text leaks the price, so training stops. Remove the price from the text, or set "
+            "allow_leak if the price is known whenever the model predicts."
         )
     elif text != columns.text:
         left_out = ", ".join(name for name in columns.text if name not in text)
-        notes.append(f"The suggested text columns leave out what gives the price away: {left_out}.")
+        notes.append(f"The suggested text columns omit columns that leak the price: {left_out}.")
     return replace(columns, text=text)
 
 
@@ -187,7 +187,7 @@ def _leaks(usable: Table, columns: Columns, notes: list[str]) -> Leaks:
         if 0 < len(left) < len(columns.text):
             found = replace(found, in_text=_price_in(usable, left))
     except ModuleNotFoundError as error:
-        notes.append(f"The search for columns that give the price away was skipped: it needs {error.name}.")
+        notes.append(f"The search for columns that leak the price was skipped: it needs {error.name}.")
         return Leaks({}, 0.0)
     return found
 

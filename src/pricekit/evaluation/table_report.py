@@ -1,4 +1,4 @@
-"""What to know about a table before training on it: how it is read, its columns, prices, duplicates and leaks."""
+"""The report on a table before training: reading options, columns, prices, duplicates and leaks."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from pricekit.table.usable import MIN_ROWS
 
 @dataclass(frozen=True, repr=False)
 class TableReport:
-    """What `profile_table` found in a table.
+    """The findings of `profile_table` about a table.
 
     Attributes:
-        table: the path of the file, or such as "the DataFrame".
-        rows: how many rows the file has.
+        table: the path of the file, or a description such as "the DataFrame".
+        rows: the number of rows in the file.
         format: csv, tsv, txt, jsonl, parquet or frame.
         encoding: of a text file, such as utf-8; None for Parquet.
         delimiter: of a delimited file; None for other formats.
         columns: a profile of each column: name, kind, share of filled cells, share of distinct cells, an example.
-        text: the suggested text columns, without those that give the price away.
+        text: the suggested text columns, without those that leak the price.
         price: the price column; None if there is none.
         id: the id column; None if there is none.
         text_lengths: of all rows: empty texts; words (median, 99% quantile, most); most characters.
@@ -58,7 +58,7 @@ class TableReport:
         price_quantiles: quantiles of the usable prices, from 0 (the lowest) to 1 (the highest).
         highest_prices: the five highest prices, in descending order.
         duplicates: rows with equal texts; None without usable rows.
-        leaks: columns and texts that give the price away; None without usable rows.
+        leaks: columns and texts that leak the price; None without usable rows.
         notes: sentences that the user should read.
         read_options: how to read the file.
         trainable: training would start with `train_arguments`.
@@ -156,14 +156,14 @@ def profile_table(
     read_options: ReadOptions = DEFAULT_READ_OPTIONS,
     limit: int | None = None,
 ) -> TableReport:
-    """Report how a table is read and what to know about it before training; nothing is trained.
+    """Report how a table is read and which problems it has. Nothing is trained.
 
     Args:
         table: a file or a frame.
-        text: the text columns; none guesses them.
+        text: the text columns; an empty value guesses them.
         price: the price column; None guesses it.
         id: the id column; None guesses it.
-        read_options: how to read the file; what is not set is detected.
+        read_options: how to read the file; options that are not set are detected.
         limit: read only this many rows.
 
     Raises:

@@ -78,7 +78,7 @@ pricekit predict THIS_FOLDER products.csv --out prices.csv
 
 _LIMITS = """## Limits
 
-It has learned the texts and the price level of its training rows. Prices for other kinds of products, other
+The model has learned the texts and the price level of its training rows. Prices for other kinds of products, other
 currencies or other times are extrapolations. Compare its prices with known ones before you rely on it:
 `pricekit evaluate THIS_FOLDER table.csv`.
 """

@@ -66,8 +66,8 @@ def export_run(
         The verification report; for an ensemble, the shapes of all members and the largest of each difference.
 
     Raises:
-        ExportError: `out` exists, a model cannot be exported, or its graph differs from it. Nothing is published
-            then, and an existing bundle stays.
+        ExportError: `out` exists, a model cannot be exported, or its graph differs from it. In this case nothing is
+            published, and an existing bundle is kept.
         TrainingError: `path` is not a finished run.
     """
     _check_free(out, overwrite)
@@ -152,7 +152,7 @@ def _float32_graph(run: LoadedRun, inputs: Inputs) -> bytes:
 
 
 def _common_files(card: str, intervals: Intervals | None) -> dict[str, bytes]:
-    """Return the files that a bundle has once, for all of its members."""
+    """Return the files that all members of a bundle share."""
     files = {"README.md": card.encode()}
     if intervals is not None:
         files["intervals.json"] = (json.dumps(intervals.to_json()) + "\n").encode()

@@ -15,7 +15,7 @@ MASKING = 1e30
 """Larger magnitudes are masks, whose values may differ between precisions."""
 
 PIECE = 1024
-"""Tokens whose intermediate tensors are held at once: for 64 texts of 256 tokens a small DeBERTa needs 24 GB."""
+"""Number of tokens whose intermediate tensors are in memory: for 64 texts of 256 tokens a small DeBERTa needs 24 GB."""
 
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
@@ -47,7 +47,7 @@ def _pieces(batch: Batch) -> Iterator[Batch]:
 
 
 def worst_piece(batch: Batch, expected: np.ndarray, found: np.ndarray) -> Batch:
-    """Return the piece of a batch with the largest price difference, (N,), or with a price that is NaN."""
+    """Return the piece of a batch with the largest price difference, (N,), or with a NaN price."""
     if found.shape != expected.shape:
         return next(_pieces(batch))
     difference = np.abs(found - expected) / expected
@@ -59,8 +59,8 @@ def worst_piece(batch: Batch, expected: np.ndarray, found: np.ndarray) -> Batch:
 def first_difference(reference: bytes, model: bytes, batch: Batch, tolerance: float) -> onnx.NodeProto | None:
     """Return the first node whose output differs by more than `tolerance` times its largest value; None if none does.
 
-    Tensors of the same name in both graphs are compared; the node returned is the one of the reference. The batch
-    must be small, such as a `worst_piece`: all intermediate tensors of both graphs are held at once.
+    The function compares tensors with the same name in both graphs, and returns the node of the reference. The batch
+    must be small, such as a `worst_piece`, because all intermediate tensors of both graphs are in memory.
     """
     kinds = float_tensors(reference)
     others = {name: kind for name, kind in float_tensors(model).items() if name in kinds}

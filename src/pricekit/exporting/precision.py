@@ -188,7 +188,7 @@ def convert(model: bytes, precision: str, batches: Sequence[Batch]) -> Converted
     Args:
         model: the float32 graph.
         precision: fp32, fp16 or int8.
-        batches: real rows, to find what overflows.
+        batches: real rows, to find values that overflow.
 
     Raises:
         ExportError: the converter fails.
@@ -228,7 +228,7 @@ def _to_fp16(model: bytes, batches: Sequence[Batch]) -> Converted:
 
 
 def _range_critical(graph: onnx.ModelProto) -> set[str]:
-    """Return the nodes that other rows may overflow: those that read only features, and those that make the price.
+    """Return the nodes that may overflow for other rows: those that read only features, and those that compute prices.
 
     A feature is unbounded until it is squashed and clamped, and the price is an exponential.
     """
@@ -252,7 +252,7 @@ def _range_critical(graph: onnx.ModelProto) -> set[str]:
 
 
 def _nodes_to_keep(graph: onnx.ModelProto, wrong: onnx.NodeProto, kept: set[str]) -> set[str]:
-    """Return the node, or, if it is in float32 already, the nodes whose float16 outputs it reads."""
+    """Return the node, or, if it is already in float32, the nodes whose float16 outputs it reads."""
     makers = {name: node for node in graph.graph.node for name in node.output}
     found, seen = set(), [wrong]
     for node in seen:

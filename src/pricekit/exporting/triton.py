@@ -37,7 +37,7 @@ def model_folder(repository: Path, run: Path, bundle: Path, *, overwrite: bool) 
         repository: the model repository of the server.
         run: the run to export.
         bundle: the folder of the bundle; its name becomes the model's.
-        overwrite: the folder may hold an earlier export.
+        overwrite: the folder may contain an earlier export.
 
     Raises:
         ExportError: the folder exists or overlaps the bundle, or Triton cannot serve the run.
@@ -52,7 +52,7 @@ def model_folder(repository: Path, run: Path, bundle: Path, *, overwrite: bool) 
     if repository.exists() and not repository.is_dir():
         raise _taken(f"{repository} is a file", repository)
     if folder.exists() and not _is_ours(folder):
-        raise _taken(f"{folder} exists and holds files that pricekit did not write", folder)
+        raise _taken(f"{folder} exists and contains files that pricekit did not write", folder)
     if folder.exists() and not overwrite:
         raise ExportError(
             f"{folder} already exists; overwrite it, or choose another repository",
@@ -70,7 +70,7 @@ def _check_servable(run: Path) -> None:
     """Raise ExportError for a run that Triton cannot serve."""
     if is_ensemble(run):
         raise ExportError(
-            f"{run} is an ensemble. Its members have different tokenizers, which one Triton model cannot hold; export "
+            f"{run} is an ensemble. Its members have different tokenizers, which one Triton model cannot have; export "
             "its runs one by one",
             path=str(run),
         )
@@ -84,7 +84,7 @@ def _check_servable(run: Path) -> None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return whether a folder holds only files of `write_triton`."""
+    """Return whether a folder contains only files of `write_triton`."""
     names = {file.relative_to(folder).as_posix() for file in folder.rglob("*")}
     return "config.pbtxt" in names <= {"config.pbtxt", "1", GRAPH}
 

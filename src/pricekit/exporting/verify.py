@@ -1,4 +1,4 @@
-"""Verification: the exported graph must predict the model's prices on real rows, or the export fails."""
+"""Verification: the export fails unless the graph predicts the model's prices on real rows."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ShapeCheck:
 
 @dataclass(frozen=True)
 class VerificationReport:
-    """How far an exported graph differs from its model.
+    """The differences between an exported graph and its model.
 
     Attributes:
         checks: one for each batch shape.

@@ -79,10 +79,10 @@ class ParsedTexts(Protocol):
         """Count the lines of a kind in each text, (N,)."""
 
     def has_content(self, kind: str) -> npt.NDArray[np.bool_]:
-        """Report whether the first line of a kind has content, (N,)."""
+        """Return whether the first line of a kind has content, (N,)."""
 
     def contains(self, strings: Any, expression: str) -> npt.NDArray[np.bool_]:
-        """Report whether an expression matches anywhere in each name or title, (N,)."""
+        """Return whether an expression matches anywhere in each name or title, (N,)."""
 
     def count(self, strings: Any, expression: str) -> Ints:
         """Count the matches of an expression in each name or title, (N,)."""

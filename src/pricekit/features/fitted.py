@@ -109,7 +109,7 @@ def fit_features(
 
 
 def uses_price(plugin: Feature) -> bool:
-    """Report whether a feature learns from prices."""
+    """Return whether a feature learns from prices."""
     return bool(getattr(plugin, "uses_price", False))
 
 

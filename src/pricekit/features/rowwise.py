@@ -158,11 +158,11 @@ class RowwiseTexts:
         return np.array([len(row.lines.get(kind, ())) for row in self.rows], np.int64)
 
     def has_content(self, kind: str) -> npt.NDArray[np.bool_]:
-        """Report whether the first line of a kind has content, (N,)."""
+        """Return whether the first line of a kind has content, (N,)."""
         return np.array([row.first(kind) != "" for row in self.rows], np.bool_)
 
     def contains(self, strings: list[str], expression: str) -> npt.NDArray[np.bool_]:
-        """Report whether an expression matches anywhere in each name or title, (N,)."""
+        """Return whether an expression matches anywhere in each name or title, (N,)."""
         return np.array([_compiled(expression).search(text) is not None for text in strings], np.bool_)
 
     def count(self, strings: list[str], expression: str) -> Ints:

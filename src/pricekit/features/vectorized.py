@@ -72,11 +72,11 @@ class VectorizedTexts:
         return self.lines.count(kind)
 
     def has_content(self, kind: str) -> npt.NDArray[np.bool_]:
-        """Report whether the first line of a kind has content, (N,)."""
+        """Return whether the first line of a kind has content, (N,)."""
         return numpy_of(pc.not_equal(self.lines.find(kind), ""))
 
     def contains(self, strings: Any, expression: str) -> npt.NDArray[np.bool_]:
-        """Report whether an expression matches anywhere in each name or title, (N,)."""
+        """Return whether an expression matches anywhere in each name or title, (N,)."""
         return numpy_of(pc.match_substring_regex(strings, expression))
 
     def count(self, strings: Any, expression: str) -> Ints:

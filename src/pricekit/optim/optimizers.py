@@ -17,18 +17,17 @@ from pricekit.config import TrainingConfig
 class RowwiseAdagrad(torch.optim.Optimizer):
     """Row-wise Adagrad for sparse gradients, AdamW for dense ones.
 
-    A sparse gradient is that of an embedding: only rows of the batch are read or written, so a step
-    costs what the batch touched and not the size of the table, and each row keeps one number of
-    state, the sum of the mean squares of its gradients (Adagrad: Duchi et al. 2011; one sum a row as
-    in FBGEMM's row-wise Adagrad). Dense parameters follow AdamW (Loshchilov & Hutter 2019,
-    arXiv:1711.05101); weight decay reaches them alone.
+    Sparse gradients come from embeddings. A step reads and writes only the rows of the batch, so its cost does not
+    depend on the size of the table. The state of a row is one number, the sum of the mean squares of its gradients
+    (Adagrad: Duchi et al. 2011; one sum per row as in FBGEMM's row-wise Adagrad). Dense parameters follow AdamW
+    (Loshchilov & Hutter 2019, arXiv:1711.05101). Weight decay applies only to them.
 
     Args:
-        params: parameters, or groups with an `lr` of their own.
+        params: parameters, or groups with their own `lr`.
         lr: learning rate.
         betas: AdamW's decay of the running mean of the gradient and of its square.
         eps: added to the denominators.
-        weight_decay: share of lr by which dense weights shrink a step.
+        weight_decay: share of lr by which dense weights shrink per step.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ def _adagrad_rows(value: Tensor, grad: Tensor, state: dict[str, Any], group: dic
 
 
 def _coalesced(grad: Tensor) -> Tensor:
-    """Return a gradient with each row once; sorting is for those whose rows do not ascend."""
+    """Return a gradient with each row once; it is sorted only if its rows do not ascend."""
     indices = grad._indices()
     if grad.is_coalesced() or not bool((indices[0, 1:] > indices[0, :-1]).all()):
         return grad.coalesce()
@@ -78,7 +77,7 @@ def _sparse(indices: Tensor, values: Tensor, like: Tensor) -> Tensor:
 
 
 def _adamw(values: list[Tensor], states: list[dict[str, Any]], group: dict[str, Any]) -> None:
-    """Update dense parameters, all by one call."""
+    """Update all dense parameters in one call."""
     for value, state in zip(values, states, strict=True):
         if not state:
             state |= {"step": 0, "exp_avg": torch.zeros_like(value), "exp_avg_sq": torch.zeros_like(value)}
@@ -144,7 +143,7 @@ def parameter_groups(model: nn.Module, training: TrainingConfig) -> list[dict[st
 
     Layer i of the encoder's n layers has the rate learning_rate · layer_decay^(n - 1 - i) (Howard & Ruder 2018,
     arXiv:1801.06146), and the rest of the encoder learning_rate. The head has head_learning_rate and the token
-    embeddings embedding_learning_rate, where these are set. Biases and norms have no weight decay unless
+    embeddings embedding_learning_rate, if these are set. Biases and norms have no weight decay unless
     `decay_biases_and_norms` is set.
     """
     rates = dict(_rates(model, training))
@@ -187,12 +186,12 @@ def _biases_and_norms(model: nn.Module) -> set[int]:
 def averaged(model: nn.Module, decay: float) -> AveragedModel:
     """Return a moving average of a model's weights and buffers; call `update_parameters(model)` after each step.
 
-    At step n the average keeps min(decay, (1 + n) / (10 + n)) of itself. So the initial weights have little effect on
-    a short training. TensorFlow's ExponentialMovingAverage has this warmup as `num_updates`.
+    At step n the average retains a share of min(decay, (1 + n) / (10 + n)). So the initial weights have little effect
+    on a short training. TensorFlow's ExponentialMovingAverage has this warmup as `num_updates`.
 
     Args:
-        model: to average.
-        decay: share that the average keeps in a step, above 0 and below 1.
+        model: the model to average.
+        decay: share of the average that a step retains, above 0 and below 1.
     """
 
     def average(kept: list[Tensor], current: list[Tensor], steps: Tensor) -> None:

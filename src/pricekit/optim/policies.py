@@ -1,7 +1,7 @@
 """The built-in policies: defaults for all settings, with a shared optimizer and schedule.
 
-ULTRA, FAST, BLAZING and OPTIMIZED are the four published systems that pricekit is based on, with their numbers. They
-asked for fp16; here `speed.precision` stays `auto`, which is fp16 on the GPUs of their time and bf16 on newer ones.
+ULTRA, FAST, BLAZING and OPTIMIZED are the four published systems that pricekit is based on, with their settings. They
+used fp16; here `speed.precision` is `auto`, which is fp16 on the GPUs of their time and bf16 on newer ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The finished windows of a prediction, kept next to its output until that is complete."""
+"""The finished windows of a prediction, stored next to its output until the output is complete."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _WINDOWS = "part-" + 6 * "[0-9]" + ".parquet"
 class PredictionCheckpoint:
     """Windows of ids and prices, one Parquet file each, in a hidden folder next to the output.
 
-    Used as a context manager, which locks the folder against other predictions and deletes it at the end unless it
-    holds windows.
+    As a context manager, it locks the folder against other predictions, and deletes it at the end unless it
+    contains windows.
 
     Args:
-        out: the output that the windows will become.
-        key: what the windows depend on, such as model, table and columns, as JSON values by name. Windows with
-            another key are not used.
+        out: the output file.
+        key: everything that the windows depend on, such as model, table and columns, as JSON values by name. Windows
+            with a different key are not used.
 
     Raises:
         DataError: the folder cannot be written, or another prediction uses it.
@@ -73,14 +73,14 @@ class PredictionCheckpoint:
                 self.clear()
                 with suppress(
                     OSError
-                ):  # while the lock is held: whoever waits for this file sees that it is gone
+                ):  # while the lock is held, so that a process waiting for this file notices its deletion
                     Path(self._lock.lock_file).unlink(missing_ok=True)
                     self.folder.rmdir()
         finally:
             self._lock.release()
 
     def found(self) -> tuple[int, list[str]]:
-        """Return how many windows an earlier prediction left, and the names of the key's values that differ."""
+        """Return the number of windows of an earlier prediction, and the names of the key's values that differ."""
         windows = 0
         while _is_intact(self._window(windows)):
             windows += 1
@@ -99,7 +99,7 @@ class PredictionCheckpoint:
         self.count = windows
 
     def start(self) -> None:
-        """Delete what an earlier prediction left, and write the key."""
+        """Delete the windows of an earlier prediction, and write the key."""
         self.clear()
         try:
             write_text(self.folder / "key.json", json.dumps(self.key))
@@ -107,7 +107,7 @@ class PredictionCheckpoint:
             raise DataError(f"{self.out} cannot be written: {error.strerror or error}.") from None
 
     def add(self, ids: pd.Series, price: np.ndarray) -> None:
-        """Keep a window: ids (N,) and prices, float (N,)."""
+        """Store a window: ids (N,) and prices, float (N,)."""
         with PredictionWriter(self._window(self.count)) as writer:
             writer.write(ids, price)
         self.count += 1
@@ -130,7 +130,7 @@ class PredictionCheckpoint:
 
 
 def _is_intact(window: Path) -> bool:
-    """Whether a window exists and is undamaged; a damaged one and those after it are priced again."""
+    """Return whether a window exists and is undamaged; a damaged one and those after it are priced again."""
     try:
         return bool(pq.read_metadata(window).num_rows)
     except (OSError, pa.ArrowException):

@@ -1,4 +1,4 @@
-"""Prediction of table files: the next windows of rows are read and prepared while one is priced and kept."""
+"""Prediction of table files. While one window of rows is priced and stored, the next ones are read and prepared."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 WINDOW, WINDOW_BYTES = 8192, 64 << 20
-"""The rows of a window, in which batches are formed by length; the bytes of text that small files may share in one."""
+"""Rows per window, in which batches are formed by length; bytes of text up to which small files share a window."""
 
 
 def predict_file(
@@ -68,22 +68,24 @@ def predict_file(
             rows, empty = _price_windows(predictor, tables, checkpoint, files_size(files))
             if _fingerprints(files) != fingerprints:
                 checkpoint.clear()
-                raise DataError(f"{source} changed while it was priced; price it again when it is complete.")
+                raise DataError(
+                    f"{source} changed during the prediction; predict again when the file is complete."
+                )
             _write(out, checkpoint, predictor, interval)
         checkpoint.clear()
     if empty:
-        logger.warning(f"{empty:,} of {rows:,} rows have no text; they have a price nevertheless.")
+        logger.warning(f"{empty:,} of {rows:,} rows have no text; they get a price nevertheless.")
     _warn_of_new_files(source, [*files, out])
     return rows
 
 
 def _check_request(predictor: Predictor, columns: Columns, interval: float | None) -> None:
-    """Raise before the work what would fail after it."""
+    """Raise errors that would otherwise occur at the end of the work."""
     if interval is not None:
         predictor.check_interval(interval)
     if columns.id in ("price", *(BOUNDS if interval is not None else ())):
         raise DataError(
-            f"the id column is called '{columns.id}', like a column of the output; choose another id column",
+            f"the id column has the name of an output column, '{columns.id}'; choose another id column",
             parameters=("id",),
             column=columns.id,
         )
@@ -98,7 +100,9 @@ def _resume_or_start(checkpoint: PredictionCheckpoint, resume: bool) -> None:
         return
     if windows:
         reason = (
-            f"it had another {', another '.join(differences)}" if differences else "resume would keep them"
+            f"it used a different {', a different '.join(differences)}"
+            if differences
+            else "resume would keep them"
         )
         logger.warning(f"deleting {counted(windows, 'window')} of an interrupted prediction: {reason}.")
     elif resume:
@@ -121,7 +125,7 @@ def _announcing_what_is_kept(checkpoint: PredictionCheckpoint) -> Iterator[None]
 def _price_windows(
     predictor: Predictor, tables: Iterator[Table], checkpoint: PredictionCheckpoint, size: int
 ) -> tuple[int, int]:
-    """Price the windows that the checkpoint does not hold; return the rows, and those without text."""
+    """Price the windows that the checkpoint does not contain; return the number of rows, and of rows without text."""
     done, rows, priced, empty, position = checkpoint.count, 0, 0, 0, 0
     numbered = enumerate(_prefetched(tables))
     prepared = ((table, None if i < done else predictor.prepare(table)) for i, table in numbered)
@@ -170,7 +174,7 @@ def _text_bytes(table: Table) -> int:
 
 
 def _prefetched(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items; another thread makes the next one while the last one is used."""
+    """Yield the items; another thread computes the next one while the last one is used."""
     iterator = iter(items)
     with ThreadPoolExecutor(1) as pool:
         following = pool.submit(next, iterator, None)
@@ -180,7 +184,7 @@ def _prefetched(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def _warn_of_new_files(source: Path, known: Iterable[Path]) -> None:
-    """Name a file that appeared in a folder or a pattern during the prediction."""
+    """Log the number of files that appeared in a folder or a pattern during the prediction, and one of their names."""
     with suppress(DataError):  # all files were deleted
         if new := {file.absolute() for file in table_files(source)} - {file.absolute() for file in known}:
             logger.warning(

@@ -1,4 +1,4 @@
-"""Price intervals: half widths that were fitted on the validation rows, read and applied."""
+"""Price intervals: reading and applying the half widths that were fitted on the validation rows."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ BOUNDS = "price_low", "price_high"
 class Intervals:
     """Half widths of the log price by level and by predicted price.
 
-    Split conformal prediction: a share `level` of new prices lies within [p·exp(-w), p·exp(w)], whatever their
-    distribution, if they are exchangeable with the validation rows (Papadopoulos et al. 2002; by bins of the
+    Split conformal prediction: a share `level` of new prices is within [p·exp(-w), p·exp(w)] for any distribution, if
+    the rows are exchangeable with the validation rows (Papadopoulos et al. 2002; by bins of the
     prediction: Boström & Johansson 2020, Mondrian conformal regressors).
 
     Attributes:

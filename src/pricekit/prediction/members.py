@@ -1,4 +1,4 @@
-"""The models of a predictor, and how those of a bundle are opened."""
+"""The models of a predictor, and the reader that opens those of a bundle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
 from pricekit.table import Columns
 
 MIN_SIZE_RATIO = 0.9
-"""Two graphs are similar when the smaller one has more than this share of the larger one's bytes."""
+"""Two graphs are similar if the smaller one has more than this share of the larger one's bytes."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def read_bundle(path: str | Path) -> BundleReader:
 
 
 def _similar(one: Graph, other: Graph) -> bool:
-    """Whether two members' graphs are of one architecture, as those of the folds of a cross-validation are."""
+    """Return whether two members' graphs have the same architecture, like those of a cross-validation's folds."""
     sizes = len(one.model), len(other.model)
     same = (one.max_length, one.features) == (other.max_length, other.features)
     return same and min(sizes) > MIN_SIZE_RATIO * max(sizes)

@@ -39,9 +39,9 @@ class Origin:
     """Where a predictor was loaded from.
 
     Attributes:
-        path: of the model's folder, absolute.
-        engine: the engine to load it in again; None for a run, which uses torch.
-        load: loads it again, called with path and engine; a function that can be pickled.
+        path: the absolute path of the model's folder.
+        engine: the engine in which to load it again; None for a run, which uses torch.
+        load: a picklable function of path and engine that loads the model again.
     """
 
     path: Path
@@ -51,16 +51,16 @@ class Origin:
 
 @dataclass(frozen=True, repr=False)
 class Predictor:
-    """Prices from a trained model, or from several whose log prices are averaged.
+    """Predicts prices with one model, or with several whose log prices are averaged.
 
-    A predictor does not change; threads may share it. Pickled, it is the model's path, digest and engine: the other
-    process loads the model again from that path, and checks its digest.
+    A predictor is immutable, and threads may share it. A pickled predictor contains the model's path, digest and
+    engine; the other process loads the model from that path, and checks its digest.
 
     Attributes:
         members: the models, at least one; their weights sum to 1.
         digest: identifies the model by its contents.
         intervals: None for a model older than price intervals.
-        currency: of the prices; None if the training table did not show one.
+        currency: the currency of the prices; None if the training table did not show one.
         origin: None for a predictor that was not loaded from a folder.
 
     Example:
@@ -77,11 +77,11 @@ class Predictor:
 
     @classmethod
     def load(cls, path: str | Path, engine: str = AUTO) -> Predictor:
-        """Open a bundle in the engine of that name; `pricekit.load` also opens runs and ensembles.
+        """Open a bundle in an engine; `pricekit.load` also opens runs and ensembles.
 
         Args:
             path: the folder of the bundle.
-            engine: its name; "auto" is the fastest one here, which is measured the first time.
+            engine: the name of the engine; "auto" is the fastest on this machine, measured the first time.
 
         Raises:
             BundleError: the bundle is damaged.
@@ -121,8 +121,8 @@ class Predictor:
 
         Args:
             rows: a table, or a pandas, Arrow, polars or similar frame with the columns of `columns`; or texts: a list,
-                a pandas Series or a numpy array of strings. For a model of several columns, a text has one line
-                "column: cell" for each of them.
+                a pandas Series or a numpy array of strings. If the model reads several columns, a text has one line
+                "column: cell" per column.
             interval: the share of true prices that the returned bounds contain, such as 0.9.
 
         Returns:
@@ -177,16 +177,16 @@ class Predictor:
     ) -> int:
         """Price a table file of any size in bounded memory; return the number of rows.
 
-        Every row of the table has one row in the output, in order. The output appears when it is complete; until
-        then, finished windows of rows are kept in a hidden folder next to it.
+        The output has one row per row of the table, in order. It appears when it is complete. Until then, a hidden
+        folder next to it contains the finished windows of rows.
 
         Args:
             table: a table file, a folder of Parquet files, or a pattern such as "new/*.csv".
             out: the CSV, TSV, Parquet or JSON lines file to write.
             text: the text columns, by default those of the training table.
             id: the id column, by default that of the training table, or row numbers.
-            encoding: of a text file, by default detected.
-            delimiter: between the fields, by default detected.
+            encoding: the encoding of a text file, by default detected.
+            delimiter: the field separator, by default detected.
             columns: the names of all columns of a file without a header.
             limit: price only the first `limit` rows.
             interval: also write `price_low` and `price_high`, which contain this share of true prices.
@@ -239,7 +239,7 @@ class Predictor:
         return f"Predictor({', '.join(self._facts('{!r}', '{}={!r}'))})"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the HTML for a notebook."""
         facts = " · ".join(html.escape(fact) for fact in self._facts("{}", "{}: {}"))
         return f"<div><b>Predictor</b> {facts}</div>"
 
@@ -265,14 +265,14 @@ def _table_of(rows: Rows, columns: Columns) -> Table:
 
 
 def _named_columns(columns: Columns, text: str | Sequence[str] | None, id_: str | None) -> Columns:
-    """Return a model's columns without the price, and with the text and id columns that were named."""
+    """Return a model's columns without the price, with the given text and id columns."""
     names = (text,) if isinstance(text, str) else tuple(text or ())
     columns = replace(columns, price=None, text=names or columns.text)
     return columns if id_ is None else replace(columns, id=id_, id_required=True)
 
 
 def _load_bundle(path: Path, engine: str) -> Predictor:
-    """Load a bundle; unlike the class method, a function is pickled by name by all picklers."""
+    """Load a bundle. Unlike a class method, all picklers pickle a function by name."""
     return Predictor.load(path, engine)
 
 
@@ -282,7 +282,7 @@ def _reopen(load: Callable[[Path, Any], Predictor], path: Path, digest: str, eng
     found = load(path, engine)
     if found.digest != digest:
         raise BundleError(
-            f"the model {path} has changed since its predictor was pickled; load the new model and pickle that",
+            f"the model {path} has changed since its predictor was pickled; load and pickle the new model",
             path=path,
         )
     return found

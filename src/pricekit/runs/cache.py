@@ -1,4 +1,4 @@
-"""A cache of tokens and features on disk, keyed by what they are computed from."""
+"""A cache of tokens and features on disk, keyed by their inputs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from pricekit.tokens import Tokens
 def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) -> Inputs:
     """Return the model inputs of a table: from the cache, or computed and then cached.
 
-    The key is a hash of the table's content, the fitted preprocessor and the version of pricekit, so another text,
-    tokenizer, length or feature is another file. An unreadable file is replaced.
+    The key is a hash of the table's content, the fitted preprocessor and the version of pricekit. So a change of a
+    text, the tokenizer, the length or a feature results in another file. An unreadable file is replaced.
 
     Args:
-        preprocessor: fitted.
+        preprocessor: the fitted preprocessor.
         table: N rows.
-        folder: of the cache; None caches nothing.
+        folder: the folder of the cache; None disables it.
     """
     if folder is None:
         return preprocessor(table)

@@ -18,7 +18,7 @@ LEVELS = (*np.arange(5, 100, 5) / 100, 0.96, 0.97, 0.98, 0.99)
 def fit_intervals(predicted: np.ndarray, actual: np.ndarray) -> Intervals:
     """Calibrate half widths of the log price, by split conformal prediction within bins of the predicted price.
 
-    Each bin holds at least 100 rows if there are so many. A level is left out if a bin has too few rows for it.
+    Each bin contains at least 100 rows if there are that many. A level is omitted if a bin has too few rows for it.
 
     Args:
         predicted: float (N,), N at least 1.
@@ -44,7 +44,7 @@ def fit_intervals(predicted: np.ndarray, actual: np.ndarray) -> Intervals:
 def _edges(predicted: np.ndarray) -> np.ndarray:
     """Return ascending prices that separate bins of about equally many rows.
 
-    Each is the geometric mean of two neighbouring predictions. So equal predictions share a bin, also where another
+    Each is the geometric mean of two neighbouring predictions. So equal predictions share a bin, even if another
     engine or precision rounds them differently.
     """
     bins = int(np.clip(len(predicted) // ROWS_PER_BIN, 1, MAX_BINS))

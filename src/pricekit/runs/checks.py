@@ -1,4 +1,4 @@
-"""Checks before the first epoch: leaks of the price, rows that are on both sides, one batch through every plugin."""
+"""Checks before the first epoch: price leaks, rows in both parts of the split, one batch through every plugin."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from pricekit.table.columns import equal_texts
 from pricekit.training.session import Job
 
 _SAMPLE_ROWS = 64
-"""Rows on which features are computed with another value of a leaking column."""
+"""Number of rows whose features are recomputed with shuffled values of a leaking column."""
 
-_ALLOW = "or allow the leak if it is known wherever prices will be predicted"
+_ALLOW = "or allow the leak if its value is known whenever prices are predicted"
 
 
 def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[str, ...]:
-    """Log how much prices of equal texts differ; find columns and texts that give the price away.
+    """Log how much prices of equal texts differ; find columns and texts that leak the price.
 
     Args:
         table: all usable rows.
@@ -41,7 +41,7 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
         The columns that no feature may read.
 
     Raises:
-        DataError: a text column or the text gives the price away.
+        DataError: a text column or the text leaks the price.
     """
     if table.known_price.min() == table.known_price.max():
         logger.warning(
@@ -60,7 +60,7 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
 
 
 def _check_column(name: str, share: float, *, read: bool, allowed: bool) -> None:
-    """Warn of a column that leaks; raise DataError where the model would read it and leaks are not allowed."""
+    """Warn about a column that leaks; raise DataError if the model would read it and leaks are not allowed."""
     found = f"the column '{name}' alone explains {100 * share:.0f}% of the log price, as a copy of the price would"
     if not read:
         logger.warning(f"{found}; the model does not read it")
@@ -68,7 +68,7 @@ def _check_column(name: str, share: float, *, read: bool, allowed: bool) -> None
         logger.warning(f"{found}; the model reads it, because leaks are allowed")
     else:
         raise DataError(
-            f"{found}, and the model would read it. Leave it out of the text columns, {_ALLOW}",
+            f"{found}, and the model would read it. Remove it from the text columns, {_ALLOW}",
             parameters=("text", "allow_leak"),
             column=name,
             share=share,
@@ -85,12 +85,12 @@ def _check_text(share: float, allowed: bool) -> None:
 
 
 def check_feature_leaks(features: FittedFeatures, table: Table, leaks: tuple[str, ...]) -> None:
-    """Raise DataError where a feature changes with a column that gives the price away.
+    """Raise DataError if a feature changes with a column that leaks the price.
 
     Args:
         features: fitted.
         table: training rows as features see them.
-        leaks: columns that give the price away.
+        leaks: columns that leak the price.
     """
     sample = table.take(np.arange(min(_SAMPLE_ROWS, len(table))))
     for name in leaks:
@@ -103,7 +103,7 @@ def check_feature_leaks(features: FittedFeatures, table: Table, leaks: tuple[str
         if changed.any():
             names = ", ".join(np.array(features.names)[changed])
             raise DataError(
-                f"the column '{name}' gives the price away, and the features {names} are computed from it. "
+                f"the column '{name}' leaks the price, and the features {names} are computed from it. "
                 f"Leave them out or drop the column, {_ALLOW}",
                 parameters=("features", "allow_leak"),
                 column=name,
@@ -111,7 +111,7 @@ def check_feature_leaks(features: FittedFeatures, table: Table, leaks: tuple[str
 
 
 def check_shared(train: Table, valid: Table, *, allow_leak: bool) -> None:
-    """Warn of validation rows whose text is also trained on.
+    """Warn about validation rows whose text is also in the training rows.
 
     Raises:
         DataError: all of them are, at the same price, and `allow_leak` is False.
@@ -130,7 +130,7 @@ def check_shared(train: Table, valid: Table, *, allow_leak: bool) -> None:
     )
     if equal == len(valid) and not allow_leak:
         raise DataError(
-            f"{what}: nothing is held out. Validate on other rows, or allow the leak",
+            f"{what}, so nothing is held out. Validate on other rows, or allow the leak",
             parameters=("valid", "allow_leak"),
             rows=equal,
         )

@@ -67,9 +67,9 @@ PSEUDO_LABELLED, OLD_PSEUDO_LABELLED = "pseudo_labelled.parquet", "taught.parque
 """The second name is that of version 0.1."""
 
 SAMPLE_ROWS = 512
-"""Validation rows that a run keeps, at most."""
+"""Maximum number of validation rows in the sample of a run."""
 
-# In the order of deletion: the first makes a run finished, the second started, the last makes the folder a run.
+# In the order of deletion: the first file marks a finished run, the second a started run, the last one any run.
 FILES = (
     *("run.json", BACKBONE, "config.toml", "split.parquet", "rejected.parquet", "sample.parquet"),
     *("tokenizer.json", "preprocess.json", OUT_OF_FOLD, PSEUDO_LABELLED, OLD_PSEUDO_LABELLED),
@@ -129,12 +129,12 @@ def files_digest(files: Iterable[Path]) -> str:
 
 
 def is_run(path: Path) -> bool:
-    """Say whether a folder is a run, finished or not."""
+    """Return whether a folder is a run, finished or not."""
     return names_rows(path / SOURCE)
 
 
 def names_rows(file: Path) -> bool:
-    """Say whether a JSON file holds a digest of training rows, which only the files of runs do."""
+    """Return whether a JSON file contains a digest of training rows, as only the files of runs do."""
     try:
         facts = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
@@ -143,7 +143,7 @@ def names_rows(file: Path) -> bool:
 
 
 def is_started(out: Path) -> bool:
-    """Say whether a run folder holds all that resuming needs; a checkpoint may be missing."""
+    """Return whether a run folder contains everything that resuming needs; a checkpoint may be missing."""
     return is_run(out) and (out / BACKBONE).is_file()  # the last file that a new run writes
 
 
@@ -193,7 +193,7 @@ def check_replaceable(
 
 
 def clear_run(path: Path) -> None:
-    """Delete the files of a run and nothing else; raises TrainingError where the folder is not a run."""
+    """Delete the files of a run and nothing else; raises TrainingError if the folder is not a run."""
     if not path.exists():
         return
     if not is_free(path) and not is_run(path):
@@ -210,11 +210,11 @@ def open_run(path: Path) -> LoadedRun:
     """Open a finished run with its best weights.
 
     Args:
-        path: folder of the run.
+        path: the folder of the run.
 
     Raises:
         TrainingError: the folder is not a finished run, or a file is damaged.
-        PluginError, ConfigError: a plugin is missing, or refuses the options of the run.
+        PluginError, ConfigError: a plugin is missing, or rejects the options of the run.
     """
     if not (path / "run.json").is_file():
         if is_run(path):
@@ -237,7 +237,7 @@ def open_run(path: Path) -> LoadedRun:
 
 
 def require_plugins(path: Path) -> None:
-    """Raise PluginError where a plugin of a run is not loaded."""
+    """Raise PluginError if a plugin of a run is not loaded."""
     source = json.loads((path / SOURCE).read_text("utf-8"))
     for plugin in source.get("plugins", []):  # the oldest runs do not list them
         registry().require(plugin["kind"], plugin["name"], plugin["package"], plugin["version"])
@@ -254,7 +254,7 @@ def read_sample(run: LoadedRun) -> Table:
 
 
 def read_architecture(path: Path) -> State:
-    """Return what the backbone of a run stored to build its encoder again; raises TrainingError."""
+    """Return the architecture that the backbone of a run stored, to rebuild its encoder; raises TrainingError."""
     try:
         return dict(json.loads((path / BACKBONE).read_text("utf-8")))
     except (OSError, ValueError) as error:
@@ -296,7 +296,7 @@ def write_out_of_fold(out: Path, columns: Mapping[str, np.ndarray]) -> None:
 
 
 def read_out_of_fold(out: Path) -> dict[str, np.ndarray]:
-    """Read what `write_out_of_fold` wrote; empty where it wrote nothing."""
+    """Read the columns of `write_out_of_fold`; empty if there are none."""
     path = out / OUT_OF_FOLD
     if not path.is_file():
         return {}
@@ -318,7 +318,7 @@ class Ensemble:
     """An opened ensemble.
 
     Attributes:
-        path: its folder.
+        path: the folder.
         members: the runs and the weights of their log prices, which sum to 1.
         facts: the contents of `run.json`.
         intervals: fitted on the held-out rows.
@@ -348,7 +348,7 @@ class Ensemble:
 
 
 def is_ensemble(path: Path) -> bool:
-    """Whether a folder looks like an ensemble."""
+    """Return whether a folder looks like an ensemble."""
     return (path / ENSEMBLE).is_file()
 
 
@@ -360,6 +360,6 @@ def open_ensemble(path: Path) -> Ensemble:
         facts = json.loads((path / "run.json").read_text("utf-8"))
         intervals = (path / INTERVALS).read_text("utf-8")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TrainingError(f"the ensemble {path} is damaged ({error}); make the ensemble again") from None
+        raise TrainingError(f"the ensemble {path} is damaged ({error}); create it again") from None
     runs = tuple((open_run(path / "members" / str(number)), weight) for number, weight in members)
     return Ensemble(path, runs, facts, read_intervals(intervals, path))

@@ -1,4 +1,4 @@
-"""The one loader: a run, an ensemble or a bundle to a predictor. Only the first two import torch."""
+"""The single loader for runs, ensembles and bundles. Only the first two import torch."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _EXPECTED = "expected the folder of a run, an ensemble or a bundle"
 
 @dataclass(frozen=True)
 class ModelReader:
-    """A model that was read, before its engine is opened.
+    """A model that was read, but whose engine is not yet open.
 
     Attributes:
-        columns: the columns that it reads, for checking a table before an engine is measured.
+        columns: the columns that it reads, to check a table before engines are measured.
         open: returns the predictor.
     """
 
@@ -34,11 +34,11 @@ def load_model(path: str | Path, engine: str | None = None) -> Predictor:
 
     Args:
         path: the folder of a run, an ensemble or a bundle.
-        engine: of a bundle; None or "auto" is the fastest one here, which is measured the first time.
+        engine: the engine of a bundle; None or "auto" is the fastest on this machine, measured the first time.
 
     Raises:
-        BundleError: the folder holds no model, or a damaged bundle.
-        ConfigError: an engine other than "auto" is named for a run or an ensemble.
+        BundleError: the folder contains no model, or a damaged bundle.
+        ConfigError: an engine other than "auto" is given for a run or an ensemble.
         PluginError: a plugin that the model needs is missing.
         TrainingError: the run is not finished.
     """
@@ -69,15 +69,15 @@ def _open_trained(path: Path, engine: str | None) -> Predictor:
     if (path / "cv.toml").is_file():
         raise BundleError(
             f"the folder {path} is a cross-validation, which has one model per fold: combine them into an ensemble, "
-            f"or give one of them, such as {path / 'fold-0'}",
+            f"or use one of them, such as {path / 'fold-0'}",
             path=path,
         )
     if not is_run(path) and not is_ensemble(path):
-        raise BundleError(f"the folder {path} holds no model; {_EXPECTED}", path=path)
+        raise BundleError(f"the folder {path} contains no model; {_EXPECTED}", path=path)
     if engine not in (None, "auto"):
         raise ConfigError(
-            f"the engine {engine} is for bundles, and {path} is a run, which uses torch; export it as a bundle, or "
-            "name no engine",
+            f"the engine {engine} is for bundles, but {path} is a run, which uses torch; export it as a bundle, or "
+            "omit the engine",
             parameters=("engine",),
             engine=engine,
         )

@@ -51,11 +51,11 @@ from pricekit.training.session import Job
 
 @dataclass(frozen=True)
 class Fitted:
-    """What is fitted on the training rows before the model is built.
+    """The parts that are fitted on the training rows before the model is built.
 
     Attributes:
         preprocessor: turns a table into model inputs.
-        architecture: what the backbone stored to build its encoder again.
+        architecture: the values that the backbone stores to rebuild its encoder.
         out_of_fold: training columns of features that use the price, float32 (N,) each, by name.
     """
 
@@ -69,7 +69,7 @@ class Prepared:
     """A run that is ready to train.
 
     Attributes:
-        source: where its rows come from.
+        source: the source of its rows.
         split: its rows.
         entries: its plugins.
         job: what to train.
@@ -127,9 +127,9 @@ def prepare_new_run(out: Path, source: Source, setup: Setup, split: Split, *, ov
     """Fit the preprocessor, build the model, check every plugin on a batch, then write the folder.
 
     Raises:
-        TrainingError: `out` is taken.
-        PluginError, ConfigError: a plugin or its settings are wrong; the folder is unchanged.
-        DataError: a feature reads a column that gives the price away.
+        TrainingError: `out` is not empty.
+        PluginError, ConfigError: a plugin or its settings are invalid; the folder is unchanged.
+        DataError: a feature reads a column that leaks the price.
     """
     _check_free(out, overwrite)
     config = setup.config
@@ -175,10 +175,10 @@ def reopen_run(out: Path, setup: Setup, split: Split) -> Job:
 
 
 def check_same_rows(out: Path, split: Split) -> None:
-    """Raise TrainingError where the rows differ from those that a run was started with."""
+    """Raise TrainingError if the rows differ from those that a run was started with."""
     if json.loads((out / SOURCE).read_text("utf-8"))["digest"] != split.digest():
         raise TrainingError(
-            f"the rows differ from those that {out} was started with; give the same tables and the same options for "
+            f"the rows differ from those that {out} was started with; use the same tables and the same options for "
             "reading them, or train into a new folder",
             parameters=("table", "valid", "encoding", "decimal", "out"),
             path=str(out),

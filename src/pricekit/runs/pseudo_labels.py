@@ -1,4 +1,4 @@
-"""Pseudo-labels: rows without a price become training rows, at the prices of a teacher.
+"""Pseudo-labels: rows without a price become training rows with the prices of a teacher.
 
 This covers distillation, where the teacher is another kind of model or an ensemble (Bucilă et al. 2006, Model
 compression; Hinton et al. 2015, arXiv:1503.02531), and self-training, where the rows are those to be priced later
@@ -38,7 +38,7 @@ from pricekit.table import (
 from pricekit.table.prices.currency import require_same_currency
 
 MAX_RATIO = 4
-"""Pseudo-labelled rows per priced row, at most; of more rows a random part is used."""
+"""Maximum number of pseudo-labelled rows per priced row; of more rows, a random part is used."""
 
 
 def add_pseudo_labels(source: Source, split: Split, config: RunConfig, resumed: Path | None) -> Split:
@@ -52,7 +52,7 @@ def add_pseudo_labels(source: Source, split: Split, config: RunConfig, resumed: 
 
     Raises:
         ConfigError: unpriced tables without a teacher, or a teacher without them.
-        DataError: there is no row to price, or a teacher prices in another currency.
+        DataError: there is no row to price, or a teacher uses a different currency.
         TrainingError, BundleError, PluginError: a teacher cannot be opened.
     """
     pseudo_labelled = read_pseudo_labelled(resumed) if resumed else _from_teachers(source, split, config)
@@ -68,7 +68,7 @@ def _from_teachers(source: Source, split: Split, config: RunConfig) -> Table | N
         return None
     if not (source.teachers and source.unpriced):
         raise ConfigError(
-            "pseudo-labels need unpriced tables and a teacher that prices their rows; give both or neither",
+            "pseudo-labels need unpriced tables and a teacher that prices their rows; set both or neither",
             parameters=("unpriced", "teacher"),
         )
     columns = columns_of(config)
@@ -81,7 +81,7 @@ def _from_teachers(source: Source, split: Split, config: RunConfig) -> Table | N
 
 
 def read_unpriced(tables: Sequence[TableSource], columns: Columns, read_options: ReadOptions) -> Table:
-    """Read the rows that have a text and no price; of a table without a price column, all rows with a text.
+    """Read the rows that have a text and no price; all rows with a text if the table has no price column.
 
     Raises:
         DataError: a table cannot be read, or there is no such row.
@@ -100,14 +100,14 @@ def read_unpriced(tables: Sequence[TableSource], columns: Columns, read_options:
 def pseudo_label(
     train: Table, unpriced: Table, teachers: Sequence[Predictor], columns: Columns, seed: int
 ) -> Table:
-    """Return unpriced rows at the geometric mean of the teachers' prices.
+    """Return unpriced rows with the geometric mean of the teachers' prices.
 
     Args:
         train: the priced training rows; unpriced rows with one of their texts are left out.
         unpriced: from `read_unpriced`.
         teachers: at least one.
         columns: of the run.
-        seed: of the choice, where there are more than `MAX_RATIO` unpriced rows per training row.
+        seed: the seed of the choice, if there are more than `MAX_RATIO` unpriced rows per training row.
 
     Raises:
         DataError: every unpriced row has the text of a training row.
@@ -119,7 +119,7 @@ def pseudo_label(
     rows = unpriced.take(new)
     if not len(rows):
         raise DataError(
-            "every unpriced row has the text of a training row; give other rows or none",
+            "every unpriced row has the text of a training row; use other rows or none",
             parameters=("unpriced",),
         )
     logs = [np.log(teacher.predict(rows).astype(np.float64)) for teacher in teachers]
@@ -144,7 +144,7 @@ def with_pseudo_labelled(train: Table, pseudo_labelled: Table) -> Table:
 
 
 def _check_teacher(path: Path, valid: Table) -> None:
-    """Warn where a teacher may have been trained on the rows that validate the student."""
+    """Warn if a teacher may have been trained on the rows that validate the student."""
     if not (path / HELD_OUT).is_file():
         logger.warning(
             f"the teacher {path} does not record its training rows; if they include validation rows of this run, "
@@ -175,7 +175,7 @@ def write_pseudo_labelled(folder: Path, pseudo_labelled: Table) -> None:
 
 
 def read_pseudo_labelled(folder: Path) -> Table | None:
-    """Read what `write_pseudo_labelled` or version 0.1 wrote; None where there is nothing."""
+    """Read the rows that `write_pseudo_labelled` or version 0.1 wrote; None if there are none."""
     paths = [folder / name for name in (PSEUDO_LABELLED, OLD_PSEUDO_LABELLED) if (folder / name).is_file()]
     if not paths:
         return None

@@ -1,4 +1,4 @@
-"""What the configuration alone determines: plugins, processes, precision."""
+"""The parts of a run that depend only on the configuration: plugins, processes, precision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pricekit.training.machine import Processes, choose_precision
 
 @dataclass(frozen=True)
 class Setup:
-    """What the configuration alone determines, created once per run.
+    """The parts of a run that depend only on the configuration, created once per run.
 
     Attributes:
         config: of the run.
@@ -59,7 +59,7 @@ def _check_length(config: RunConfig, backbone: Backbone) -> None:
     longest = backbone.max_length
     if longest is not None and config.max_length > longest:
         raise ConfigError(
-            f"max_length is {config.max_length}, but the backbone '{config.backbone.name}' takes at most {longest}",
+            f"max_length is {config.max_length}, but the backbone '{config.backbone.name}' accepts at most {longest}",
             parameters=("max_length",),
             found=config.max_length,
             longest=longest,
@@ -67,7 +67,7 @@ def _check_length(config: RunConfig, backbone: Backbone) -> None:
 
 
 def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
-    """Return the configuration of the run in a folder, in a new time budget where one is given.
+    """Return the configuration of the run in a folder, with a new time budget if one is given.
 
     Raises:
         TrainingError: there is no run to resume.
@@ -87,5 +87,5 @@ def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
 
 
 def in_budget(file: Path, time_budget: float | str | None) -> RunConfig:
-    """Return the configuration in a file, in a new time budget where one is given; raises ConfigError."""
+    """Return the configuration in a file, with a new time budget if one is given; raises ConfigError."""
     return read_saved_config(file, *([{"training": {"time_budget": time_budget}}] if time_budget else []))

@@ -33,13 +33,13 @@ from pricekit.training.batches import split_groups
 
 @dataclass(frozen=True)
 class Source:
-    """Where the rows come from: paths of files, or frames in memory.
+    """The source of the rows: paths of files, or frames in memory.
 
     Attributes:
         table: rows with prices.
         valid: rows to validate on; None: a part of the table.
         read_options: how files are read.
-        unpriced: tables whose rows without a price are also trained on, at the prices of the `teachers`.
+        unpriced: tables whose rows without a price are also trained on, with the prices of the `teachers`.
         teachers: folders of runs, ensembles or bundles.
     """
 
@@ -51,11 +51,11 @@ class Source:
 
     @property
     def table_name(self) -> str:
-        """The name of the table, as `run.json` keeps it; "DataFrame" for one in memory."""
+        """The name of the table in `run.json`; "DataFrame" for one in memory."""
         return source_name(self.table)
 
     def facts(self, split: Split) -> dict[str, Any]:
-        """Return what `source.json` keeps of the tables: their names and a digest of the rows."""
+        """Return the content of `source.json`: the names of the tables and a digest of the rows."""
         facts: dict[str, Any] = {
             "table": self.table_name,
             "valid": None if self.valid is None else source_name(self.valid),
@@ -89,7 +89,7 @@ class Split:
         return digest_of(self.train, self.valid)
 
     def count(self) -> dict[str, int]:
-        """Return the number of rows of each part, as `run.json` keeps it; version 0.1 wrote "taught"."""
+        """Return the number of rows of each part, for `run.json`; version 0.1 wrote "taught"."""
         counts = {
             "train": len(self.train),
             "valid": len(self.valid),
@@ -120,13 +120,13 @@ def load_split(
 ) -> Split:
     """Read the tables, reject unusable rows, check for leaks, and split the rest.
 
-    Rows with equal texts stay in one part, unless the texts are labels that name many products each.
+    Rows with equal texts stay in one part, unless the texts are labels, each for many products.
 
     Args:
         source: the tables.
         config: of the run.
-        allow_leak: also train on columns and texts that give the price away.
-        checked: leaks were checked before, as in a resumed run.
+        allow_leak: train even if columns or texts leak the price.
+        checked: skip the check for leaks, as in a resumed run.
 
     Raises:
         DataError: a table cannot be used, or the price leaks.

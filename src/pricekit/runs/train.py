@@ -44,18 +44,18 @@ def train(
         source: the tables.
         config: from `pricekit.config.resolve.configure`, which also resolves the options of plugins.
         out: a new or empty folder.
-        split: the rows of `source`, where they were read, checked and split before.
+        split: the rows of `source`, if they have already been read, checked and split.
         resume: continue the run in `out` from its last checkpoint, or from its beginning if it has none.
         overwrite: replace the run in `out`; it is deleted once the new one can start.
-        allow_leak: also train on columns and texts that give the price away.
+        allow_leak: train even if columns or texts leak the price.
 
     Returns:
         The content of `run.json`: table, currency, rows, best epoch, seconds, metrics and plugins.
 
     Raises:
         DataError: the table cannot be used, or the price leaks.
-        TrainingError: `out` is taken, training failed, or the rows differ from those of the run to resume.
-        ConfigError, PluginError: a setting or a plugin is wrong.
+        TrainingError: `out` is not empty, training failed, or the rows differ from those of the run to resume.
+        ConfigError, PluginError: a setting or a plugin is invalid.
         KeyboardInterrupt: training was interrupted; a checkpoint was written.
     """
     started = time.perf_counter()
@@ -87,7 +87,7 @@ def finish(prepared: Prepared, state: TrainingState, out: Path, started: float) 
         The content of `run.json`.
 
     Raises:
-        PluginError: the run predicts other prices once it is opened again.
+        PluginError: the run predicts different prices after it is reopened.
     """
     job, split = prepared.job, prepared.split
     with _without_compilation(job.config):
@@ -129,7 +129,7 @@ def _constant_smape(prepared: Prepared) -> float:
 
 
 def _without_compilation(config: RunConfig) -> AbstractContextManager[object]:
-    """Compile nothing while the block runs: a few batches do not repay it."""
+    """Disable compilation while the block runs, because it does not pay off for a few batches."""
     if not config.speed.compile:
         return nullcontext()
     stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
@@ -137,13 +137,13 @@ def _without_compilation(config: RunConfig) -> AbstractContextManager[object]:
 
 
 def _check_reopened(out: Path, model: PriceModel) -> None:
-    """Check on the sample rows that the run, opened as prediction opens it, predicts what the model predicts."""
+    """Check on the sample rows that the run, opened as for prediction, predicts the same prices as the model."""
     run = open_run(out)
     inputs = run.preprocessor(read_sample(run))
     expected, found = predict(model, inputs, SAMPLE_ROWS), predict(run.model, inputs, SAMPLE_ROWS)
     if not np.allclose(found, expected, rtol=1e-4):
         (out / "run.json").unlink()
         raise PluginError(
-            f"the run {out} predicts other prices after it is opened again: the backbone or the loss keeps fitted "
+            f"the run {out} predicts different prices after it is reopened: the backbone or the loss stores fitted "
             "values outside of its parameters and buffers; report it to the plugin's author"
         )

@@ -105,7 +105,7 @@ class Table:
 
     @property
     def known_price(self) -> np.ndarray:
-        """The prices, float64 (N,); raises ValueError where no price column was read."""
+        """The prices, float64 (N,); raises ValueError if no price column was read."""
         if self.price is None:
             raise ValueError("the table was read without its price column")
         return self.price

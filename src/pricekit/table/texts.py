@@ -52,7 +52,7 @@ def table_of_texts(texts: Sequence[str] | np.ndarray | pd.Series, name: str = "t
 
 
 def _cells(texts: Any) -> list[Any]:
-    """Return the values of a list of texts; raises DataError where it is something else."""
+    """Return the values of a list of texts; raises DataError if it is something else."""
     kind = type(texts).__name__
     if is_frame(texts):
         raise DataError(

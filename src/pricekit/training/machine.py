@@ -39,7 +39,7 @@ def choose_precision(speed: SpeedConfig, device: torch.device) -> str:
 
 
 def cpu_has_bf16() -> bool:
-    """Say whether the CPU multiplies bfloat16 in hardware; in software it is slower than float32."""
+    """Return whether the CPU multiplies bfloat16 in hardware; in software it is slower than float32."""
     found = torch.cpu.get_capabilities()
     return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
 
@@ -97,7 +97,7 @@ def fast_math(speed: SpeedConfig) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether an error means that memory ran out, on a GPU or a CPU."""
+    """Return whether an error means that memory ran out, on a GPU or a CPU."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 

@@ -41,7 +41,7 @@ class EpochLoss:
             self.total += loss * rows
 
     def store(self) -> None:
-        """Move the sum, over all processes, to the training state; raises TrainingError where it is not finite."""
+        """Move the sum, over all processes, to the training state; raises TrainingError if it is not finite."""
         session = self.session
         session.state.loss = _finite(session.state.loss + float(session.processes.sum(self.total)))
         self.total.zero_()

@@ -59,7 +59,7 @@ class TimeBudget:
         self.pause_seconds, self._last = pause_seconds, seconds
 
     def must_stop(self, seconds: float, *, epoch_ends: bool = False) -> bool:
-        """Say whether one more step would leave too little of the budget to validate and save.
+        """Return whether one more step would leave too little of the budget to validate and save.
 
         Args:
             seconds: since the run began.

@@ -57,7 +57,7 @@ def cross_validate(
         folds: how many; a resumed cross-validation keeps its folds.
         resume: continue the cross-validation in `out`.
         overwrite: delete the cross-validation in `out` first.
-        allow_leak: also train on columns and texts that give the price away.
+        allow_leak: train even if columns or texts leak the price.
 
     Returns:
         The scores of all rows, of each fold and by group.
@@ -91,7 +91,7 @@ def is_cv(path: Path) -> bool:
 
 
 def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
-    """Return the configuration of the cross-validation in a folder, in a new time budget where one is given.
+    """Return the configuration of the cross-validation in a folder, with a new time budget if one is given.
 
     Raises:
         TrainingError: there is no cross-validation to resume.

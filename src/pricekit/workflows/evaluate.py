@@ -82,7 +82,7 @@ def judged_rows(model: Path, table: Any, options: Mapping[str, Any]) -> tuple[He
 
 
 def _warn_of_training_rows(model: Path, table: str, rows: HeldOut) -> None:
-    """Warn where a table has the rows that a run held out: most likely it is the run's training table."""
+    """Warn if a table has the rows that a run held out: most likely it is the run's training table."""
     held_out = read_held_out(model)
     found = count_shared_rows(held_out, rows)
     if found >= TRAINED_ON * len(held_out):

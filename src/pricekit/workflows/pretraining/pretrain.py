@@ -64,7 +64,7 @@ def pretrain(
 
     Raises:
         DataError: a table cannot be read, or there are too few texts.
-        ConfigError, PluginError: a setting is wrong, or the backbone cannot be pretrained.
+        ConfigError, PluginError: a setting is invalid, or the backbone cannot be pretrained.
         TrainingError: `out` exists, training failed, or the checkpoint belongs to another pretraining.
         KeyboardInterrupt: training was interrupted; a checkpoint was saved.
     """
