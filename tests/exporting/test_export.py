@@ -81,7 +81,7 @@ def test_a_folder_that_is_no_bundle_is_never_replaced(run, tmp_path, manifest):
 def test_a_file_that_somebody_put_into_a_bundle_is_not_lost(run, bundle, tmp_path):
     out = shutil.copytree(bundle, tmp_path / "bundle")
     (out / "prices.csv").write_text("x")
-    with pytest.raises(ExportError, match=r"also holds prices\.csv, which is not part of the bundle"):
+    with pytest.raises(ExportError, match=r"also contains prices\.csv, which is not part of the bundle"):
         export_run(run, out, overwrite=True)
     assert (out / "prices.csv").read_text() == "x"
 

@@ -90,19 +90,19 @@ def test_an_interrupted_prediction_is_resumed(predictor, catalog, interrupted):
     assert interrupted.read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.parametrize("change", ["not asked for", "another model", "another table", "another limit"])
+@pytest.mark.parametrize("change", ["not asked for", "a different model", "a different table", "a different limit"])
 def test_windows_of_another_prediction_are_not_used(predictor, catalog, interrupted, change, logged):
     engine, options = Failing(predictor), {"resume": change != "not asked for"}
     other = _with(predictor, engine)
-    if change == "another model":
+    if change == "a different model":
         other = replace(other, digest="x")
-    if change == "another table":
+    if change == "a different table":
         catalog = shutil.copy(catalog, interrupted.with_name("copy.csv"))
-    if change == "another limit":
+    if change == "a different limit":
         options["limit"] = 300
     rows = other.predict_file(Path(catalog), interrupted, **options)
     assert engine.rows == rows
-    reason = {"not asked for": "resume would keep them"}.get(change, f"it had {change}")
+    reason = {"not asked for": "resume would keep them"}.get(change, f"it used {change}")
     assert f"deleting 3 windows of an interrupted prediction: {reason}." in logged()
     assert not interrupted.with_name(".prices.csv.parts").exists()
 
@@ -407,7 +407,7 @@ def test_a_folder_or_pattern_without_files_is_an_error(predictor, tmp_path, path
 def test_an_id_named_like_a_prediction_is_refused_before_the_work(
     predictor, catalog, tmp_path, name, interval
 ):
-    with pytest.raises(DataError, match=f"called '{name}'") as error:
+    with pytest.raises(DataError, match=f"name of an output column, '{name}'") as error:
         predictor.predict_file(catalog, tmp_path / "prices.csv", id=name, interval=interval)
     assert error.value.parameters == ("id",)
     assert list(tmp_path.iterdir()) == []
