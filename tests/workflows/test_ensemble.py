@@ -114,7 +114,7 @@ def test_an_ensemble_is_replaced_only_when_asked(pricekit, run, other, tmp_path)
     (out / "notes.txt").write_text("mine")
     code, _, err = pricekit("ensemble", run, other, "--out", out, "--overwrite")
     assert code == 1
-    assert "also holds notes.txt, which is not part of the ensemble" in err
+    assert "also contains notes.txt, which is not part of the ensemble" in err
     (out / "notes.txt").unlink()
     assert pricekit("ensemble", run, other, "--out", out, "--overwrite")[0] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -177,7 +177,7 @@ def check_replaceable(
         )
     if foreign:
         raise error(
-            f"{out} also holds {foreign[0]}, which is not part of the {kind} and would be lost; move it away, or "
+            f"{out} also contains {foreign[0]}, which is not part of the {kind} and would be lost; move it, or "
             "choose another folder",
             parameters=("out",),
             path=str(out),
