@@ -90,7 +90,9 @@ def test_an_interrupted_prediction_is_resumed(predictor, catalog, interrupted):
     assert interrupted.read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.parametrize("change", ["not asked for", "a different model", "a different table", "a different limit"])
+@pytest.mark.parametrize(
+    "change", ["not asked for", "a different model", "a different table", "a different limit"]
+)
 def test_windows_of_another_prediction_are_not_used(predictor, catalog, interrupted, change, logged):
     engine, options = Failing(predictor), {"resume": change != "not asked for"}
     other = _with(predictor, engine)
