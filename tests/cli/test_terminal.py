@@ -5,12 +5,13 @@ import json
 import logging
 import subprocess
 import sys
+import warnings
 
 import pytest
 from rich.console import Console
 from rich.file_proxy import FileProxy
 
-from pricekit.cli.terminal import logging_to_terminal, show_result
+from pricekit.cli.terminal import logging_to_terminal, print_json, show_result
 from pricekit.support.log import logger
 
 TINY = (
@@ -61,6 +62,20 @@ def test_json_is_one_object_a_line(pricekit, catalog, tmp_path):
     assert all({"time", "level", "message"} <= set(line) for line in lines)
     assert [line["level"] for line in lines[-2:]] == ["result", "result"]
     assert lines[-1]["facts"] == {"run": str(tmp_path / "run")}
+
+
+def test_python_warnings_are_json_too(capsys):
+    show = warnings.showwarning
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        with logging_to_terminal():
+            print_json()
+            warnings.warn("old and\nnew", stacklevel=1)
+        assert warnings.showwarning is show
+    (line,) = capsys.readouterr().err.splitlines()
+    found = json.loads(line)
+    assert found["level"] == "warning"
+    assert "old and\nnew" in found["message"]
 
 
 def test_json_tables_have_a_row_for_each_line(pricekit, run):

@@ -21,6 +21,8 @@ RESULT = 35
 
 logging.addLevelName(RESULT, "RESULT")
 
+_PYTHON_WARNINGS = logging.getLogger("py.warnings")
+
 
 class TerminalHandler(logging.Handler):
     """Prints records on stderr: sentences, with warnings in yellow, or one JSON object per line.
@@ -54,6 +56,9 @@ def logging_to_terminal() -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
+        if handler.as_json:
+            logging.captureWarnings(False)
+            _PYTHON_WARNINGS.removeHandler(handler)
 
 
 def set_level(level: int) -> None:
@@ -64,9 +69,11 @@ def set_level(level: int) -> None:
 
 
 def print_json() -> None:
-    """Print records as JSON, until `logging_to_terminal` ends."""
+    """Print records and Python's warnings as JSON, until `logging_to_terminal` ends."""
+    logging.captureWarnings(True)
     for handler in _handlers():
         handler.as_json = True
+        _PYTHON_WARNINGS.addHandler(handler)
 
 
 def prints_json() -> bool:
