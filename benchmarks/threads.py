@@ -28,6 +28,7 @@ WAYS = {
     "one thread": {"OMP_NUM_THREADS": "1"},
     "default": {},
     "OMP_WAIT_POLICY=PASSIVE": {"OMP_WAIT_POLICY": "PASSIVE"},
+    "GOMP_SPINCOUNT=300000": {"GOMP_SPINCOUNT": "300000"},  # the default of GNU's library
 }
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS")
 """A run gets none of these from the shell."""

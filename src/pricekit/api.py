@@ -7,6 +7,7 @@ works without torch.
 from __future__ import annotations
 
 import os
+import time
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -277,8 +278,11 @@ def predict(
     )  # before `auto` measures the engines, which takes seconds
     given = {name: value for name, value in options.items() if value is not None}
     predictor = reader.open()
-    logger.info(f"predicting with the engine {predictor.engine}")
-    return predictor.predict_file(Path(table), Path(out), interval=interval, resume=resume, **given)  # type: ignore[arg-type]
+    started = time.perf_counter()
+    rows = predictor.predict_file(Path(table), Path(out), interval=interval, resume=resume, **given)  # type: ignore[arg-type]
+    speed = "" if resume else f", {rows / (time.perf_counter() - started):,.0f} rows/s"
+    logger.info(f"engine {predictor.engine}{speed}")
+    return rows
 
 
 @with_options(PricedOptions)

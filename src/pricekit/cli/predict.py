@@ -64,7 +64,7 @@ def predict(**flags: Any) -> None:
         "" if flags["resume"] else f" ({rows / seconds:,.0f} rows/s)"
     )  # of a resumed prediction it is unknown
     show_result(
-        f"{counted(rows, 'row')} priced in {seconds:.1f} s{speed}: {flags['out']}",
+        f"{counted(rows, 'row')} priced in {seconds:.1f} s: {flags['out']}",
         rows=rows,
         seconds=seconds,
         out=flags["out"],
