@@ -7,9 +7,9 @@ works without torch.
 from __future__ import annotations
 
 import os
-import time
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

@@ -60,9 +60,6 @@ def predict(**flags: Any) -> None:
     started = time.perf_counter()
     rows = api.predict(**as_arguments(flags))
     seconds = time.perf_counter() - started
-    speed = (
-        "" if flags["resume"] else f" ({rows / seconds:,.0f} rows/s)"
-    )  # of a resumed prediction it is unknown
     show_result(
         f"{counted(rows, 'row')} priced in {seconds:.1f} s: {flags['out']}",
         rows=rows,
