@@ -10,7 +10,7 @@ from typing import Any
 from pricekit import moved
 from pricekit.support.cpus import limit_spinning
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Since 1.29, ONNX Runtime sends usage data to a server unless this is set before its import.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
