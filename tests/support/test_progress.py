@@ -38,3 +38,16 @@ def test_the_bar_is_gone_when_something_fails(monkeypatch):
         [1 / number for number in numbers]
     assert seen == ["gone"]
     assert raised.value.__traceback__  # which would hold a generator and its bar
+
+
+def test_without_a_reporter_no_bar_is_shown(monkeypatch):
+    shown = []
+    monkeypatch.setattr(
+        progress, "_default_reporter", lambda: shown.append("default") or progress.NoReporter()
+    )
+    with progress.use_reporter(None), progress.progress("reading", 3) as advance:
+        advance(1, "note")
+    assert shown == []
+    with progress.progress("reading", 3):
+        pass
+    assert shown == ["default"]

@@ -80,9 +80,9 @@ def _log_format(context: click.Context, _: click.Parameter, log_format: str) -> 
 
 
 def _hide_progress(context: click.Context) -> None:
-    from pricekit.support.progress import NoReporter, use_reporter
+    from pricekit.support.progress import use_reporter
 
-    context.with_resource(use_reporter(NoReporter()))
+    context.with_resource(use_reporter(None))
 
 
 def _with_hints(callback: Callable[..., Any]) -> Callable[..., Any]:

@@ -114,16 +114,16 @@ _reporter: Reporter | None = None
 
 
 @contextmanager
-def use_reporter(reporter: Reporter) -> Iterator[None]:
-    """Show progress with this reporter while the block runs, in all threads of the process.
+def use_reporter(reporter: Reporter | None) -> Iterator[None]:
+    """Show progress with this reporter while the block runs, in all threads of the process; with None, show none.
 
     Example:
-        >>> from pricekit.support.progress import NoReporter, use_reporter
-        >>> with use_reporter(NoReporter()):
+        >>> from pricekit import use_reporter
+        >>> with use_reporter(None):
         ...     pass
     """
     global _reporter
-    before, _reporter = _reporter, reporter
+    before, _reporter = _reporter, reporter or NoReporter()
     try:
         yield
     finally:
