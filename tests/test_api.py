@@ -73,7 +73,7 @@ def test_a_file_is_priced_like_a_frame(trained, frame, tmp_path):
     assert written.to_numpy() == pytest.approx(trained.predict(frame), rel=1e-4)
 
 
-def test_runs_are_compared_weighed_and_cross_validated(trained, frame, tmp_path):
+def test_runs_are_compared_combined_and_cross_validated(trained, frame, tmp_path):
     other = pk.train(frame, loss="focal-smape", **TINY)
     comparison = pk.compare(trained, other)
     assert len(comparison.to_frame()) == 2
@@ -86,7 +86,7 @@ def test_runs_are_compared_weighed_and_cross_validated(trained, frame, tmp_path)
     assert pk.worst_rows(cv).worst(3)["error"].is_monotonic_decreasing
 
 
-def test_handles_are_short_and_open_again(trained):
+def test_handles_have_a_short_repr_and_can_be_reopened(trained):
     assert repr(pk.Run(trained.path)) == repr(trained)
     assert len(repr(trained)) < 200
     assert "<table>" in trained._repr_html_()
@@ -128,7 +128,7 @@ def test_nothing_is_printed(frame, capfd):
     assert (out, err) == ("", "")
 
 
-def test_what_is_done_is_logged(frame, caplog):
+def test_actions_are_logged(frame, caplog):
     caplog.set_level(logging.INFO, "pricekit")
     pk.train(frame, **TINY)
     assert "170" in caplog.text  # rows to train on
@@ -154,7 +154,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("case", UNUSABLE)
-def test_what_cannot_be_used_is_one_error_and_leaves_nothing(frame, tmp_path, case):
+def test_unusable_input_raises_one_error_and_leaves_nothing(frame, tmp_path, case):
     make, options = UNUSABLE[case]
     with pytest.raises(PricekitError) as raised:
         pk.train(make(frame.copy()), out=tmp_path / "run", **{**TINY, **options})
@@ -163,7 +163,7 @@ def test_what_cannot_be_used_is_one_error_and_leaves_nothing(frame, tmp_path, ca
     assert not (tmp_path / "run").exists()
 
 
-def test_an_out_that_is_taken_is_left_alone(frame, trained, tmp_path):
+def test_an_existing_out_is_not_changed(frame, trained, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     for out, kind in ((tmp_path, "not a run"), (trained.path, "exists")):
         with pytest.raises(TrainingError, match=kind):
@@ -230,7 +230,7 @@ def test_features_are_computed_and_written(frame, tmp_path):
     assert pd.read_csv(tmp_path / "features.csv").shape == (200, 16)
 
 
-def test_less_than_two_runs_are_not_compared(trained, tmp_path):
+def test_fewer_than_two_runs_are_not_compared(trained, tmp_path):
     with pytest.raises(ConfigError, match="two"):
         pk.compare(trained)
     with pytest.raises(ConfigError, match="two"):
@@ -244,7 +244,7 @@ def test_options_of_a_table_need_one(trained):
     assert raised.value.parameters == ("price",)
 
 
-def test_a_folder_that_is_no_run_is_no_handle(tmp_path):
+def test_a_folder_that_is_not_a_run_has_no_handle(tmp_path):
     with pytest.raises(TrainingError, match="not a finished run"):
         pk.Run(tmp_path)
 
@@ -274,7 +274,7 @@ def test_the_runs_of_a_temporary_cross_validation_outlive_its_object(frame):
     assert all((run.path / "run.json").is_file() for run in runs)
 
 
-def test_a_run_whose_settings_were_removed_since_is_resumed(frame, tmp_path):
+def test_a_run_with_removed_settings_resumes(frame, tmp_path):
     run = pk.train(frame, out=tmp_path / "run", **TINY)
     file = run.path / "config.toml"
     file.write_text(file.read_text().replace("[speed]\n", "[speed]\nfused_optimizer = true\n"))

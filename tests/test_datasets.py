@@ -22,7 +22,7 @@ def test_has_the_columns_of_the_reference_task(catalog: pd.DataFrame) -> None:
     assert catalog.price.dtype == np.float64
 
 
-def test_a_seed_decides_everything(catalog: pd.DataFrame) -> None:
+def test_the_seed_determines_everything(catalog: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(catalog, make_catalog(5000, seed=3))
     assert not make_catalog(5000, seed=4).catalog_content.equals(catalog.catalog_content)
 

@@ -30,7 +30,7 @@ def _commands(document: Path, start: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
-def test_links_lead_somewhere(document):
+def test_links_have_existing_targets(document):
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text("utf-8")):
         assert (document.parent / target).exists(), target
 
@@ -57,7 +57,7 @@ def test_scripts_and_sessions_exist(document):
             assert (ROOT / script).is_file(), script
 
 
-def test_the_documents_hold_commands_at_all():
+def test_the_documents_contain_commands():
     assert len(_commands(ROOT / "README.md", "pricekit ")) >= 4
     assert _commands(ROOT / "README.md", "python3 -m pip install nox") == [
         ["python3", "-m", "pip", "install", "nox"]

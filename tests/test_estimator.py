@@ -39,7 +39,7 @@ def fitted(catalog) -> pk.PriceRegressor:
 
 @pytest.mark.slow  # some eighty fits
 @parametrize_with_checks([small()], expected_failed_checks=lambda estimator: FAILS)
-def test_scikit_learn_s_checks(estimator, check):
+def test_scikit_learn_estimator_checks(estimator, check):
     check(estimator)
 
 
@@ -62,7 +62,7 @@ def test_a_copy_predicts_the_same_without_any_folder(fitted, catalog, copied):
     assert np.array_equal(copied(fitted).predict(rows), expected)
 
 
-def test_a_pickled_one_predicts_where_torch_is_absent(fitted, catalog, tmp_path):
+def test_a_pickled_estimator_predicts_without_torch(fitted, catalog, tmp_path):
     rows = catalog[["catalog_content"]][:5]
     (tmp_path / "model.pkl").write_bytes(pickle.dumps((fitted, rows)))
     code = (
@@ -93,13 +93,13 @@ def test_texts_are_rows_too(catalog):
     assert np.array_equal(model.predict(texts[:5]), model.predict(np.array(texts[:5])))
 
 
-def test_a_column_called_price_is_a_column_like_others(catalog):
+def test_a_column_called_price_is_an_ordinary_column(catalog):
     rows = catalog[["catalog_content"]].assign(price=1)
     assert small().fit(rows, catalog["price"]).predict(rows).shape == (150,)
 
 
 @pytest.mark.slow
-def test_scikit_learn_s_tools_take_it(catalog):
+def test_scikit_learn_tools_accept_the_estimator(catalog):
     rows, price = catalog[["catalog_content"]], catalog["price"]
     pipeline = make_pipeline(FunctionTransformer(lambda frame: frame), small())
     search = GridSearchCV(pipeline, {"priceregressor__loss": ["smape", "focal-smape"]}, cv=2).fit(rows, price)
@@ -109,13 +109,13 @@ def test_scikit_learn_s_tools_take_it(catalog):
     assert scaled.fit(rows, price).predict(rows).shape == (150,)
 
 
-def test_a_pipeline_takes_it(catalog):
+def test_the_estimator_works_in_a_pipeline(catalog):
     rows, price = catalog[["catalog_content"]], catalog["price"]
     pipeline = make_pipeline(FunctionTransformer(lambda frame: frame), small()).fit(rows, price)
     assert pipeline.predict(rows[:3]).shape == (3,)
 
 
-def test_what_cannot_be_fitted_is_a_value_error(catalog):
+def test_invalid_training_data_is_a_value_error(catalog):
     rows, price = catalog[["catalog_content"]], catalog["price"]
     for wrong_rows, wrong_price in (
         (rows, None),

@@ -22,7 +22,7 @@ def test_smape_is_0_at_the_truth_and_symmetric(prices):
 
 
 @pytest.mark.parametrize(("p", "a"), [([], []), ([1], [1, 2]), ([np.nan], [1]), ([1], [np.inf])])
-def test_smape_refuses_what_it_cannot_score(p, a):
+def test_smape_rejects_invalid_input(p, a):
     with pytest.raises(ValueError, match="smape needs"):
         smape(p, a)
 
@@ -45,7 +45,7 @@ def test_r2_of_the_log_price_by_hand():
 
 
 @given(st.lists(st.floats(0.01, 1e6), min_size=2, max_size=20), st.floats(0.01, 100))
-def test_r2_is_1_at_the_truth_0_for_the_geometric_mean_and_knows_no_currency(prices, rate):
+def test_r2_is_1_for_true_prices_0_for_the_geometric_mean_and_independent_of_the_currency(prices, rate):
     prices = np.array(prices)
     if np.ptp(np.log(prices)) < 1e-3:
         return
@@ -57,6 +57,6 @@ def test_r2_is_1_at_the_truth_0_for_the_geometric_mean_and_knows_no_currency(pri
 
 
 @pytest.mark.parametrize(("p", "a"), [([1, 2], [3, 3]), ([4], [3]), ([0, 2], [1, 3])])
-def test_r2_is_left_out_where_it_is_not_defined(p, a):
+def test_r2_is_omitted_if_it_is_undefined(p, a):
     assert r2_log(p, a) is None
     assert set(price_metrics(p, a)) == {"smape", "mdape", "mae", "rmsle"}

@@ -59,7 +59,7 @@ def test_an_old_path_is_the_module_at_the_new_one(old, new):
 
 
 @pytest.mark.parametrize(("module", "name"), NAMES)
-def test_a_documented_name_is_found_where_it_was(module, name):
+def test_a_documented_name_still_exists_at_its_old_path(module, name):
     with pytest.warns(DeprecationWarning, match=r"is now pricekit\."):
         assert getattr(importlib.import_module(module), name)
 

@@ -24,7 +24,7 @@ def _blocks(document: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", TUTORIALS)
-def test_a_tutorial_runs_as_it_stands(name, pricekit, tmp_path, monkeypatch):
+def test_a_tutorial_runs_as_written(name, pricekit, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make_catalog(300, seed=5).to_csv("products.csv", index=False)
     commands = 0
@@ -53,7 +53,7 @@ def test_the_first_plugin_has_eight_lines():
     assert len(lines) <= 8
 
 
-def test_the_reference_is_that_of_the_sources():
+def test_the_reference_is_generated_from_the_sources():
     expected = (FOLDER / "reference.md").read_text("utf-8")
     assert REFERENCE["reference"]() == expected, (
         "python docs/plugins/make_reference.py > docs/plugins/reference.md"
@@ -85,7 +85,7 @@ def test_the_version_is_the_one_of_the_document():
     assert f"pricekit_api = {hookspecs.API}\n" in text
 
 
-def test_a_name_of_the_documents_is_there():
+def test_a_documented_name_exists():
     """Every `pricekit.x.y` that the tutorials name can be imported."""
     from importlib import import_module
 

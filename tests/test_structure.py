@@ -96,7 +96,7 @@ def test_functions_are_short():
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: _name(folder, SOURCE))
-def test_a_folder_holds_few_files(folder):
+def test_folders_contain_few_files(folder):
     files = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
     if _name(folder, SOURCE) not in FULL_FOLDERS:
         assert len(files) <= FILES_OF_A_FOLDER, sorted(files)
@@ -112,7 +112,7 @@ def test_names_in_a_folder_are_distinct(folder):
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: _name(folder, SOURCE))
-def test_the_first_line_of_a_folder_says_what_it_is_for(folder):
+def test_the_first_line_of_a_package_states_its_purpose(folder):
     first = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))).splitlines()[0]
     assert first.endswith(".")
     assert len(first.split()) >= 4

@@ -47,7 +47,7 @@ def test_texts_are_cut_before_they_are_tokenised(tokenizer):
     assert encode(tokenizer, [" " * CHARS_PER_TOKEN * 4 + "tea"], 4, 0).ids.tolist() == [0]
 
 
-def test_the_pad_id_is_the_tokenizers_own(tokenizer):
+def test_the_pad_id_is_that_of_the_tokenizer(tokenizer):
     other = Tokenizer.from_str(tokenizer.to_str())
     other.enable_padding(pad_id=1, pad_token="[UNK]")
     assert (pad_id_of(tokenizer), pad_id_of(other)) == (0, 1)
@@ -149,7 +149,7 @@ def test_one_text_needs_no_cache(monkeypatch):
     assert encode(words_of(pre_tokenizers.Whitespace()), ["red tea"], 9, 0).ids.tolist() == [12, 4, 2, 5]
 
 
-def test_few_words_are_not_looked_up_among_very_many(word_by_word):
+def test_few_words_are_not_looked_up_in_a_very_large_cache(word_by_word):
     made, cache = words_of(pre_tokenizers.Whitespace()), WordCache()
     cache.words, cache.tokens = pa.array(["tea"] * 9), pa.array([[3, 3, 3]] * 9, pa.list_(pa.int32()))
     assert encode(made, ["tea"], 9, 0, cache).ids.tolist() == [4, 2, 5]
@@ -180,7 +180,7 @@ def test_several_threads_do_not_change_the_tokenizer_under_each_other(tokenizer,
 
 
 @given(st.lists(st.text(alphabet="red tgn", max_size=40), min_size=1, max_size=8))
-def test_padding_and_masking_give_the_tokens_back(tokenizer, texts):
+def test_unmasking_padded_rows_returns_the_tokens(tokenizer, texts):
     tokens = encode(tokenizer, texts, 6, 0)
     rows = np.arange(len(texts))[::-1]
     input_ids, mask = pad_rows(tokens, rows, pad_id=0)
@@ -202,7 +202,7 @@ def test_batches_by_length_hold_every_row_once_in_order_of_length(lengths, size)
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(1, 9), st.integers(1, 100))
-def test_a_budget_of_tokens_holds_in_every_batch_and_fills_it(lengths, size, budget):
+def test_every_batch_fills_and_respects_the_token_budget(lengths, size, budget):
     lengths = np.array(lengths)
     batches = list(batches_by_length(lengths, np.arange(len(lengths)), size, budget))
     rows = np.concatenate(batches)
@@ -228,7 +228,7 @@ def test_tokens_of_some_rows(rows, data):
 @given(
     st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=2), st.integers(0, 1)), max_size=20)
 )
-def test_equal_inputs_are_one_kind(rows):
+def test_equal_inputs_form_one_group(rows):
     tokens = Tokens(
         np.array([token for ids, _ in rows for token in ids], np.int32),
         np.cumsum([0, *(len(ids) for ids, _ in rows)]),

@@ -28,12 +28,12 @@ def test_it_prints_a_line_for_each_system_and_loop(gpu, capsys, monkeypatch):
     assert "numbers mean nothing" in said
 
 
-def test_everything_on_keeps_the_effective_batch(gpu):
+def test_all_speed_settings_together_keep_the_effective_batch(gpu):
     assert gpu._everything_on("ultra")["training"] == {"batch_size": 32, "gradient_accumulation_steps": 1}
     assert gpu._everything_on("blazing")["training"]["batch_size"] == 128
 
 
-def test_without_a_gpu_it_says_so(gpu, capsys):
+def test_a_missing_gpu_is_reported(gpu, capsys):
     with pytest.raises(SystemExit):
         gpu.main([])
     assert "there is no CUDA GPU" in capsys.readouterr().err

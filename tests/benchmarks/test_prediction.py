@@ -70,7 +70,7 @@ def test_the_script_prints_tables_or_json(capsys, run, catalog, monkeypatch):
     assert asked == [(run, catalog, 20, ["fp32"], [], 1), (run, catalog, 20, ["fp32"], ["loop"], 1)]
 
 
-def test_a_pipeline_cannot_run_every_backbone(run, catalog):
+def test_a_pipeline_does_not_support_every_backbone(run, catalog):
     with pytest.raises(ConfigError, match="cannot run the backbone 'bag'; remove the peer 'pipeline'"):
         measure(run, catalog, 20, ["fp32"], ["pipeline"], 1)
 

@@ -4,7 +4,7 @@ import pytest
 from speed.timing import Timed, interleaved, ratio
 
 
-def test_contenders_take_turns_and_only_rounds_are_timed():
+def test_contenders_alternate_and_only_rounds_are_timed():
     now, order = [0.0], []
 
     def runner(name, seconds):
@@ -28,6 +28,6 @@ def test_a_ratio_is_the_median_of_ratios_and_not_of_times():
     assert fast.median == pytest.approx(1.0)
 
 
-def test_a_contender_may_time_itself():
+def test_a_contender_can_measure_its_own_time():
     found = interleaved({"a": lambda: 0.5}, 2, clock=lambda: 0.0)
     assert found["a"].seconds == (0.5, 0.5)

@@ -49,7 +49,7 @@ def test_padding_is_counted_as_the_batches_are(workload):
     assert padding(full) == pytest.approx(40 * 48 / workload.tokens)
 
 
-def test_flops_are_six_a_weight_of_a_linear_layer(workload):
+def test_flops_are_six_per_weight_of_a_linear_layer(workload):
     weights = 4 * 16 * 16 + 2 * 16 * 64  # attention, then the two of the block
     assert training_flops(workload.model) == 6 * weights
 
@@ -79,7 +79,7 @@ def test_the_seed_loop_pads_each_text_to_the_full_length(workload):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", PEERS)
-def test_a_peer_trains_on_all_rows_and_leaves_the_workload_alone(workload, name, monkeypatch):
+def test_a_peer_trains_on_all_rows_and_does_not_change_the_workload(workload, name, monkeypatch):
     before = {n: t.clone() for n, t in workload.model.state_dict().items()}
     counted = []
     original = type(workload.model).training_loss
@@ -118,7 +118,7 @@ def test_a_measurement_has_a_line_for_each_contender_and_switch(workload, monkey
     assert matmul_peak("fp32", CPU, workload.config.speed, size=64, rounds=1) > 0
 
 
-def test_contenders_have_equal_weights_of_their_own(workload):
+def test_contenders_have_equal_but_separate_weights(workload):
     batch = {n: torch.from_numpy(a) for n, a in workload.examples.inputs.batch(np.arange(4)).items()}
     one, other = fresh_model(workload).eval(), fresh_model(workload).eval()
     expected = workload.model.eval()(**batch)
@@ -129,7 +129,7 @@ def test_contenders_have_equal_weights_of_their_own(workload):
     assert torch.equal(other(**batch), expected)
 
 
-def test_only_switches_that_change_something_are_turned(workload):
+def test_only_switches_with_an_effect_are_changed(workload):
     names = set(_switches(workload, "fp32", CPU))
     assert {"sorting by length", "no gradient checkpointing", "no compile"} <= names
     assert not names & {"gradient checkpointing", "compile", "worker processes", "TF32", "bf16"}
@@ -147,7 +147,7 @@ COMMAND = (
 )
 
 
-def test_json_holds_every_measure(capsys):
+def test_json_contains_every_metric(capsys):
     training_speed.main([*COMMAND, "--peer", "bare", "--json"])
     found = json.loads(capsys.readouterr().out)
     assert found["facts"]["rows of a round"] == 16

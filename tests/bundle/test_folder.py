@@ -31,7 +31,7 @@ def _put_graph(copy, content):
     _edit(copy, files=files)
 
 
-def test_a_bundle_holds_what_it_says(bundle):
+def test_a_bundle_contains_the_files_of_its_manifest(bundle):
     manifest = open_bundle(bundle).manifest
     assert set(manifest["files"]) == {p.name for p in bundle.iterdir()} - {MANIFEST}
     assert manifest["schema_version"] == 2  # its texts are read facts first
@@ -105,18 +105,18 @@ MEMBER = {"weight": 1.0, "model": "model.onnx", "tokenizer": "t", "preprocess": 
         ({"members": [MEMBER, MEMBER]}, "members: .*do not sum to 1"),
     ],
 )
-def test_a_manifest_of_other_types_is_refused_and_the_value_named(copy, changes, named):
+def test_a_manifest_with_wrong_types_is_rejected_and_the_error_names_the_value(copy, changes, named):
     _edit(copy, **changes)
     with pytest.raises(BundleError, match=rf"damaged.*\({named}"):
         open_bundle(copy)
 
 
-def test_facts_of_a_later_version_are_no_harm(copy):
+def test_facts_of_a_later_version_are_ignored(copy):
     _edit(copy, weather="fine")
     assert open_bundle(copy).manifest["weather"] == "fine"
 
 
-def test_a_graph_of_other_inputs_is_refused(copy):
+def test_a_graph_with_other_inputs_is_rejected(copy):
     graph = onnx.load(copy / "model.onnx")
     for node in graph.graph.node:
         node.input[:] = ["ids" if name == "input_ids" else name for name in node.input]
@@ -138,7 +138,7 @@ def test_the_published_schema_is_that_of_the_code():
     assert Path("docs/bundle.schema.json").read_text("utf-8") == json_schema()
 
 
-def test_inspect_shows_what_is_there_and_checks_it(pricekit, copy):
+def test_inspect_shows_and_checks_the_files(pricekit, copy):
     code, out, _ = pricekit("inspect", copy)
     assert code == 0
     assert "bag of pricekit" in out
@@ -153,14 +153,14 @@ def test_inspect_shows_what_is_there_and_checks_it(pricekit, copy):
     assert "README.md was altered" in err
 
 
-def test_a_newer_schema_is_refused_politely(copy):
+def test_a_newer_schema_is_rejected_with_advice(copy):
     _edit(copy, schema_version=SCHEMA_VERSION + 1)
     with pytest.raises(BundleError, match="upgrade pricekit"):
         open_bundle(copy)
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", "a\\b", "x" * 300])
-def test_no_path_leads_outside(copy, name):
+def test_paths_outside_of_the_folder_are_rejected(copy, name):
     files = json.loads((copy / MANIFEST).read_text())["files"]
     _edit(copy, files={**files, name: {"sha256": "0", "bytes": 1}})
     with pytest.raises(BundleError, match="outside its folder"):
@@ -181,7 +181,7 @@ def test_no_path_leads_outside(copy, name):
         {"pad_id": -1},
     ],
 )
-def test_a_preprocessor_of_other_values_is_refused(bundle, change):
+def test_a_preprocessor_with_invalid_values_is_rejected(bundle, change):
     files = open_bundle(bundle).files
     record = json.loads(files["preprocess.json"])
     changed = {**files, "preprocess.json": json.dumps({**record, **change}).encode()}
@@ -198,7 +198,7 @@ def test_a_file_that_is_not_listed_is_refused(copy):
         open_bundle(copy)
 
 
-def test_a_folder_that_is_no_bundle(tmp_path):
+def test_a_folder_that_is_not_a_bundle(tmp_path):
     with pytest.raises(BundleError, match="is not a bundle"):
         open_bundle(tmp_path)
 
@@ -220,13 +220,13 @@ def test_files_that_the_manifest_does_not_list_are_never_read(copy, length):
         Predictor.load(copy)
 
 
-def test_a_preprocessor_of_wrong_keys_is_damaged(bundle):
+def test_a_preprocessor_with_wrong_keys_is_damaged(bundle):
     files = {**open_bundle(bundle).files, "preprocess.json": b"{}"}
     with pytest.raises(BundleError, match=r"preprocess\.json is damaged"):
         load_preprocessor(files, bundle)
 
 
-def test_a_missing_feature_plugin_is_named_with_the_cure(bundle):
+def test_a_missing_feature_plugin_is_named_with_the_fix(bundle):
     files = open_bundle(bundle).files
     record = json.loads(files["preprocess.json"])
     record["features"][0] |= {"name": "theirs", "package": "pricekit-theirs", "version": "1.2"}

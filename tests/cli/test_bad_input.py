@@ -79,7 +79,7 @@ HANDLED = {
 
 
 @pytest.mark.parametrize("case", HANDLED)
-def test_tables_that_are_handled_and_said(pricekit, tmp_path, case):
+def test_irregular_tables_are_read_and_reported(pricekit, tmp_path, case):
     content, rows, saying = HANDLED[case]
     table = _table(tmp_path, content)
     code, _, err = pricekit("train", table, "--out", tmp_path / "run", *TINY)
@@ -101,7 +101,7 @@ def test_other_encodings_are_found_or_named(pricekit, refused, bundle, tmp_path)
         assert (code, "Set encoding" in err) == (0, said)
 
 
-def test_a_missing_column_is_told_before_an_engine_is_measured(pricekit, bundle, tmp_path, monkeypatch):
+def test_a_missing_column_is_reported_before_engines_are_measured(pricekit, bundle, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # nothing is known of this machine
     (tmp_path / "t.csv").write_text("title\nGreen tea\n")
     code, _, err = pricekit("predict", bundle, tmp_path / "t.csv", "--out", tmp_path / "p.csv")

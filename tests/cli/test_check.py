@@ -33,7 +33,7 @@ def german(path, rows=60):
     return write(path, "Nr;Bezeichnung;Preis\n" + "".join(lines), "cp1252")
 
 
-def test_a_page_on_a_plain_table(pricekit, catalog):
+def test_the_report_of_a_plain_table(pricekit, catalog):
     code, out, err = pricekit("check", catalog)
     assert (code, err) == (0, f"reading {catalog}\n")
     for words in (
@@ -88,7 +88,7 @@ def test_the_command_it_prints_trains_and_predicts(pricekit, page, tmp_path):
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 41
 
 
-def test_flags_are_what_is_looked_at(page, tmp_path):
+def test_the_hash_covers_the_cpu_flags(page, tmp_path):
     table = write(tmp_path / "t.csv", "a,b,c\n" + "".join(f"word {i},thing {i},{i}.500\n" for i in range(20)))
     found = page(table, "--text", "b", "--price", "c", "--decimal", ",", "--limit", "11")
     assert found["rows"] == 11
@@ -96,7 +96,7 @@ def test_flags_are_what_is_looked_at(page, tmp_path):
     assert found["command"].endswith("--decimal , --text b --price c --out run")
 
 
-def test_rows_set_aside_duplicates_and_outliers(page, tmp_path):
+def test_rejected_rows_duplicates_and_outliers(page, tmp_path):
     rows = [
         "1,tea,5",
         "1,tea,6",
@@ -138,13 +138,13 @@ def test_two_currencies(page, pricekit, tmp_path):
     assert (code, "USD ($): 20, EUR: 20" in err, (tmp_path / "run").exists()) == (1, True, False)
 
 
-def test_a_column_that_gives_the_price_away(page, tmp_path):
+def test_a_column_that_leaks_the_price(page, tmp_path):
     rows = "".join(f"jug of kind {i * 7919 % 1000} and more,{i},{i * 0.9}\n" for i in range(1, 200))
     found = page(write(tmp_path / "t.csv", "title,price,discounted\n" + rows))
     assert found["leaks"]["columns"]["discounted"] > 0.9
 
 
-def test_the_command_leaves_out_text_that_gives_the_price_away(page, pricekit, tmp_path):
+def test_the_command_omits_text_that_leaks_the_price(page, pricekit, tmp_path):
     rows = "".join(f"jug of kind {i * 7919 % 1000} and more,{i},from {i * 0.9}\n" for i in range(1, 200))
     table = write(tmp_path / "t.csv", "title,price,offer\n" + rows)
     found = page(table, "--text", "title,offer")
@@ -155,7 +155,7 @@ def test_the_command_leaves_out_text_that_gives_the_price_away(page, pricekit, t
     assert ("training stops" in out, "next:" in out) == (True, False)
 
 
-def test_no_command_where_the_text_holds_the_price(page, tmp_path):
+def test_no_command_is_suggested_if_the_text_contains_the_price(page, tmp_path):
     rows = "".join(f"jug for {i * 3}.50 each,{i * 3}.50\n" for i in range(1, 200))
     found = page(write(tmp_path / "t.csv", "title,price\n" + rows))
     assert found["leaks"] == {"columns": {}, "in_text": pytest.approx(1, abs=0.05)}
@@ -163,9 +163,7 @@ def test_no_command_where_the_text_holds_the_price(page, tmp_path):
     assert "command" not in found
 
 
-def test_what_is_left_of_a_leaking_text_is_judged_by_rows_from_all_over_the_table(
-    page, tmp_path, monkeypatch
-):
+def test_the_rest_of_a_leaking_text_is_checked_on_rows_of_the_whole_table(page, tmp_path, monkeypatch):
     monkeypatch.setattr("pricekit.evaluation.leaks.MOST_ROWS", 100)
     rows = "".join(
         f"jug of kind {i * 7919 % 1000},about {i * 9} yen,{offer if i > 100 else ''},{i}0.5\n"
@@ -210,7 +208,7 @@ def test_a_table_without_prices_or_usable_rows(page, pricekit, tmp_path):
         (b"PK\x03\x04", "zip"),
     ],
 )
-def test_what_is_no_table(pricekit, tmp_path, content, saying):
+def test_objects_that_are_not_tables(pricekit, tmp_path, content, saying):
     (tmp_path / "t.csv").write_bytes(content)
     code, out, err = pricekit("check", tmp_path / "t.csv")
     assert (code, out) == (1, "")
@@ -220,7 +218,7 @@ def test_what_is_no_table(pricekit, tmp_path, content, saying):
 @pytest.mark.parametrize(
     ("title", "shown"), [("Price list 2024;;\n;;\n", True), ("Price list 2024\n", True), ("", False)]
 )
-def test_a_title_above_the_header_is_said(page, tmp_path, title, shown):
+def test_a_title_above_the_header_is_reported(page, tmp_path, title, shown):
     rows = "".join(f"{i};green tea number {i};{i + 1},50\n" for i in range(30))
     found = page(write(tmp_path / "t.csv", f"{title}nr;name;price\n{rows}"))
     assert any("title above the header" in note for note in found["notes"]) == shown
@@ -228,13 +226,13 @@ def test_a_title_above_the_header_is_said(page, tmp_path, title, shown):
 
 
 @pytest.mark.parametrize(("second", "shown"), [("JPY", True), ("USD", False), ("blue", False)])
-def test_currencies_in_a_column_of_their_own_are_said(page, tmp_path, second, shown):
+def test_currencies_in_a_separate_column_are_reported(page, tmp_path, second, shown):
     rows = "".join(f"green tea number {i},{i + 1},{second if i % 2 else 'USD'}\n" for i in range(30))
     found = page(write(tmp_path / "t.csv", f"name,price,currency\n{rows}"))
     assert any("'currency' names several currencies (" in note for note in found["notes"]) == shown
 
 
-def test_a_title_that_repeats_is_no_leak(page, tmp_path):
+def test_a_repeated_title_is_not_a_leak(page, tmp_path):
     rows = "".join(
         f"jug of the kind {i % 40},{['red', 'blue'][i % 2]},{i % 7},{i % 40 * 10 + i % 7 + 5}\n"
         for i in range(400)
@@ -244,7 +242,7 @@ def test_a_title_that_repeats_is_no_leak(page, tmp_path):
     assert shlex.split(found["command"])[3:5] == ["--text", "title,colour,handles"]
 
 
-def test_what_is_left_of_a_leaking_text_may_leak_too(page, tmp_path):
+def test_the_rest_of_a_leaking_text_can_leak(page, tmp_path):
     rows = "".join(
         f"jug of kind {i * 7919 % 1000},about {i * 9} yen,now for {i * 10}.5 each all over the town,{i * 10}.5\n"
         for i in range(1, 200)

@@ -19,7 +19,7 @@ TINY = (
 )
 
 
-def test_the_whole_path(pricekit, catalog, tmp_path):
+def test_the_demo_runs_all_steps(pricekit, catalog, tmp_path):
     run, bundle, prices = tmp_path / "run", tmp_path / "bundle", tmp_path / "prices.csv"
     code, _, err = pricekit("train", catalog, "--out", run, *TINY)
     assert code == 0, err
@@ -78,7 +78,7 @@ def test_a_dry_run_prints_the_configuration_and_writes_nothing(pricekit, catalog
     assert not (tmp_path / "run").exists()
 
 
-def test_resume_takes_the_saved_settings(pricekit, catalog, run, tmp_path):
+def test_resume_uses_the_saved_settings(pricekit, catalog, run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "run")
     (copy / "run.json").unlink()
     code, _, err = pricekit("train", catalog, "--out", copy, "--resume")
@@ -91,7 +91,7 @@ def test_resume_takes_the_saved_settings(pricekit, catalog, run, tmp_path):
     assert (code, "no run in" in err) == (1, True)
 
 
-def test_an_existing_run_is_kept_unless_told(pricekit, catalog, run, tmp_path):
+def test_an_existing_run_is_kept_without_overwrite(pricekit, catalog, run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "run")
     code, _, err = pricekit("train", catalog, "--out", copy, *TINY)
     assert (code, "--overwrite" in err) == (1, True)
@@ -125,7 +125,7 @@ def test_plugins(pricekit):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_that_teaches(pricekit, command):
+def test_every_command_has_help_with_examples(pricekit, command):
     code, out, _ = pricekit(command, "--help")
     assert code == 0
     assert len(out.splitlines()) > 8
@@ -148,7 +148,7 @@ def test_an_interrupt_exits_with_130(pricekit, catalog, run, tmp_path, monkeypat
     assert "--resume" in err
 
 
-def test_a_prediction_that_is_terminated_keeps_what_is_priced(
+def test_a_terminated_prediction_keeps_its_finished_windows(
     pricekit, catalog, run, bundle, tmp_path, monkeypatch
 ):
     def terminated(parts, ids, prices, add=PredictionCheckpoint.add):
@@ -174,7 +174,7 @@ def test_help_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_what_was_not_begun_is_not_to_be_gone_on_with(pricekit, catalog, run, tmp_path, monkeypatch):
+def test_a_run_that_was_not_started_cannot_be_resumed(pricekit, catalog, run, tmp_path, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
@@ -189,7 +189,7 @@ def test_what_was_not_begun_is_not_to_be_gone_on_with(pricekit, catalog, run, tm
 
 
 @pytest.mark.parametrize("flags", [["--overwrite"], ["--unpriced", "x.csv"], ["--teacher", "x"]])
-def test_what_would_change_a_run_is_refused_where_it_is_resumed(pricekit, catalog, run, flags):
+def test_options_that_would_change_a_resumed_run_are_rejected(pricekit, catalog, run, flags):
     code, _, err = pricekit("train", catalog, "--out", run, "--resume", *flags)
     assert (code, f"Check {flags[0]}." in err) == (2, True)
 
@@ -231,7 +231,7 @@ def test_a_missing_extra_is_named(catalog, tmp_path):
     assert "Traceback" not in found.stderr
 
 
-def test_a_full_disk_is_told_with_the_folder_and_the_cure(pricekit, run, tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_with_the_folder_and_a_fix(pricekit, run, tmp_path, monkeypatch):
     def full(path, content):
         raise OSError(28, "No space left on device")
 

@@ -25,7 +25,7 @@ def folders(tmp_path, rows):
     return tmp_path
 
 
-def test_the_command_says_which_is_better(pricekit, folders, monkeypatch):
+def test_the_command_shows_which_is_better(pricekit, folders, monkeypatch):
     monkeypatch.chdir(folders)
     code, out, err = pricekit("compare", "old", "new", "part")
     assert (code, out) == (0, "")
@@ -45,7 +45,7 @@ def test_the_command_gives_json(pricekit, folders):
     assert found["runs"][1]["interval"][1] < 0
 
 
-def test_the_command_refuses_what_it_cannot_compare(pricekit, folders):
+def test_the_command_rejects_what_it_cannot_compare(pricekit, folders):
     assert pricekit("compare", folders / "old")[0] == 2
     code, _, err = pricekit("compare", folders / "old", folders)
     assert (code, "has no held_out.parquet" in err) == (1, True)

@@ -84,7 +84,7 @@ def test_columns_of_the_table_of_the_project_file(completed, shop, monkeypatch):
 
 
 @pytest.mark.parametrize("table", ["none.csv", "."])
-def test_a_table_that_cannot_be_read_offers_nothing(completed, table):
+def test_an_unreadable_table_offers_no_completions(completed, table):
     assert completed("train", table, "--text", "") == []
 
 

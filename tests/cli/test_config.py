@@ -20,7 +20,7 @@ POLICIES = ["quick", "ultra", "fast", "blazing", "optimized"]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_is_shown_can_be_read_back(pricekit, tmp_path, policy):
+def test_shown_prices_can_be_read_back(pricekit, tmp_path, policy):
     flags = ("--policy", policy, "--text", "title,about", "--set", "backbone.weights=none")
     flags = flags if policy != "quick" else flags[:4]
     code, out, err = pricekit("config", "show", *flags)
@@ -30,7 +30,7 @@ def test_what_is_shown_can_be_read_back(pricekit, tmp_path, policy):
     assert configure([read_toml(tmp_path / "whole.toml")]) == configure([given])
 
 
-def test_what_is_shown_is_what_train_uses(pricekit, catalog, tmp_path):
+def test_the_shown_configuration_is_what_train_uses(pricekit, catalog, tmp_path):
     flags = ("--policy", "fast", "--seed", "3", "--time-budget", "2h", "--set", "head.dropout=[0.5, 0, 0]")
     dry = pricekit("train", catalog, "--out", tmp_path / "run", "--dry-run", *flags)
     shown = pricekit("config", "show", *flags)
@@ -55,7 +55,7 @@ def _sources(pricekit, *flags):
     return {row["setting"]: (row["value"], row["source"]) for row in json.loads(out)}
 
 
-def test_each_value_says_where_it_comes_from(pricekit, tmp_path):
+def test_each_value_shows_its_source(pricekit, tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(
         "max_length = 100\n[training]\nepochs = 8\nbatch_size = 32\n[loss]\nname = 'focal-smape'\n"
@@ -81,7 +81,7 @@ def test_each_value_says_where_it_comes_from(pricekit, tmp_path):
     assert found["backbone.name"] == ("bag", "policy quick")
 
 
-def test_flags_lie_over_each_other_in_whatever_order_they_are_typed(pricekit):
+def test_the_order_of_flags_does_not_matter(pricekit):
     found = _sources(pricekit, "--random-weights", "--weights", "w", "--backbone", "distilroberta")
     assert found["backbone.name"] == ("distilroberta", "flag --backbone")
     assert found["backbone.weights"] == ("w", "flag --weights")
@@ -100,7 +100,7 @@ def test_the_text_has_each_value_with_its_source(pricekit):
     assert err == ""
 
 
-def test_a_file_of_any_name_is_a_source(pricekit, tmp_path):
+def test_a_file_with_any_name_is_a_source(pricekit, tmp_path):
     file = tmp_path / "a\nseed = 3"
     file.write_text("seed = 4")
     code, out, err = pricekit("config", "show", "--config", file)
@@ -109,7 +109,7 @@ def test_a_file_of_any_name_is_a_source(pricekit, tmp_path):
     assert f"{tmp_path.name}/a?seed = 3" in out
 
 
-def test_what_toml_cannot_hold_is_said(pricekit):
+def test_values_that_toml_cannot_represent_are_reported(pricekit):
     code, _, err = pricekit("config", "show", "--set", "training.patience=none")
     assert code == 0
     assert "also give --set training.patience=none" in err
@@ -187,7 +187,7 @@ def test_plugins_that_cannot_be_imported_are_left_out_with_one_notice(pricekit, 
 
 
 @pytest.mark.parametrize("arguments", [("schema",), ("show", "--json", "--loss", "toy0")])
-def test_a_plugin_that_prints_does_not_spoil_stdout(pricekit, tmp_path, monkeypatch, arguments):
+def test_output_of_a_plugin_does_not_reach_stdout(pricekit, tmp_path, monkeypatch, arguments):
     (tmp_path / "noisy_toy.py").write_text("print('noise')\nclass Loss: pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "noisy_toy", raising=False)
@@ -209,7 +209,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_told_in_one_paragraph(pricekit, case):
+def test_errors_are_reported_in_one_paragraph(pricekit, case):
     flags, saying = WRONG[case]
     code, out, err = pricekit("config", "show", *flags)
     assert (code, out) == (3 if case == "an unknown plugin" else 2, "")
@@ -218,7 +218,7 @@ def test_what_is_wrong_is_told_in_one_paragraph(pricekit, case):
     assert err.count("\n") == 1
 
 
-def test_a_file_that_is_no_toml(pricekit, tmp_path):
+def test_an_invalid_toml_file(pricekit, tmp_path):
     (tmp_path / "c.toml").write_text("= 3")
     code, out, err = pricekit("config", "show", "--config", tmp_path / "c.toml")
     assert (code, out) == (2, "")

@@ -30,7 +30,9 @@ def wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
 
-def test_an_interrupted_one_is_gone_on_with_as_it_says(pricekit, table, tmp_path, monkeypatch, wide):
+def test_the_printed_command_continues_an_interrupted_pretraining(
+    pricekit, table, tmp_path, monkeypatch, wide
+):
     out, calls = tmp_path / "cv", []
 
     def forward(self, batch, call=Objective.forward):
@@ -77,7 +79,7 @@ def test_an_interrupted_one_is_gone_on_with_as_it_says(pricekit, table, tmp_path
         (["--price", "cost"], "no column 'cost'", 1),
     ],
 )
-def test_what_cannot_be_done_is_reported(pricekit, table, tmp_path, flags, message, expected):
+def test_invalid_precisions_are_reported(pricekit, table, tmp_path, flags, message, expected):
     code, out, err = pricekit("cv", table, "--out", tmp_path / "cv", *flags)
     assert (code, out) == (expected, "")
     assert message in " ".join(err.split())

@@ -62,7 +62,7 @@ def test_one_row(pricekit, tmp_path, rows):
     assert "1 row, SMAPE 6.28, 100.0% of all error in the worst 1 row" in err
 
 
-def test_wrong_input_is_told_before_the_work(pricekit, folder, tmp_path):
+def test_invalid_input_is_reported_before_the_work(pricekit, folder, tmp_path):
     for arguments, said in {
         (folder, "--out", tmp_path / "x.xyz"): "x.xyz",
         (folder, "--by", "colour"): "no column 'colour'",
@@ -74,7 +74,7 @@ def test_wrong_input_is_told_before_the_work(pricekit, folder, tmp_path):
     assert pricekit("errors", folder, "--worst", "-1")[0] == 2
 
 
-def test_a_table_is_listed_too(pricekit, bundle, catalog):
+def test_a_nested_table_is_listed(pricekit, bundle, catalog):
     code, _, err = pricekit("errors", bundle, catalog, "--worst", "2", "--limit", "100")
     assert code == 0, err
     assert "100 rows, SMAPE" in err

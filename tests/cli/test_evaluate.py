@@ -23,7 +23,7 @@ def test_evaluate_shows_a_run(pricekit, tmp_path, rows):
     assert max(map(len, err.splitlines())) <= 80
 
 
-def test_evaluate_gives_all_of_it_as_json(pricekit, tmp_path, rows):
+def test_evaluate_prints_everything_as_json(pricekit, tmp_path, rows):
     some = rows(120, folds=4, kind=["tea", "ink"] * 60)
     write_held_out(tmp_path, some)
     code, out, err = pricekit("evaluate", tmp_path, "--json")
@@ -37,7 +37,7 @@ def test_evaluate_gives_all_of_it_as_json(pricekit, tmp_path, rows):
     assert f"{found['mean']['smape']:.2f} ± {found['sd']['smape']:.2f}" in err
 
 
-def test_evaluate_works_without_scipy_but_for_the_interval(pricekit, tmp_path, rows, monkeypatch):
+def test_evaluate_without_scipy_omits_only_the_interval(pricekit, tmp_path, rows, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
     write_held_out(tmp_path, rows(100))
@@ -56,7 +56,7 @@ def test_evaluate_of_one_row(pricekit, tmp_path, rows):
     assert json.loads(pricekit("evaluate", tmp_path, "--json")[1])["groups"] == []
 
 
-def test_evaluate_refuses_what_it_cannot_judge(pricekit, tmp_path, rows):
+def test_evaluate_rejects_what_it_cannot_score(pricekit, tmp_path, rows):
     code, _, err = pricekit("evaluate", tmp_path)
     assert (code, "held_out.parquet" in err) == (1, True)
     write_held_out(tmp_path, rows(20))
@@ -64,13 +64,13 @@ def test_evaluate_refuses_what_it_cannot_judge(pricekit, tmp_path, rows):
     assert (code, "Check --text." in err) == (2, True)
 
 
-def test_a_table_that_was_trained_on_is_told(pricekit, bundle, catalog, tmp_path, rows):
+def test_evaluating_the_training_table_causes_a_warning(pricekit, bundle, catalog, tmp_path, rows):
     folder = shutil.copytree(bundle, tmp_path / "model")
     frame = pd.read_csv(catalog).head(100)
     write_held_out(folder, replace(rows(100), text=frame["catalog_content"], price=frame["price"].to_numpy()))
     code, _, err = pricekit("evaluate", folder, catalog)
     assert code == 0, err
-    assert "has 100 of the 100 rows" in " ".join(err.split())
+    assert "contains 100 of the 100 held-out rows" in " ".join(err.split())
     write_held_out(folder, rows(100))
     code, _, err = pricekit("evaluate", folder, catalog)
-    assert (code, "of the 100 rows" in err) == (0, False)
+    assert (code, "of the 100 held-out rows" in err) == (0, False)

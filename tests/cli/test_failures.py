@@ -68,7 +68,7 @@ def test_an_error_names_the_options_of_the_command_that_runs(parameters, hint):
     assert explain(error) == f"something is wrong. {hint}"
 
 
-def test_an_error_without_parameters_stays_as_it_is():
+def test_an_error_without_parameters_gets_no_hint():
     context = click.Context(cli.get_command(click.Context(cli), "inspect"))
     error = DataError("something is wrong", parameters=("text",))  # which inspect does not have
     add_hint(error, context)
@@ -102,6 +102,6 @@ def test_help_lists_the_exit_codes(pricekit):
     ]
 
 
-def test_an_option_that_was_given_is_to_be_checked(pricekit, catalog, tmp_path):
+def test_the_hint_for_a_given_option_is_to_check_it(pricekit, catalog, tmp_path):
     code, _, err = pricekit("train", catalog, "--out", tmp_path / "run", "--text", "titel")
     assert (code, err.endswith("Check --text.\n")) == (1, True), err

@@ -71,7 +71,7 @@ def test_the_defaults_are_the_same(name):
         )
 
 
-def test_every_command_has_a_function_or_is_of_the_terminal_alone():
+def test_every_command_has_a_function_or_exists_only_on_the_terminal():
     from pricekit.cli.main import COMMANDS
 
     assert set(COMMANDS) - set(FUNCTIONS) <= {"config", "plugins", "demo", "completion"}

@@ -19,13 +19,13 @@ def pricekit_register_features(register):
 """
 
 
-def test_a_built_in_passes(pricekit):
+def test_a_built_in_plugin_passes_its_checks(pricekit):
     code, out, err = pricekit("plugins", "check", "fast15")
     assert (code, "FAILED" in out) == (0, False)
     assert "all checks of fast15 passed" in err
 
 
-def test_a_wrong_one_fails_with_what_is_wrong(pricekit, tmp_path):
+def test_a_faulty_plugin_fails_with_the_reason(pricekit, tmp_path):
     (tmp_path / "rank.py").write_text(WRONG)
     code, out, err = pricekit("plugins", "check", tmp_path / "rank.py")
     assert code == 3
@@ -48,7 +48,7 @@ def test_options_are_given_with_set(pricekit):
         ("gone.py", "does not exist"),
     ],
 )
-def test_what_is_not_there_is_told(pricekit, tmp_path, monkeypatch, target, expected):
+def test_missing_files_are_reported(pricekit, tmp_path, monkeypatch, target, expected):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "package").mkdir()

@@ -59,7 +59,7 @@ def with_broken(broken):
     return run
 
 
-def test_doctor_names_all_twelve_and_the_cure(with_broken):
+def test_doctor_names_all_twelve_plugins_and_the_fixes(with_broken):
     done = with_broken("plugins", "doctor")
     assert done.returncode == 3
     assert "12 failed" in done.stderr
@@ -70,7 +70,7 @@ def test_doctor_names_all_twelve_and_the_cure(with_broken):
     assert "Traceback" in with_broken("plugins", "doctor", "--traceback").stdout
 
 
-def test_the_built_ins_go_on_beside_all_twelve(with_broken, catalog, tmp_path):
+def test_the_built_ins_work_next_to_twelve_broken_packages(with_broken, catalog, tmp_path):
     assert with_broken("--help").stderr == ""
     listed = json.loads(with_broken("plugins", "list", "--json").stdout)
     assert [p["version"] for p in listed if p["state"] == "failed"] == ["1.0"] * 11
@@ -87,7 +87,7 @@ def test_the_built_ins_go_on_beside_all_twelve(with_broken, catalog, tmp_path):
     assert len((tmp_path / "prices.csv").read_text().splitlines()) == 401
 
 
-def test_a_run_that_needs_a_broken_one_says_why(with_broken, catalog, tmp_path):
+def test_a_run_that_needs_a_broken_plugin_gives_the_reason(with_broken, catalog, tmp_path):
     done = with_broken("train", catalog, "--out", tmp_path / "run", "--loss", "x")
     assert done.returncode == 3
     assert "unknown loss 'x'" in done.stderr
@@ -97,7 +97,7 @@ def test_a_run_that_needs_a_broken_one_says_why(with_broken, catalog, tmp_path):
     )
 
 
-def test_the_environment_says_which_are_loaded(with_broken, catalog):
+def test_the_environment_selects_the_loaded_plugins(with_broken, catalog):
     def broken_ones(*arguments, **environment):
         done = with_broken("plugins", "list", "--json", *arguments, **environment)
         return [p["name"] for p in json.loads(done.stdout) if p["package"].startswith("broken")], done.stderr
@@ -154,7 +154,7 @@ def test_a_file_of_plugins_is_used_like_a_package(pricekit, catalog, tmp_path):
     ("content", "expected"),
     [(None, "does not exist"), ("import nothing_of_it", "nothing_of_it"), ("x = (", "SyntaxError")],
 )
-def test_a_wrong_file_is_told_in_one_paragraph(pricekit, tmp_path, content, expected):
+def test_a_wrong_file_is_reported_in_one_paragraph(pricekit, tmp_path, content, expected):
     file = tmp_path / "mine.py"
     if content is not None:
         file.write_text(content)
@@ -164,12 +164,12 @@ def test_a_wrong_file_is_told_in_one_paragraph(pricekit, tmp_path, content, expe
     assert err.count("pricekit: ") == 1
 
 
-def test_a_folder_is_no_plugin_file(pricekit, tmp_path):
+def test_a_folder_is_not_a_plugin_file(pricekit, tmp_path):
     code, _, err = pricekit("plugins", "list", "--plugin", tmp_path)
     assert (code, "is a folder; expected a Python file" in " ".join(err.split())) == (3, True)
 
 
-def test_show_says_what_a_plugin_needs_and_where_it_is(pricekit):
+def test_show_prints_the_requirements_and_location_of_a_plugin(pricekit):
     facts = json.loads(pricekit("plugins", "show", "bag", "--json")[1])
     assert facts["needs"] == "pricekit[train]"
     assert facts["defined"].split(":")[0] == "pricekit.model.backbones.bag"
@@ -189,7 +189,7 @@ def test_help_is_quick_because_it_imports_no_plugin(broken):
     assert done.stdout.splitlines()[-1] == "heavy: set() []"
 
 
-def test_a_bundle_tells_a_changed_feature(pricekit, catalog, tmp_path):
+def test_a_changed_feature_in_a_bundle_is_reported(pricekit, catalog, tmp_path):
     file = tmp_path / "features.py"
     file.write_text(FEATURE)
     small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64"]

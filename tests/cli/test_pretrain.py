@@ -42,7 +42,7 @@ def test_weights_of_two_tables_are_trained_with(pricekit, tables, tmp_path):
     assert (run / "tokenizer.json").read_text().count("[MASK]") >= 1
 
 
-def test_ctrl_c_says_the_line_to_go_on_with(pricekit, tables, tmp_path, monkeypatch):
+def test_ctrl_c_prints_the_command_that_continues(pricekit, tables, tmp_path, monkeypatch):
     from pricekit.workflows.pretraining.loop import PretrainCallback
 
     step = PretrainCallback.on_step_end
@@ -76,7 +76,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_wrong_input_is_told_in_one_paragraph(pricekit, tables, tmp_path, what):
+def test_invalid_input_is_reported_in_one_paragraph(pricekit, tables, tmp_path, what):
     given, message = WRONG[what]
     code, said, err = pricekit("pretrain", tables[0], "--out", tmp_path / "weights", *TINY, *given)
     assert (code, said) == (1 if what == "another column" else 2, "")
@@ -84,7 +84,7 @@ def test_wrong_input_is_told_in_one_paragraph(pricekit, tables, tmp_path, what):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_backbone_that_cannot_names_those_that_can(pricekit, tables, tmp_path):
+def test_unsupported_backbone_error_lists_supported_backbones(pricekit, tables, tmp_path):
     code, _, err = pricekit("pretrain", tables[0], "--out", tmp_path / "weights", "--backbone", "bag")
     assert code == 2
     assert "'bag' cannot be pretrained; these can: " in err

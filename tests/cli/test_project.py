@@ -76,7 +76,7 @@ def test_another_table_is_read_with_its_own_options(pricekit, shop, catalog):
     assert code == 0, err
 
 
-def test_check_writes_one(pricekit, shop):
+def test_check_writes_a_project_file(pricekit, shop):
     (shop / "pricekit.toml").unlink()
     code, _, err = pricekit("check", "shop.csv", "--price", "eur", "--write", "pricekit.toml")
     assert code == 0, err
@@ -99,18 +99,18 @@ def test_without_a_table_the_file_is_named(pricekit, tmp_path, monkeypatch):
         assert (code, f"Missing {missing}" in err) == (2, True)
 
 
-def test_a_model_alone_is_no_table(pricekit, bundle, tmp_path):
+def test_a_single_argument_that_is_a_model_is_not_a_table(pricekit, bundle, tmp_path):
     code, _, err = pricekit("predict", bundle, "--out", tmp_path / "prices.csv")
     assert (code, "Missing argument 'TABLE'" in err) == (2, True)
 
 
-def test_a_mistake_in_it_is_wrong_usage(pricekit, shop):
+def test_a_mistake_in_the_project_file_is_wrong_usage(pricekit, shop):
     (shop / "pricekit.toml").write_text("[tabel]\npath = 'shop.csv'\n")
     code, _, err = pricekit("train")
     assert (code, "Did you mean 'table'?" in err) == (2, True)
 
 
-def test_resume_takes_the_latest_run(pricekit, shop):
+def test_resume_uses_the_latest_run(pricekit, shop):
     assert pricekit("train")[0] == 0
     (shop / "runs" / "quick-1" / "run.json").unlink()
     code, _, err = pricekit("train", "--resume")

@@ -95,13 +95,13 @@ def test_json_errors_have_facts_and_parameters(pricekit, catalog, tmp_path):
 
 
 @pytest.mark.parametrize("option", [["--log-format", "json"], ["--log-format=json"]])
-def test_json_holds_for_wrong_usage_too(pricekit, option):
+def test_json_also_applies_to_wrong_usage(pricekit, option):
     code, _, err = pricekit("train", "--epoch", "3", *option)
     assert code == 2
     assert json.loads(err)["level"] == "error"
 
 
-def test_a_result_is_no_error(capsys):
+def test_a_result_is_not_logged_as_an_error(capsys):
     with logging_to_terminal():
         show_result("done")
         logger.log(logging.ERROR, "not done")

@@ -11,7 +11,7 @@ def _write(folder, content):
     return read_project(folder)
 
 
-def test_without_a_file_it_is_empty(tmp_path):
+def test_a_missing_project_file_is_empty(tmp_path):
     assert read_project(tmp_path) == Project()
 
 
@@ -25,7 +25,7 @@ def test_a_table_with_reading_options_and_settings(tmp_path):
     assert found.settings == {"policy": "fast", "columns": {"price": "eur"}}
 
 
-def test_a_table_may_be_its_path_alone(tmp_path):
+def test_a_table_can_be_only_a_path(tmp_path):
     assert _write(tmp_path, 'table = "shop.csv"\n') == Project(tmp_path / "shop.csv")
 
 
@@ -48,7 +48,7 @@ def test_mistakes_name_the_file_and_the_nearest_key(tmp_path, content, message):
     assert "pricekit.toml" in str(caught.value)
 
 
-def test_what_is_written_is_read_back(tmp_path):
+def test_written_values_are_read_back(tmp_path):
     written = project_toml(
         "shop.csv",
         {"delimiter": "\t", "columns": ["a", "b"], "decimal": None},

@@ -110,7 +110,7 @@ def test_options_that_nobody_set_are_the_plugin_s(toys):
     assert found["feature_options.toy.times"] == (2, "--set")
 
 
-def test_options_of_a_plugin_that_is_replaced_are_no_source(toys):
+def test_options_of_a_replaced_plugin_are_not_a_source(toys):
     layers = (("file a.toml", {"policy": "toy", "loss": {"gamma": 1}}), ("flag --loss", {"loss": "other"}))
     assert _found(layers[0])["loss.gamma"] == (1.0, "file a.toml")
     assert _found(*layers)["loss.gamma"] == (5.0, "plugin default")
@@ -132,7 +132,7 @@ def test_empty_tables_have_a_source(toys):
     assert found["loss.weights"] == ({}, "--set")
 
 
-def test_a_bare_name_is_laid_like_a_table(toys):
+def test_a_bare_name_merges_like_a_table(toys):
     named = {"loss": {"name": "toy", "gamma": 1}}
     for above in ({"loss": {"gamma": 3}}, {"loss": "toy"}, {"loss": {"name": "toy"}}):
         assert configure([named, above]).loss.options["gamma"] in (1, 3)
@@ -162,7 +162,7 @@ LAYER = st.fixed_dictionaries(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(LAYER, max_size=4))
-def test_what_is_explained_is_what_is_configured(layers):
+def test_the_explained_values_equal_the_configured_values(layers):
     """The last layer that has a key is its source, and its value is the layer's."""
     config, found = explain([(str(number), layer) for number, layer in enumerate(layers)])
     assert config == configure(layers)

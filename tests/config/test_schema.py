@@ -70,7 +70,7 @@ def _validator(schema):
 
 
 @pytest.mark.parametrize("policy", ["quick", "ultra", "fast", "blazing", "optimized"])
-def test_what_every_policy_resolves_to_is_valid(validator, policy):
+def test_every_policy_resolves_to_a_valid_configuration(validator, policy):
     config = configure([{"policy": policy}])
     validator.validate(tomllib.loads(config.to_toml()))
     validator.validate(config.model_dump(mode="json"))  # a setting that is None, too
@@ -113,14 +113,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", ACCEPTED)
-def test_files_that_are_right(validator, text):
+def test_valid_files(validator, text):
     layer = tomllib.loads(text)
     validator.validate(layer)
     configure([layer])
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_files_that_are_wrong(validator, text):
+def test_invalid_files(validator, text):
     layer = tomllib.loads(text)
     assert not validator.is_valid(layer)
     with pytest.raises(PricekitError):

@@ -23,7 +23,7 @@ def test_later_layers_win_key_by_key():
     assert (config.training.epochs, config.training.batch_size) == (5, 8)
 
 
-def test_options_of_another_plugin_fall_away():
+def test_options_of_another_plugin_are_dropped():
     below = {"backbone": {"name": "bag", "width": 8}}
     assert merge(below, {"backbone": {"name": "other"}}) == {"backbone": {"name": "other"}}
     assert merge(below, {"backbone": {"members": 2}}) == {
@@ -47,7 +47,7 @@ def test_overrides_are_toml_values_else_strings(text, layer):
 
 
 @pytest.mark.parametrize("text", ["seed", "=3", "a..b=1", ""])
-def test_what_is_no_override_is_refused(text):
+def test_an_invalid_override_is_an_error(text):
     with pytest.raises(ConfigError, match="expected key=value"):
         parse_override(text)
 
@@ -69,12 +69,12 @@ def test_any_override_is_parsed_or_refused(text):
         ("seed=99999999999999999", "seed is 99999999999999999"),
     ],
 )
-def test_errors_name_the_setting_and_the_cure(override, message):
+def test_errors_name_the_setting_and_the_fix(override, message):
     with pytest.raises(ConfigError, match=message):
         build_config([parse_override(override)])
 
 
-def test_a_file_that_is_no_toml_is_an_error(tmp_path):
+def test_an_invalid_toml_file_is_an_error(tmp_path):
     (tmp_path / "c.toml").write_text("= 3")
     with pytest.raises(ConfigError, match="not valid TOML"):
         read_toml(tmp_path / "c.toml")
@@ -82,7 +82,7 @@ def test_a_file_that_is_no_toml_is_an_error(tmp_path):
         read_toml(tmp_path / "none.toml")
 
 
-def test_there_is_a_json_schema():
+def test_the_config_schema_is_a_json_schema():
     schema = RunConfig.model_json_schema()
     assert "training" in json.loads(json.dumps(schema))["properties"]
 
@@ -128,7 +128,7 @@ def test_durations(hours, minutes, seconds):
 
 
 @pytest.mark.parametrize("text", ["soon", "", "h", "2 hours", "-1h", "0s"])
-def test_what_is_no_duration_is_told(text):
+def test_an_invalid_duration_is_an_error(text):
     with pytest.raises(ConfigError, match="time_budget"):
         build_config([{"training": {"time_budget": text}}])
 

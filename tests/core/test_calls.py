@@ -49,7 +49,7 @@ def observed(tmp_path):
     return file, lambda: [json.loads(line) for line in log.read_text().splitlines()]
 
 
-def test_observers_are_told_from_start_to_bundle(pricekit, catalog, tmp_path, observed):
+def test_observers_receive_all_events_from_start_to_bundle(pricekit, catalog, tmp_path, observed):
     file, told = observed
     run, bundle = tmp_path / "run", tmp_path / "bundle"
     assert pricekit("train", catalog, "--out", run, "--epochs", 2, *SMALL, "--plugin", file)[0] == 0
@@ -80,7 +80,7 @@ def test_observers_are_told_from_start_to_bundle(pricekit, catalog, tmp_path, ob
     assert 'name = "bag"' in (run / "config.toml").read_text()
 
 
-def test_an_interrupted_run_says_so_and_a_resumed_one_too(pricekit, catalog, tmp_path, observed, monkeypatch):
+def test_observers_see_interrupted_and_resumed_runs(pricekit, catalog, tmp_path, observed, monkeypatch):
     from pricekit.training import loop
 
     file, told = observed
@@ -100,7 +100,7 @@ def test_an_interrupted_run_says_so_and_a_resumed_one_too(pricekit, catalog, tmp
     assert told()[-1][1]["outcome"] == "finished"
 
 
-def test_one_that_fails_is_said_once_and_stops_nothing(pricekit, catalog, tmp_path):
+def test_a_failing_observer_is_reported_once_and_stops_nothing(pricekit, catalog, tmp_path):
     file = tmp_path / "failing.py"
     file.write_text(
         "import pricekit\n@pricekit.hookimpl\ndef pricekit_epoch_ended(record):\n"
@@ -118,7 +118,7 @@ def test_one_that_fails_is_said_once_and_stops_nothing(pricekit, catalog, tmp_pa
     assert err.count(said.format("run_ended") + "SystemExit: finished") == 1
 
 
-def test_every_event_is_told_somewhere():
+def test_every_event_has_an_observer_hook():
     events = {name for name in vars(hookspecs) if name.startswith("pricekit_") and "register" not in name}
     assert events == {
         *("pricekit_run_started", "pricekit_epoch_ended", "pricekit_checkpoint_saved"),

@@ -77,7 +77,7 @@ def plugin(tmp_path, monkeypatch):
     return write
 
 
-def test_the_built_ins_are_there_and_load():
+def test_the_built_ins_exist_and_load():
     for entry in registry().entries.values():
         assert entry.load() is not None
         assert entry.summary
@@ -100,7 +100,7 @@ def test_a_plugin_registers_and_takes_options(plugin):
 
 
 @pytest.mark.parametrize("way", BROKEN)
-def test_a_broken_plugin_hurts_nobody(plugin, way, logged):
+def test_a_broken_plugin_does_not_affect_other_plugins(plugin, way, logged):
     source, reason = BROKEN[way]
     found = load([plugin("toy_broken", source), plugin("toy_good", GOOD)])
     assert found.get("loss", "mine")
@@ -112,7 +112,7 @@ def test_a_broken_plugin_hurts_nobody(plugin, way, logged):
         found.get("loss", "new")
 
 
-def test_kinds_are_apart_but_names_are_as_written(plugin):
+def test_kinds_are_separate_and_names_are_unchanged(plugin):
     source = """
 import pricekit
 @pricekit.hookimpl
@@ -157,12 +157,12 @@ def pricekit_register_losses(register):
     assert "expected lower-case" in found.failed[0].reason
 
 
-def test_a_plugin_that_prints_does_not_spoil_stdout(plugin, capsys):
+def test_output_of_a_plugin_does_not_reach_stdout(plugin, capsys):
     load([plugin("toy_noisy", "print('noise')")])
     assert capsys.readouterr().out == ""
 
 
-def test_an_import_that_raises_a_base_exception_hurts_nobody(plugin):
+def test_a_base_exception_at_import_does_not_affect_other_plugins(plugin):
     source = "class Panic(BaseException): pass\nraise Panic('rust')"
     assert load([plugin("toy_broken", source)]).failed[0].reason == "Panic: rust"
 

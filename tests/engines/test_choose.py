@@ -42,7 +42,7 @@ def missing(graph):
     raise PluginError("libfast.so is not there")
 
 
-def test_auto_takes_the_only_engine_that_loads_and_caches_its_batch_size(graph, monkeypatch):
+def test_auto_chooses_the_only_engine_that_loads_and_caches_its_batch_size(graph, monkeypatch):
     found = open_engine("auto", graph, VOCABULARY)
     assert (found.name, found.streams) == ("ort-cpu", usable_cpus())
     assert found.batch_tokens in timing.BATCH_TOKENS
@@ -51,7 +51,7 @@ def test_auto_takes_the_only_engine_that_loads_and_caches_its_batch_size(graph, 
     assert open_engine("ort-cpu", graph, VOCABULARY).batch_tokens == found.batch_tokens
 
 
-def test_auto_takes_the_fastest_and_caches_that(graph, engines, small_batches):
+def test_auto_chooses_and_caches_the_fastest_engine(graph, engines, small_batches):
     loaded = []
 
     def counted(graph):
@@ -65,7 +65,9 @@ def test_auto_takes_the_fastest_and_caches_that(graph, engines, small_batches):
     assert loaded == [1]  # nothing was tried the second time
 
 
-def test_each_load_warns_of_an_unused_gpu_until_it_works(graph, engines, small_batches, monkeypatch, logged):
+def test_each_load_warns_about_an_unused_gpu_until_it_works(
+    graph, engines, small_batches, monkeypatch, logged
+):
     monkeypatch.setattr(choose.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(choose, "GPU", "gone")
     loads = [missing]
@@ -100,7 +102,7 @@ def test_auto_skips_an_engine_that_cannot_run_the_graph(graph, engines):
         open_engine("failing", graph, VOCABULARY)
 
 
-def test_a_graph_that_no_engine_loads_is_the_error_of_the_reference(graph, engines):
+def test_if_no_engine_loads_a_graph_the_error_is_that_of_the_reference(graph, engines):
     engines(unreadable=unreadable)
     with pytest.raises(BundleError, match="cannot be loaded"):
         open_engine("auto", replace(graph, model=b"no graph"), VOCABULARY)
@@ -161,7 +163,7 @@ def test_prices_of_a_similar_graph_are_checked_too(graph, engines, monkeypatch, 
     assert open_engine("auto", third, VOCABULARY, first).name == "ort-cpu"
 
 
-def test_a_cached_engine_that_is_gone_is_not_used(graph, engines, small_batches):
+def test_a_missing_cached_engine_is_not_used(graph, engines, small_batches):
     engines(slow=slowed)
     open_engine("auto", graph, VOCABULARY)
     record = json.loads((graph.cache / "engine.json").read_text())
@@ -186,7 +188,7 @@ def test_a_named_engine_that_cannot_load_is_an_error(graph, engines):
         open_engine("nonsense", graph, VOCABULARY)
 
 
-def test_a_reference_that_cannot_price_sample_rows_is_used_nevertheless(graph, engines, monkeypatch):
+def test_a_reference_that_cannot_price_sample_rows_is_still_used(graph, engines, monkeypatch):
     engines(wrong=constant(2.0))
     monkeypatch.setattr("pricekit.engines.ort.load_cpu", lambda model, threads: constant(float("nan"))(None))
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"

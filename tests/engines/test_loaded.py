@@ -19,7 +19,7 @@ from pricekit.tokens import Tokens
 VOCABULARY = 500
 
 
-def test_an_engine_prices_as_many_batches_at_a_time_as_it_has_streams():
+def test_an_engine_prices_one_batch_per_stream_concurrently():
     together = threading.Barrier(3, timeout=20)  # breaks where fewer than three call
     for_each(lambda item: together.wait(), range(6), streams=3)
 

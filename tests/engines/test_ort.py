@@ -14,7 +14,7 @@ VOCABULARY = 500
 
 
 @pytest.mark.parametrize("name", ["ort-cuda", "ort-tensorrt"])
-def test_a_provider_that_is_not_there_is_an_error_not_the_cpu(graph, name):
+def test_a_missing_provider_is_an_error_and_not_replaced_by_the_cpu(graph, name):
     with pytest.raises(PluginError, match=r"has no .*ExecutionProvider.*pricekit\[gpu\]"):
         open_engine(name, graph, VOCABULARY)
 
@@ -88,12 +88,12 @@ def test_a_provider_that_falls_back_is_an_error(graph, monkeypatch):
         open_engine("ort-cuda", graph, VOCABULARY)
 
 
-def test_a_graph_of_other_inputs_is_refused(graph):
+def test_a_graph_with_other_inputs_is_rejected(graph):
     with pytest.raises(BundleError, match="cannot be loaded"):
         load_cpu(b"not a graph")
 
 
-def test_tensorrt_is_given_shapes_from_one_to_the_longest(graph):
+def test_tensorrt_gets_shapes_from_one_to_the_longest(graph):
     options = tensorrt_options(graph)
     assert options["trt_profile_min_shapes"] == "input_ids:1x1,attention_mask:1x1,features:1x30"
     assert options["trt_profile_max_shapes"] == "input_ids:256x64,attention_mask:256x64,features:256x30"
@@ -105,7 +105,7 @@ def test_tensorrt_computes_in_the_precision_of_the_bundle(graph, precision, half
 
 
 @pytest.mark.parametrize("name", ["ort-cuda", "ort-tensorrt"])
-def test_a_gpu_that_does_not_answer_is_an_error_with_its_reason(graph, monkeypatch, capsys, name):
+def test_an_unresponsive_gpu_is_an_error_with_a_reason(graph, monkeypatch, capsys, name):
     """What ONNX Runtime does where there is no driver; by itself it prints that, and takes the CPU."""
     import onnxruntime as ort
 

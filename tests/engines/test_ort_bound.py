@@ -99,7 +99,7 @@ def test_each_batch_has_its_own_prices(model):
     assert {number for number, _ in session.recorded} == {"1", "2", "3"}
 
 
-def test_the_id_is_the_one_that_onnxruntime_knows():
+def test_the_telemetry_id_is_that_of_onnxruntime():
     from onnxruntime.capi import onnxruntime_inference_collection as python
 
     assert engine.GRAPH_ID == GRAPH_ID == python._GPU_GRAPH_ID_RUN_CONFIG_KEY
@@ -130,7 +130,7 @@ def replays_the_first(prices):
 
 
 @pytest.mark.parametrize("fault", [replays_nothing, replays_the_first([])])
-def test_a_replay_that_prices_something_else_is_found(model, fault):
+def test_a_replay_with_different_prices_is_detected(model, fault):
     price = BoundSession(lambda recording: Recording(model, fault), "cpu")
     plain = _session(model, "CPUExecutionProvider", {})
     for seed in range(4 * ROUNDS):
@@ -139,7 +139,7 @@ def test_a_replay_that_prices_something_else_is_found(model, fault):
 
 
 @pytest.mark.parametrize(("slower", "stays"), [(False, "1"), (True, NO_GRAPH)])
-def test_a_shape_stays_with_the_faster_way(model, slower, stays):
+def test_a_shape_keeps_its_faster_mode(model, slower, stays):
     ids = []
 
     def recorded():
@@ -162,7 +162,7 @@ def test_a_shape_stays_with_the_faster_way(model, slower, stays):
     assert ids.count("1") >= ROUNDS
 
 
-def test_each_shape_has_a_graph_of_its_own(model):
+def test_each_shape_has_its_own_graph(model):
     ids = []
     price = BoundSession(lambda recording: Watched(model, ids), "cpu")
     for _ in range(2 * ROUNDS):
@@ -176,7 +176,7 @@ def fails():
 
 
 @pytest.mark.parametrize("fault", ["fails", "other prices"])
-def test_what_cannot_be_recorded_right_is_not(model, monkeypatch, fault):
+def test_graphs_that_cannot_be_recorded_correctly_are_not_recorded(model, monkeypatch, fault):
     opened, ids = [], []
 
     def open_session(recording):
@@ -212,7 +212,7 @@ def test_a_session_that_cannot_record_is_opened_without(model):
     assert set(ids) == {NO_GRAPH}
 
 
-def test_what_cannot_be_opened_at_all_is_an_error():
+def test_unopenable_output_is_an_error():
     with pytest.raises(BundleError, match="cannot be loaded"):
         BoundSession(lambda recording: _session(b"no graph", "CPUExecutionProvider", {}), "cpu")
 

@@ -38,7 +38,7 @@ def lasting(seconds):
         (lambda tokens: 0.02 * tokens / 512 if tokens <= 1024 else 0.06, timing.BATCH_TOKENS[-1]),
     ],
 )
-def test_the_size_of_a_batch_is_what_the_engine_is_fastest_with(graph, monkeypatch, seconds, best):
+def test_the_batch_size_is_the_fastest_one_of_the_engine(graph, monkeypatch, seconds, best):
     monkeypatch.setattr(timing, "LENGTH", 64)
     for module in (timing, loaded):
         monkeypatch.setattr(module, "BATCH_SIZE", 512)
@@ -85,7 +85,7 @@ def test_another_version_of_a_library_is_measured_again(graph, monkeypatch):
     assert 0 < before < len(measured)
 
 
-def test_a_cache_that_cannot_be_written_is_a_warning(graph, logged):
+def test_an_unwritable_cache_causes_a_warning(graph, logged):
     graph.cache.parent.mkdir(exist_ok=True)
     graph.cache.write_text("a file")
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"

@@ -38,7 +38,7 @@ def test_a_true_difference_is_found_in_either_direction(rows):
     assert [c.verdict for c in compare({"a": worse, "b": better}).runs] == ["", "better"]
 
 
-def test_pairing_finds_what_two_intervals_would_not(rows):
+def test_pairing_detects_differences_that_two_intervals_miss(rows):
     better = rows(400)
     worse = moved(better, 0.03)
     assert smape_interval(better)[1] > smape_interval(worse)[0]  # they overlap
@@ -55,7 +55,7 @@ def test_noise_is_rarely_taken_for_a_difference(rows):
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 1000))
-def test_a_run_and_itself_cannot_be_told_apart_in_any_order(rows, seed):
+def test_a_run_does_not_differ_from_itself_in_any_order(rows, seed):
     some = rows(30, seed=seed)
     shuffled = some.take(np.random.default_rng(seed).permutation(30))
     found = compare(common_rows({"a": some, "b": shuffled})).runs[1]
@@ -71,7 +71,7 @@ def test_the_order_of_rows_changes_nothing(rows):
     assert other.interval == pytest.approx(found.interval)
 
 
-def test_only_rows_that_all_hold_out_are_judged(rows):
+def test_only_common_held_out_rows_are_scored(rows):
     a, b = rows(100, folds=5), rows(100, seed=1)
     part = b.take(np.arange(90, 40, -1))
     found = common_rows({"a": a, "b": part})
@@ -81,7 +81,7 @@ def test_only_rows_that_all_hold_out_are_judged(rows):
     assert compare(found).runs[0].folds is not None
 
 
-def test_nothing_in_common_is_explained(rows):
+def test_runs_without_common_rows_are_explained(rows):
     some = rows(100)
     with pytest.raises(
         DataError, match=r"\(a: 50, b: 50\): they were trained on different tables or with different seeds"
@@ -95,7 +95,7 @@ def test_nothing_in_common_is_explained(rows):
         common_rows({"a": some, "b": replace(some, ids="x" + some.ids)})
 
 
-def test_few_rows_are_no_proof(rows):
+def test_few_rows_do_not_show_a_leak(rows):
     better = rows(9)
     assert compare({"a": better, "b": moved(better, 1)}).runs[1].verdict == "cannot tell"
 
@@ -127,6 +127,6 @@ def test_a_comparison_as_frame_json_and_text(rows):
     assert "<b>" not in found._repr_html_()
 
 
-def test_fewer_than_two_runs_are_no_comparison():
+def test_a_comparison_needs_two_runs():
     with pytest.raises(ConfigError, match="at least two runs; found 1"):
         compare_folders(["a"])

@@ -34,7 +34,7 @@ def text_of(rng, words=30):
         ("", "", True),
     ],
 )
-def test_texts_say_the_same_but_for_case_and_punctuation(one, other, same):
+def test_texts_that_differ_in_case_and_punctuation_are_equal(one, other, same):
     assert len(set(equal_texts(series([one, other])))) == (1 if same else 2)
 
 
@@ -56,7 +56,7 @@ def test_sizes_of_a_product_are_one_group_and_other_products_are_not():
     assert len(set(groups)) == 50
 
 
-def test_a_word_more_makes_a_long_text_no_other_product():
+def test_an_extra_word_does_not_make_a_long_text_distinct():
     rng = np.random.default_rng(1)
     long, short = text_of(rng), "red cotton shirt"
     groups = duplicate_groups(series([long, long + " new", short, short + " new", text_of(rng)]))
@@ -65,11 +65,11 @@ def test_a_word_more_makes_a_long_text_no_other_product():
 
 
 @pytest.mark.parametrize("texts", [["shirt", "lamp", "shirt", "", "12", "13", ""], ["..", "!", "", " "]])
-def test_short_texts_are_duplicates_only_where_they_are_equal(texts):
+def test_short_texts_are_duplicates_only_if_they_are_equal(texts):
     assert np.array_equal(duplicate_groups(series(texts)), equal_texts(series(texts)))
 
 
-def test_a_chain_of_texts_is_cut(logged):
+def test_a_chain_of_similar_texts_is_split(logged):
     """Each text has a word less of the first and one more of the last: neighbours are alike, the ends are not."""
     names = [f"{a}{b}" for a in "abcdefghijklmnopqrstuvwxyz" for b in "pqrs"]
     chain = [" ".join(names[start : start + 40]) for start in range(60)]
@@ -102,14 +102,14 @@ def test_no_constant_is_below_the_irreducible_error(prices, constant):
         assert len(set(prices)) == 1
 
 
-def test_many_rows_of_a_text_are_nearly_as_exact(monkeypatch):
+def test_the_error_of_many_rows_per_text_is_nearly_exact(monkeypatch):
     price = np.exp(np.random.default_rng(0).normal(size=900))
     few = irreducible_error(np.zeros(900, int), price).smape
     monkeypatch.setattr(duplicates, "_MAX_CANDIDATES", 1000)
     assert few == pytest.approx(irreducible_error(np.zeros(900, int), price).smape, abs=0.05)
 
 
-def test_labels_are_told_from_a_table_that_is_there_three_times(logged):
+def test_labels_differ_from_a_table_that_is_repeated_three_times(logged):
     rng = np.random.default_rng(0)
     words = series(rng.choice(["shirt", "lamp", "pen"], 300))
     price = np.exp(rng.normal(size=300))

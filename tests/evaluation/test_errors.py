@@ -13,7 +13,7 @@ from pricekit.evaluation.groups import quantities_of
 from pricekit.metrics import smape, smape_terms
 
 
-def test_rows_come_in_the_order_of_their_errors(rows):
+def test_rows_are_sorted_by_error(rows):
     some = rows(60, kind=["tea", "ink"] * 30)
     found = error_table(some, quantities_of(some.text))
     assert found["error"].is_monotonic_decreasing
@@ -49,7 +49,7 @@ def test_the_share_of_the_worst_by_hand():
     assert share_of_worst(table.tail(1), 1) == 0
 
 
-def test_what_rows_are_grouped_by(rows):
+def test_the_groupings_of_rows(rows):
     some = rows(100, kind=["tea", "ink"] * 50, brand=[f"b{n % 20}" for n in range(100)])
     some.text[:30] = "A chair"
     quantities = quantities_of(some.text)

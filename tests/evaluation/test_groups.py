@@ -42,7 +42,7 @@ def test_scores_of_groups_by_hand():
 
 @settings(max_examples=25, deadline=None)
 @given(PRICES, st.integers(0, 3))
-def test_every_row_is_in_one_group_and_the_groups_make_up_the_whole(pairs, kinds):
+def test_every_row_is_in_one_group_and_the_groups_cover_all_rows(pairs, kinds):
     predicted, price = np.array(pairs).T
     column = pd.Series([f"k{n % (kinds + 1)}" for n in range(len(price))], name="kind", dtype="str")
     text = pd.Series(["word" * (n % 5 + 1) for n in range(len(price))], dtype="str")
@@ -75,7 +75,7 @@ def test_prices_are_cut_into_tenths_and_equal_ones_stay_together():
     assert len(by_price(np.arange(1.0, 26.0)).labels) == 2  # ten rows a group at least
 
 
-def test_large_categories_stand_alone_and_small_ones_are_joined():
+def test_large_categories_are_groups_and_small_ones_are_merged():
     values = ["tea"] * 30 + [""] * 20 + ["ink"] * 9 + ["soap"] * 20
     grouping = by_category(pd.Series(values, name="kind", dtype="str"), 10)
     assert grouping.labels == ["tea", BLANK, "soap", OTHER]
@@ -97,7 +97,7 @@ def test_units_are_read_from_the_texts():
     assert (grouping.labels, np.bincount(grouping.codes).tolist()) == (["missing", "found"], [13, 24])
 
 
-def test_units_stand_in_for_categories_that_a_table_lacks(rows):
+def test_tables_without_categories_are_grouped_by_unit(rows):
     assert [grouping.by for grouping in groupings_of(rows(100))] == [
         "price",
         "text length",

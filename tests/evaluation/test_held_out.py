@@ -40,7 +40,7 @@ def equal(a, b):
     return True
 
 
-def test_what_is_written_is_read(tmp_path, rows):
+def test_a_written_price_is_read(tmp_path, rows):
     written = rows(50, folds=3, kind=["tea", "soap"] * 25, shade=["", "[red]"] * 25)
     write_held_out(tmp_path, written)
     assert equal(read_held_out(tmp_path), written)
@@ -99,7 +99,7 @@ def test_the_row_numbers_and_folds_of_a_part():
         held_out_of(table(), np.ones(59))
 
 
-def test_rows_that_are_there_too_are_counted(rows):
+def test_shared_rows_are_counted(rows):
     whole = rows(30)
     assert count_shared_rows(whole, whole.take(np.array([4, 9, 9]))) == 2
     assert count_shared_rows(whole, replace(whole, price=whole.price + 1)) == 0  # equal texts, other prices
@@ -115,7 +115,7 @@ def test_rows_that_are_there_too_are_counted(rows):
         (["manifest.json"], "is a bundle.*Use the run"),
     ],
 )
-def test_a_folder_without_such_rows_is_told_apart(tmp_path, files, said):
+def test_a_folder_without_held_out_rows_is_an_error(tmp_path, files, said):
     folder = tmp_path / "folder"
     if files is not None:
         folder.mkdir()

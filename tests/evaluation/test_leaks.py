@@ -41,22 +41,22 @@ FEATURES = {
 
 
 @pytest.mark.parametrize("name", LEAKS)
-def test_a_price_under_another_name_is_named(name):
+def test_a_price_column_with_another_name_is_guessed(name):
     found = leaking_columns(table(**{name: LEAKS[name]}, **FEATURES), ignored=("price", "id"))
     assert [column for column, _ in found] == [name]
     assert 0.7 <= found[0][1] <= 1
 
 
-def test_columns_of_every_kind_that_are_no_leak_are_left_alone():
+def test_columns_without_a_leak_are_not_reported():
     assert leaking_columns(table(**FEATURES), ignored=("price", "id")) == []
     assert 0.2 < explained(pd.Series(FEATURES["points"]), np.log(PRICE)) < 0.6
 
 
-def test_the_price_itself_is_a_leak_where_it_is_not_left_out():
+def test_the_price_column_is_a_leak_unless_it_is_ignored():
     assert [name for name, _ in leaking_columns(table(), ignored=("id",))] == ["price"]
 
 
-def test_kinds_of_goods_far_apart_in_price_are_no_leak():
+def test_kinds_of_goods_with_very_different_prices_are_not_a_leak():
     kind = RNG.integers(0, 3, 300)
     price = np.exp(5.0 * kind + RNG.normal(size=300))
     goods = Table(
@@ -66,7 +66,7 @@ def test_kinds_of_goods_far_apart_in_price_are_no_leak():
     assert leaking_columns(goods) == []
 
 
-def test_a_column_called_row_is_no_id_where_the_rows_are_only_numbered():
+def test_a_column_called_row_is_not_an_id_when_rows_are_numbered():
     goods = table(row=PRICE * 1.1)
     numbered = replace(goods, ids=pd.Series(range(300), name="row"))
     assert "row" in find_leaks(numbered, Columns(("title",), "price")).columns
@@ -79,35 +79,35 @@ def test_a_described_column_leaks_as_a_number_only():
     assert [name for name, _ in found] == ["market"]
 
 
-def test_bytes_lists_and_missing_cells_are_looked_at_like_any_other():
+def test_bytes_lists_and_missing_cells_are_profiled_like_others():
     cells = [[b"\xff\xd8", None, [1, 2], {"a": 1}][i % 4] for i in range(300)]
     assert explained(pd.Series(cells, dtype=object), np.log(PRICE)) < 0.5
     assert explained(pd.Series([f"{one:g}".encode() for one in PRICE], dtype=object), np.log(PRICE)) > 0.9
 
 
 @pytest.mark.parametrize("rows", [0, 1, 10])
-def test_few_rows_tell_nothing(rows):
+def test_few_rows_give_no_verdict(rows):
     assert explained(pd.Series(PRICE[:rows]), np.log(PRICE[:rows])) == 0
 
 
-def test_equal_prices_have_nothing_to_explain():
+def test_r2_is_undefined_for_equal_prices():
     assert explained(pd.Series(PRICE), np.zeros(300)) == 0
 
 
 @pytest.mark.parametrize("form", ["now ${:,.2f}!", "{:.2f} EUR", "costs {:g}"])
-def test_texts_that_hold_their_price_are_found(form):
+def test_texts_that_contain_their_price_are_found(form):
     texts = pd.Series([f"item {i}, {form.format(price)}" for i, price in enumerate(PRICE * 40)], dtype="str")
     assert price_in_text(texts, np.round(PRICE * 40, 2)) > 0.9
 
 
-def test_numbers_that_are_not_the_price_are_not_taken_for_it():
+def test_other_numbers_are_not_mistaken_for_the_price():
     texts = pd.Series([f"pack of {i % 24}, {i % 16} oz" for i in range(300)], dtype="str")
     assert price_in_text(texts, np.round(PRICE)) < 0.1
     assert price_in_text(texts, np.full(300, 12.0)) == 0
     assert price_in_text(texts[:1], PRICE[:1]) == 0
 
 
-def test_what_chance_explains_is_taken_off():
+def test_chance_matches_are_subtracted():
     price = np.concatenate([np.tile(np.arange(1.0, 9), 25), np.arange(300.0, 400)])
     texts = [f"sizes 1, 2, 3, 4, 5, 6, 7, 8{f' at {one:g}' if one > 8 else ''}" for one in price]
     found = price_in_text(pd.Series(texts, dtype="str"), price)

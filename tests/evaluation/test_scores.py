@@ -51,7 +51,7 @@ def test_the_interval_is_that_of_the_mean_of_normal_terms():
     assert (low, high) == pytest.approx((terms.mean() - half, terms.mean() + half), abs=half / 8)
 
 
-def test_the_interval_covers_as_often_as_it_says():
+def test_the_interval_has_the_stated_coverage():
     random = np.random.default_rng(5)
     inside = [low <= 1 <= high for low, high in (mean_interval(random.gamma(1, 1, 60)) for _ in range(200))]
     assert 0.88 <= np.mean(inside) <= 0.99

@@ -58,7 +58,7 @@ def test_the_html_is_escaped(tmp_path):
     assert "<b>" not in shown
 
 
-def test_the_train_arguments_read_the_table_alike(tmp_path):
+def test_the_train_arguments_read_the_table_in_the_same_way(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("".join(f"größe {i * 7919 % 97};{i},50 €\n" for i in range(40)).encode("cp1252"))
     report = profile_table(path)

@@ -14,7 +14,7 @@ from pricekit.runs.folder import open_run
 from pricekit.support.progress import use_reporter
 
 
-def test_the_graph_has_the_link_and_the_normalisation_inside(bundle):
+def test_the_graph_contains_the_link_and_the_normalisation(bundle):
     graph = onnx.load(bundle / "model.onnx").graph
     assert [i.name for i in graph.input] == ["input_ids", "attention_mask", "features"]
     assert [o.name for o in graph.output] == ["price"]
@@ -69,7 +69,7 @@ def test_a_bundle_is_replaced_only_when_asked(run, bundle, tmp_path):
 
 
 @pytest.mark.parametrize("manifest", [None, '{"name": "my extension"}'])
-def test_a_folder_that_is_no_bundle_is_never_replaced(run, tmp_path, manifest):
+def test_a_folder_that_is_not_a_bundle_is_never_replaced(run, tmp_path, manifest):
     (tmp_path / "mine.txt").write_text("x")
     if manifest:
         (tmp_path / "manifest.json").write_text(manifest)
@@ -78,7 +78,7 @@ def test_a_folder_that_is_no_bundle_is_never_replaced(run, tmp_path, manifest):
     assert (tmp_path / "mine.txt").read_text() == "x"
 
 
-def test_a_file_that_somebody_put_into_a_bundle_is_not_lost(run, bundle, tmp_path):
+def test_a_foreign_file_in_a_bundle_is_not_deleted(run, bundle, tmp_path):
     out = shutil.copytree(bundle, tmp_path / "bundle")
     (out / "prices.csv").write_text("x")
     with pytest.raises(ExportError, match=r"also contains prices\.csv, which is not part of the bundle"):
@@ -86,7 +86,7 @@ def test_a_file_that_somebody_put_into_a_bundle_is_not_lost(run, bundle, tmp_pat
     assert (out / "prices.csv").read_text() == "x"
 
 
-def test_what_is_no_run_is_refused(tmp_path):
+def test_a_folder_that_is_not_a_run_is_rejected(tmp_path):
     with pytest.raises(TrainingError, match="is not a run"):
         export_run(tmp_path, tmp_path / "bundle")
 

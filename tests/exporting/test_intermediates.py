@@ -8,14 +8,14 @@ from pricekit.exporting.intermediates import first_difference, peaks, worst_piec
 from tests.exporting.graphs import chain, rows
 
 
-def test_the_node_where_two_graphs_part_is_found():
+def test_the_first_node_that_differs_is_found():
     one = chain(("Mul", "a"), ("Add", "b"), ("Exp", None), a=2.0, b=1.0)
     two = chain(("Mul", "a"), ("Add", "b"), ("Exp", None), a=2.0, b=1.2)
     assert first_difference(one, two, rows([1.0, 2.0]), 1e-3).name == "Add_1"
     assert first_difference(one, one, rows([1.0, 2.0]), 1e-3) is None
 
 
-def test_the_inner_tensors_of_a_few_rows_are_held_at_once(monkeypatch):
+def test_only_the_tensors_of_a_few_rows_are_in_memory(monkeypatch):
     graph, held = chain(("Abs", None), ("Mul", "two"), two=2.0), []
     batch = {**rows(*([n, -n] for n in (3.0, 9.0, 1.0, 5.0, 7.0))), "input_ids": np.ones((5, 512), np.int64)}
     real = intermediates._open

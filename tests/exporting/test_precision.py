@@ -25,7 +25,7 @@ def test_only_what_overflows_stays_in_float32():
     assert load_cpu(found.model)(batch) == pytest.approx(load_cpu(graph)(batch), rel=1e-3)
 
 
-def test_what_vanishes_is_found_by_running():
+def test_underflow_is_found_by_running():
     graph = mixed(chain(("Mul", "small"), ("Div", "small"), ("Exp", None), small=1e-9))
     batch = rows([2.0, 3.0])
     found = convert(graph, "fp16", [batch])
@@ -42,7 +42,7 @@ def test_a_batch_with_a_wide_range_of_prices_does_not_end_the_search():
     assert load_cpu(found.simulated)(lost) == pytest.approx([1e-3], rel=1e-2)
 
 
-def test_what_a_difference_has_lost_is_looked_for_where_it_came_from():
+def test_a_difference_is_traced_to_its_cause():
     """1000.1 less 1000 is 0 in float16, and the node after it is the first where that is large."""
     graph = mixed(
         chain(("Add", "base"), ("Sub", "base"), ("Mul", "ten"), ("Exp", None), base=1000.0, ten=10.0)
@@ -72,7 +72,7 @@ def test_inputs_and_outputs_keep_their_types():
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp16", 2e-2), ("int8", 0.2)])
-def test_a_run_exports_in_it(run, bundle, tmp_path, precision, tolerance):
+def test_the_cli_exports_a_run_in_this_precision(run, bundle, tmp_path, precision, tolerance):
     report = export_run(run, tmp_path / "b", precision=precision)
     manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
     assert manifest["precision"] == precision
@@ -101,7 +101,7 @@ def test_the_error_names_the_shape_and_the_node(run, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_other_rows_overflow_stays_in_float32(run, bundle, tmp_path):
+def test_nodes_that_may_overflow_for_other_rows_stay_in_float32(run, bundle, tmp_path):
     """A feature of any size is squashed in float32, and a price above 65,504 is a price."""
     graph = chain(
         ("Abs", None), ("Add", "one"), ("Log", None), ("Clip", "low"), ("Exp", None), one=1.0, low=-99.0

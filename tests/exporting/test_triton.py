@@ -23,7 +23,7 @@ def test_a_repository_holds_the_graph_and_its_inputs(pricekit, run, tmp_path):
     assert f"dims: [ {width} ]" in config
 
 
-def test_a_model_that_is_there_is_replaced_only_when_asked(pricekit, run, tmp_path):
+def test_an_existing_model_is_replaced_only_on_request(pricekit, run, tmp_path):
     repository = tmp_path / "models"
     (repository / "b" / "1").mkdir(parents=True)
     (repository / "b" / "mine.txt").write_text("x")
@@ -53,7 +53,7 @@ def test_a_run_without_features_is_refused(pricekit, catalog, tmp_path):
     assert (code, "is not a finished run" in err or "is not a run" in err) == (1, True)
 
 
-def test_a_file_is_no_repository(pricekit, run, tmp_path):
+def test_a_file_is_not_a_model_repository(pricekit, run, tmp_path):
     (tmp_path / "models").write_text("x")
     code, _, err = pricekit("export", run, "--out", tmp_path / "b", "--triton", tmp_path / "models")
     assert code == 1

@@ -41,7 +41,7 @@ def test_a_graph_that_fails_at_a_shape_is_named_with_its_node(run, bundle):
         verify_graph(opened.model, model.SerializeToString(), inputs, 64)
 
 
-def test_a_model_whose_own_price_is_none_fails(run, bundle, monkeypatch):
+def test_a_model_that_returns_no_price_fails(run, bundle, monkeypatch):
     """At one shape only, and not the first: no comparison with NaN is true."""
     opened = open_run(run)
     inputs = opened.preprocessor(read_sample(opened))
@@ -70,7 +70,7 @@ def test_a_change_of_smape_over_the_limit_is_refused(run, tmp_path, monkeypatch)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_price_that_depends_on_the_rows_beside_it_is_refused(run, bundle, monkeypatch):
+def test_a_price_that_depends_on_other_rows_is_rejected(run, bundle, monkeypatch):
     opened = open_run(run)
     inputs = opened.preprocessor(read_sample(opened))
     graph = (bundle / "model.onnx").read_bytes()

@@ -177,7 +177,7 @@ def test_the_price_is_not_seen() -> None:
     assert plugin.transform(cheap, state).tobytes() == plugin.transform(dear, state).tobytes()
 
 
-def test_brand_and_category_lines_and_the_unknown() -> None:
+def test_brand_and_category_lines_and_unknown_names() -> None:
     train = make_table(
         ["name: a\nbrand_name: Acme\ncategory_name: Toys/Cars"] * 3 + ["name: b\nbrand_name: Solo"]
     )

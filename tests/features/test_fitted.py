@@ -36,7 +36,7 @@ def known(tmp_path, monkeypatch):
     registry.cache_clear()
 
 
-def test_a_rows_own_price_is_in_none_of_its_columns(known):
+def test_the_columns_of_a_row_do_not_depend_on_its_own_price(known):
     texts = [f"product {number}" for number in range(23)]
     price = np.arange(1, 24, dtype=float)
     fitted, out_of_fold = fit_features(["known"], {}, table_of_texts(texts), price)
@@ -47,7 +47,7 @@ def test_a_rows_own_price_is_in_none_of_its_columns(known):
     assert twice[22] < 23
 
 
-def test_a_row_with_the_same_text_teaches_its_twin_nothing(known):
+def test_out_of_fold_values_do_not_leak_between_equal_texts(known):
     texts = [f"product {number}" for number in range(20)] * 2
     table = table_of_texts([*texts[:20], *(text.upper() + "!" for text in texts[20:])])
     _, out_of_fold = fit_features(["known"], {}, table, np.arange(1, 41, dtype=float))
@@ -56,7 +56,7 @@ def test_a_row_with_the_same_text_teaches_its_twin_nothing(known):
     assert exactly["known"].tolist() == [0.0] * 40
 
 
-def test_without_prices_it_is_an_error(known):
+def test_a_table_without_prices_is_an_error(known):
     from pricekit.errors import DataError
 
     with pytest.raises(DataError, match="'known' learns from prices"):

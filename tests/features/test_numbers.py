@@ -26,13 +26,13 @@ CARS = table(
 )
 
 
-def test_labels_with_a_number_are_found_the_frequent_first():
+def test_labels_with_a_number_are_found_most_frequent_first():
     some = table([*CARS.text, *(f"name: bus {i}\nyear: {i}\nseats: many" for i in range(9))])
     assert numbers().fit(some) == {"labels": ["year", "odometer"]}
     assert numbers(columns=1).fit(some) == {"labels": ["year"]}
 
 
-def test_a_label_of_few_rows_is_left_out():
+def test_a_label_of_few_rows_is_omitted():
     rare = [f"name: bus\nlength: {i}" for i in range(7)]
     assert numbers().fit(table([*CARS.text, *rare])) == {"labels": ["year", "odometer"]}
     assert "length" in numbers().fit(table([*CARS.text, *(f"length: {i}" for i in range(8))]))["labels"]
@@ -72,7 +72,7 @@ def test_a_label_of_few_rows_is_left_out():
         ("", 0),
     ],
 )
-def test_what_is_read(line, value):
+def test_the_columns_that_are_read(line, value):
     for rows in (1, FEW + 1):
         found = numbers(columns=2).transform(table([line] * rows), {"labels": ["a"]})
         assert found.dtype == np.float32
@@ -121,7 +121,7 @@ def test_each_text_has_its_own_numbers_in_batches_of_any_size(rows, size):
     np.testing.assert_array_equal(found[:, 0], np.array([n or 0 for _, n, _ in rows], np.float32))
 
 
-def test_labels_of_a_long_table_are_looked_for_in_rows_of_all_of_it(monkeypatch):
+def test_labels_of_a_long_table_are_searched_in_all_parts_of_it(monkeypatch):
     monkeypatch.setattr("pricekit.features.numbers.FIT_ROWS", 10)
     late = table([*["plain words"] * 50, *(f"size: {i}" for i in range(50))])
     assert numbers().fit(late) == {"labels": ["size"]}

@@ -104,20 +104,20 @@ def test_quantity_of_a_name(form: str, name: str, value: float, kind: int, total
     assert found.total[0] == pytest.approx(total)
 
 
-def test_a_value_line_is_the_whole_and_is_not_multiplied() -> None:
+def test_a_value_line_is_the_total_and_is_not_multiplied() -> None:
     found = read("Item Name: Sauce, 12 Ounce (Pack of 6)\nValue: 72.0\nUnit: Fl Oz\n")
     assert found.value[0] == 72
     assert found.total[0] == pytest.approx(72 * FLUID)
 
 
-def test_a_weight_in_the_name_says_more_than_a_count() -> None:
+def test_a_weight_in_the_name_takes_precedence_over_a_count() -> None:
     found = read("Item Name: Sauce, 12 Ounce (Pack of 6)\nValue: 6.0\nUnit: Count\n")
     assert (found.value[0], found.kind[0]) == (6, WEIGHT)
     assert found.total[0] == pytest.approx(72 * OUNCE)
 
 
 @pytest.mark.parametrize("value", ["0", "nan", "inf", "-5", "1e308", "9" * 300, "abc", "", "1.2.3", "\x00"])
-def test_an_unusable_value_is_none(value: str) -> None:
+def test_an_unusable_price_is_missing(value: str) -> None:
     found = read(f"Item Name: thing\nValue: {value}\nUnit: oz\n")
     assert (found.value[0], found.kind[0], found.total[0]) == (0, NONE, 0)
 

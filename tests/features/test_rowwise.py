@@ -119,7 +119,7 @@ def test_any_text_has_the_same_columns(train: list[str], texts: list[str]) -> No
 
 @given(TEXTS, st.text(st.characters(codec="utf-8", exclude_characters=":\n"), min_size=1, max_size=40))
 @settings(max_examples=50, deadline=None)
-def test_any_common_label_is_left_out_of_names(texts: list[str], label: str) -> None:
+def test_a_common_label_is_not_part_of_names(texts: list[str], label: str) -> None:
     assert_same([f"{label}: {text}" for text in texts], {"label": label, "brand": {"a": 2}, "category": {}})
 
 
@@ -146,7 +146,7 @@ def test_every_kind_of_line_is_recognised(kind: str) -> None:
     )
 
 
-def test_an_absurdly_long_text_is_cut_alike() -> None:
+def test_an_oversized_text_is_cut_in_the_same_way() -> None:
     texts = ["wörd, " * 20_000, "Value: 5" + "x" * 50_000, "\n" * 40_000, "a:" * 30_000]
     assert_same(texts, {"label": "", "brand": {}, "category": {}})
 
@@ -162,6 +162,6 @@ def test_few_texts_are_parsed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @given(TEXTS)
 @settings(deadline=None)
-def test_a_list_of_texts_is_what_arrow_gives(texts: list[str]) -> None:
+def test_an_arrow_list_is_a_list_of_texts(texts: list[str]) -> None:
     values = pd.Series([*texts, None, "x" * 40_000], dtype="str")
     assert as_list(values) == as_strings(values).to_pylist()

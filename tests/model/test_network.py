@@ -42,14 +42,14 @@ def test_the_price_is_the_mean_member_through_the_link(model):
     assert model(ids, ids, features).tolist() == pytest.approx([10.0])  # exp of the mean log price
 
 
-def test_each_member_has_a_loss_of_its_own(model):
+def test_each_member_has_its_own_loss(model):
     ids, features = torch.ones(1, 1, dtype=torch.int64), torch.tensor([[math.expm1(1.0)]])
     price = torch.tensor([10.0])
     expected = (model.loss(torch.tensor([1.0]), price) + model.loss(torch.tensor([10.0]), price)) / 2
     assert model.training_loss(ids, ids, features, price).item() == pytest.approx(expected.item())
 
 
-def test_a_constant_feature_does_no_harm():
+def test_a_constant_feature_has_no_effect():
     model = PriceModel(Sums(), HeadConfig(), smape(), features=2)
     model.fit(torch.tensor([[5.0, 1.0], [5.0, 3.0]]), torch.tensor([1.0, 2.0]))
     ids = torch.zeros(1, 1, dtype=torch.int64)

@@ -40,7 +40,7 @@ def test_a_feature_with_two_values_becomes_a_step():
 
 
 @pytest.mark.parametrize("bins", [0, 4])
-def test_a_feature_that_never_varied_says_nothing(bins):
+def test_a_constant_feature_is_encoded_as_zero(bins):
     encoding = NumericEncoding(2, bins)
     encoding.fit(torch.tensor([[3.0, 1.0], [3.0, 2.0]]))
     found = encoding(torch.tensor([[3.0, 1.0], [99.0, 2.0]]))
@@ -48,7 +48,7 @@ def test_a_feature_that_never_varied_says_nothing(bins):
     assert found[0, 1] != found[1, 1]
 
 
-def test_weights_of_before_are_read_as_they_were_trained():
+def test_weights_of_older_versions_keep_their_predictions():
     trained = NumericEncoding(1, bins=2)
     trained.fit(torch.tensor([[3.0], [3.0]]))
     state = trained.state_dict()

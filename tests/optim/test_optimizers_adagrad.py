@@ -47,7 +47,7 @@ def test_a_sparse_step_by_hand():
     assert torch.allclose(table.weight, expected, atol=1e-6)
 
 
-def test_rows_that_the_batch_lacks_are_untouched():
+def test_rows_outside_the_batch_do_not_change():
     table = nn.Embedding(5, 3, sparse=True)
     before = table.weight.detach().clone()
     optimizer = RowwiseAdagrad(table.parameters(), lr=0.1, weight_decay=0.5)

@@ -19,7 +19,7 @@ def _after(values, decay):
     return average.module
 
 
-def test_the_first_step_is_taken_whole_and_the_next_weigh_less_and_less():
+def test_the_first_step_replaces_the_average_and_later_steps_weigh_less():
     kept = 1.0
     for steps, value in enumerate([2.0, 3.0, 5.0], start=1):
         share = (1 + steps) / (10 + steps)
@@ -27,7 +27,7 @@ def test_the_first_step_is_taken_whole_and_the_next_weigh_less_and_less():
     assert _after([1.0, 2.0, 3.0, 5.0], 0.999).weight.item() == pytest.approx(kept)
 
 
-def test_a_long_training_is_averaged_with_the_decay_asked_for():
+def test_a_long_training_uses_the_configured_decay():
     values = [0.0] * 50 + [1.0]
     assert _after(values, 0.5).weight.item() == pytest.approx(0.5)
     assert _after(values, 0.999).weight.item() == pytest.approx(9 / 60)

@@ -32,7 +32,7 @@ SYSTEMS = {
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_a_published_system_has_its_numbers(name):
+def test_a_published_system_has_its_published_settings(name):
     config = configure([{"policy": name}])
     t, h = config.training, config.head
     assert (
@@ -114,7 +114,7 @@ def test_layers_nearer_to_the_input_learn_slower_and_biases_do_not_decay():
     assert sum(len(g["params"]) for g in groups) == len(list(model.parameters()))
 
 
-def test_decay_reaches_biases_where_it_is_told_to():
+def test_weight_decay_applies_to_biases_if_set():
     model = Model()
     training = TrainingConfig(weight_decay=0.1, decay_biases_and_norms=True)
     assert {g["weight_decay"] for g in parameter_groups(model, training)} == {0.1}

@@ -109,7 +109,7 @@ def test_windows_of_another_prediction_are_not_used(predictor, catalog, interrup
     assert not interrupted.with_name(".prices.csv.parts").exists()
 
 
-def test_a_window_that_was_half_written_is_priced_again(predictor, catalog, interrupted):
+def test_an_incomplete_window_is_priced_again(predictor, catalog, interrupted):
     parts = interrupted.with_name(".prices.csv.parts")
     (parts / ".part-000003.parquet.6dc16e64.tmp").write_bytes(b"half")
     with pytest.raises(KeyboardInterrupt):
@@ -181,7 +181,7 @@ def test_the_file_that_an_output_links_to_is_written(predictor, catalog, tmp_pat
     assert len(list(tmp_path.rglob("*"))) == 3
 
 
-def test_an_output_is_a_file_in_a_folder_that_is_there(predictor, catalog, tmp_path):
+def test_an_output_is_a_file_in_an_existing_folder(predictor, catalog, tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere" / "real.csv")
     (tmp_path / "round.csv").symlink_to(tmp_path / "round.csv")
@@ -204,7 +204,7 @@ def test_an_output_s_name_leaves_room_for_a_temporary_one(predictor, catalog, tm
             predictor.predict_file(catalog, tmp_path / f"{letter * (237 if letter == 'y' else 121)}.csv")
 
 
-def test_many_small_files_are_one_window(predictor, catalog, tmp_path, monkeypatch):
+def test_many_small_files_share_one_window(predictor, catalog, tmp_path, monkeypatch):
     frame = pd.read_csv(catalog).head(150)
     for number in range(30):
         part = frame.iloc[5 * number : 5 * number + 5]
@@ -285,7 +285,7 @@ def test_two_predictions_do_not_write_one_output(predictor, catalog, tmp_path, m
     assert {path.name for path in tmp_path.iterdir()} == {"prices.csv", "alone.csv"}
 
 
-def test_a_linked_folder_of_windows_is_left_alone(predictor, catalog, tmp_path):
+def test_a_linked_folder_of_windows_is_not_touched(predictor, catalog, tmp_path):
     other = tmp_path / "spark"
     other.mkdir()
     (other / "part-00000-abc.parquet").touch()
@@ -333,7 +333,7 @@ def test_a_failure_before_the_first_window_leaves_nothing(predictor, catalog, tm
     assert list(tmp_path.iterdir()) == []
 
 
-def test_windows_and_hidden_folders_are_no_data(predictor, catalog, tmp_path):
+def test_windows_and_hidden_folders_are_not_data(predictor, catalog, tmp_path):
     frame = pd.read_csv(catalog).head(6)
     for folder in (".out.parquet.parts", "_temporary", "day=1"):
         (tmp_path / folder).mkdir()
@@ -346,7 +346,7 @@ def test_windows_and_hidden_folders_are_no_data(predictor, catalog, tmp_path):
 
 
 @pytest.mark.parametrize("empty", ["a", "b", "c"])
-def test_of_several_files_those_without_rows_are_left_out(predictor, catalog, tmp_path, empty, logged):
+def test_files_without_rows_are_skipped(predictor, catalog, tmp_path, empty, logged):
     frame = pd.read_csv(catalog).head(12)
     for name in "abc":
         frame.head(0 if name == empty else 6).to_csv(tmp_path / f"{name}.csv", index=False)
@@ -381,7 +381,7 @@ def test_a_folder_or_a_pattern_is_one_table(predictor, catalog, tmp_path, patter
     )
 
 
-def test_row_numbers_go_on_from_file_to_file(predictor, catalog, tmp_path):
+def test_row_numbers_continue_from_file_to_file(predictor, catalog, tmp_path):
     for number in range(3):
         pd.read_csv(catalog)[["catalog_content"]].head(5).to_csv(tmp_path / f"t{number}.csv", index=False)
     predictor.predict_file(tmp_path / "t*.csv", tmp_path / "prices.csv", limit=12)
@@ -389,7 +389,7 @@ def test_row_numbers_go_on_from_file_to_file(predictor, catalog, tmp_path):
 
 
 @pytest.mark.parametrize("without", [0, 1])
-def test_row_numbers_never_stand_among_ids(predictor, catalog, tmp_path, without):
+def test_row_numbers_never_mix_with_ids(predictor, catalog, tmp_path, without):
     frame = pd.read_csv(catalog).head(5)
     for number in range(2):
         columns = ["catalog_content"] if number == without else ["sample_id", "catalog_content"]
@@ -406,7 +406,7 @@ def test_a_folder_or_pattern_without_files_is_an_error(predictor, tmp_path, path
 
 
 @pytest.mark.parametrize(("name", "interval"), [("price", None), ("price_low", 0.5)])
-def test_an_id_named_like_a_prediction_is_refused_before_the_work(
+def test_an_id_column_with_an_output_name_is_an_error_before_the_work(
     predictor, catalog, tmp_path, name, interval
 ):
     with pytest.raises(DataError, match=f"name of an output column, '{name}'") as error:

@@ -24,7 +24,7 @@ def made(rows, seed=0):
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95])
-def test_new_rows_are_covered_as_often_as_is_said(level):
+def test_new_rows_are_covered_at_the_stated_level(level):
     intervals = fit_intervals(*made(20_000))
     predicted, actual = made(20_000, seed=1)
     low, high = intervals.bounds(predicted, level)
@@ -46,14 +46,14 @@ def test_the_width_is_the_conformal_quantile_by_hand():
 
 
 @pytest.mark.parametrize(("rows", "level"), [(9, 0.9), (4, 0.8), (19, 0.95)])
-def test_a_level_that_the_rows_just_allow_can_be_had(rows, level):
+def test_the_highest_level_that_the_rows_allow_is_available(rows, level):
     intervals = fit_intervals(np.ones(rows), np.exp(np.arange(1, rows + 1) / 10))
     assert intervals.levels[-1] == level
     assert np.log(intervals.bounds(np.ones(1), level)[1]) == pytest.approx(rows / 10)
 
 
 @given(st.integers(1, 400), st.integers(0, 99), st.floats(0.05, 0.99))
-def test_the_price_lies_inside_and_a_higher_level_is_wider(rows, seed, level):
+def test_the_price_is_inside_and_a_higher_level_is_wider(rows, seed, level):
     predicted, actual = made(rows, seed)
     intervals = fit_intervals(predicted, actual)
     if level > intervals.levels[-1]:
@@ -95,7 +95,7 @@ def numbers(edges="[]", levels="[0.9]", widths="[[1]]"):
     return f'{{"edges": {edges}, "levels": {levels}, "widths": {widths}}}'
 
 
-def test_the_numbers_are_right_but_for_what_is_changed():
+def test_the_architecture_matches_the_published_one_except_for_documented_changes():
     assert read_intervals(numbers(), "here").levels.tolist() == [0.9]
 
 
@@ -110,7 +110,7 @@ def test_the_numbers_are_right_but_for_what_is_changed():
         *("", "[]", "{}", '{"edges": [], "levels": [0.9], "widths": [[1, 2]]}', '{"edges": 1, "levels": 2}'),
     ],
 )
-def test_damaged_numbers_are_told(text):
+def test_damaged_numbers_are_reported(text):
     with pytest.raises(BundleError, match="intervals of here are damaged"):
         read_intervals(text, "here")
 
@@ -128,13 +128,13 @@ def test_a_run_and_its_bundle_write_the_same_intervals(run, bundle, catalog, tmp
     )
 
 
-def test_a_level_that_cannot_be_had_is_told_before_the_work(bundle, catalog, tmp_path):
+def test_an_unavailable_interval_level_is_an_error_before_the_work(bundle, catalog, tmp_path):
     with pytest.raises(ConfigError, match="more validation rows"):
         Predictor.load(bundle).predict_file(catalog, tmp_path / "p.csv", interval=0.999)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_model_without_intervals_predicts_and_says_so(bundle):
+def test_a_model_without_intervals_predicts_and_reports_it(bundle):
     predictor = Predictor.load(bundle)
     old = Predictor(predictor.members)
     with pytest.raises(ConfigError, match="train and export it again"):

@@ -77,7 +77,7 @@ def _with(predictor, price_batch):
     return replace(predictor, members=(replace(member, engine=engine),))
 
 
-def test_frames_are_priced_as_files_of_them(predictor, catalog, tmp_path):
+def test_frames_are_priced_like_files(predictor, catalog, tmp_path):
     frame = pd.read_csv(catalog).head(50).astype({"catalog_content": "category"})
     frame.index = frame.index[::-1]
     frame.drop(columns="price").to_parquet(tmp_path / "t.parquet", index=False)
@@ -104,7 +104,7 @@ def test_texts_for_a_model_of_several_columns_name_them(predictor):
     texts = ["title: tea\nbrand: x", "title: jam"]
     assert several.predict(texts).tolist() == several.predict(frame).tolist()
     assert len(several.predict(["", ""])) == 2
-    with pytest.raises(DataError, match=r"reads the columns title, brand\. Give a DataFrame"):
+    with pytest.raises(DataError, match=r"reads the columns title, brand\. Pass a DataFrame"):
         several.predict(["tea", "jam"])
 
 
@@ -148,7 +148,7 @@ def test_a_model_that_changed_after_pickling_is_refused(bundle, tmp_path):
         pickle.loads(sent)
 
 
-def test_a_run_with_other_weights_is_refused(run, tmp_path):
+def test_weights_of_another_family_are_rejected(run, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
     sent = pickle.dumps(load_model(copied))
     weights = copied / "best.safetensors"
@@ -219,7 +219,7 @@ def test_equal_rows_are_priced_once(predictor, texts):
     assert found[:50] == pytest.approx(predictor.predict(texts[:50]), rel=1e-6)
 
 
-def test_a_named_engine_leaves_nothing_at_home(bundle, tmp_path):
+def test_a_named_engine_writes_nothing_to_the_home_folder(bundle, tmp_path):
     """ONNX Runtime's telemetry keeps the number of a device there before it sends anything."""
     home = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
     home.pop("ORT_DISABLE_TELEMETRY", None)

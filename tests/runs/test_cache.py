@@ -26,7 +26,7 @@ def test_a_table_with_lists_is_trained_on_without_the_cache(catalog, tmp_path, l
     assert "not cached" in " ".join(logged().split())
 
 
-def test_a_cache_that_cannot_be_written_is_said_and_not_needed(catalog, tmp_path, logged):
+def test_an_unwritable_cache_is_reported_and_not_required(catalog, tmp_path, logged):
     (tmp_path / "cache").write_text("a file")
     train(Source(catalog), tiny_config({"speed": {"cache": str(tmp_path / "cache")}}), tmp_path / "run")
     assert "are not cached" in logged()

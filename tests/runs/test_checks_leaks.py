@@ -39,14 +39,14 @@ def test_a_column_that_the_model_reads_stops_training(tmp_path, logged):
     assert "the model reads it, because leaks are allowed" in logged()
 
 
-def test_a_column_that_it_does_not_read_is_named(tmp_path, logged):
+def test_a_leaking_column_that_the_model_does_not_read_is_named(tmp_path, logged):
     assert split_of(with_market(), tmp_path).leaks == ("market",)
     assert "'market' alone explains" in logged()
     split_of(with_market(), tmp_path, checked=True)
     assert "market" not in logged()
 
 
-def test_a_clean_table_is_not_commented(tmp_path, logged):
+def test_a_clean_table_causes_no_notices(tmp_path, logged):
     split = split_of(make_catalog(300, seed=2), tmp_path)
     assert split.leaks == ()
     assert logged() == ""
@@ -109,7 +109,7 @@ def test_rows_shared_with_the_validation_table_are_counted(tmp_path, logged):
     assert len(split_of(frame, tmp_path, valid=frame.head(20), allow_leak=True).valid) == 20
 
 
-def test_equal_texts_stay_on_one_side_and_their_noise_is_told(tmp_path, logged):
+def test_equal_texts_stay_on_one_side_and_their_noise_is_reported(tmp_path, logged):
     frame = make_catalog(100, seed=2)
     twins = frame.head(40).assign(price=frame["price"].head(40) * 3, sample_id=range(100, 140))
     split = split_of(pd.concat([frame, twins]), tmp_path)
@@ -133,7 +133,7 @@ def test_prices_in_another_currency_validate_nothing(pricekit, tmp_path):
     assert pricekit(*train, tmp_path / "bare.csv")[0] == 0
 
 
-def test_a_model_knows_its_currency_and_is_not_judged_in_another(pricekit, tmp_path):
+def test_a_model_is_not_scored_in_another_currency(pricekit, tmp_path):
     for name, sign in (("usd", "$"), ("jpy", "¥")):
         rows = [f"{name} tea {n * 7 % 12},{sign}{n + 1}.50" for n in range(12)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["catalog_content,price", *rows]))

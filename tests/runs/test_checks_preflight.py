@@ -126,7 +126,7 @@ FEATURES = {
     "raises": (_feature(transform=lambda s, t, _: t.frame["weight"]), "failed while computing.*KeyError"),
     "depends on the batch": (
         _feature(transform=lambda s, t, _: np.full((len(t), 1), len(t), np.float32)),
-        "other values for a row",
+        "different values for a row",
     ),
     "state not JSON": (_feature(fit=lambda s, t: {"a": np.ones(2)}), "not plain JSON"),
     "state not finite": (_feature(fit=lambda s, t: {"a": float("nan")}), "not plain JSON"),

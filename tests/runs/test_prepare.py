@@ -25,7 +25,7 @@ def _weights(run):
 
 
 @pytest.mark.parametrize("name", ["source.json", "config.toml", "split.parquet", "backbone.json"])
-def test_a_run_cut_off_between_its_first_files_starts_anew(run, catalog, tmp_path, monkeypatch, name):
+def test_a_run_killed_between_its_first_files_starts_again(run, catalog, tmp_path, monkeypatch, name):
     """A disk that is full, or a kill that leaves a half-written file."""
     full = OSError(28, "No space left on device")
 
@@ -45,7 +45,7 @@ def test_a_run_cut_off_between_its_first_files_starts_anew(run, catalog, tmp_pat
     assert not [path for path in (tmp_path / "run").iterdir() if path.name.startswith(".")]
 
 
-def test_a_run_that_was_half_deleted_is_still_one(run, catalog, tmp_path, monkeypatch):
+def test_a_partly_deleted_run_is_still_a_run(run, catalog, tmp_path, monkeypatch):
     out = shutil.copytree(run, tmp_path / "run")
 
     def unlink(self, missing_ok=False, call=Path.unlink):
@@ -62,7 +62,7 @@ def test_a_run_that_was_half_deleted_is_still_one(run, catalog, tmp_path, monkey
 
 
 @pytest.mark.parametrize("change", ["fewer rows", "other prices", "other texts"])
-def test_resume_refuses_another_table(catalog, tmp_path, change):
+def test_resume_rejects_another_table(catalog, tmp_path, change):
     out, other = tmp_path / "run", tmp_path / "other.csv"
     train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out)
     frame = pd.read_csv(catalog)
@@ -86,7 +86,7 @@ def _without_checkpoints(run, out, *names):
     return out
 
 
-def test_a_run_killed_before_its_first_checkpoint_takes_other_rows_as_little(run, catalog, tmp_path):
+def test_a_run_killed_before_its_first_checkpoint_rejects_other_rows(run, catalog, tmp_path):
     out = _without_checkpoints(run, tmp_path / "run")
     pd.read_csv(catalog).iloc[:-5].to_csv(tmp_path / "other.csv", index=False)
     with pytest.raises(TrainingError, match="rows differ from those that"):
@@ -95,7 +95,7 @@ def test_a_run_killed_before_its_first_checkpoint_takes_other_rows_as_little(run
     assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(run).items())
 
 
-def test_a_run_killed_before_it_began_starts_anew(run, catalog, tmp_path):
+def test_a_run_killed_before_its_start_starts_again(run, catalog, tmp_path):
     out = _without_checkpoints(run, tmp_path / "run", "preprocess.json", "backbone.json")
     train(Source(catalog), tiny_config(), out, resume=True)
     assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(run).items())
@@ -124,12 +124,12 @@ def test_features_are_fitted_on_the_training_rows_only(run):
         ({"feature_options": {"mine": {}}}, ConfigError, "not among features"),
     ],
 )
-def test_wrong_settings_are_told(catalog, tmp_path, layer, error, message):
+def test_invalid_settings_are_reported(catalog, tmp_path, layer, error, message):
     with pytest.raises(error, match=message):
         train(Source(catalog), tiny_config(layer), tmp_path / "run")
 
 
-def test_a_taken_folder_is_left_alone(catalog, run, tmp_path):
+def test_an_existing_folder_is_not_changed(catalog, run, tmp_path):
     with pytest.raises(TrainingError, match="exists; resume it, overwrite it"):
         train(Source(catalog), tiny_config(), run)
     (tmp_path / "config.toml").write_text("title = 'a web site'")
@@ -139,7 +139,7 @@ def test_a_taken_folder_is_left_alone(catalog, run, tmp_path):
 
 
 @pytest.mark.parametrize("lost", ["last.safetensors", "run.json"])
-def test_a_trained_run_is_not_started_anew_without_being_asked(catalog, run, tmp_path, lost):
+def test_a_trained_run_is_not_overwritten_without_a_request(catalog, run, tmp_path, lost):
     out = shutil.copytree(run, tmp_path / "run")
     (out / lost).unlink()
     kept = (out / "best.safetensors").read_bytes()

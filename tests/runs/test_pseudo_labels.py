@@ -48,7 +48,7 @@ def test_unpriced_rows_are_those_with_a_text_and_no_price(tmp_path, new):
         read_unpriced([mixed], Columns(), DEFAULT_READ_OPTIONS)
 
 
-def test_rows_are_taught_the_geometric_mean_and_known_texts_are_left_out():
+def test_pseudo_labels_are_geometric_means_and_known_texts_are_left_out():
     known = table_of_texts(["tea", "coffee"], "catalog_content")
     new = table_of_texts(["tea", "cocoa", "cocoa", "juice!!"], "catalog_content")
     tenfold = type("Tenfold", (), {"predict": lambda self, rows: 100 * Teacher().predict(rows)})()
@@ -61,7 +61,7 @@ def test_rows_are_taught_the_geometric_mean_and_known_texts_are_left_out():
         pseudo_label(known, known, [Teacher()], Columns(), 0)
 
 
-def test_a_student_is_trained_on_both_and_judged_by_true_prices_alone(run, catalog, new, tmp_path):
+def test_a_student_trains_on_both_kinds_of_rows_and_validates_on_true_prices(run, catalog, new, tmp_path):
     source = Source(catalog, unpriced=(new,), teachers=(run,))
     facts = train(source, tiny_config(ONE_EPOCH), tmp_path / "student")
     plain = load_split(Source(catalog), tiny_config(ONE_EPOCH))
@@ -78,7 +78,7 @@ def test_a_student_is_trained_on_both_and_judged_by_true_prices_alone(run, catal
     assert told["digest"] == resumed.digest()
 
 
-def test_a_student_killed_before_its_first_checkpoint_keeps_the_rows_it_was_taught(
+def test_a_student_killed_before_its_first_checkpoint_keeps_its_pseudo_labelled_rows(
     run, catalog, new, tmp_path, monkeypatch, pricekit
 ):
     source, out = Source(catalog, unpriced=(new,), teachers=(run,)), tmp_path / "student"
@@ -100,7 +100,9 @@ def _full(*_, **__):
     raise OSError("full")
 
 
-def test_a_teacher_that_saw_the_judging_rows_is_named(pricekit, run, bundle, catalog, new, tmp_path):
+def test_a_teacher_that_saw_the_validation_rows_causes_a_warning(
+    pricekit, run, bundle, catalog, new, tmp_path
+):
     flags = ["--set", "training.epochs=1", "--set", "backbone.members=1", "--unpriced", new, "--dry-run"]
     code, _, err = pricekit(
         "train", catalog, "--out", tmp_path / "a", *flags[:-1], "--teacher", run, "--seed", 5
@@ -115,7 +117,7 @@ def test_a_teacher_that_saw_the_judging_rows_is_named(pricekit, run, bundle, cat
     assert "set both or neither" in " ".join(err.split())
 
 
-def test_a_dry_run_counts_the_taught_rows(pricekit, run, catalog, new, tmp_path):
+def test_a_dry_run_counts_the_pseudo_labelled_rows(pricekit, run, catalog, new, tmp_path):
     pseudo_labelled = [
         "--unpriced",
         new,
@@ -143,7 +145,7 @@ def test_a_teacher_of_another_currency_is_refused(catalog, new, tmp_path):
     assert not (tmp_path / "student").exists()
 
 
-def test_a_fold_is_taught_by_the_fold_that_has_not_seen_its_rows(pricekit, catalog, new, run, tmp_path):
+def test_the_teacher_of_a_fold_has_not_seen_its_rows(pricekit, catalog, new, run, tmp_path):
     config = tiny_config(ONE_EPOCH, {"training": {"keep": "last"}, "speed": {"progress": False}})
     cross_validate(Source(catalog), config, tmp_path / "teacher", 2)
     source = Source(catalog, unpriced=(new,), teachers=(tmp_path / "teacher",))

@@ -16,7 +16,7 @@ from pricekit.runs.train import train
 ONE_EPOCH = {"training": {"epochs": 1}}
 
 
-def test_a_frame_trains_as_its_file_does(catalog, tmp_path):
+def test_training_on_a_frame_equals_training_on_its_file(catalog, tmp_path):
     frame = pd.read_csv(catalog)
     from_frame = train(Source(frame), tiny_config(ONE_EPOCH), tmp_path / "frame")
     from_file = train(Source(catalog), tiny_config(ONE_EPOCH), tmp_path / "file")
@@ -38,7 +38,7 @@ def test_frames_to_validate_on_and_to_pseudo_label(run, catalog, tmp_path):
     assert np.allclose(np.sort(read_held_out(tmp_path / "run").price), np.sort(valid["price"]))
 
 
-def test_a_run_of_a_frame_is_resumed_with_equal_rows_only(catalog, tmp_path):
+def test_a_run_on_a_frame_resumes_only_with_equal_rows(catalog, tmp_path):
     frame = pd.read_csv(catalog)
     split = load_split(Source(frame), tiny_config())
     assert split.digest() == load_split(Source(catalog), tiny_config()).digest()

@@ -25,7 +25,7 @@ def _weights(run):
     return open_run(run).model.state_dict()
 
 
-def test_a_run_holds_what_it_says(run, catalog):
+def test_a_run_contains_its_documented_files(run, catalog):
     opened = open_run(run)
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [m["epoch"] for m in metrics] == [1, 2, 3]
@@ -43,7 +43,7 @@ def test_the_model_learns(catalog, tmp_path):
     assert facts["metrics"]["smape"] < 0.7 * facts["constant_smape"]
 
 
-def test_auto_epochs_are_settled_by_the_training_rows(catalog, tmp_path):
+def test_the_training_rows_determine_auto_epochs(catalog, tmp_path):
     few = tiny_config(
         {"training": {"epochs": "auto", "batch_size": 12, "patience": None}}
     )  # 29 steps of the 340 rows
@@ -52,7 +52,7 @@ def test_auto_epochs_are_settled_by_the_training_rows(catalog, tmp_path):
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 35
 
 
-def test_the_same_seed_gives_the_same_weights(run, catalog, tmp_path):
+def test_equal_seeds_give_equal_weights(run, catalog, tmp_path):
     train(Source(catalog), tiny_config(), tmp_path / "again")
     train(Source(catalog), tiny_config({"seed": 1}), tmp_path / "other")
     again, other = _weights(tmp_path / "again"), _weights(tmp_path / "other")
@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_weights(run, catalog, tmp_path):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_number_of_threads_leaves_the_weights(run, catalog, tmp_path, monkeypatch, threads):
+def test_the_number_of_threads_does_not_change_the_weights(run, catalog, tmp_path, monkeypatch, threads):
     monkeypatch.setattr("pricekit.training.loader.cpu_threads", lambda: threads)
     train(Source(catalog), tiny_config(), tmp_path / "again")
     again = _weights(tmp_path / "again")
@@ -114,7 +114,7 @@ def test_rejected_rows_are_kept_with_their_reason(catalog, tmp_path, logged):
     assert "4 of 400 rows cannot be used" in logged()
 
 
-def test_a_validation_table_of_its_own(catalog, tmp_path):
+def test_a_separate_validation_table(catalog, tmp_path):
     valid = tmp_path / "valid.csv"
     make_catalog(30, seed=9).to_csv(valid, index=False)
     facts = train(Source(catalog, valid), tiny_config({"training": {"epochs": 1}}), tmp_path / "run")

@@ -50,13 +50,13 @@ def test_a_new_plugin_passes_its_checks(kind, pricekit, tmp_path, monkeypatch):
         ("there", "already exists"),
     ],
 )
-def test_a_wrong_name_writes_nothing(pricekit, tmp_path, name, expected):
+def test_an_invalid_name_writes_nothing(pricekit, tmp_path, name, expected):
     (tmp_path / "there").mkdir()
     code, _, err = pricekit("plugins", "new", "loss", name, "--dir", tmp_path)
     assert (code, expected in " ".join(err.split())) == (2, True)
     assert [p.name for p in Path(tmp_path).iterdir()] == ["there"]
 
 
-def test_a_wrong_kind_lists_the_kinds(pricekit, tmp_path):
+def test_the_error_for_a_wrong_kind_lists_the_kinds(pricekit, tmp_path):
     code, _, err = pricekit("plugins", "new", "optimizer", "mine", "--dir", tmp_path)
     assert (code, "policy" in err) == (2, True)

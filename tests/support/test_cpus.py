@@ -83,7 +83,7 @@ def test_without_affinity_every_cpu_counts(monkeypatch):
         ({"OMP_WAIT_POLICY": "ACTIVE"}, None),
     ],
 )
-def test_what_the_user_says_about_waiting_counts(monkeypatch, given, expected):
+def test_the_wait_policy_of_the_user_takes_precedence(monkeypatch, given, expected):
     environment = dict(given)
     monkeypatch.setattr(os, "environ", environment)
     limit_spinning()

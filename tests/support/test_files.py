@@ -5,7 +5,7 @@ import pytest
 from pricekit.support.files import publish_folder, write_text
 
 
-def test_a_folder_appears_whole_and_is_replaced_whole(tmp_path):
+def test_a_folder_is_written_and_replaced_atomically(tmp_path):
     out = tmp_path / "deep" / "bundle"
     publish_folder(out, {"a": b"1", "b": b"2"})
     publish_folder(out, {"a": b"3"})
@@ -13,7 +13,7 @@ def test_a_folder_appears_whole_and_is_replaced_whole(tmp_path):
     assert [p.name for p in out.parent.iterdir()] == ["bundle"]
 
 
-def test_what_a_link_points_to_is_replaced(tmp_path):
+def test_the_target_of_a_link_is_replaced(tmp_path):
     publish_folder(tmp_path / "real", {"a": b"1"})
     (tmp_path / "link").symlink_to(tmp_path / "real")
     publish_folder(tmp_path / "link", {"a": b"2"})
@@ -40,7 +40,7 @@ def test_a_failure_between_the_renames_leaves_the_old_folder(tmp_path, monkeypat
     assert [p.name for p in tmp_path.iterdir()] == ["bundle"]
 
 
-def test_a_text_is_replaced_whole_and_readable_by_others(tmp_path):
+def test_a_text_file_is_replaced_atomically_and_readable_by_others(tmp_path):
     write_text(tmp_path / "f", "one")
     write_text(tmp_path / "f", "two\nü")
     assert (tmp_path / "f").read_bytes() == "two\nü".encode()

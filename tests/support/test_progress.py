@@ -7,7 +7,7 @@ import pytest
 from pricekit.support import progress
 
 
-def test_what_is_tracked_moves_the_bar_when_it_is_done(monkeypatch):
+def test_a_tracked_item_advances_the_bar_when_it_is_done(monkeypatch):
     seen = []
 
     @contextmanager

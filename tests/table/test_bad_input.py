@@ -63,7 +63,7 @@ def test_no_file(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["t.xlsx", "t.json", "t"])
-def test_unknown_format_lists_those_there_are(tmp_path: Path, name: str) -> None:
+def test_the_error_for_an_unknown_format_lists_the_formats(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=r"\.csv, \.tsv, \.parquet, \.pq, \.jsonl, \.ndjson"):
         read_table(write(tmp_path / name, "x"), DEFAULT)
 
@@ -83,12 +83,12 @@ def test_unknown_format_lists_those_there_are(tmp_path: Path, name: str) -> None
         (b"<?xml version", "XML"),
     ],
 )
-def test_a_file_of_another_kind_is_called_by_its_name(tmp_path: Path, content: bytes, what: str) -> None:
+def test_a_file_of_another_kind_is_named_in_the_error(tmp_path: Path, content: bytes, what: str) -> None:
     with pytest.raises(DataError, match=what):
         read_table(write(tmp_path / "t.csv", content), DEFAULT)
 
 
-def test_a_missing_column_lists_those_there_are_and_the_parameter(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_column_lists_the_columns_and_the_parameter(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "id,Catalog_Content,cost\n1,x,2\n")
     for columns, message, parameter in (
         (DEFAULT, r"'catalog_content'.*id, Catalog_Content, cost.*mean 'Catalog_Content'", "text"),
@@ -109,7 +109,7 @@ def test_a_very_wide_header_is_not_printed_whole(tmp_path: Path) -> None:
     assert "and 470 more" in str(caught.value)
 
 
-def test_a_missing_id_column_becomes_row_numbers_and_is_said(tmp_path: Path) -> None:
+def test_row_numbers_replace_a_missing_id_column_with_a_notice(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "catalog_content\na\nb\nc\n")
     said: list[str] = []
     chunks = list(iter_table(path, Columns(price=None), rows=2, notices=said.append))
@@ -128,7 +128,7 @@ def test_a_column_name_twice(tmp_path: Path) -> None:
     assert any("several columns have the same name: 'note', 'price'" in sentence for sentence in said)
 
 
-def test_a_name_is_one_however_its_accents_are_written(tmp_path: Path) -> None:
+def test_unicode_forms_of_a_name_are_equal(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "Gro\u0308\u00dfe,price\ntea,1\n".encode())
     assert read_table(path, Columns(("Gr\u00f6\u00dfe",), id=None)).text.tolist() == ["tea"]
 
@@ -151,7 +151,7 @@ def test_wrong_encoding_names_the_byte(tmp_path: Path, before: int) -> None:
         read_table(path, DEFAULT, read_options=ReadOptions(encoding="utf-8"))
 
 
-def test_text_cut_inside_a_character_is_said(tmp_path: Path) -> None:
+def test_text_cut_inside_a_character_is_reported(tmp_path: Path) -> None:
     head = HEADER.encode() + b"1,"
     path = write(tmp_path / "t.csv", head + b"\xf0\x9f")
     said: list[str] = []
@@ -166,7 +166,7 @@ def test_unknown_encoding(tmp_path: Path) -> None:
         read_table(write(tmp_path / "t.csv", HEADER), DEFAULT, read_options=ReadOptions(encoding="klingon"))
 
 
-def test_ragged_rows_are_read_marked_and_said(tmp_path: Path) -> None:
+def test_ragged_rows_are_read_marked_and_reported(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", HEADER + '0,"a\na",1\n1,b\n2,c,3,4\n3,d,4,,\n4\n5,f,6\n')
     said: list[str] = []
     table = read_table(path, DEFAULT, notices=said.append)
@@ -193,16 +193,16 @@ def test_no_row_is_lost_or_made_up(tmp_path: Path, rows: list[list[str]]) -> Non
         assert set(rejected["row"]).isdisjoint(usable.rows)  # type: ignore[arg-type]
 
 
-def test_a_quote_that_swallows_rows_is_refused(tmp_path: Path) -> None:
+def test_a_quote_that_encloses_rows_is_an_error(tmp_path: Path) -> None:
     rows = "".join(f"{i},tea {i},{i}\n" for i in range(1, 50))
     path = write(tmp_path / "t.csv", HEADER + '0,"tea,0\n' + rows)
-    with pytest.raises(DataError, match="line 2 is never closed, so the 49 lines"):
+    with pytest.raises(DataError, match="line 2 and never closes, so the 49 lines"):
         read_table(path, DEFAULT)
-    with pytest.raises(DataError, match="line 1 is never closed"):
+    with pytest.raises(DataError, match="line 1 and never closes"):
         read_table(write(tmp_path / "u.csv", '"' + HEADER + rows), DEFAULT)
 
 
-def test_empty_fields_beyond_the_header_are_forgiven_and_said(tmp_path: Path) -> None:
+def test_empty_fields_beyond_the_header_are_ignored_and_reported(tmp_path: Path) -> None:
     rows = "".join(f"{i},tea {i},{i + 1},\n" for i in range(9))
     said: list[str] = []
     table = read_table(
@@ -212,7 +212,7 @@ def test_empty_fields_beyond_the_header_are_forgiven_and_said(tmp_path: Path) ->
     assert any("rows with empty fields beyond the header: 9" in sentence for sentence in said)
 
 
-def test_rows_inside_of_a_cell_are_said(tmp_path: Path) -> None:
+def test_rows_inside_a_cell_are_reported(tmp_path: Path) -> None:
     rows = [f"{i}\ttea {i}\t{i + 1}" for i in range(30)]
     rows[10], rows[20] = '10\t"black" tea, "fine\t11', '20\t"green" tea, "fine\t21'
     rows[5] = '5\t"tea\nfor two, or\tthree"\t6'
@@ -235,7 +235,7 @@ def test_rows_inside_of_a_cell_are_said(tmp_path: Path) -> None:
     )
 
 
-def test_rows_wider_than_the_header_are_refused_where_prices_would_be_made_of_them(tmp_path: Path) -> None:
+def test_rows_wider_than_the_header_are_an_error_in_prediction(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", HEADER + "".join(f"{i},r{i},tea,5\n" for i in range(1, 9)))
     with pytest.raises(DataError, match=r"all rows have more fields than the header, which has 3") as caught:
         list(iter_table(path, Columns(price=None)))
@@ -245,7 +245,7 @@ def test_rows_wider_than_the_header_are_refused_where_prices_would_be_made_of_th
     assert len(read_table(path, DEFAULT, notices=lambda _: None)) == 8
 
 
-def test_a_space_may_part_the_fields(tmp_path: Path) -> None:
+def test_a_space_can_separate_fields(tmp_path: Path) -> None:
     path = write(tmp_path / "t.txt", HEADER.replace(",", " ") + '1 "green tea" 5\n2 coffee 7\n')
     table = read_table(path, DEFAULT, read_options=ReadOptions(delimiter=" "))
     assert table.text.tolist() == ["green tea", "coffee"]
@@ -266,7 +266,7 @@ def test_a_row_cut_off_in_its_last_column_is_ragged_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_nul_bytes_go_but_never_make_a_price(tmp_path: Path, suffix: str) -> None:
+def test_nul_bytes_are_removed_without_creating_a_price(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"t.{suffix}"
     if suffix == "csv":
         write(path, "sample_id,catalog_content,pri\0ce\n\x001,a\0b,1\x0099\n2,c,5\n")
@@ -289,7 +289,7 @@ def test_nul_bytes_go_but_never_make_a_price(tmp_path: Path, suffix: str) -> Non
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_a_cell_of_50_mb_is_cut_and_said(tmp_path: Path, suffix: str) -> None:
+def test_a_cell_of_50_mb_is_cut_and_reported(tmp_path: Path, suffix: str) -> None:
     huge = "é" + "x" * (50 << 20)
     path = tmp_path / f"t.{suffix}"
     if suffix == "csv":
@@ -313,7 +313,7 @@ def test_a_text_joined_from_long_columns_is_cut_too(tmp_path: Path) -> None:
     assert len(table.text[0]) == MAX_TEXT_CHARS
 
 
-def test_a_cell_beyond_all_measure_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_cell_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pricekit.table.formats.delimited._MAX_CELL_CHARS", 1000)
     before = csv.field_size_limit(1000)
     try:
@@ -331,7 +331,7 @@ def test_a_cell_beyond_all_measure_is_an_error(tmp_path: Path, monkeypatch: pyte
         ("[" * 100_000, "line 2 is not JSON"),
     ],
 )
-def test_json_lines_that_are_no_objects(tmp_path: Path, line: str, what: str) -> None:
+def test_json_lines_that_are_not_objects(tmp_path: Path, line: str, what: str) -> None:
     path = write(tmp_path / "t.jsonl", '{"catalog_content": "x", "price": 1}\n' + line)
     with pytest.raises(DataError, match=what):
         read_table(path, DEFAULT)
@@ -368,14 +368,14 @@ def test_a_price_column_of_text_leaves_no_usable_row(tmp_path: Path) -> None:
         ("t.json", "one object per line"),
     ],
 )
-def test_a_format_that_is_not_read(tmp_path: Path, name: str, advice: str) -> None:
+def test_an_unsupported_format_is_an_error(tmp_path: Path, name: str, advice: str) -> None:
     with pytest.raises(DataError, match=advice):
         read_table(write(tmp_path / name, "name,price\njug,3\n"), DEFAULT)
 
 
 @pytest.mark.parametrize("currency", ["XYZ", "dollarz", "  "])
-def test_a_currency_that_is_none(currency: str) -> None:
-    with pytest.raises(DataError, match=r"unknown currency .*Give a code such as EUR"):
+def test_an_unknown_currency_is_an_error(currency: str) -> None:
+    with pytest.raises(DataError, match=r"unknown currency .*Use a code such as EUR"):
         ReadOptions(currency=currency)
 
 

@@ -13,10 +13,10 @@ def test_names_of_version_0_1_warn(old: str, new: str) -> None:
         assert getattr(pricekit.table, old) is getattr(pricekit.table, new)
 
 
-def test_unknown_names_are_none() -> None:
+def test_unknown_names_count_as_zero() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = pricekit.table.nothing
 
 
-def test_all_that_is_exported_is_there() -> None:
+def test_all_exported_names_exist() -> None:
     assert all(hasattr(pricekit.table, name) for name in pricekit.table.__all__)

@@ -18,7 +18,7 @@ def profiles(path: Path, **said: object) -> list[Profile]:
     return profile(next(file.chunks(1000, ReadWarnings())).columns)
 
 
-def test_columns_are_told_apart(tmp_path: Path) -> None:
+def test_columns_with_equal_names_become_distinct(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     rows = [
         f'{i},2024-01-{i % 28 + 1:02},http://x/{i},brand {i % 3},good thing {i} for all,"{i}.500 €",{i % 7 + 11},'
@@ -50,7 +50,7 @@ def test_long_texts_with_a_price_in_them_are_text(tmp_path: Path) -> None:
     assert [p.kind for p in profiles(path)] == ["text", "number"]
 
 
-def test_a_price_column_may_say_on_request(tmp_path: Path) -> None:
+def test_a_price_column_can_contain_on_request(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     rows = [f"Stuhl Nr {i},{'auf Anfrage' if i % 3 == 0 else f'{i} €'}" for i in range(30)]
     path.write_text("Bezeichnung,Preis\n" + "\n".join(rows), "utf-8")
@@ -58,21 +58,21 @@ def test_a_price_column_may_say_on_request(tmp_path: Path) -> None:
     assert (guess_price(found), guess_text(found[:1])) == ("Preis", ("Bezeichnung",))
 
 
-def test_half_a_column_of_numbers_is_no_price_by_its_name_alone(tmp_path: Path) -> None:
+def test_a_half_filled_column_of_numbers_is_not_a_price_by_its_name_alone(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     rows = [f"wool coat {i},{['38', 'M', '40', 'large one'][i % 4]},{i}.5" for i in range(40)]
     path.write_text("title,costume size,retail price\n" + "\n".join(rows))
     assert guess_price(profiles(path)) == "retail price"
 
 
-def test_a_column_of_kinds_is_text_where_there_is_no_other(tmp_path: Path) -> None:
+def test_a_category_column_is_text_if_there_is_no_other(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("item,cost\n" + "".join(f"{['lamp', 'sofa', 'rug'][i % 3]},{i}\n" for i in range(30)))
     found = profiles(path)
     assert (guess_text(found), guess_price(found), guess_id(found, [])) == (("item",), "cost", None)
 
 
-def test_what_describes_a_product_is_guessed_the_title_first(tmp_path: Path) -> None:
+def test_descriptive_columns_are_guessed_with_the_title_first(tmp_path: Path) -> None:
     """Neither codes, names of rows, other prices, nor what is the same everywhere or nearly nowhere."""
     path = tmp_path / "t.csv"
     seldom = ["rare"] + [""] * 39
@@ -101,7 +101,7 @@ def test_what_describes_a_product_is_guessed_the_title_first(tmp_path: Path) -> 
         ("name,barcode", lambda i: f"a jug {i},x{4_006_381 + 9 * i}", ("name",)),
     ],
 )
-def test_codes_and_counted_rows_describe_nothing(
+def test_codes_and_row_numbers_are_not_text_columns(
     tmp_path: Path, header: str, cells: Callable[[int], str], text: tuple[str, ...]
 ) -> None:
     path = tmp_path / "t.csv"

@@ -120,7 +120,7 @@ def test_limit_takes_the_first_rows(tmp_path: Path, suffix: str, limit: int) -> 
     assert read_table(path, DEFAULT, limit=limit).text.tolist() == texts[:limit]
 
 
-def test_nothing_after_the_limit_is_looked_at(tmp_path: Path) -> None:
+def test_nothing_after_the_limit_is_read(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text('{"catalog_content": "x"}\n' * 4 + "no JSON\n")
     assert len(read_table(path, Columns(price=None, id=None), limit=4)) == 4
@@ -218,7 +218,9 @@ def test_parquet_ids_that_pandas_has_no_type_for_are_text(tmp_path: Path, kind: 
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), None])
-def test_parquet_text_that_is_not_utf_8_is_mended_and_said(tmp_path: Path, kind: pa.DataType | None) -> None:
+def test_invalid_utf_8_in_parquet_text_is_repaired_and_reported(
+    tmp_path: Path, kind: pa.DataType | None
+) -> None:
     raw = pa.array([b"tea"] * 300 + [b"caf\xe9", None], pa.binary())
     texts = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
     kept = texts.dictionary_encode() if kind is None else texts.cast(kind)
@@ -229,7 +231,7 @@ def test_parquet_text_that_is_not_utf_8_is_mended_and_said(tmp_path: Path, kind:
     assert ["not UTF-8: 1;" in sentence for sentence in told] == [True]
 
 
-def test_a_text_that_a_parquet_file_holds_once_for_many_rows_is_counted_in_each(tmp_path: Path) -> None:
+def test_a_dictionary_encoded_text_counts_once_per_row(tmp_path: Path) -> None:
     texts = pa.array(["a" * 100_000, "b" * 100_000]).take(pa.array([0, 1] * 2000))
     pq.write_table(pa.table({"t": texts}), tmp_path / "t.parquet")
     assert (tmp_path / "t.parquet").stat().st_size < 1_000_000
@@ -271,19 +273,19 @@ def test_a_column_that_pandas_cannot_hold_is_text(tmp_path: Path, odd: pa.Array)
 
 
 @pytest.mark.parametrize("odd", UNREADABLE_COLUMNS.values(), ids=UNREADABLE_COLUMNS)
-def test_a_column_that_nobody_can_read_is_named(tmp_path: Path, odd: pa.Array) -> None:
+def test_an_unreadable_column_is_named(tmp_path: Path, odd: pa.Array) -> None:
     pq.write_table(pa.table({"sku": [7, 8, 9], "t": ["a", "b", "c"], "odd": odd}), tmp_path / "t.parquet")
     for named in (Columns(("t",), None, "sku"), Columns(("odd",), None, "sku"), Columns(("t",), None, "odd")):
         with pytest.raises(DataError, match=r"t\.parquet: the column 'odd' has values that cannot be read"):
             read_table(tmp_path / "t.parquet", named)
 
 
-def test_no_number_is_no_text(tmp_path: Path) -> None:
+def test_a_missing_number_is_not_text(tmp_path: Path) -> None:
     pq.write_table(pa.table({"t": pa.array([1.5, None, float("nan")])}), tmp_path / "t.parquet")
     assert read_table(tmp_path / "t.parquet", Columns(("t",), None, None)).text.tolist() == ["1.5", "", ""]
 
 
-def test_every_parquet_file_is_looked_at_before_the_work(tmp_path: Path) -> None:
+def test_every_parquet_file_is_checked_before_the_work(tmp_path: Path) -> None:
     def write(name: str, *columns: str) -> None:
         pq.write_table(pa.table({column: ["a", "b"] for column in columns}), tmp_path / name)
 
@@ -308,7 +310,7 @@ def test_every_parquet_file_is_looked_at_before_the_work(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
-def test_every_file_of_a_pattern_is_looked_at_before_the_work(tmp_path: Path, suffix: str) -> None:
+def test_every_file_of_a_pattern_is_checked_before_the_work(tmp_path: Path, suffix: str) -> None:
     def write(name: str, *columns: str) -> None:
         save(tmp_path / f"{name}.{suffix}", {column: ["a", "b"] for column in columns})
 
@@ -329,7 +331,7 @@ def test_every_file_of_a_pattern_is_looked_at_before_the_work(tmp_path: Path, su
         check_columns(pattern, columns)
 
 
-def test_a_pipe_is_no_table(tmp_path: Path) -> None:
+def test_a_pipe_is_not_a_table(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "t.csv")
     with pytest.raises(DataError, match="is a pipe or a device"):
         read_table(tmp_path / "t.csv", Columns())
@@ -379,7 +381,7 @@ def test_the_first_json_object_may_lack_a_key(tmp_path: Path) -> None:
         check_columns(path, Columns(("title", "maker"), price=None))
 
 
-def test_json_keys_that_only_come_later_make_no_columns(tmp_path: Path) -> None:
+def test_late_json_keys_do_not_become_columns(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text("".join(json.dumps({"text": f"t{i}", f"key {i}": "x"}) + "\n" for i in range(20)))
     said: list[str] = []
@@ -388,10 +390,10 @@ def test_json_keys_that_only_come_later_make_no_columns(tmp_path: Path) -> None:
     assert [chunk.frame.columns.tolist() for chunk in chunks] == [expected] * 5
     assert concat_tables(chunks).text.tolist() == [f"t{i}" for i in range(20)]
     assert len(said) == 1
-    assert "left out: 16, the first such key 'key 4'" in said[0]
+    assert "ignored: 16, the first such key 'key 4'" in said[0]
 
 
-def test_json_rows_with_keys_of_their_own_make_no_large_chunks(
+def test_json_rows_with_different_keys_do_not_make_large_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pricekit.table.formats.jsonlines.MAX_CHUNK_CELLS", 1000)
@@ -403,7 +405,7 @@ def test_json_rows_with_keys_of_their_own_make_no_large_chunks(
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_any_line_end_will_do(tmp_path: Path, end: str) -> None:
+def test_any_line_end_is_accepted(tmp_path: Path, end: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(f'catalog_content,price{end}"a{end}b",1{end}{end}c,2'.encode())
     table = read_table(path, Columns(id=None), notices=silent)

@@ -97,7 +97,9 @@ def read(name: str) -> tuple[Table, list[str]]:
         ),
     ],
 )
-def test_prices_as_text_are_read_and_said(name: str, lowest: float, highest: float, said: list[str]) -> None:
+def test_prices_as_text_are_read_and_reported(
+    name: str, lowest: float, highest: float, said: list[str]
+) -> None:
     table, heard = read(name)
     prices = split_usable(table)[0].known_price
     assert lowest <= prices.min()

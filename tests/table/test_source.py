@@ -102,7 +102,7 @@ FRAMES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", FRAMES)
-def test_a_frame_is_read_as_a_parquet_file_of_it(tmp_path: Path, kind: str) -> None:
+def test_a_frame_is_read_like_a_parquet_file(tmp_path: Path, kind: str) -> None:
     expected = read_table(parquet_of(PLAIN, tmp_path), COLUMNS, notices=quiet)
     assert np.isnan(expected.known_price).tolist() == [False, True, True]
     assert expected.currency == "EUR"
@@ -171,7 +171,7 @@ def test_usable_rows_of_a_frame() -> None:
     assert (caught.value.parameters, caught.value.facts["reasons"]) == (("text", "price"), {"no text": 1})
 
 
-def test_columns_that_nobody_names_are_guessed(tmp_path: Path) -> None:
+def test_unnamed_columns_are_guessed(tmp_path: Path) -> None:
     told: list[str] = []
     shop = PLAIN.rename(columns={"eur": "price"})
     arrow = pa.Table.from_pandas(shop, preserve_index=False)
@@ -269,7 +269,7 @@ def test_a_missing_price_or_id_column_names_its_parameter() -> None:
         assert caught.value.parameters == (parameter,)
 
 
-def test_a_frame_without_rows_to_predict_is_no_error() -> None:
+def test_predicting_an_empty_frame_is_not_an_error() -> None:
     for frame in (PLAIN[:0], ARROW[:0]):
         assert len(read_frame(frame, Columns(("title",), None, None))) == 0
     assert len(read_frame(polars().DataFrame({"title": []}), Columns(("title",), None, None))) == 0

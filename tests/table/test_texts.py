@@ -35,7 +35,7 @@ def test_texts_are_cleaned_as_those_of_a_file(tmp_path: Path, caplog: pytest.Log
     ]
 
 
-def test_any_sequence_of_texts_will_do() -> None:
+def test_any_sequence_of_texts_is_accepted() -> None:
     column = pd.Series(["a", "b"], index=[5, 6])
     dtypes = ["object", "string[python]", "string[pyarrow]", "category", pd.ArrowDtype(pa.string())]
     arrays = [np.array(["a", "b"], dtype=dtype) for dtype in ("U1", object, np.dtypes.StringDType())]
@@ -48,13 +48,13 @@ def test_any_sequence_of_texts_will_do() -> None:
 
 
 @pytest.mark.parametrize("one", ["tea", b"tea", {"a": "x"}, {"x"}, 5, None])
-def test_a_single_text_is_no_list(one: object) -> None:
+def test_a_single_text_is_not_a_list(one: object) -> None:
     with pytest.raises(DataError, match=r"list of texts is expected.*\[text\]"):
         table_of_texts(one)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [None, 7, float("nan"), b"x"])
-def test_a_value_that_is_no_text(value: object) -> None:
+def test_a_value_that_is_not_a_text_is_an_error(value: object) -> None:
     for texts in (["a", value], np.array(["a", value], dtype=object), pd.Series(["a", value], dtype=object)):
         with pytest.raises(DataError, match="value 1 of the texts is of type") as caught:
             table_of_texts(texts)  # type: ignore[arg-type]
@@ -69,8 +69,8 @@ def test_an_array_of_texts_has_one_dimension(array: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("whole", [pd.DataFrame({"a": ["x"]}), pa.table({"a": ["x"]})])
-def test_a_whole_table_is_no_list_of_texts(whole: object) -> None:
-    with pytest.raises(DataError, match="Give its column of texts"):
+def test_a_whole_table_is_not_a_list_of_texts(whole: object) -> None:
+    with pytest.raises(DataError, match="Pass its text column"):
         table_of_texts(whole)  # type: ignore[arg-type]
 
 

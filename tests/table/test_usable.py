@@ -50,7 +50,7 @@ NAN = math.nan
         ("on demand", NAN, "price not a number"),
     ],
 )
-def test_what_a_price_cell_means(cell: str, value: float, reason: str) -> None:
+def test_the_meaning_of_price_cells(cell: str, value: float, reason: str) -> None:
     values, flaws = parse_price(pa.array([cell], pa.large_string()), PriceFormat())
     np.testing.assert_array_equal(values, [value])
     table = Table(pd.Series([1]), pd.Series(["x"]), values, pd.DataFrame({"a": [1]}), flaws=flaws)
@@ -85,18 +85,18 @@ def table_of(**columns: list[object]) -> Table:
     return Table(ids, pd.Series(columns["text"], dtype="str"), prices, pd.DataFrame({"id": ids}))
 
 
-def test_of_equal_ids_the_first_usable_row_stays() -> None:
+def test_the_first_usable_row_of_equal_ids_is_kept() -> None:
     table = table_of(ids=[7, 7, 8, 7], text=["a", "b", "c", "d"], price=[NAN, 1, 2, 3])
     assert row_reasons(table).tolist() == ["no price", "", "", "duplicate id"]
 
 
 @pytest.mark.parametrize("missing", ["", None])
-def test_rows_without_an_id_are_no_duplicates(missing: object) -> None:
+def test_rows_without_an_id_are_not_duplicates(missing: object) -> None:
     table = table_of(ids=[missing, "a", missing, "a"], text=["x"] * 4, price=[1, 1, 1, 1])
     assert row_reasons(table).tolist() == ["", "", "", "duplicate id"]
 
 
-def test_one_reason_a_row_in_a_fixed_order(tmp_path: Path) -> None:
+def test_each_row_has_one_reason_in_a_fixed_order(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     prices = ["y", "inf", "$5", "", "0", "€5", "€6"]
     rows = ["1", "1,,", *(f"1,x,{price}" for price in prices), "2,x,€1"]

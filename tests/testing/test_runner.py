@@ -28,7 +28,7 @@ def test_an_unknown_kind_is_an_error():
         checks_of("metric", never)
 
 
-def test_a_check_is_its_name_and_a_call():
+def test_a_check_has_a_name_and_is_callable():
     called = []
     check = Check("of mine", lambda: called.append(1))
     check()
@@ -43,7 +43,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch):
         checks_of("loss", never)
 
 
-def test_a_failure_says_where_the_plugin_was():
+def test_a_failure_names_the_location_in_the_plugin():
     class Fails:
         names = ("a",)
 

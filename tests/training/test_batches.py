@@ -10,7 +10,7 @@ LENGTHS = st.lists(st.integers(1, 50), min_size=1, max_size=300).map(np.array)
 
 
 @given(LENGTHS, st.integers(1, 9), st.integers(0, 5), st.integers(0, 5))
-def test_an_epoch_holds_every_row_once_and_depends_on_nothing_else(lengths, size, seed, epoch):
+def test_an_epoch_contains_every_row_once_and_depends_only_on_its_arguments(lengths, size, seed, epoch):
     batches = epoch_batches(lengths, TrainingConfig(batch_size=size), 50, seed, epoch)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     assert max(map(len, batches)) <= size + 1
@@ -33,7 +33,7 @@ def _padding(batches, lengths):
     return sum(len(rows) * lengths[rows].max() for rows in batches) / lengths.sum()
 
 
-def test_batches_are_alike_in_length_and_without_a_window_they_are_not():
+def test_batches_have_similar_lengths_only_with_a_window():
     lengths = np.random.default_rng(0).integers(1, 300, 5000)
     training = TrainingConfig(batch_size=32)
     assert _padding(epoch_batches(lengths, training, 50, 0, 0), lengths) < 1.06
@@ -42,7 +42,7 @@ def test_batches_are_alike_in_length_and_without_a_window_they_are_not():
 
 @given(LENGTHS, st.integers(1, 200), st.integers(1, 60), st.integers(0, 5))
 @example(np.array([300, 1]), 200, 1, 0)
-def test_a_token_budget_is_kept_but_for_a_row_that_joined(lengths, tokens, window, epoch):
+def test_only_a_joined_single_row_exceeds_the_token_budget(lengths, tokens, window, epoch):
     batches = epoch_batches(lengths, TrainingConfig(batch_tokens=tokens), window, 0, epoch)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     for rows in batches:
@@ -52,7 +52,7 @@ def test_a_token_budget_is_kept_but_for_a_row_that_joined(lengths, tokens, windo
 
 
 @given(LENGTHS, st.integers(100, 300), st.integers(1, 60))
-def test_a_token_budget_of_two_rows_leaves_no_row_alone(lengths, tokens, window):
+def test_a_token_budget_of_two_rows_leaves_no_single_row(lengths, tokens, window):
     batches = epoch_batches(lengths, TrainingConfig(batch_tokens=tokens), window, 0, 0)
     assert len(lengths) == 1 or min(map(len, batches)) > 1
 
@@ -81,7 +81,7 @@ def test_a_split_is_stratified_by_price():
 
 
 @given(st.lists(st.integers(0, 40), min_size=20, max_size=300), st.floats(0.05, 0.4), st.integers(0, 5))
-def test_a_split_parts_no_group(groups, fraction, seed):
+def test_a_split_keeps_groups_together(groups, fraction, seed):
     codes = np.unique(groups, return_inverse=True)[1]
     train, valid = split_groups(np.arange(1.0, len(codes) + 1), codes, fraction, seed)
     assert sorted([*train, *valid]) == list(range(len(codes)))
@@ -91,7 +91,7 @@ def test_a_split_parts_no_group(groups, fraction, seed):
         assert not set(codes[train]) & set(codes[valid])
 
 
-def test_rows_without_twins_are_split_as_they_always_were():
+def test_tables_without_duplicates_keep_their_split():
     price = np.exp(np.random.default_rng(0).normal(size=500))
     for mine, plain in zip(
         split_groups(price, np.arange(500), 0.15, 3), split_rows(price, 0.15, 3), strict=True
@@ -99,7 +99,7 @@ def test_rows_without_twins_are_split_as_they_always_were():
         assert np.array_equal(mine, plain)
 
 
-def test_a_text_of_half_the_rows_is_trained_on():
+def test_a_text_of_half_the_rows_is_in_the_training_part():
     groups = np.concatenate([np.zeros(500, int), np.arange(1, 501)])
     train, valid = split_groups(np.ones(1000), groups, 0.15, 0)
     assert set(range(500)) <= set(train)

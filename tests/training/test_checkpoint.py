@@ -17,7 +17,7 @@ def _trained(seed=0):
     return model, optimizer
 
 
-def test_a_checkpoint_gives_back_everything(tmp_path):
+def test_a_checkpoint_restores_everything(tmp_path):
     model, optimizer = _trained()
     save_checkpoint(tmp_path / "c.safetensors", model, optimizer, {"epoch": 3, "best_smape": float("inf")})
     other, other_optimizer = _trained(seed=1)
@@ -57,7 +57,7 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch, error):
     assert [f.name for f in tmp_path.iterdir()] == ["c.safetensors"]
 
 
-def test_damage_and_other_models_are_told(tmp_path):
+def test_damaged_files_and_other_models_are_reported(tmp_path):
     path = tmp_path / "c.safetensors"
     model, _ = _trained()
     with pytest.raises(TrainingError, match="no checkpoint"):

@@ -57,7 +57,7 @@ def test_workers_make_the_same_batches_epoch_after_epoch(examples, persistent):
         assert all(equal(a, b) for a, b in zip(plain(order), with_workers(order), strict=True))
 
 
-def test_workers_that_fail_are_done_without(examples, monkeypatch, logged):
+def test_training_continues_without_failed_workers(examples, monkeypatch, logged):
     def failing(self, rows, call=Rows.__getitem__):
         if len(rows) == 1 and torch.utils.data.get_worker_info():
             import os
@@ -72,7 +72,7 @@ def test_workers_that_fail_are_done_without(examples, monkeypatch, logged):
     assert "continues without them" in logged()
 
 
-def test_workers_that_cannot_be_started_are_done_without(examples, monkeypatch, logged):
+def test_training_continues_without_workers_that_cannot_start(examples, monkeypatch, logged):
     def refused(self):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
@@ -109,7 +109,7 @@ class Prepares:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_what_is_prepared_does_not_depend_on_the_threads(examples, monkeypatch, workers):
+def test_prepared_batches_do_not_depend_on_the_threads(examples, monkeypatch, workers):
     found = []
     for threads in (1, 2):
         monkeypatch.setattr(loader_module, "cpu_threads", lambda threads=threads: threads)

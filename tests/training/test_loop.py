@@ -31,7 +31,7 @@ def _weights(run):
 
 @pytest.mark.parametrize("epochs", [1, 2])
 @pytest.mark.parametrize("killed", [0, 1])
-def test_a_run_killed_while_it_validates_goes_on_there(catalog, tmp_path, monkeypatch, epochs, killed):
+def test_a_run_killed_during_validation_resumes_there(catalog, tmp_path, monkeypatch, epochs, killed):
     """The last checkpoint is that of the epoch's last step: nothing is left to train, all to validate."""
     config = tiny_config({"training": {"epochs": epochs, "save_steps": 1}})
 
@@ -151,7 +151,7 @@ def test_an_interrupt_writes_a_checkpoint_inside_the_epoch(run, catalog, tmp_pat
     assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(run).items())
 
 
-def test_gradients_are_clipped_where_that_is_asked_for(catalog, tmp_path, monkeypatch):
+def test_gradients_are_clipped_if_set(catalog, tmp_path, monkeypatch):
     norms = []
 
     def step(self, *given, call=torch.amp.GradScaler.step):
@@ -177,7 +177,7 @@ def test_gradients_are_clipped_where_that_is_asked_for(catalog, tmp_path, monkey
     assert max(norms) == pytest.approx(limit, rel=1e-3)
 
 
-def test_divergence_is_told_and_keeps_earlier_checkpoints(catalog, tmp_path):
+def test_divergence_is_reported_and_keeps_earlier_checkpoints(catalog, tmp_path):
     config = tiny_config({"training": {"learning_rate": 1e30, "embedding_learning_rate": 1e30}})
     with pytest.raises(TrainingError, match=r"lower training\.learning_rate"):
         train(Source(catalog), config, tmp_path / "run")
@@ -191,7 +191,7 @@ def test_patience_stops_early(catalog, tmp_path):
     assert epochs == facts["best_epoch"] + 2 < 50
 
 
-def test_the_last_weights_are_kept_where_that_is_asked_for(catalog, tmp_path, logged, monkeypatch):
+def test_the_last_weights_are_kept_if_set(catalog, tmp_path, logged, monkeypatch):
     """Each epoch is made to look worse than the one before, so that patience would stop at the second."""
     looks = iter([10.0, 20.0, 30.0, 40.0])
     monkeypatch.setattr(loop, "smape", lambda predicted, actual: next(looks))

@@ -23,7 +23,7 @@ def test_auto_is_bf16_only_where_the_cpu_supports_it(monkeypatch, has_bf16, expe
     assert ("does not support bfloat16" in describe(CPU, expected, SpeedConfig(), 1)) is not has_bf16
 
 
-def test_a_precision_that_is_asked_for_is_used_or_refused():
+def test_a_requested_precision_is_used_or_rejected():
     assert choose_precision(SpeedConfig(precision="bf16"), CPU) == "bf16"
     with pytest.raises(ConfigError, match="needs a CUDA GPU") as error:
         choose_precision(SpeedConfig(precision="fp16"), CPU)
@@ -31,7 +31,7 @@ def test_a_precision_that_is_asked_for_is_used_or_refused():
     assert "--" not in str(error.value)
 
 
-def test_the_switches_of_torch_are_restored():
+def test_the_global_switches_of_torch_are_restored():
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
     with fast_math(SpeedConfig(tf32=True, matmul_precision="medium")):
         assert torch.get_float32_matmul_precision() == "medium"
@@ -61,7 +61,7 @@ def test_no_more_threads_than_torch_has_or_the_process_may_use(monkeypatch):
             assert cpu_threads() == expected
 
 
-def test_the_number_of_threads_is_put_back():
+def test_the_number_of_threads_is_restored():
     before = torch.get_num_threads()
     with torch_threads(before + 1):
         assert torch.get_num_threads() == before + 1

@@ -43,7 +43,7 @@ def run(launcher, catalog, out):
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 9))
-def test_dealing_leaves_no_row_alone(sizes, processes):
+def test_sharing_a_step_leaves_no_single_row(sizes, processes):
     ends = np.cumsum([0, *sizes])
     step = [np.arange(a, b) for a, b in pairwise(ends)]
     dealt_rows = [piece for rank in range(processes) for piece in micro_batches(step, rank, processes)]
@@ -53,7 +53,7 @@ def test_dealing_leaves_no_row_alone(sizes, processes):
         assert min(len(rows) for _, rows, _ in dealt_rows) > 1
 
 
-def test_two_processes_train_what_one_trains(catalog, tmp_path):
+def test_two_processes_train_the_same_weights_as_one(catalog, tmp_path):
     run([], catalog, tmp_path / "one")
     said = run(LAUNCH, catalog, tmp_path / "two")
     assert said.count("epoch   2") == 1  # one of them speaks
@@ -82,7 +82,7 @@ def test_the_first_signal_sets_the_event_and_the_second_raises(number, logged):
     assert signal.getsignal(number) is before
 
 
-def test_signals_are_left_alone_with_several_processes():
+def test_signals_are_not_handled_with_several_processes():
     before = signal.getsignal(signal.SIGINT)
     with defer_interrupts(enabled=False) as interrupted:
         assert signal.getsignal(signal.SIGINT) is before

@@ -17,7 +17,7 @@ def _weights(run):
     return open_run(run).model.state_dict()
 
 
-def test_an_average_of_the_weights_is_what_is_kept(catalog, run, tmp_path):
+def test_the_average_of_the_weights_is_saved(catalog, run, tmp_path):
     train(Source(catalog), tiny_config({"training": {"ema_decay": 0.99}}), tmp_path / "run")
     name = "heads.0.0.weight"
     averaged, plain = _weights(tmp_path / "run")[name], _weights(run)[name]

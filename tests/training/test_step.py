@@ -69,7 +69,7 @@ def full_memory(limit, error):
         RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"),
     ],
 )
-def test_full_memory_halves_the_batch_and_keeps_the_step(monkeypatch, logged, error):
+def test_running_out_of_memory_splits_the_batch_and_keeps_the_step(monkeypatch, logged, error):
     plain, stepper = make()
     expected = stepper.take([(0, batch_of(10), 0.5), (1, batch_of(10, 1), 0.5)], "k")
     monkeypatch.setattr(Objective, "forward", full_memory(3, error))
@@ -81,14 +81,14 @@ def test_full_memory_halves_the_batch_and_keeps_the_step(monkeypatch, logged, er
     assert "in 4 pieces; an optimizer step still has the same rows" in " ".join(logged().split())
 
 
-def test_memory_that_is_full_with_two_rows_is_told(monkeypatch):
+def test_running_out_of_memory_with_two_rows_is_reported(monkeypatch):
     monkeypatch.setattr(Objective, "forward", full_memory(0, torch.OutOfMemoryError("full")))
     _, stepper = make()
     with pytest.raises(TrainingError, match=r"lower training\.batch_size or max_length"):
         stepper.take([(0, batch_of(10), 1.0)], "k")
 
 
-def test_another_error_is_not_taken_for_full_memory(monkeypatch):
+def test_other_errors_are_not_mistaken_for_full_memory(monkeypatch):
     monkeypatch.setattr(Objective, "forward", full_memory(0, RuntimeError("shapes differ")))
     _, stepper = make()
     with pytest.raises(RuntimeError, match="shapes differ"):
@@ -117,7 +117,7 @@ def test_an_overflow_skips_the_step_and_at_last_changes_the_precision(monkeypatc
     assert not torch.equal(weights(model), before)
 
 
-def test_who_left_fp16_stays_out_of_it_when_resumed(tmp_path, monkeypatch):
+def test_a_resumed_run_that_left_fp16_stays_in_fp32(tmp_path, monkeypatch):
     model, stepper = make("fp16", speed={"precision": "auto"})
     monkeypatch.setattr(Objective, "forward", overflow)
     for _ in range(MAX_SKIPPED):
@@ -139,13 +139,13 @@ def test_no_piece_is_a_single_row(rows, parts):
     assert rows == 1 or min(len(piece["price"]) for piece, _ in pieces) > 1
 
 
-def test_what_was_prepared_for_a_batch_does_not_reach_its_pieces():
+def test_prepared_tensors_of_a_batch_are_not_used_for_its_pieces():
     batch = batch_of(4) | {"drawn": torch.zeros(9)}
     assert [set(piece) for piece, _ in _pieces(batch, 1)] == [set(batch)]
     assert [set(piece) for piece, _ in _pieces(batch, 2)] == [set(batch_of(4))] * 2
 
 
-def test_overflow_under_a_precision_that_was_asked_for_stops_with_advice(monkeypatch):
+def test_overflow_under_a_requested_precision_stops_with_advice(monkeypatch):
     monkeypatch.setattr(Objective, "forward", overflow)
     _, stepper = make("fp16", speed={"precision": "fp16"})
     for _ in range(MAX_SKIPPED - 1):
@@ -154,7 +154,7 @@ def test_overflow_under_a_precision_that_was_asked_for_stops_with_advice(monkeyp
         stepper.take([(0, batch_of(4), 1.0)], "k")
 
 
-def test_one_good_step_forgets_the_skipped_ones(monkeypatch):
+def test_a_successful_step_resets_the_count_of_skipped_steps(monkeypatch):
     _, stepper = make("fp16")
     with monkeypatch.context() as patch:
         patch.setattr(Objective, "forward", overflow)
@@ -174,7 +174,7 @@ def test_bf16_rounds_the_products_but_not_the_loss():
     assert exact.item() == pytest.approx(rounded.item(), rel=0.02)
 
 
-def test_gradients_are_zeroed_in_place_where_asked():
+def test_gradients_are_zeroed_in_place_if_set():
     for to_none in (True, False):
         model, stepper = make(speed={"zero_grad_set_to_none": to_none})
         stepper.take([(0, batch_of(4), 1.0)], "k")

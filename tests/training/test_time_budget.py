@@ -29,7 +29,7 @@ def run(time_budget, *, step_seconds, pause_seconds):
 
 @example(200, 89, 0.1015625, 0.09375)  # the last step before the end is the last of an epoch
 @given(st.integers(200, 5000), st.integers(20, 500), st.floats(0.1, 1.5), st.floats(0.01, 0.1))
-def test_a_run_ends_inside_its_budget_with_its_schedule_done(total, epoch, share, pause):
+def test_a_run_finishes_its_schedule_within_its_budget(total, epoch, share, pause):
     """`share` of the time that all steps would take; validation takes `pause` of an epoch, as is guessed."""
     epoch = min(epoch, total)
     step_seconds, pause_seconds = 0.1, 0.1 * epoch * pause
@@ -47,7 +47,7 @@ def test_without_a_budget_each_step_counts_once():
     assert time_budget.stride == 1.0
 
 
-def test_a_budget_with_room_to_spare_leaves_the_schedule_alone():
+def test_a_generous_budget_does_not_change_the_schedule():
     time_budget = TimeBudget(1e9, 100, 10)
     run(time_budget, step_seconds=0.1, pause_seconds=0.1)
     assert time_budget.stride == 1.0

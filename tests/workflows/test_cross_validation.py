@@ -85,7 +85,7 @@ def test_runs_of_folds_are_ordinary_and_keep_their_last_weights(done, table):
     )
 
 
-def test_what_the_folder_says(done):
+def test_the_folder_names_the_model_family(done):
     out, scores = done
     facts = json.loads((out / "cv.json").read_text("utf-8"))
     assert [fold["fold"] for fold in facts["folds"]] == [0, 1, 2]
@@ -98,7 +98,7 @@ def test_what_the_folder_says(done):
     assert scores.rows == 75
 
 
-def test_a_killed_one_goes_on_where_it_was(done, table, tmp_path, monkeypatch):
+def test_a_killed_pretraining_resumes_where_it_stopped(done, table, tmp_path, monkeypatch):
     """Killed at the end of the second fold: the first is kept, the second scored again, the third trained."""
     out, called = shutil.copytree(done[0], tmp_path / "cv"), []
     for name in ("cv.json", "held_out.parquet", "fold-1/run.json", "fold-1/held_out.parquet"):
@@ -120,7 +120,7 @@ def test_a_killed_one_goes_on_where_it_was(done, table, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("change", ["fewer rows", "other prices"])
 @pytest.mark.parametrize("begun", [True, False])
-def test_another_table_is_not_gone_on_with(done, table, tmp_path, change, begun):
+def test_a_different_table_is_not_resumed(done, table, tmp_path, change, begun):
     out = shutil.copytree(done[0], tmp_path / "cv")
     if not begun:
         for folder in out.glob("fold-*"):
@@ -133,7 +133,7 @@ def test_another_table_is_not_gone_on_with(done, table, tmp_path, change, begun)
 
 
 @pytest.mark.parametrize("name", ["folds.parquet", "plan.json"])
-def test_a_damaged_one_is_told(done, table, tmp_path, name):
+def test_damaged_intervals_are_reported(done, table, tmp_path, name):
     out = shutil.copytree(done[0], tmp_path / "cv")
     (out / name).write_text("{")
     with pytest.raises(TrainingError, match="is damaged"):
@@ -158,7 +158,7 @@ def test_an_unfinished_teacher_is_found_before_the_first_fold(done, table, tmp_p
         cross_validate(Source(table, unpriced=(table,), teachers=(teacher,)), config(), tmp_path / "out", 3)
 
 
-def test_a_taken_folder_is_left_alone_and_overwritten_on_demand(done, table, tmp_path):
+def test_an_existing_folder_is_overwritten_only_on_request(done, table, tmp_path):
     (tmp_path / "page.html").write_text("mine")
     with pytest.raises(TrainingError, match="is not a cross-validation"):
         cross_validate(Source(table), config(), tmp_path, overwrite=True)
@@ -172,7 +172,7 @@ def test_a_taken_folder_is_left_alone_and_overwritten_on_demand(done, table, tmp
 
 
 @pytest.mark.parametrize("name", [cv.PLAN, cv.FOLDS, cv.CONFIG])
-def test_one_that_was_cut_off_while_it_was_begun_starts_anew(table, tmp_path, monkeypatch, name):
+def test_a_cross_validation_killed_at_its_start_starts_again(table, tmp_path, monkeypatch, name):
     out = tmp_path / "cv"
 
     def replace_file(source, target, call=os.replace):
@@ -189,7 +189,7 @@ def test_one_that_was_cut_off_while_it_was_begun_starts_anew(table, tmp_path, mo
 
 
 @pytest.mark.parametrize("name", [cv.FOLDS, cv.CONFIG])
-def test_a_finished_one_that_lacks_a_file_is_left_alone(done, table, tmp_path, name):
+def test_a_finished_folder_with_a_missing_file_is_not_changed(done, table, tmp_path, name):
     out = shutil.copytree(done[0], tmp_path / "cv")
     (out / name).unlink()
     with pytest.raises(TrainingError, match="is not a cross-validation"):
@@ -197,7 +197,7 @@ def test_a_finished_one_that_lacks_a_file_is_left_alone(done, table, tmp_path, n
     assert (out / "fold-0" / "run.json").exists()
 
 
-def test_with_keep_best_a_part_of_the_other_rows_chooses_the_epoch(table, tmp_path):
+def test_with_keep_best_a_part_of_the_other_rows_selects_the_epoch(table, tmp_path):
     out = tmp_path / "cv"
     cross_validate(Source(table), config({"training": {"epochs": 1}}, keep="best"), out, 2)
     held_out, together = read_held_out(out), pd.read_parquet(out / "folds.parquet")["together"].to_numpy()
@@ -235,6 +235,6 @@ def test_a_validation_table_is_refused(table, tmp_path):
     assert raised.value.parameters == ("valid",)
 
 
-def test_folds_have_weights_of_their_own(done):
+def test_folds_have_separate_weights(done):
     first, second = (open_run(done[0] / f"fold-{fold}").model.state_dict() for fold in (0, 1))
     assert not torch.equal(first["heads.0.0.weight"], second["heads.0.0.weight"])

@@ -47,7 +47,9 @@ def texts(catalog):
     return pd.read_csv(catalog)["catalog_content"].tolist()[:50]
 
 
-def test_an_ensemble_predicts_the_weighted_geometric_mean_and_stands_alone(run, other, both, texts, tmp_path):
+def test_an_ensemble_predicts_the_weighted_geometric_mean_without_its_source_runs(
+    run, other, both, texts, tmp_path
+):
     weights = [weight for _, weight in open_ensemble(both).members]
     assert sum(weights) == pytest.approx(1)
     assert len(weights) == 2
@@ -71,7 +73,7 @@ def test_its_bundle_is_one_model_that_agrees(both, bundle_of_both, texts, catalo
     assert [member["weight"] for member in manifest["members"]] == [w for _, w in open_ensemble(both).members]
 
 
-def test_its_score_is_of_rows_that_nothing_was_fitted_on(run, other, both):
+def test_the_score_uses_rows_that_nothing_was_fitted_on(run, other, both):
     facts = json.loads((both / "run.json").read_text())
     held_out = read_held_out(both)
     assert facts["rows"]["valid"] == len(held_out) == len(read_held_out(run))
@@ -91,7 +93,7 @@ def test_runs_with_other_held_out_rows_are_refused_and_nothing_is_written(pricek
     assert not (tmp_path / "out").exists()
 
 
-def test_wrong_folders_are_told(pricekit, run, both, bundle, tmp_path):
+def test_wrong_folders_are_reported(pricekit, run, both, bundle, tmp_path):
     for wrong, said in (
         (tmp_path, "held_out.parquet"),
         (both, "is an ensemble; use the runs"),
@@ -138,7 +140,7 @@ def test_a_member_that_is_not_listed_among_the_files_is_refused(bundle_of_both, 
         open_bundle(copy)
 
 
-def test_a_bundle_of_several_has_a_card_and_is_shown(pricekit, bundle_of_both):
+def test_a_bundle_of_several_members_has_a_card_and_can_be_inspected(pricekit, bundle_of_both):
     card = (bundle_of_both / "README.md").read_text()
     assert "geometric mean of the prices of 2 models" in card
     code, out, _ = pricekit("inspect", bundle_of_both)
@@ -146,7 +148,7 @@ def test_a_bundle_of_several_has_a_card_and_is_shown(pricekit, bundle_of_both):
     assert "1-model.onnx" in out
 
 
-def test_of_members_of_one_kind_only_one_is_measured(run, tmp_path, monkeypatch, logged, texts):
+def test_only_one_of_several_similar_members_is_measured(run, tmp_path, monkeypatch, logged, texts):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # nothing is known of this machine
     twin = shutil.copytree(run, tmp_path / "twin")
     make_ensemble([run, twin], tmp_path / "both")

@@ -36,7 +36,7 @@ def test_the_better_of_two_independent_models_weighs_more_and_both_together_are_
     assert smape(weighted(predicted, weights), price) < smape(predicted[:, 0], price) - 1
 
 
-def test_a_model_of_noise_is_left_out():
+def test_a_model_of_noise_gets_no_weight():
     predicted, price = _models(1, 1000, (0.2, 5.0))
     assert fit_weights(predicted, price).tolist() == [1, 0]
 
@@ -47,7 +47,7 @@ def test_equal_models_change_nothing():
     assert weighted(twice, fit_weights(twice, price)) == pytest.approx(predicted[:, 0])
 
 
-def test_of_many_alike_models_some_are_kept(monkeypatch):
+def test_some_of_many_similar_models_are_kept(monkeypatch):
     monkeypatch.setattr("pricekit.workflows.ensemble._fit", lambda p, _: np.full(p.shape[1], 1 / p.shape[1]))
     predicted, price = _models(2, 50, (0.3,))
     weights = fit_weights(np.repeat(predicted, 60, 1), price)
@@ -65,5 +65,5 @@ def test_cross_fitted_predictions_do_not_use_a_rows_own_price(folds):
         assert cross_fitted(predicted, other, fold)[row] == before[row]
 
 
-def test_a_weighted_price_is_the_geometric_mean():
+def test_weighted_prices_are_geometric_means():
     assert weighted(np.array([[4.0, 9.0]]), np.array([0.5, 0.5])) == pytest.approx([6.0])

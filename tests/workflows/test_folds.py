@@ -20,7 +20,7 @@ def test_each_group_is_in_one_fold_and_folds_are_of_nearly_one_size(rows, folds,
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 8), min_size=30, max_size=80), st.integers(2, 3), st.integers(0, 3))
-def test_no_group_is_parted(groups, folds, seed):
+def test_groups_are_not_split(groups, folds, seed):
     codes = np.unique(groups, return_inverse=True)[1]
     if codes.max() + 1 < folds:
         return
@@ -29,7 +29,7 @@ def test_no_group_is_parted(groups, folds, seed):
         assert len(set(fold[codes == group])) == 1
 
 
-def test_folds_are_alike_in_price_and_depend_on_the_seed():
+def test_folds_have_similar_prices_and_depend_on_the_seed():
     rng = np.random.default_rng(0)
     price = np.exp(rng.normal(size=1000))
     groups = rng.integers(0, 800, 1000)
@@ -46,7 +46,7 @@ def test_ten_rows_have_five_assign_folds_two(price):
 
 
 @pytest.mark.parametrize("folds", [-1, 0, 1])
-def test_fewer_than_two_folds_are_none(folds):
+def test_fewer_than_two_folds_are_an_error(folds):
     with pytest.raises(ConfigError, match="needs at least 2 folds"):
         assign_folds(np.ones(10), np.arange(10), folds, 0)
 

@@ -18,7 +18,7 @@ SMALL = LightGbm.Options(rounds=8, leaves=4)
 
 
 @pytest.mark.parametrize("check", check_feature(lambda: LightGbm(SMALL)), ids=str)
-def test_it_keeps_its_contract(check):
+def test_the_plugin_passes_the_checks(check):
     check()
 
 
@@ -47,7 +47,7 @@ def test_it_predicts_prices_of_rows_that_it_has_not_seen(products):
     assert np.mean((found - log_price) ** 2) < 0.5 * np.var(log_price)
 
 
-def test_a_fit_is_repeated_to_the_bit_with_any_number_of_threads(products, monkeypatch):
+def test_a_fit_is_bitwise_reproducible_with_any_number_of_threads(products, monkeypatch):
     states = []
     for threads in (1, 1, 2):
         monkeypatch.setattr(feature, "THREADS", threads)
@@ -68,7 +68,7 @@ def test_its_state_is_text(products):
 
 
 @pytest.mark.parametrize("text", ["", "green tea"])
-def test_rows_that_say_nothing_get_the_mean(text):
+def test_rows_without_words_get_the_mean(text):
     table, price = table_of_texts([text] * 12), np.array([1.0, 100.0] * 6)
     plugin = LightGbm(SMALL)
     assert plugin.transform(table, plugin.fit(table, price)) == pytest.approx(np.full((12, 1), np.log(10)))

@@ -20,7 +20,7 @@ def test_words_are_lower_case_and_without_punctuation_around_them():
     assert words.rows == 3
 
 
-def test_the_words_of_most_texts_are_kept_not_those_said_most_often():
+def test_words_are_ranked_by_the_number_of_texts():
     words = split_words(texts_of("tea tea tea tea", "a cup", "a jar", "cup a", "- . -"))
     assert most_common(words, 9, 1) == ["a", "cup", "tea", "jar"]  # of equals the one that was met first
     assert most_common(words, 9, 2) == ["a", "cup"]
@@ -44,7 +44,7 @@ def test_texts_without_words(texts):
 
 @settings(max_examples=60)
 @given(st.lists(st.text("aB1.-, \n\té½", max_size=20), max_size=6))
-def test_it_is_what_python_would_say(texts):
+def test_the_counts_equal_those_of_plain_python(texts):
     expected = [[w.strip(string.punctuation) for w in text.lower().split()] for text in texts]
     words = split_words(texts_of(*texts))
     vocabulary = most_common(words, 1000, 1)

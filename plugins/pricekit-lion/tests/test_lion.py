@@ -24,7 +24,7 @@ TINY = {
 
 
 @pytest.mark.parametrize("check", check_policy(lambda: Lion(Lion.Options())), ids=str)
-def test_it_keeps_its_contract(check):
+def test_the_plugin_passes_the_checks(check):
     check()
 
 
@@ -69,7 +69,7 @@ def test_sparse_gradients_are_refused_before_anything_is_written(pricekit, catal
     assert not out.exists()
 
 
-def test_a_run_that_was_stopped_ends_as_one_that_was_not(catalog, tmp_path, monkeypatch):
+def test_a_stopped_and_resumed_run_equals_an_uninterrupted_one(catalog, tmp_path, monkeypatch):
     config, calls = tiny_config(TINY), []
 
     def forward(self, batch, call=Objective.forward):

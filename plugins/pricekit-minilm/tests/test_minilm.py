@@ -19,7 +19,7 @@ def small():
 
 
 @pytest.mark.parametrize("check", [*check_backbone(small), *check_policy(MiniLM)], ids=str)
-def test_it_keeps_the_contract(check):
+def test_the_plugin_passes_the_conformance_checks(check):
     check()
 
 

@@ -102,7 +102,7 @@ def test_the_experiment_is_that_of_mlflows_variable(catalog, client, monkeypatch
     assert experiment.name == "teas"
 
 
-def test_a_resumed_run_goes_on_in_its_mlflow_run_and_no_epoch_is_there_twice(catalog, client, monkeypatch):
+def test_a_resumed_run_continues_its_mlflow_run_without_duplicate_epochs(catalog, client, monkeypatch):
     """Killed before the second epoch's checkpoint: that epoch is trained, and told, again."""
     out, config = Path("run"), tiny_config({"training": {"epochs": 4}})
     with monkeypatch.context() as patch:
@@ -124,7 +124,7 @@ def run_through(folder, *, resumed):
     notify("run_ended", folder=folder, outcome="interrupted", facts={})
 
 
-def test_a_resumed_run_whose_mlflow_run_is_gone_gets_another(client, tmp_path):
+def test_a_resumed_run_without_its_mlflow_run_gets_a_new_one(client, tmp_path):
     run_through(tmp_path, resumed=False)
     deleted = run_id(tmp_path)
     of_another = client.create_run(client.get_run(deleted).info.experiment_id, tags={"made": "by hand"})
@@ -138,7 +138,7 @@ def test_a_resumed_run_whose_mlflow_run_is_gone_gets_another(client, tmp_path):
     assert client.get_run(of_another.info.run_id).info.status == "RUNNING"
 
 
-def test_a_run_that_fails_is_failed_in_mlflow(catalog, client):
+def test_a_failed_run_has_the_status_failed_in_mlflow(catalog, client):
     config = tiny_config({"training": {"learning_rate": 1e30, "embedding_learning_rate": 1e30}})
     with pytest.raises(Exception, match="not finite"):
         train(Source(catalog), config, Path("run"))
@@ -153,7 +153,7 @@ def test_a_bundle_is_logged_to_the_run_that_it_was_made_from(catalog, client):
     assert artifacts(client, out, "bundle/teas") == {"bundle/teas/manifest.json", "bundle/teas/README.md"}
 
 
-def test_a_bundle_of_a_run_that_was_not_logged_is_nothing_to_mlflow(tmp_path, monkeypatch, logged):
+def test_the_bundle_of_an_unlogged_run_is_not_logged_to_mlflow(tmp_path, monkeypatch, logged):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://")
     notify("bundle_exported", folder=tmp_path, bundle=tmp_path, manifest={})
     assert logged() == ""
@@ -181,9 +181,7 @@ def silent_server():
     thread.join()
 
 
-def test_a_server_that_does_not_answer_is_asked_twice_and_no_more(
-    catalog, silent_server, monkeypatch, logged
-):
+def test_an_unresponsive_server_gets_two_requests(catalog, silent_server, monkeypatch, logged):
     uri, came = silent_server
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     train(Source(catalog), tiny_config(), Path("run"))
@@ -195,14 +193,14 @@ def test_a_server_that_does_not_answer_is_asked_twice_and_no_more(
 
 
 @pytest.mark.parametrize("user", ["me:pass", "me:p@ss", "token", ""])
-def test_no_password_is_said(user):
+def test_no_password_is_shown(user):
     from pricekit_mlflow.client_settings import without_password
 
     said = without_password(f"cannot reach http://{user}@host:5000/api?to=a@b and more")
     assert said == "cannot reach http://host:5000/api?to=a@b and more"
 
 
-def test_what_the_user_sets_is_kept(catalog, silent_server, monkeypatch):
+def test_values_that_the_user_sets_are_kept(catalog, silent_server, monkeypatch):
     uri, came = silent_server
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
@@ -213,7 +211,7 @@ def test_what_the_user_sets_is_kept(catalog, silent_server, monkeypatch):
 
 
 @pytest.mark.parametrize("uri", ["sqlite:///.", "no-such-scheme://host", "./folder"])
-def test_a_store_that_cannot_be_opened_stops_nothing(catalog, uri, monkeypatch, logged):
+def test_an_unavailable_store_does_not_stop_training(catalog, uri, monkeypatch, logged):
     """The first one MLflow itself would try to open for two minutes."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
@@ -221,7 +219,7 @@ def test_a_store_that_cannot_be_opened_stops_nothing(catalog, uri, monkeypatch, 
     assert logged().count("logging of this run to MLflow stopped") == 1
 
 
-def test_a_store_that_is_lost_on_the_way_is_told_once(catalog, monkeypatch, logged):
+def test_a_lost_store_is_reported_once(catalog, monkeypatch, logged):
     asked = []
 
     def lost(self, *args, **kwargs):
@@ -294,7 +292,7 @@ def test_listing_plugins_does_not_import_it():
     assert cli("plugins", "list", plugins="")[1] == []
 
 
-def test_it_is_found_where_it_is_installed(catalog, monkeypatch):
+def test_installed_weights_are_found(catalog, monkeypatch):
     from mlflow import MlflowClient
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///new/mlflow.db")

@@ -17,7 +17,7 @@ pytest.importorskip("openvino")
 
 
 @pytest.mark.parametrize("check", check_engine(OpenVino), ids=str)
-def test_it_keeps_the_contract(check):
+def test_the_plugin_passes_the_conformance_checks(check):
     check()
 
 
@@ -60,7 +60,7 @@ def batch(rows, length, vocab_size=12):
     }
 
 
-def test_it_prices_as_onnx_runtime_does_at_any_shape(engine, graph):
+def test_it_returns_the_prices_of_onnx_runtime_at_any_shape(engine, graph):
     from pricekit.engines.ort import load_cpu
 
     price, expected = engine.load(graph), load_cpu(graph.model)
@@ -99,7 +99,7 @@ def test_only_a_graph_of_float16_weights_may_be_computed_in_less_than_float32(en
     assert prices[1] == pytest.approx(prices[0], rel=0.05)
 
 
-def test_what_it_returns_stays(engine, graph):
+def test_returned_arrays_do_not_change(engine, graph):
     price = engine.load(graph)
     first = price(batch(3, 4))
     kept = first.copy()
@@ -107,7 +107,7 @@ def test_what_it_returns_stays(engine, graph):
     assert np.array_equal(first, kept)
 
 
-def test_a_graph_that_is_none_is_refused(engine, tmp_path):
+def test_an_invalid_graph_is_rejected(engine, tmp_path):
     with pytest.raises(BundleError, match="cannot be loaded by OpenVINO"):
         engine.load(Graph(b"no graph", 64, 22, tmp_path))
 
@@ -152,7 +152,7 @@ signal.raise_signal(signal.SIGINT)
 """
 
 
-def test_a_signal_is_survived_after_another_thread_dropped_the_engine(graph, tmp_path):
+def test_the_process_survives_a_signal_after_another_thread_released_the_engine(graph, tmp_path):
     (tmp_path / "m.onnx").write_bytes(graph.model)
     done = subprocess.run([sys.executable, "-c", DROPPED_ELSEWHERE, str(tmp_path / "m.onnx")], check=False)
     assert done.returncode == 0

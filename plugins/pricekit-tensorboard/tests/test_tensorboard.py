@@ -83,7 +83,7 @@ def test_the_end_has_the_final_metrics_and_all_settings(catalog, tmp_path):
     assert end.session_end_info.status == 1  # success
 
 
-def test_a_resumed_run_goes_on_in_the_same_log_and_no_epoch_is_there_twice(catalog, tmp_path, monkeypatch):
+def test_a_resumed_run_continues_its_log_without_duplicate_epochs(catalog, tmp_path, monkeypatch):
     """Killed before the second epoch's checkpoint: that epoch is trained, and told, again."""
     out, config = tmp_path / "run", tiny_config({"training": {"epochs": 4}})
 
@@ -120,7 +120,7 @@ def test_a_new_run_in_the_same_folder_leaves_no_event_of_the_old_one(catalog, tm
     assert len(list((out / "tensorboard").iterdir())) == 3
 
 
-def test_a_log_that_cannot_be_written_stops_nothing(catalog, tmp_path, caplog):
+def test_an_unwritable_log_does_not_stop_training(catalog, tmp_path, caplog):
     out = tmp_path / "run"
     train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out)
     for path in (out / "tensorboard").iterdir():
@@ -163,7 +163,7 @@ def test_listing_plugins_does_not_import_it():
     assert cli("plugins", "list", plugins="")[1] == []
 
 
-def test_it_is_found_where_it_is_installed(catalog, tmp_path):
+def test_installed_weights_are_found(catalog, tmp_path):
     (tmp_path / "tiny.toml").write_text(tiny_config().to_toml())
     said, _ = cli("train", catalog, "--config", tmp_path / "tiny.toml", "--out", tmp_path / "run")
     assert said.count("tensorboard --logdir") == 1

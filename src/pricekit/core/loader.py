@@ -1,4 +1,4 @@
-"""The plugin loader: a plugin that fails to load affects neither the others nor pricekit.
+"""The plugin loader. A plugin that fails to load affects neither other plugins nor pricekit.
 
 Environment variables select the plugins, so that child processes load the same ones:
 

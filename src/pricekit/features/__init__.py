@@ -1,1 +1,1 @@
-"""Built-in features: numeric columns computed from the text, without torch and without the price."""
+"""Built-in features: numeric columns computed from the text, without torch and the price."""

@@ -1,4 +1,4 @@
-"""Brand and category of each product, and how many training rows have them.
+"""Brand and category of each product, and the number of training rows that have them.
 
 The feature of a brand or category is log(1 + rows that have it), 0 for an unknown one. An alphabetical index, as the
 original systems used, carries no information, and an unseen brand has no index.
@@ -18,8 +18,8 @@ from pricekit.features.labelled_lines import LABEL_BYTES, Ints, Lines, numpy_of
 State = Mapping[str, Any]
 """What `fit` of a feature set returns, see `catalog`."""
 
-MIN_COUNT = 2  # a name of one training row is no help for other rows
-MAX_NAMES = 50_000  # the most frequent names that a dictionary keeps
+MIN_COUNT = 2  # a name that occurs in one training row does not help for other rows
+MAX_NAMES = 50_000  # maximum number of names in a dictionary
 NAME_CHARACTERS = 60
 
 LABEL = rf"^(?P<label>[^:]{{1,{LABEL_BYTES}}}):"
@@ -65,8 +65,8 @@ def labelled(lines: Lines, kind: str) -> pa.LargeStringArray:
 def common_label(first_lines: pa.LargeStringArray) -> str:
     """Return the label of more than half of the first lines, "" if there is none.
 
-    If no label is known ("produto: ..."), the first line is taken as the item name. Its label is removed, since
-    it would be read as the brand of every product.
+    If no label is known ("produto: ..."), the first line counts as the item name. Its label is removed, because it
+    would otherwise be the brand of every product.
     """
     counts = pc.value_counts(pc.struct_field(pc.extract_regex(first_lines, LABEL), "label").drop_null())
     rows = {entry["values"]: entry["counts"] for entry in counts.to_pylist()}

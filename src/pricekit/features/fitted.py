@@ -18,10 +18,10 @@ from pricekit.table import Table
 from pricekit.table.columns import equal_texts, few_distinct
 
 CHECKED_ROWS = 8
-"""Rows on which a fitted feature is checked row by row."""
+"""Number of rows on which a fitted feature is checked row by row."""
 
 FOLDS = 5
-"""Folds of the training rows, for features that use the price."""
+"""Number of folds of the training rows for features that use the price."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +142,9 @@ def _out_of_fold(part: FittedFeature, table: Table, price: np.ndarray | None) ->
 
 
 def _folds(table: Table) -> np.ndarray:
-    """Return the fold of each row, int64 (N,); equal texts share a fold, since one would reveal the other's price.
+    """Return the fold of each row, int64 (N,); equal texts share a fold, because one reveals the other's price.
 
-    If few texts are distinct, they are labels, which recur in new rows; then each row is assigned on its own.
+    If few texts are distinct, they are labels, which recur in new rows; then each row is assigned separately.
     """
     same = equal_texts(table.text)
     if few_distinct(same):
@@ -158,7 +158,7 @@ def _make(name: str, options: dict[str, Any], state: State) -> FittedFeature:
 
 
 def _plain(name: str, state: State) -> State:
-    """Return the state as read back from JSON, so that training uses exactly what prediction reads."""
+    """Return the state after a round trip through JSON, so that training and prediction use the same state."""
     try:
         plain: State = json.loads(json.dumps(state, allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -176,7 +176,7 @@ def _record(part: FittedFeature) -> dict[str, Any]:
 
 
 def _restore(record: Mapping[str, Any]) -> FittedFeature:
-    """Restore a feature; warn if its version differs, and refuse other columns."""
+    """Restore a feature; warn if its version differs, and raise PluginError if its columns differ."""
     name, made_with = record["name"], f"{record['package']} {record['version']}"
     registry().require("feature", name, record["package"], record["version"])
     entry = registry().get("feature", name)
@@ -220,13 +220,13 @@ def _described(block: Any) -> str:
 
 
 def _check_rows_alone(part: FittedFeature, table: Table) -> None:
-    """Refuse a feature whose value for a row depends on other rows: the price of that row would depend on them, too."""
+    """Reject a feature whose value for a row depends on other rows, because then the row's price would, too."""
     rows = np.arange(min(CHECKED_ROWS, len(table)))
     together = _transformed(part, table.take(rows))
     alone = [_transformed(part, table.take(rows[i : i + 1])) for i in rows]
     if len(rows) and not np.array_equal(together, np.vstack(alone)):
         raise PluginError(
-            f"the feature '{part.name}' returns other values for a row on its own than for the same row among others; "
+            f"the feature '{part.name}' returns different values for a row alone and for the same row among others; "
             "everything learned from the training rows belongs in the state that fit returns; report it to the "
             "plugin's author"
         )

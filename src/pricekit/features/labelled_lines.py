@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-BATCH_BYTES = 8 << 20  # large, since regular expressions are compiled again for each batch
+BATCH_BYTES = 8 << 20  # large, because regular expressions are compiled again for each batch
 LABEL_BYTES = 40  # a colon further into the line does not end a label
 TITLE_CHARACTERS = 300  # item names, and plain text without lines, are cut here
 TEXT_CHARACTERS = 32_768  # longer texts are cut, so that one huge cell cannot exhaust the memory
 
-# Kinds of lines by label, matched in ASCII lower case; the first match wins.
+# Kinds of lines by label, matched in ASCII lower case; the first match counts.
 KINDS = {
     "bullet": r"^bullet[ _]?points?[ _]?[0-9]*$",
     "description": r"description|^desc$",
@@ -67,7 +67,7 @@ def as_list(values: pd.Series) -> list[str]:
 
 
 def batches(texts: pa.LargeStringArray) -> list[pa.LargeStringArray]:
-    """Split texts into batches of about `BATCH_BYTES`, without copying; a longer text is a batch of its own."""
+    """Split texts into batches of about `BATCH_BYTES`, without copying; a longer text is a separate batch."""
     end = np.cumsum(numpy_of(pc.binary_length(texts)) + 1)
     cuts = np.flatnonzero(np.diff(end // BATCH_BYTES, prepend=-1)).tolist()
     if not cuts:
@@ -93,7 +93,7 @@ class Texts:
         return len(self.characters)
 
     def parts(self, size: int) -> list[Texts]:
-        """Split the texts into parts of about `size` bytes, without copying; a longer text is a part of its own."""
+        """Split the texts into parts of about `size` bytes, without copying; a longer text is a separate part."""
         cuts = np.flatnonzero(np.diff(self.offset[1:] // size, prepend=-1))
         return [self._part(a, b) for a, b in itertools.pairwise([*cuts.tolist(), len(self)])]
 
@@ -177,7 +177,7 @@ class Lines:
         return pc.utf8_slice_codeunits(pc.if_else(named, self.find("title"), line), 0, TITLE_CHARACTERS)
 
     def first_lines(self) -> pa.LargeStringArray:
-        """Return the beginning of each text's first line, without its label if that is known, (N,)."""
+        """Return the beginning of each text's first line, without a known label, (N,)."""
         return pc.utf8_slice_codeunits(self._content(self.first), 0, TITLE_CHARACTERS + LABEL_BYTES)
 
     def _content(self, index: Ints) -> pa.LargeStringArray:

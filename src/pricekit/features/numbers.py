@@ -19,13 +19,13 @@ from pricekit.features.rowwise import FEW
 from pricekit.table import Table
 
 FIT_ROWS = 20_000
-"""The most rows, spread over the table, that `fit` searches for labels."""
+"""Maximum number of rows, spread over the table, that `fit` searches for labels."""
 
 MIN_SHARE = 0.2
-"""The smallest share of these rows in which a label has a number."""
+"""Minimum share of these rows in which a label has a number."""
 
 MIN_DISTINCT = 3
-"""The fewest distinct numbers of a label: tokens distinguish two as well."""
+"""Minimum number of distinct numbers of a label; tokens distinguish two equally well."""
 
 MAX_LINE_BYTES = 200
 """Longer lines are prose."""
@@ -51,7 +51,7 @@ class Numbers:
     class Options(Section):
         """Options of `numbers`."""
 
-        columns: int = Field(8, ge=1, le=256, description="the most labels")
+        columns: int = Field(8, ge=1, le=256, description="maximum number of labels")
 
     def __init__(self, options: Options) -> None:
         self.names = tuple(f"number_{n}" for n in range(1, options.columns + 1))
@@ -112,7 +112,7 @@ def _concat(parts: list[_Found]) -> _Found:
 
 
 def _find_in_parts(texts: pa.LargeStringArray, label: str) -> Iterator[_Found]:
-    """Find lines batch by batch: the memory needed is many times the bytes of a text."""
+    """Find lines batch by batch, because the search needs many times the bytes of a text."""
     start = 0
     for part in batches(texts):
         found = _find(part, label)
@@ -140,7 +140,7 @@ def _any_of(labels: list[str]) -> str:
 
 
 def _fill_rowwise(block: npt.NDArray[np.float32], texts: list[str], labels: list[str]) -> None:
-    """Fill in the numbers of a few texts in plain Python: the same numbers in a hundredth of the time for one text."""
+    """Fill in the numbers of a few texts in plain Python; for one text, this takes a hundredth of the time."""
     for row, text in enumerate(texts):
         places = {label: place for place, label in enumerate(labels)}
         for line in text.split("\n"):

@@ -145,7 +145,7 @@ class Amounts:
     """Quantities of N texts.
 
     Attributes:
-        value: in its own unit, 0 if there is none, (N,).
+        value: the value in its unit, 0 if there is none, (N,).
         kind: the class of the unit, `NONE` if it is missing or unknown, (N,).
         total: in the common measure of the class, (N,).
     """

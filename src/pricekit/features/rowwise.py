@@ -1,7 +1,7 @@
 """A few texts parsed one by one, in plain Python.
 
-The results are those of `vectorized`, which Arrow's fixed costs make slow for one text: 28 ms against 0.5 ms. The
-regular expressions are the same ones; statistics of words have one implementation, in `words`.
+The results equal those of `vectorized`, which is slow for one text because of Arrow's fixed costs: 28 ms instead of
+0.5 ms. Both use the same regular expressions, and the word statistics of `words`.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def _clean(name: str) -> str:
 
 def _packs(title: str) -> tuple[float, float]:
     stated = 1.0
-    for expression in (quantity.PACK_OF, quantity.PACKS, quantity.TIMES):  # the surest first
+    for expression in (quantity.PACK_OF, quantity.PACKS, quantity.TIMES):  # the most reliable one comes first
         match = _compiled(expression).search(title)
         if match and 1 <= int(match["pack"]) <= MAX_PACK:
             stated = float(match["pack"])
@@ -223,7 +223,7 @@ def _named(title: str, packs: float) -> _Amount:
 
 
 def _read(match: re.Match[str] | None, unit: str | None = None) -> _Amount:
-    """Turn a match into an amount, as `quantity` does; a unit that is given replaces the one that matched."""
+    """Convert a match to an amount, as in `quantity`; `unit` replaces the unit that matched."""
     if match is None:
         return 0.0, NONE, 0.0
     value, divisor = _float(match["number"]), int(match["under"] or 0)

@@ -1,6 +1,6 @@
 """Many texts parsed together, with Arrow.
 
-A batch costs about 20 ms, most of it to compile regular expressions, and then some 40 µs a text. `rowwise` parses
+A batch costs about 20 ms, mostly to compile regular expressions, and then about 40 µs per text. `rowwise` parses
 a few texts faster, with the same results.
 """
 

@@ -17,8 +17,8 @@ Floats = npt.NDArray[np.float64]
 
 PART_BYTES = (
     1 << 19
-)  # work on words takes many times their bytes; a part and its arrays fit into the processor's cache
-WORD_BYTES = 64  # words that agree in so many bytes are the same word for vocab_richness
+)  # the work arrays take many times the bytes of the words; a part and its arrays fit into the processor's cache
+WORD_BYTES = 64  # words that agree in this many bytes are the same word for vocab_richness
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits, the multiplier of Fibonacci hashing
 _ROW_BITS = np.uint64(20)
@@ -60,7 +60,7 @@ class Words:
         """Return the average number of characters per word, 0 without words, (N,)."""
         total = np.concatenate([[0], np.cumsum(self._edges[1::2] - self._edges[::2])])
         inside = np.diff(total[np.concatenate([[0], np.cumsum(self._count)])])
-        # The extra bytes of non-ASCII characters lie inside words; the newline lies outside.
+        # The extra bytes of non-ASCII characters are inside words; the newline is outside.
         beyond = np.diff(self._texts.offset) - 1 - self._texts.characters
         mean: Floats = (inside - beyond) / np.maximum(self._count, 1)
         return mean
@@ -88,7 +88,7 @@ class Words:
         return self._texts.count(np.flatnonzero(self._lower == ord(",")))
 
     def _hashes(self) -> npt.NDArray[np.uint64]:
-        """Hash each word, eight bytes at a time; few words are longer, so later rounds are short."""
+        """Hash each word, eight bytes at a time. Few words are longer, so later rounds are short."""
         padded = np.concatenate([self._lower, np.zeros(8, np.uint8)])
         eight = np.ndarray(
             len(self._lower) + 1, "<u8", padded, strides=(1,)

@@ -1,4 +1,4 @@
-"""Inference in torch: runs the model of a run as ONNX Runtime runs the graph of a bundle."""
+"""Inference in torch: prices batches with the model of a run, like an engine with the graph of a bundle."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def predict(
     Args:
         model: a `PriceModel`, on its device.
         inputs: N rows.
-        batch_size: rows of a forward pass.
+        batch_size: number of rows per forward pass.
         autocast: returns the context of a forward pass.
-        processes: those that share the work; None: this process alone.
+        processes: the processes that share the work; None: only this process.
         advance: moves a progress bar whose unit is a row.
     """
     prices = np.zeros(len(inputs), np.float32)

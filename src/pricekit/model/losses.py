@@ -45,10 +45,10 @@ class LogPrice(nn.Module):
 
 
 class SmapeLoss(nn.Module):
-    """The mean of t^(1 + gamma), t = 2·tanh(|d| / 2): SMAPE as a fraction, 0 to 2, where gamma is 0.
+    """The mean of t^(1 + gamma), t = 2·tanh(|d| / 2); with gamma 0 it is SMAPE as a fraction, 0 to 2.
 
-    A larger gamma gives hard rows more weight: the focal factor of Lin et al. 2017, arXiv:1708.02002, with t in the
-    place of 1 - p_t.
+    A larger gamma gives hard rows more weight: the focal factor of Lin et al. 2017, arXiv:1708.02002, with t instead
+    of 1 - p_t.
     """
 
     class Options(Section):

@@ -27,12 +27,12 @@ class NumericEncoding(nn.Module):
     The first is sign(x)·log(1 + |x|), standardised: quantities span six decades, and prices follow their ratios. The
     second cuts a feature at its training quantiles e_0 … e_bins and gives clamp((x - e_t) / (e_{t+1} - e_t), 0, 1)
     for each bin, so a head can bend anywhere, as a tree can split anywhere (Gorishniy et al. 2022, arXiv:2203.05556).
-    A bin of no width is a step. A feature that is constant in the training rows gives zeros: anything else would be a
-    second bias of the head, which would learn many times as fast as the first.
+    A bin of width 0 is a step. The encoding of a feature that is constant in the training rows is zero. Otherwise it
+    would be a second bias of the head, which would learn many times as fast as the first.
 
     Args:
         features: number of feature columns, K.
-        bins: of the piecewise-linear encoding; 0 leaves it out.
+        bins: number of bins of the piecewise-linear encoding; 0 omits it.
     """
 
     mean: Tensor
@@ -77,7 +77,7 @@ class NumericEncoding(nn.Module):
 
 
 def _add_varies(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
-    """Load weights from before `varies` existed as they were trained: every feature counts."""
+    """Load weights that are older than `varies`: every feature counts, as in their training."""
     if f"{prefix}mean" in state:
         state.setdefault(f"{prefix}varies", torch.ones_like(state[f"{prefix}mean"]))
 
@@ -124,20 +124,20 @@ class PriceModel(nn.Module):
         groups = encoding.chunk(self.members, dim=1)
         heads = zip(groups, self.heads, strict=True)
         raw = torch.cat([head(torch.cat([group, numeric], 1)) for group, head in heads], 1)
-        return raw.float()  # a price needs more than the three digits of bf16
+        return raw.float()  # a price needs more than bf16's three digits
 
     def training_loss(
         self, input_ids: Tensor, attention_mask: Tensor, features: Tensor, price: Tensor, **prepared: Tensor
     ) -> Tensor:
         """Return the loss of a batch, a scalar: the mean over rows and members.
 
-        `prepared` is what the encoder's `prepare_batch` returned for the batch, where it was called.
+        `prepared` is the result of the encoder's `prepare_batch` for the batch, if it was called.
         """
         raw = self.raw(input_ids, attention_mask, features, **prepared)
         return cast(Tensor, self.loss(raw, price[:, None].expand_as(raw)))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor) -> Tensor:
-        """Return the price of each row, float32 (B,), in the table's currency; this is exported."""
+        """Return the price of each row, float32 (B,), in the table's currency. The exporter traces this method."""
         raw = self.raw(input_ids, attention_mask, features).mean(1)
         return cast(Tensor, self.loss.to_price(raw))
 
@@ -188,8 +188,8 @@ def build_model(
     Args:
         plugins: of the configuration; the loss becomes a part of the network.
         config: of the run.
-        preprocessor: gives the tokenizer and the number of features.
-        architecture: what the backbone stored to build its encoder again.
+        preprocessor: provides the tokenizer and the number of features.
+        architecture: the values that the backbone stored to rebuild its encoder.
         train: inputs of the training rows, for a new encoder; None where saved weights are loaded afterwards.
 
     Raises:

@@ -6,7 +6,7 @@ Data flows one way: a source is opened, read as raw chunks, and assembled to a `
     source.py     a file or a frame to an OpenedTable
     formats/      raw chunks of CSV, JSON lines, Parquet and frames; detection of encoding and delimiter
     guess.py      guesses of the text, price and id columns, from profile.py
-    profile.py    what each column holds
+    profile.py    the kind of each column
     columns.py    Arrow columns to clean text and to pandas
     prices/       written prices to numbers
     assemble.py   raw chunks to a Table
@@ -77,7 +77,7 @@ _RENAMED = {"Reading": "ReadOptions", "AS_FOUND": "DEFAULT_READ_OPTIONS"}
 
 
 def __getattr__(name: str) -> Any:
-    """Return what version 0.1 called by another name, with a warning."""
+    """Return an object under its name of version 0.1, with a warning."""
     if name not in _RENAMED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     new = _RENAMED[name]

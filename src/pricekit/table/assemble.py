@@ -38,8 +38,8 @@ def resolve(
 
     Args:
         file: the table.
-        names: the columns that it has.
-        columns: those expected.
+        names: its columns.
+        columns: the expected columns.
         notices: receives a sentence if the id column is missing.
         first_row: the number of the first row, for that notice.
 
@@ -54,7 +54,7 @@ def resolve(
         return columns
     if columns.id_required:
         _require(file, names, columns.id, "id")
-    if file.kind == "frame":  # whose rows are known by their place
+    if file.kind == "frame":  # its rows are identified by position
         return replace(columns, id=None)
     notices(
         f"{file.name} has no id column {columns.id!r}: row numbers from {first_row:,} are used instead (set id to "
@@ -79,7 +79,7 @@ def _require(file: OpenedTable, names: list[str], name: str, parameter: str) -> 
 
 
 def _missing_header(file: OpenedTable, names: list[str]) -> tuple[str, tuple[str, ...]]:
-    """Return what to do where the first line of a file is not a header, and the parameter that does it."""
+    """Return advice for a file whose first line is not a header, and the parameter that it names."""
     if file.layout is not None and len(names) == 1:
         return TITLE_HINT, ()
     value = looks_like_data(names) if file.layout is not None and not file.layout.names else None
@@ -93,7 +93,7 @@ def _missing_header(file: OpenedTable, names: list[str]) -> tuple[str, tuple[str
 
 
 def check_width(file: OpenedTable, first: RawChunk, read_warnings: ReadWarnings) -> None:
-    """Raise a DataError where all rows are wider than the header: cells would be read into the wrong columns."""
+    """Raise DataError if all rows are wider than the header: cells would be read into the wrong columns."""
     rows, width = first.columns.num_rows, first.columns.num_columns
     if rows > 1 and read_warnings.wider >= rows:
         raise DataError(
@@ -116,12 +116,12 @@ def assemble(
     """Yield a table for each chunk.
 
     Args:
-        file: where the chunks come from.
+        file: the source of the chunks.
         raws: the chunks.
-        columns: which columns mean what; all of them are there.
-        prices: how prices are written; None reads none.
+        columns: the roles of the columns; all of them exist.
+        prices: the format of the prices; None reads none.
         start: the number of the first row.
-        read_warnings: counts what is repaired.
+        read_warnings: counts the repairs.
 
     Raises:
         DataError: values that pandas cannot hold.

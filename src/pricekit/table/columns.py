@@ -28,7 +28,7 @@ _NOT_FOR_PANDAS = (pa.ArrowException, ValueError, OverflowError)
 
 
 def check_names(name: str, columns: Sequence[str]) -> None:
-    """Raise a DataError where several columns of the table called `name` have one name."""
+    """Raise DataError if several columns of the table called `name` have the same name."""
     twice = sorted(column for column, count in Counter(columns).items() if count > 1)
     if twice:
         raise DataError(
@@ -40,7 +40,7 @@ def check_names(name: str, columns: Sequence[str]) -> None:
 
 
 def text_array(cells: Sequence[str]) -> pa.Array:
-    """Return Python strings as an Arrow column; halves of surrogate pairs, which UTF-8 lacks, become U+FFFD."""
+    """Return Python strings as an Arrow column; lone surrogates, which UTF-8 cannot encode, become U+FFFD."""
     try:
         return pa.array(cells, pa.large_string())
     except UnicodeEncodeError:
@@ -165,7 +165,7 @@ def join_text(names: Sequence[str], columns: Sequence[pa.Array], read_warnings: 
 
 
 def _labelled(name: str, cells: pa.Array) -> pa.Array:
-    # Each line begins with the line break before it. Nulls for blank cells would be shorter, but pyarrow's join with
+    # Each line begins with its preceding line break. Nulls for blank cells would be shorter, but pyarrow's join with
     # null_handling="skip" loses rows of nulls only.
     blank = pc.equal(pc.utf8_trim_whitespace(cells), "")
     label = pa.scalar(f"\n{name}: ", pa.large_string())
@@ -174,15 +174,15 @@ def _labelled(name: str, cells: pa.Array) -> pa.Array:
 
 
 def equal_texts(texts: pd.Series) -> np.ndarray:
-    """Return a number for each text, int64 (N,), the same for texts that are equal once `normalised`, from 0."""
+    """Return a number from 0 for each text, int64 (N,); texts that are equal after `normalised` share a number."""
     codes: np.ndarray = normalised(texts).dictionary_encode().indices.to_numpy()
     return codes.astype(np.int64)
 
 
 def normalised(texts: pd.Series) -> pa.Array:
-    """Return texts, (N,), in lower case and Unicode's NFKC, with one space for other than letters, marks and digits.
+    """Return texts, (N,), in lower case and Unicode's NFKC, with a space for all but letters, marks and digits.
 
-    A text of nothing else is unchanged.
+    A text without letters, marks and digits is unchanged.
     """
     cells = pa.array(texts.to_numpy(object), pa.large_string())
     folded = pc.utf8_trim_whitespace(pc.replace_substring_regex(cells, _FOLDED, " "))
@@ -191,7 +191,7 @@ def normalised(texts: pd.Series) -> pa.Array:
 
 
 def few_distinct(groups: np.ndarray) -> bool:
-    """Whether texts repeat so much that they look like labels of many products each: under a fifth are distinct.
+    """Return whether texts are labels, each for many products: fewer than a fifth are distinct.
 
     Args:
         groups: as `equal_texts` returns them, int64 (N,).

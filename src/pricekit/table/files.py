@@ -18,11 +18,11 @@ _WILD = frozenset("*?[")
 
 
 def table_files(path: Path) -> list[Path]:
-    """Return the files that a path stands for, sorted by name.
+    """Return the files of a path, sorted by name.
 
-    A file stands for itself, and a folder for all .parquet and .pq files in it and its subfolders. A path with `*`, `?`
+    A path is a file, a folder of .parquet and .pq files (including subfolders), or a pattern. A path with `*`, `?`
     or `[` that is not an existing file is a pattern, in which `**` matches any number of folders. Files and subfolders
-    whose names begin with "." or "_" are left out unless the pattern has such a name.
+    whose names begin with "." or "_" are omitted unless the pattern contains such a name.
 
     Raises:
         DataError: there is no such file.
@@ -30,12 +30,10 @@ def table_files(path: Path) -> list[Path]:
     if path.is_dir():
         fixed, hidden = path, False
         found = [file for file in path.rglob("*") if file.suffix.lower() in (".parquet", ".pq")]
-        problem = (
-            'the folder contains no .parquet file. For files of another format give a pattern such as "*.csv"'
-        )
+        problem = 'the folder contains no .parquet file. For other formats, use a pattern such as "*.csv"'
     elif _WILD & set(str(path)) and not path.exists():
         fixed = Path(*takewhile(lambda part: not _WILD & set(part), path.parts))
-        hidden = _is_hidden(path.relative_to(fixed))  # then the user wants hidden files
+        hidden = _is_hidden(path.relative_to(fixed))  # the user wants hidden files
         found = list(fixed.glob(str(path.relative_to(fixed))))
         problem = "no file matches the pattern"
     else:
@@ -60,13 +58,13 @@ def iter_files(
     read_options: ReadOptions = DEFAULT_READ_OPTIONS,
     notices: Notices = logger.warning,
 ) -> Iterator[Table]:
-    """Yield the tables of several files, such as those of `table_files`, as `iter_table` yields those of one.
+    """Yield the tables of several files, such as those of `table_files`, like `iter_table` for a single file.
 
     Without an id column, row numbers continue from file to file. Files without rows are skipped with a notice, which is
     omitted for Parquet because many writers produce empty Parquet files.
 
     Raises:
-        DataError: as `iter_table` does, or only some of the files have the id column.
+        DataError: as for `iter_table`, or only some of the files have the id column.
     """
     done = position = 0
     ids = None
@@ -100,7 +98,7 @@ def _refuse_other_ids(first: Path, other: Path, columns: Columns) -> None:
 
 
 def check_columns(path: Path, columns: Columns, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> None:
-    """Check quickly that all files that a path stands for have the columns.
+    """Check quickly that all files of a path have the columns.
 
     Reads the metadata of Parquet files and the first rows of others.
 
@@ -126,5 +124,5 @@ def files_size(files: Sequence[Path]) -> int:
 
 
 def _is_hidden(path: Path) -> bool:
-    """Whether a file or one of its folders is not data, such as `_SUCCESS` or a temporary part."""
+    """Return whether a file or one of its folders is not data, such as `_SUCCESS` or a temporary part."""
     return any(part.startswith((".", "_")) and part != ".." for part in path.parts)

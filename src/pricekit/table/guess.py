@@ -1,4 +1,4 @@
-"""Which columns of a table hold text, price and id, for users who have not named them."""
+"""Guesses of the text, price and id columns of a table, for users who have not named them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pricekit.table.source import (
 )
 
 _ROWS = 8192
-"""Rows by which the kind of each column is decided."""
+"""Number of rows from which the kind of each column is determined."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class ColumnGuess:
     """The columns of a table as named or guessed.
 
     Attributes:
-        columns: which columns mean what; `columns.price` is None where no column looks like a price.
-        profiles: what each column of the table holds.
-        file: the opened table; of a file without a header it names the columns column1, column2 and so on.
+        columns: the roles of the columns; `columns.price` is None if no column looks like a price.
+        profiles: the profile of each column of the table.
+        file: the opened table; the columns of a file without a header are named column1, column2 and so on.
         read_options: how to read the table, with these names.
-        headless: the first line of the file looks like data, so it was taken to have no header.
+        headless: the file was read as one without a header, because its first line looks like data.
     """
 
     columns: Columns
@@ -51,18 +51,18 @@ def guess_columns(
     id: str | None = None,  # noqa: A002 - the name of the public parameter
     read_options: ReadOptions = DEFAULT_READ_OPTIONS,
 ) -> ColumnGuess:
-    """Guess which columns hold text, price and id from the first rows of a table.
+    """Guess the text, price and id columns from the first rows of a table.
 
     Args:
         source: a file or a frame.
         text: the text columns; empty guesses them.
         price: the price column; None guesses it.
         id: the id column; None guesses it.
-        read_options: how the table is read where it does not show it.
+        read_options: how to read the table; options that are not set are detected.
 
     Raises:
         NoRowsError: the table has no rows.
-        DataError: the table cannot be read, or no column of it holds text.
+        DataError: the table cannot be read, or it has no text column.
 
     Example:
         >>> import pandas as pd
@@ -83,7 +83,7 @@ def guess_columns(
 
 
 def describe_guess(guess: ColumnGuess) -> list[str]:
-    """Return sentences on what was guessed."""
+    """Return sentences about the guesses."""
     columns = guess.columns
     found = [f"text: {', '.join(map(shorten, columns.text))}"]
     found += [

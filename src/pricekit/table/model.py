@@ -1,4 +1,4 @@
-"""The table, its columns, the reasons to set a row aside, and what reading may warn about."""
+"""The table, its columns, the reasons to reject a row, and the warnings of reading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pricekit.errors import DataError
 from pricekit.support.text import shorten
 
 MAX_TEXT_CHARS = 50_000
-"""Longer cells and texts are cut to this, in training and prediction alike; no model reads further."""
+"""Longer cells and texts are cut to this length in training and prediction; no model reads further."""
 
 RAGGED = "ragged row"
 NO_TEXT = "no text"
@@ -57,7 +57,7 @@ _ADVICE[".json"] = "Write it as JSON lines, one object per line, with the suffix
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns mean what.
+    """The roles of a table's columns.
 
     Attributes:
         text: the text columns; several become lines "column: cell" of one text.
@@ -80,15 +80,15 @@ class Table:
         ids: one id per row, (N,), named like the id column: strings, or the numbers or times of a typed table. Without
             an id column: row numbers from 0, int64, named "row".
         text: one text per row, (N,), pandas `str` dtype, never missing (an empty cell is "").
-        price: float64 (N,), in the table's currency, finite, or NaN where none could be read; None where no price
+        price: float64 (N,), in the table's currency, finite, or NaN if it could not be read; None if no price
             column was read.
         frame: the columns as read, (N, columns), for features that use more than the text. Text columns have the
             dtype `str` and "" for missing values.
         flaws: object (N,), problems of a row that the columns above do not show: "ragged row", "price not a number",
             "price not finite", "other currency" or "". None means "" everywhere.
         rows: int64 (N,), the number of each row in its source, from 0. None means 0 to N-1.
-        position: how many bytes of the file had been read after this table; 0 for a frame.
-        currency: of the prices; None where no price shows one or the table was read in parts.
+        position: number of bytes of the file that had been read after this table; 0 for a frame.
+        currency: the currency of the prices; None if no price shows one or the table was read in parts.
     """
 
     ids: pd.Series
@@ -126,7 +126,7 @@ class Table:
 
 @dataclass(frozen=True)
 class RawChunk:
-    """Consecutive rows as a file format delivers them.
+    """Consecutive rows as read from a file, unchanged.
 
     Attributes:
         columns: the columns, unchanged.
@@ -141,7 +141,7 @@ class RawChunk:
 
 @dataclass
 class ReadWarnings:
-    """What was repaired while a table was read.
+    """The repairs made while a table was read.
 
     Attributes:
         ragged: rows with too few or too many fields.
@@ -150,7 +150,7 @@ class ReadWarnings:
         quoted_lines: lines inside quoted cells that look like rows.
         first_quoted_line: the line on which the first such cell begins.
         extra_empty: rows with empty fields beyond the header.
-        wider: rows with other fields beyond the header.
+        wider: rows with filled fields beyond the header.
         nul_cells: cells from which NUL bytes were removed.
         cut_cells: cells that were cut to `MAX_TEXT_CHARS`.
         not_utf8: cells with bytes that are not UTF-8.
@@ -181,11 +181,11 @@ class ReadWarnings:
         if self.ragged:
             yield (
                 f"rows with too few or too many fields: {self.ragged:,}, the first on line "
-                f"{self.first_ragged_line:,}. Prediction prices them, training sets them aside."
+                f"{self.first_ragged_line:,}. Prediction prices them, training rejects them."
             )
         if self.duplicate_names:
             names = ", ".join(repr(shorten(name)) for name in self.duplicate_names[:5])
-            yield f"several columns have the same name: {names}. The first keeps it, the others get a number."
+            yield f"several columns have the same name: {names}. The first one keeps it, the others get a number."
         if self.extra_empty:
             yield (
                 f"rows with empty fields beyond the header: {self.extra_empty:,}. If the cause is a delimiter inside "
@@ -200,7 +200,7 @@ class ReadWarnings:
             yield "the file ends inside a quoted cell; it may be incomplete."
         if self.new_key_rows:
             yield (
-                f"rows with keys that the first rows lack, which are left out: {self.new_key_rows:,}, the first such "
+                f"rows with keys that the first rows lack, which are ignored: {self.new_key_rows:,}, the first such "
                 f"key {shorten(self.first_new_key)!r}."
             )
 

@@ -1,4 +1,4 @@
-"""Profile the columns of a table: what each holds, and which ones look like text, price and id."""
+"""Profile the columns of a table: their kinds, and which ones look like text, price and id."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CODE_DIGITS = 8
 _UNIT_LETTERS = 5
 """A number with at most this many letters has a unit, such as 150,000km."""
 _MAX_CELLS = 2000
-"""Cells of a column that are parsed one by one."""
+"""Number of cells per column that are parsed individually."""
 
 _DATE = r"^([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{2,4})([T ].*)?$"
 _PRICE_NAME = re.compile(
@@ -53,7 +53,7 @@ _ID_NAME = re.compile(
 
 @dataclass(frozen=True)
 class Profile:
-    """What the first rows show about one column.
+    """The profile of a column, from the first rows.
 
     Attributes:
         name: the name of the column.
@@ -83,7 +83,7 @@ class Profile:
 
 
 def profile(columns: pa.Table) -> list[Profile]:
-    """Profile each column of some rows as a file format delivers them."""
+    """Profile each column of some rows as read from a file."""
     return [_profile(name, flat(columns.column(name))) for name in columns.column_names]
 
 
@@ -134,7 +134,7 @@ def without_header(columns: Sequence[Profile]) -> bool:
 
 
 def guess_price(columns: Sequence[Profile]) -> str | None:
-    """Return the column that most likely holds the price: by its name, else by its currency signs."""
+    """Return the most likely price column: by its name, else by its currency signs."""
     named = [c for c in columns if c.kind in ("number", "price") and _PRICE_NAME.search(c.name)]
     signed = [c for c in columns if c.kind == "price"]
     called = [c for c in columns if c.name.casefold() == "price"]  # with words among the prices

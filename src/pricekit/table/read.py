@@ -1,4 +1,4 @@
-"""Table sources to tables: the only way in, for training and prediction alike."""
+"""Read table sources into tables. Training and prediction both use only this module."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _SOME_ROWS = 64
 
 @dataclass(frozen=True)
 class Facts:
-    """How a table was read.
+    """The results of detection for a table.
 
     Attributes:
         file: its format, encoding and layout.
-        columns: which columns mean what.
-        prices: how its prices are written; None where no price column was read.
+        columns: the roles of the columns.
+        prices: the format of its prices; None if no price column was read.
     """
 
     file: OpenedTable
@@ -57,16 +57,16 @@ def read_table(
 
     Args:
         source: the path of a .csv, .tsv, .txt, .parquet, .pq, .jsonl or .ndjson file; or a pandas, Arrow or polars
-            frame, or any other with the Arrow PyCapsule interface. The index of a pandas frame is left out.
-        columns: which columns mean what; None guesses them as `guess_columns` does.
-        limit: read the first `limit` rows only.
-        read_options: how the table is read where it does not show it.
-        notices: receives one sentence for each thing about the table that the user should know.
+            frame, or any other with the Arrow PyCapsule interface. The index of a pandas frame is ignored.
+        columns: the roles of the columns; None guesses them with `guess_columns`.
+        limit: read only the first `limit` rows.
+        read_options: how to read the table; options that are not set are detected.
+        notices: receives one sentence for each problem that the user should know about.
 
     Raises:
         NoRowsError: the table has no rows.
-        DataError: the file is missing, damaged, of an unknown format or another encoding; the frame has several
-            columns of one name or values that cannot be read; the source is not a table; or a column is missing.
+        DataError: the file is missing, damaged, or of an unknown format or a different encoding; the frame has several
+            columns with the same name or values that cannot be read; the source is not a table; or a column is missing.
 
     Example:
         >>> import pandas as pd
@@ -85,7 +85,7 @@ def read_with_facts(
     read_options: ReadOptions,
     notices: Notices,
 ) -> tuple[Table, Facts]:
-    """Read a whole table into memory, and return how it was read; arguments and errors as of `read_table`."""
+    """Read a whole table into memory, with the results of detection; arguments and errors are those of `read_table`."""
     file, columns = _open(source, columns, read_options, notices)
     read_warnings = ReadWarnings()
     raws = list(_limited(file, _CHUNK if limit is None else min(_CHUNK, limit), limit, read_warnings))
@@ -110,20 +110,18 @@ def iter_table(
     notices: Notices = logger.warning,
     first_row: int = 0,
 ) -> Iterator[Table]:
-    """Yield a table in consecutive chunks, in bounded memory; no row is left out.
+    """Yield a table in consecutive chunks, in bounded memory; no row is omitted.
 
-    Where a price column is read, all of it is read before the first chunk, because the whole column decides how its
-    prices are written. Arguments and errors are those of `read_table`; an error is raised when the chunk that shows it
-    is asked for.
+    A price column is read completely before the first chunk, because the whole column determines the format of its
+    prices. Arguments and errors are those of `read_table`; an error is raised with the chunk that causes it.
 
     Args:
         source: a file or a frame.
-        columns: which columns mean what; None guesses them.
-        rows: rows of a chunk, at most; a chunk of a file also ends at about 64 MB of text.
-        limit: read the first `limit` rows only.
-        read_options: how the table is read where it does not show it.
-        notices: receives what the user should know: at the beginning how the table is read, at the end what was
-            repaired.
+        columns: the roles of the columns; None guesses them.
+        rows: maximum number of rows per chunk; a chunk of a file also ends at about 64 MB of text.
+        limit: read only the first `limit` rows.
+        read_options: how to read the table; options that are not set are detected.
+        notices: receives sentences for the user: first about the detected options, at the end about repairs.
         first_row: the number of the first row.
     """
     file, columns = _open(source, columns, read_options, notices)
@@ -142,7 +140,7 @@ def iter_table(
 
 
 def read_frame(frame: TableSource, columns: Columns) -> Table:
-    """Read a frame to predict for, which may have no rows; arguments and errors as of `read_table`."""
+    """Read a frame for prediction, which may have no rows; arguments and errors are those of `read_table`."""
     file = open_table(frame, DEFAULT_READ_OPTIONS, logger.debug)
     columns = resolve(file, file.origin.column_names, columns, logger.debug)
     if not file.origin.num_rows:
@@ -179,7 +177,7 @@ def columns_found(path: Path, columns: Columns, read_options: ReadOptions = DEFA
 def _open(
     source: TableSource | OpenedTable, columns: Columns | None, read_options: ReadOptions, notices: Notices
 ) -> tuple[OpenedTable, Columns]:
-    """Open a table, and guess its columns where they are None."""
+    """Open a table, and guess its columns if they are None."""
     file = open_table(source, read_options, notices)
     if columns is not None:
         return file, columns
@@ -216,7 +214,7 @@ def _prices(
     read_options: ReadOptions,
     notices: Notices,
 ) -> PriceFormat | None:
-    """Decide how the prices of a table are written, and report it."""
+    """Determine the format of a table's prices, and report it."""
     if columns.price is None:
         return None
     name = columns.price

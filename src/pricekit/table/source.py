@@ -23,14 +23,14 @@ _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe":
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a table is read. Options that are not set are detected.
+    """Options for reading a table. Options that are not set are detected.
 
     Attributes:
         encoding: of CSV, TSV, TXT and JSON lines; a byte order mark takes precedence.
         delimiter: of a delimited file: one character, or comma, semicolon, tab, pipe or space.
         names: the column names of a delimited file without a header.
         decimal: the decimal mark of prices, "." or ",".
-        currency: the currency of the prices, as a code or a sign; rows in another one are set aside.
+        currency: the currency of the prices, as a code or a sign; rows in other currencies are rejected.
 
     Raises:
         DataError: an invalid delimiter, decimal mark or currency, or a name that occurs twice.
@@ -64,7 +64,7 @@ class ReadOptions:
             )
         if self.currency is not None and not (self.currency.strip() and is_known(self.currency)):
             raise DataError(
-                f"unknown currency {self.currency!r}. Give a code such as EUR, or a sign such as €.",
+                f"unknown currency {self.currency!r}. Use a code such as EUR, or a sign such as €.",
                 parameters=("currency",),
                 currency=self.currency,
             )
@@ -78,7 +78,7 @@ def _delimiter(given: str) -> str:
     found = _DELIMITERS.get(given.lower(), given)
     if len(found) != 1 or found in '"\r\n\0' or found.isalnum():
         raise DataError(
-            f"invalid delimiter {given!r}. Give one character such as ',' or ';', or comma, semicolon, tab, pipe "
+            f"invalid delimiter {given!r}. Use one character such as ',' or ';', or comma, semicolon, tab, pipe "
             "or space.",
             parameters=("delimiter",),
             candidates=[name for name in _DELIMITERS if name.isalpha()],
@@ -105,11 +105,11 @@ class OpenedTable:
     """A table whose format is known and whose rows can be read any number of times.
 
     Attributes:
-        name: as messages name it: the path, or "the DataFrame".
+        name: its name in messages: the path, or "the DataFrame".
         kind: the format of a file as `format_of` names it, or "frame".
         origin: the path of a file, or a frame as Arrow.
-        charset: the encoding; None of Parquet and frames.
-        layout: the layout of a delimited file; None of all others.
+        charset: the encoding; None for Parquet and frames.
+        layout: the layout of a delimited file; None for all others.
     """
 
     name: str
@@ -119,7 +119,7 @@ class OpenedTable:
     layout: Layout | None = None
 
     def first_row(self) -> list[str]:
-        """Return the fields of the first row of a delimited file, header or not; [] of other tables."""
+        """Return the fields of the first row of a delimited file, header or not; [] for other tables."""
         return [] if self.layout is None else first_row(self.origin, self.layout)
 
     def chunks(self, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
@@ -145,10 +145,10 @@ def source_name(source: TableSource) -> str:
 
 
 def open_table(source: TableSource | OpenedTable, read_options: ReadOptions, notices: Notices) -> OpenedTable:
-    """Find out how a table is read, and report whatever differs from what the suffix of a file says.
+    """Detect how to read a table, and report differences from what the file's suffix suggests.
 
     Raises:
-        DataError: the file is missing, of an unknown format, or not text although its suffix says so; or the source is
+        DataError: the file is missing, of an unknown format, or not text despite its suffix; or the source is
             neither a path nor a frame.
     """
     if isinstance(source, OpenedTable):

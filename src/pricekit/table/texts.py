@@ -1,4 +1,4 @@
-"""Texts in memory to a table, cleaned as those of a file are."""
+"""Convert texts in memory to a table, cleaned like those of a file."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pricekit.table.model import Columns, ReadWarnings, Table
 
 
 def table_of_texts(texts: Sequence[str] | np.ndarray | pd.Series, name: str = "text") -> Table:
-    """Return a table of one text column called `name`, without prices, its ids the row numbers.
+    """Return a table with one text column called `name`, without prices, with row numbers as ids.
 
     NUL bytes are removed and texts are cut to `MAX_TEXT_CHARS` characters, as `read_table` does; a warning counts both.
 
     Args:
         texts: strings, (N,): a list, a numpy array, or a pandas, Arrow or polars column.
-        name: of the column.
+        name: the name of the column.
 
     Raises:
         DataError: a single text or a whole table instead of a list of texts, or a value that is not a string.
@@ -37,7 +37,7 @@ def table_of_texts(texts: Sequence[str] | np.ndarray | pd.Series, name: str = "t
     if wrong is not None:
         raise DataError(
             f"value {wrong:,} of the texts is of type {type(cells[wrong]).__name__}; a string is expected. "
-            'Give "" where there is no text.',
+            'Use "" for a missing text.',
             parameters=("table",),
             position=wrong,
             type=type(cells[wrong]).__name__,
@@ -56,7 +56,7 @@ def _cells(texts: Any) -> list[Any]:
     kind = type(texts).__name__
     if is_frame(texts):
         raise DataError(
-            f"a list of texts is expected, not a whole {kind}. Give its column of texts.",
+            f"a list of texts is expected, not a whole {kind}. Pass its text column.",
             parameters=("table",),
             type=kind,
         )
@@ -68,7 +68,7 @@ def _cells(texts: Any) -> list[Any]:
         )
     if isinstance(texts, np.ndarray) and texts.ndim != 1:
         raise DataError(
-            f"texts of one dimension are expected, not an array of shape {texts.shape}. Give one column of it.",
+            f"texts of one dimension are expected, not an array of shape {texts.shape}. Pass one of its columns.",
             parameters=("table",),
             shape=texts.shape,
         )
@@ -76,13 +76,13 @@ def _cells(texts: Any) -> list[Any]:
 
 
 def check_labelled(texts: Iterable[str], columns: Columns) -> None:
-    """Raise a DataError where a model reads several columns and no text names one of them, as `join_text` does."""
+    """Raise DataError if a model reads several columns and no text has a line of `join_text` for any of them."""
     labels = tuple(f"{name}: " for name in columns.text)
     if len(labels) == 1 or not any(texts):
         return
     if not any(line.startswith(labels) for text in texts for line in text.split("\n")):
         raise DataError(
-            f"no text has a line such as '{labels[0]}…': this model reads the columns {', '.join(columns.text)}. Give "
+            f"no text has a line such as '{labels[0]}…': this model reads the columns {', '.join(columns.text)}. Pass "
             "a DataFrame with these columns, or texts with a line 'column: cell' for each.",
             parameters=("table",),
             columns=list(columns.text),

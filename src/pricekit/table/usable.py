@@ -27,11 +27,11 @@ from pricekit.table.read import read_with_facts
 from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, TableSource
 
 MIN_ROWS = 10
-"""Usable rows that training needs."""
+"""Minimum number of usable rows for training."""
 OUTLIER_QUANTILE, OUTLIER_FACTOR, OUTLIER_FACTOR_OF_MEDIAN = 0.999, 100, 10_000
 """An outlier exceeds this quantile of the prices, or their median, by the respective factor."""
 _CURRENCY_ROWS = 100
-"""Rows that show whether a column may hold currencies."""
+"""Number of rows that show whether a column may contain currencies."""
 _MAX_CURRENCIES = 50
 """A column of currencies has at most this many distinct values."""
 _SHOWN = 5
@@ -82,7 +82,7 @@ def _no_usable_row(name: str, columns: Columns, rejected: pd.DataFrame) -> DataE
 
 
 def describe_currency_column(table: Table) -> str:
-    """Return a sentence on a column that names several currencies, "" if there is none."""
+    """Return a sentence about a column that names several currencies, "" if there is none."""
     for name in table.frame:
         column = table.frame[name]
         if not isinstance(column.dtype, pd.StringDtype) or not _names_currencies(column[:_CURRENCY_ROWS]):
@@ -103,7 +103,7 @@ def _names_currencies(column: pd.Series) -> bool:
 
 
 def describe_outliers(price: np.ndarray) -> str:
-    """Return a sentence on prices, float (N,), that are extremely high compared to the others, "" if there are none."""
+    """Return a sentence about prices, float (N,), that are extremely high compared to the others, or ""."""
     bound = min(
         OUTLIER_FACTOR * float(np.quantile(price, OUTLIER_QUANTILE)),
         OUTLIER_FACTOR_OF_MEDIAN * float(np.median(price)),
@@ -130,7 +130,7 @@ def _check_currency(name: str, columns: Columns, prices: PriceFormat) -> None:
 
 
 def count_reasons(rejected: pd.DataFrame) -> str:
-    """Return how many rows were rejected for each reason, most frequent first."""
+    """Return the number of rejected rows per reason, most frequent first."""
     return ", ".join(f"{reason}: {count:,}" for reason, count in rejected["reason"].value_counts().items())
 
 
@@ -154,8 +154,8 @@ def split_usable(table: Table) -> tuple[Table, pd.DataFrame]:
 def row_reasons(table: Table) -> np.ndarray:
     """Return why each row is unusable, object (N,): one of `REASONS`, or "" for a usable row.
 
-    Without a price column there are no price reasons. Of several rows with one id, the first that is otherwise usable
-    stays; rows without an id are not duplicates of each other.
+    Without a price column there are no price reasons. Of several rows with the same id, the first that is otherwise
+    usable stays; rows without an id are not duplicates of each other.
     """
     reasons = np.full(len(table), "", dtype=object)
     for mask, reason in [*_text_masks(table), *_price_masks(table)]:

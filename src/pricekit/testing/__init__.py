@@ -12,11 +12,11 @@ Pass a function that creates a plugin with options: `check_loss(lambda: Pinball(
 Choose small sizes to keep the checks fast; they find the same errors.
 
 Checks are independent: each creates a new plugin, seeds the random numbers and leaves nothing behind. Creating the
-list runs no code of the plugin. A failing check raises CheckFailed with what was found, what was expected and what
-to do, also where the plugin itself raises.
+list runs no code of the plugin. A failing check raises CheckFailed with the cause, what was expected and the fix,
+even if the plugin itself raises an error.
 
-Importing this package does not import torch. The checks of backbones, losses, policies and engines need torch (for
-engines it makes the graph): pip install 'pricekit[train]'.
+Importing this package does not import torch. The checks of backbones, losses, policies and engines need torch (those
+of engines, to create the graph): pip install 'pricekit[train]'.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Test rows for the checks: invented products and difficult texts."""
+"""Test rows for the checks: generated products and difficult texts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DIFFICULT_TEXTS = (
 
 
 def ordinary_texts() -> list[str]:
-    """Return texts of invented products."""
+    """Return texts of generated products."""
     return make_catalog(ROWS, seed=1)[TEXT].tolist()
 
 

@@ -37,7 +37,7 @@ _LIBRARIES = {
 
 
 class CheckFailed(AssertionError):  # noqa: N818 (public name)
-    """A plugin violates its contract; the message says what was found, what was expected and what to do."""
+    """A plugin violates its contract; the message names the cause, what was expected and the fix."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def named(checks: Mapping[str, Callable[[Make], None]], make: Make) -> list[Chec
 
 
 def fail(found: str, expected: str, fix: str) -> NoReturn:
-    """Raise CheckFailed with a message built from what was found, what was expected and the fix."""
+    """Raise CheckFailed with a message from the cause, what was expected and the fix."""
     raise CheckFailed(f"{found}; expected {expected}. {fix[:1].upper()}{fix[1:]}")
 
 

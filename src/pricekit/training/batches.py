@@ -1,4 +1,4 @@
-"""Which rows are trained on and validated on, and the order of the batches."""
+"""The split into training and validation rows, and the order of the batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRICE_BINS = 20
 LARGE_GROUP, LARGE_SHARE = 10, 0.1
 """A group is only trained on if it has more rows than LARGE_GROUP and than this share of the validation rows."""
 MIN_GROUPS = 5
-"""With fewer groups the rows are split one by one: no fair part of the groups could be held out."""
+"""With fewer groups, rows are split one by one, because no representative part of the groups could be held out."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class PricedInputs:
 def split_groups(
     price: np.ndarray, groups: np.ndarray, fraction: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Split rows as `split_rows` does, with all rows of a group in one part.
+    """Split rows like `split_rows`, with all rows of a group in one part.
 
-    Groups that would fill much of the validation part are trained on.
+    Groups that would fill much of the validation part become training rows.
 
     Args:
         price: float64 (N,).
@@ -72,7 +72,7 @@ def split_rows(price: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarra
     by_price = np.lexsort((rng.random(len(price)), price))
     bins = np.array_split(by_price, min(PRICE_BINS, max(1, int(len(price) * fraction) // 2)))
     shuffled = np.concatenate([rng.permutation(rows) for rows in bins])
-    # A validation row is chosen each time k·fraction passes a whole number, bin by bin.
+    # In each bin, row k is a validation row if k·fraction passes a whole number.
     due = np.floor((np.arange(len(price)) + 1) * fraction).astype(int)
     chosen = np.diff(due, prepend=0) > 0
     if not chosen.any():
@@ -113,8 +113,8 @@ def epoch_batches(
 
     Args:
         lengths: tokens of each row, int64 (N,).
-        training: gives batch_size, or batch_tokens where it is set.
-        sort_window: batches of a window; 1 leaves the order random.
+        training: provides batch_size, or batch_tokens if it is set.
+        sort_window: number of batches per window; 1 keeps the order random.
         seed: seeds the order, together with `epoch`.
         epoch: counted from 0.
 
@@ -164,14 +164,14 @@ def micro_batches(
 ) -> list[tuple[int, np.ndarray, float]]:
     """Return the micro-batches of an optimizer step that one of several processes computes.
 
-    The processes take the micro-batches in turn. Where there are fewer than processes, they are cut into smaller
-    pieces, but not into single rows. So a step is the same whatever the number of processes. Each process gets
-    equally many, because gradients are exchanged together; a missing one is replaced by a batch of weight 0.
+    The micro-batches are distributed round-robin. If there are fewer than processes, they are cut into smaller pieces,
+    but not into single rows. So a step does not depend on the number of processes. Each process gets the same number,
+    because gradients are exchanged together; a batch of weight 0 replaces a missing one.
 
     Args:
         step: row numbers of each micro-batch.
         process: rank of the process.
-        processes: how many there are.
+        processes: the number of processes.
 
     Returns:
         For each micro-batch its number in the step, its row numbers, and its share of the step's rows.

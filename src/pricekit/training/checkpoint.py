@@ -1,4 +1,4 @@
-"""Checkpoints: how far a training is, in safetensors files with the JSON state in the header."""
+"""Checkpoints: safetensors files of a training in progress, with the JSON state in the header."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pricekit.support.files import write_atomically
 
 @dataclass
 class TrainingState:
-    """How far a training is: the JSON values of a checkpoint.
+    """The progress of a training: the JSON values of a checkpoint.
 
     Attributes:
         epoch: finished epochs.
@@ -47,7 +47,7 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class EpochResult:
-    """What validation found after an epoch.
+    """The result of an epoch and its validation.
 
     Attributes:
         epoch: counted from 1.
@@ -79,13 +79,13 @@ def save_checkpoint(
     Args:
         path: of the file.
         model: its parameters and buffers are written.
-        optimizer: its state is written where it is given.
+        optimizer: its state is written if it is given.
         state: JSON values.
-        ema: moving average of the weights, written where it is given.
-        scaler: of the loss, written where it is given.
+        ema: moving average of the weights, written if it is given.
+        scaler: the loss scaler, written if it is given.
 
     Raises:
-        TrainingError: the file cannot be written; an earlier one stays as it was.
+        TrainingError: the file cannot be written; an earlier file stays unchanged.
     """
     tensors = _prefixed(_MODEL, model) | (_prefixed(_EMA, ema) if ema is not None else {})
     record: dict[str, Any] = {"state": dict(state), "scaler": scaler.state_dict() if scaler else {}}
@@ -113,10 +113,10 @@ def load_checkpoint(
     ema: nn.Module | None = None,
     scaler: torch.amp.GradScaler | None = None,
 ) -> dict[str, Any]:
-    """Load what `save_checkpoint` wrote into the given objects and return its JSON values.
+    """Load a file of `save_checkpoint` into the given objects and return its JSON values.
 
     Raises:
-        TrainingError: the file is missing or damaged, or its tensors do not fit the objects.
+        TrainingError: the file is missing or damaged, or its tensors do not match the objects.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -149,7 +149,7 @@ def _prefixed(prefix: str, module: nn.Module) -> dict[str, Tensor]:
 
 
 def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain values of a parameter group, without the learning rate, which the schedule sets."""
+    """Return the plain values of a parameter group. The learning rate is omitted, because the schedule sets it."""
     kept = {key: value for key, value in group.items() if key not in ("params", "lr")}
     return {key: value for key, value in kept.items() if isinstance(value, int | float | str | list | tuple)}
 

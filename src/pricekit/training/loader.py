@@ -1,4 +1,4 @@
-"""Batches from memory to the device: the texts are tokenised before, so a batch is padded, prepared and copied."""
+"""Batches from memory to the device. Texts are already tokenised, so a batch is only padded, prepared and copied."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from pricekit.training.batches import PricedInputs
 from pricekit.training.machine import cpu_threads
 
 _AHEAD = 4
-"""Batches that are prepared before the training thread asks for them."""
+"""Number of batches that are prepared ahead of the training thread."""
 
 Batch = dict[str, Tensor]
 PrepareBatch = Callable[[Tensor, Tensor, torch.Generator], Batch]
 
 
 def _leave_interrupts(worker: int) -> None:
-    """Leave Ctrl-C and SIGTERM to the training process; a worker would inherit its handlers."""
+    """Ignore Ctrl-C and SIGTERM in a worker, which inherits the handlers of the training process."""
     del worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -52,14 +52,14 @@ class Rows(Dataset[Batch]):
 class Loader:
     """Yields batches in a given order.
 
-    Worker processes make them where the configuration asks for it. What an encoder prepares for a batch, another
-    thread prepares where the process may use one.
+    Worker processes make the batches if the configuration says so. If the process may use another thread, that thread
+    prepares the encoder's tensors of each batch.
 
     Args:
         examples: the training rows.
-        config: the run's.
-        device: of the model.
-        prepare_batch: the encoder's, see `pricekit.core.contracts.Encoder`; None where it has none.
+        config: the configuration of the run.
+        device: the device of the model.
+        prepare_batch: the encoder's `prepare_batch` (see `pricekit.core.contracts.Encoder`), if it has one.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Loader:
         self.workers = self._start(speed.workers)
 
     def __call__(self, order: Sequence[np.ndarray], seeds: Iterable[int] = repeat(0)) -> Iterator[Batch]:
-        """Yield the batches of these rows, on the device; the seeds are those of what is prepared at random."""
+        """Yield the batches of these rows, on the device; the seeds are for the random parts of `prepare_batch`."""
         self.order[:] = order
         if self.prepare_batch is None:
             yield from map(self._moved, self._batches())
@@ -90,10 +90,10 @@ class Loader:
 
     @property
     def torch_threads(self) -> int:
-        """How many threads compute an operation.
+        """The number of threads that compute an operation.
 
-        One where batches are prepared: such a model's operations are too short to share. The threads that share one
-        wait for each other by spinning, and other processes then take the CPU from the one that still computes.
+        One if batches are prepared: the operations of such a model are too short to share. Threads that share an
+        operation spin while they wait, and other processes then take the CPU from the thread that still computes.
         """
         return self.threads if self.prepare_batch is None else 1
 
@@ -148,7 +148,7 @@ class Loader:
 
 
 def _ahead(function: Callable[..., Batch], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Batch]:
-    """Yield what a function returns, in order; another thread calls it for the next few arguments meanwhile."""
+    """Yield the results of a function in order; another thread calls it ahead for the next few arguments."""
     with ThreadPoolExecutor(1, "prepare-batch") as thread:
         waiting: deque[Future[Batch]] = deque()
         for values in arguments:

@@ -27,14 +27,14 @@ from pricekit.training.session import Job, Session, start_session
 from pricekit.training.step import random_seed
 
 BAR_SECONDS = 1.0
-"""A validation that takes longer than this has a progress bar of its own."""
+"""A validation that takes longer than this has a separate progress bar."""
 
 
 def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None = None) -> TrainingState:
     """Train until the last epoch, or until patience or the time budget runs out.
 
-    Afterwards the model holds the best weights, on its device: those with the lowest validation SMAPE, or the last
-    ones with `training.keep` "last". `folder` holds `last.safetensors` (to resume from; written after each epoch,
+    Afterwards the model has the best weights, on its device: those with the lowest validation SMAPE, or the last
+    ones with `training.keep` "last". `folder` contains `last.safetensors` (to resume from; written after each epoch,
     every `save_steps`, and on an interrupt), `best.safetensors`, and one line per epoch in `metrics.jsonl`. A resumed
     run takes the same steps as an uninterrupted one.
 
@@ -71,7 +71,7 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
 
 
 def log_plan(session: Session) -> None:
-    """Log what will be trained: rows, model, epochs, steps, device and precision."""
+    """Log the plan of the training: rows, model, epochs, steps, device and precision."""
     job, config = session.job, session.config
     parameters = sum(parameter.numel() for parameter in job.model.parameters())
     logger.info(
@@ -91,7 +91,7 @@ def run_epoch(session: Session, interrupted: threading.Event, advance: Advance) 
     result = validate(session)
     session.end_epoch(result)
     report_epoch(session, result, rows_per_second)
-    # The checkpoint comes last: a run killed before it repeats the epoch's end and overwrites its line.
+    # The checkpoint comes last: if the run is killed before it, a resumed run overwrites the epoch's line.
     if out_of_time or session.finished or state.epoch % session.config.training.save_epochs == 0:
         session.save(LAST)
     session.after_pause(time.perf_counter() - trained)
@@ -167,7 +167,7 @@ def validate(session: Session) -> EpochResult:
 
 
 def report_epoch(session: Session, result: EpochResult, rows_per_second: float) -> None:
-    """Write the epoch's line to `metrics.jsonl`, give it to observers, and log it."""
+    """Write the epoch's line to `metrics.jsonl`, pass it to observers, and log it."""
     record: dict[str, Any] = asdict(result) | {
         "rows_per_second": rows_per_second,
         "learning_rate": session.optimizer.param_groups[0]["lr"],
@@ -198,7 +198,7 @@ def _log_estimate(session: Session) -> None:
 
 
 def _append_line(path: Path, record: dict[str, Any]) -> None:
-    """Append a JSON line; drop lines of this and later epochs, which a killed process or an older run left."""
+    """Append a JSON line; drop lines of this and later epochs from a killed process or an older run."""
     kept = []
     if path.exists() and record["epoch"] > 1:
         lines = path.read_text("utf-8").splitlines()

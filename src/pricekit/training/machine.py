@@ -60,9 +60,9 @@ def describe(device: torch.device, precision: str, speed: SpeedConfig, processes
 
 
 def cpu_threads() -> int:
-    """Return how many threads training may use on the CPU.
+    """Return the number of threads that training may use on the CPU.
 
-    Those of torch (OMP_NUM_THREADS, `torch.set_num_threads`), but no more than the process has CPUs.
+    This is torch's number (OMP_NUM_THREADS, `torch.set_num_threads`), limited by the CPUs of the process.
     """
     return min(torch.get_num_threads(), usable_cpus())
 
@@ -102,11 +102,11 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class Processes:
-    """Rank and device of this process, and what all processes do together.
+    """Rank and device of this process, and operations across all processes.
 
     Attributes:
         rank: number of this process, from 0.
-        count: how many processes there are.
+        count: the number of processes.
         main: whether this is the process that writes files and logs.
         device: where this process computes.
     """
@@ -120,7 +120,7 @@ class Processes:
         self.device: torch.device = self.state.device
 
     def wait(self) -> None:
-        """Wait until all processes are here."""
+        """Wait for all processes."""
         if self.count > 1:
             self.state.wait_for_everyone()
 
@@ -144,7 +144,7 @@ class Processes:
         return float(self.sum(torch.tensor(number if self.main else 0.0, dtype=torch.float64)))
 
     def end(self) -> None:
-        """Leave the process group; torch warns about a process that exits without."""
+        """Leave the process group; torch warns if a process exits without doing so."""
         if self.count > 1:
             self.wait()
             self.state.destroy_process_group()
@@ -158,7 +158,7 @@ def defer_interrupts(*, enabled: bool) -> Iterator[threading.Event]:
     """Set the yielded event at the first signal; the second signal raises KeyboardInterrupt.
 
     Args:
-        enabled: False leaves the signals alone, as with several processes, which a signal reaches at different steps.
+        enabled: False does not handle signals, as with several processes, which a signal reaches at different steps.
     """
     interrupted = threading.Event()
     if not enabled or threading.current_thread() is not threading.main_thread():  # only it receives signals

@@ -1,4 +1,4 @@
-"""What a progress bar and `metrics.jsonl` show of a training: its loss, its speed, and how busy the GPU is."""
+"""Values for the progress bar and `metrics.jsonl`: loss, speed and GPU utilisation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pricekit.training.session import Session
 
 BUSY = 80
-"""Percent of utilisation below which the run ends with advice."""
+"""Utilisation in percent below which the run ends with advice."""
 
 NOTE_SECONDS = 0.5
 """The loss is read from the device at most this often: reading waits for the device."""
@@ -108,7 +108,7 @@ class Monitor:
         return found
 
     def advice(self) -> str:
-        """Return one line where the GPU was often idle, else ""."""
+        """Return advice in one line if the GPU was often idle, else ""."""
         if not self.readings or (busy := sum(self.readings) / len(self.readings)) >= BUSY:
             return ""
         return (

@@ -1,4 +1,4 @@
-"""A training in progress: what it trains, how far it is, and its checkpoints."""
+"""A training in progress: its job, its state and its checkpoints."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from pricekit.training.time_budget import TimeBudget
 
 @dataclass(frozen=True)
 class Job:
-    """What to train, on which rows, with which settings.
+    """The model to train, its rows and its settings.
 
     Attributes:
-        model: with its constants fitted.
-        policy: gives the optimizer and the schedule.
-        config: of the run; `training.epochs` is a number.
+        model: the model, with its constants fitted.
+        policy: the policy, which provides the optimizer and the schedule.
+        config: the configuration of the run; `training.epochs` is a number.
         train: rows to train on.
         valid: rows to validate on.
         processes: the processes that train together.
-        precision: of matrix products: fp32, bf16 or fp16.
+        precision: the precision of matrix products: fp32, bf16 or fp16.
     """
 
     model: PriceModel
@@ -61,17 +61,17 @@ class Session:
     """A training in progress.
 
     Attributes:
-        job: what to train.
-        folder: of the run; None: nothing is written.
-        optimizer: over the model's parameters.
+        job: the model to train, its rows and its settings.
+        folder: the folder of the run; None: nothing is written.
+        optimizer: the optimizer of the model's parameters.
         stepper: takes the optimizer steps.
         loader: makes the batches.
         monitor: observes the GPU.
-        ema: moving average of the weights, where the settings ask for one.
+        ema: moving average of the weights, if the settings enable it.
         time_budget: times the steps and moves the schedule.
-        warmup_steps: of the schedule.
-        rates: learning rate of each parameter group at its peak.
-        state: how far the training is.
+        warmup_steps: warmup steps of the schedule.
+        rates: peak learning rate of each parameter group.
+        state: the progress of the training.
         began: `time.perf_counter()` when the run began.
     """
 
@@ -105,12 +105,12 @@ class Session:
 
     @property
     def epochs(self) -> int:
-        """The number of epochs at most."""
+        """The maximum number of epochs."""
         return int(self.config.training.epochs)
 
     @property
     def scored_model(self) -> nn.Module:
-        """The model to validate and keep: the moving average where there is one."""
+        """The model to validate and keep: the moving average if there is one."""
         return self.job.model if self.ema is None else self.ema.module
 
     @property
@@ -128,7 +128,7 @@ class Session:
 
     @property
     def save_due(self) -> bool:
-        """Whether `training.save_steps` asks for a checkpoint after this step."""
+        """Whether `training.save_steps` requires a checkpoint after this step."""
         every = self.config.training.save_steps
         return bool(every) and self.state.step % int(every or 1) == 0
 
@@ -144,7 +144,7 @@ class Session:
         return self.state.seconds + time.perf_counter() - self.began
 
     def out_of_time(self, *, epoch_ends: bool) -> bool:
-        """Time the step just taken; say whether the time budget allows no further one.
+        """Time the last step; return whether the time budget allows no further one.
 
         Args:
             epoch_ends: whether a validation comes before the next step.
@@ -156,7 +156,7 @@ class Session:
         return self.time_budget.must_stop(seconds, epoch_ends=epoch_ends and not last)
 
     def after_pause(self, pause_seconds: float) -> None:
-        """Give the time budget the duration of a validation with its checkpoints."""
+        """Report the duration of a validation with its checkpoints to the time budget."""
         from_main = self.processes.from_main
         self.time_budget.after_pause(from_main(pause_seconds), from_main(self.elapsed()))
 
@@ -170,7 +170,7 @@ class Session:
             group["lr"] = rate * factor
 
     def count_step(self, rows: int, *, skipped: bool) -> None:
-        """Count an optimizer step; a skipped one moves neither the rows, nor the schedule, nor the average."""
+        """Count an optimizer step; a skipped one changes neither the row count, nor the schedule, nor the average."""
         state = self.state
         state.step, state.steps_in_epoch = state.step + 1, state.steps_in_epoch + 1
         if not skipped:
@@ -180,7 +180,7 @@ class Session:
                 self.ema.update_parameters(self.job.model)
 
     def end_epoch(self, result: EpochResult) -> None:
-        """Begin the next epoch; keep the weights where they are the best so far, or the last ones are wanted."""
+        """Begin the next epoch; save the weights if they are the best so far, or if the last ones are to be kept."""
         state = self.state
         state.epoch, state.steps_in_epoch, state.loss, state.rows = result.epoch, 0, 0.0, 0
         if self.config.training.keep == "last" or result.valid_smape < state.best_smape:
@@ -188,7 +188,7 @@ class Session:
             self.save(BEST)
 
     def save(self, name: str) -> None:
-        """Write a checkpoint: LAST holds all that a resumed run needs, BEST the scored weights alone."""
+        """Write a checkpoint: LAST contains everything that a resumed run needs, BEST only the scored weights."""
         if self.processes.main and self.folder is not None:
             path = self.folder / name
             record = asdict(self.state) | {"seconds": self.elapsed()} | self.stepper.state_dict()
@@ -201,7 +201,7 @@ class Session:
         self.processes.wait()
 
     def load(self, path: Path) -> None:
-        """Continue where a checkpoint ends; raises TrainingError."""
+        """Continue from a checkpoint; raises TrainingError."""
         record = load_checkpoint(path, self.job.model, self.optimizer, self.ema, self.stepper.scaler)
         self.state = TrainingState(**{field.name: record[field.name] for field in fields(TrainingState)})
         self.stepper.load_state_dict(record)
@@ -210,16 +210,16 @@ class Session:
 def start_session(
     job: Job, folder: Path | None = None, *, resume: bool = False, started: float | None = None
 ) -> Session:
-    """Put the model on its device and make what trains it.
+    """Move the model to its device and create the objects that train it.
 
     Args:
-        job: what to train.
-        folder: of the run; None: nothing is written.
+        job: the model to train, its rows and its settings.
+        folder: the folder of the run; None: nothing is written.
         resume: continue from the folder's last checkpoint.
         started: `time.perf_counter()` when the run began; None: now.
 
     Raises:
-        ConfigError: the encoder cannot do what the settings ask for.
+        ConfigError: the encoder does not support the settings.
         TrainingError: the checkpoint cannot be read or written.
     """
     began = time.perf_counter() if started is None else started
@@ -253,7 +253,7 @@ def start_session(
 
 
 def prepare_encoder(model: PriceModel, config: RunConfig) -> None:
-    """Switch on gradient checkpointing and compilation where the settings ask for them; raises ConfigError."""
+    """Enable gradient checkpointing and compilation if the settings say so; raises ConfigError."""
     encoder = model.encoder
     if config.speed.gradient_checkpointing:
         enable = getattr(encoder, "gradient_checkpointing_enable", None)

@@ -18,7 +18,7 @@ from pricekit.support.log import logger
 from pricekit.training.machine import DTYPES, is_out_of_memory
 
 MAX_SKIPPED = 12
-"""Consecutive steps that fp16 may skip: the scaler starts at 2^16 and halves with each."""
+"""Maximum number of consecutive steps that fp16 may skip. The scaler starts at 2^16 and halves with each."""
 
 _BY_ROW = ("input_ids", "attention_mask", "features", "price")
 """The tensors of a batch whose first axis is the rows."""
@@ -81,11 +81,11 @@ class Stepper:
         return self.objective.precision
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the JSON values that `load_state_dict` takes; the scaler has a state of its own."""
+        """Return the JSON values for `load_state_dict`; the scaler has its own state."""
         return {"parts": self.parts, "skipped": self.skipped, "precision": self.precision}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where a checkpoint ends; a run that left fp16 stays in fp32."""
+        """Continue from a checkpoint; a run that left fp16 stays in fp32."""
         self.parts, self.skipped = state["parts"], state["skipped"]
         if self.scaler.is_enabled() and state["precision"] == "fp32":
             self._leave_fp16()
@@ -96,7 +96,7 @@ class Stepper:
         Return None for a skipped step: its gradients overflowed fp16.
 
         Args:
-            batches: for each micro-batch its number in the step, its tensors, and its share of the step's rows.
+            batches: number in the step, tensors, and share of the step's rows of each micro-batch.
             key: names the step; key and number seed a micro-batch's random state.
 
         Raises:
@@ -129,7 +129,7 @@ class Stepper:
         for place, (number, batch, share) in enumerate(batches):
             pieces = list(_pieces(batch, self.parts))
             for index, (piece, part) in enumerate(pieces):
-                # Dropout depends only on the run's seed, the step and the place in it: a resumed run, or one with
+                # Dropout depends only on the run's seed, the step and the position in it, so a resumed run, or one with
                 # more processes, repeats it.
                 seed_torch(random_seed(key, number, index), self._device)
                 with self._unsynced(place < last or index < len(pieces) - 1):
@@ -205,7 +205,7 @@ def random_seed(key: str, number: int, piece: int = 0) -> int:
 def _pieces(batch: Batch, parts: int) -> Iterator[tuple[Batch, float]]:
     """Yield a batch in at most `parts` pieces, each with its share of the rows.
 
-    No piece is a single row where the batch has more: batch normalisation cannot train on one row.
+    No piece is a single row if the batch has more, because batch normalisation cannot train on one row.
     """
     if parts == 1:
         yield batch, 1.0

@@ -1,4 +1,4 @@
-"""The time budget: how far each optimizer step moves the schedule, so that a run ends in time."""
+"""The time budget, which moves the schedule with each optimizer step so that a run ends in time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ WARM, CALIBRATED = 2, 12
 """The first WARM steps are slow and not timed; the schedule is fitted from step CALIBRATED on."""
 
 MARGIN = 0.05
-"""Share of the budget reserved for what cannot be foreseen."""
+"""Share of the budget reserved for unforeseen delays."""
 
 GUESSED_PAUSE = 0.1
-"""A validation with its checkpoints, as a share of an epoch's steps, until one was timed."""
+"""Assumed duration of a validation with its checkpoints, as a share of an epoch's steps, until one is timed."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class TimeBudget:
             self.stride = max(1.0, (self.total_steps - position) / max(1, steps))
 
     def after_pause(self, pause_seconds: float, seconds: float) -> None:
-        """Take the duration of a validation with its checkpoints, and the seconds since the run began."""
+        """Record the duration of a validation with its checkpoints, and the seconds since the run began."""
         self.pause_seconds, self._last = pause_seconds, seconds
 
     def must_stop(self, seconds: float, *, epoch_ends: bool = False) -> bool:

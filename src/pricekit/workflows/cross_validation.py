@@ -48,13 +48,13 @@ def cross_validate(
     overwrite: bool = False,
     allow_leak: bool = False,
 ) -> Scores:
-    """For each fold, train a run on the rows of the other folds and score it on its own.
+    """For each fold, train a run on the rows of the other folds and score it on that fold.
 
     Args:
         source: the table, without a validation table.
         config: of each run.
         out: a new or empty folder.
-        folds: how many; a resumed cross-validation keeps its folds.
+        folds: the number of folds; a resumed cross-validation keeps its folds.
         resume: continue the cross-validation in `out`.
         overwrite: delete the cross-validation in `out` first.
         allow_leak: train even if columns or texts leak the price.
@@ -63,7 +63,7 @@ def cross_validate(
         The scores of all rows, of each fold and by group.
 
     Raises:
-        DataError, ConfigError, TrainingError, PluginError: as in `train`; or there are too few rows for the folds.
+        DataError, ConfigError, TrainingError, PluginError: as for `train`; or there are too few rows for the folds.
     """
     processes = Processes()
     if not processes.main:

@@ -1,4 +1,4 @@
-"""Making an ensemble: fit weights to the held-out predictions of runs, and copy the runs into one folder."""
+"""Ensembles: fit weights to the held-out predictions of runs, and copy the runs into one folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIN_WEIGHT = 0.02
 """A model with a lower weight is left out, because it costs as much prediction time as any other."""
 
 PARTS = 5
-"""The rows of a single fold are divided into so many parts for cross-fitting."""
+"""Number of parts into which the rows of a single fold are divided for cross-fitting."""
 
 
 def fit_weights(predicted: np.ndarray, price: np.ndarray) -> np.ndarray:
@@ -129,7 +129,7 @@ class EnsembleInput:
 
 
 def make_ensemble(paths: Sequence[Path], out: Path, *, overwrite: bool = False) -> dict[str, Any]:
-    """Make an ensemble of runs: the weighted geometric mean of their prices.
+    """Create an ensemble of runs, which predicts the weighted geometric mean of their prices.
 
     The weights have the lowest SMAPE on the rows that all runs hold out. The metrics use, for each row, weights that
     were fitted without it.

@@ -1,4 +1,4 @@
-"""Score a model: on the rows of a table, or on those held out of its training."""
+"""Score a model on the rows of a table, or on its held-out rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pricekit.table.prices.currency import require_same_currency
 LEVEL = 0.9
 """Level of the interval whose coverage is reported."""
 TRAINED_ON = 0.1
-"""Share of a run's held-out rows in a table that shows it to be the training table; equal products are fewer."""
+"""If a table contains this share of a run's held-out rows, it is the training table; equal products are rarer."""
 
 
 def evaluate_model(model: Path, table: Any, options: Mapping[str, Any]) -> Scores:
@@ -31,7 +31,7 @@ def evaluate_model(model: Path, table: Any, options: Mapping[str, Any]) -> Score
     if predictor is not None:
         scores = replace(scores, metrics=scores.metrics | _coverage(predictor, rows))
     if scores.interval is None and len(rows) >= MIN_ROWS:
-        logger.warning("the interval of SMAPE is left out: it needs scipy (pip install scipy)")
+        logger.warning("the interval of SMAPE is omitted: it needs scipy (pip install scipy)")
     return scores
 
 
@@ -49,12 +49,12 @@ def worst_rows_of(
 
 
 def judged_rows(model: Path, table: Any, options: Mapping[str, Any]) -> tuple[HeldOut, Predictor | None]:
-    """Return rows with prices and predictions, and the model where it was opened.
+    """Return rows with prices and predictions, and the model if it was opened.
 
     Args:
         model: a bundle, a run or an ensemble; without a table a run, an ensemble or a cross-validation.
         table: a file or a frame with prices; None: the held-out rows.
-        options: how the table is read.
+        options: options for reading the table.
 
     Raises:
         ConfigError: options without a table.
@@ -63,7 +63,7 @@ def judged_rows(model: Path, table: Any, options: Mapping[str, Any]) -> tuple[He
     if table is None:
         if given := [name for name, value in options.items() if value is not None]:
             raise ConfigError(
-                f"{given[0]} describes how a table is read, and no table is given", parameters=tuple(given)
+                f"{given[0]} is an option for reading a table, but no table is given", parameters=tuple(given)
             )
         return read_held_out(model), None
     predictor = load_model(model)
@@ -87,14 +87,14 @@ def _warn_of_training_rows(model: Path, table: str, rows: HeldOut) -> None:
     found = count_shared_rows(held_out, rows)
     if found >= TRAINED_ON * len(held_out):
         logger.warning(
-            f"{table} has {found:,} of the {len(held_out):,} rows that were held out of the training of {model}, so "
-            "most likely it has rows of the training too, and the scores are too good. Without a table the held-out "
-            "rows are scored."
+            f"{table} contains {found:,} of the {len(held_out):,} held-out rows of {model}, so it probably also "
+            "contains training rows, and the scores are too optimistic. Without a table, only the held-out rows are "
+            "scored."
         )
 
 
 def _coverage(predictor: Predictor, rows: HeldOut) -> dict[str, float]:
-    """Return the percentage of prices inside the 90% interval; nothing for a model without such intervals."""
+    """Return the percentage of prices inside the 90% interval; an empty result for a model without such intervals."""
     if predictor.intervals is None or predictor.intervals.levels[-1] < LEVEL:
         return {}
     low, high = predictor.interval(rows.predicted, LEVEL)

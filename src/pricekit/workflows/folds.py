@@ -1,4 +1,4 @@
-"""Cross-validation folds: which fold holds out each row, and the files that record it.
+"""Cross-validation folds: the assignment of rows to folds, and the files that record it.
 
 Folds are stratified by price, and each group of duplicates is in one fold.
 """
@@ -115,8 +115,8 @@ def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -
     Args:
         price: (N,).
         groups: of duplicate rows, int64 (N,).
-        folds: how many, at least 2.
-        seed: of the random assignment.
+        folds: the number of folds, at least 2.
+        seed: the seed of the random assignment.
 
     Raises:
         ConfigError: fewer than 2 folds, or more than rows.
@@ -212,8 +212,8 @@ def check_teachers(source: Source, plan: FoldPlan) -> None:
         frame = pd.read_parquet(teacher / FOLDS)
         if not (np.array_equal(frame["row"], plan.row_numbers) and np.array_equal(frame["fold"], plan.fold)):
             raise _wrong_teacher(
-                f"the teacher {teacher} has other rows or folds, so it was trained on held-out rows; cross-validate it "
-                "on the same table with the same folds and seed",
+                f"the teacher {teacher} has different rows or folds, so it was trained on held-out rows; "
+                "cross-validate it on the same table with the same folds and seed",
                 teacher,
             )
         for fold in range(plan.folds):

@@ -66,7 +66,7 @@ def test_padding_changes_nothing(encoder, tokenizer):
         assert torch.allclose(encoder(ids, mask), encoder(padded, padded_mask), atol=1e-7)
 
 
-def test_a_bag_with_bigrams_knows_order(encoder, tokenizer):
+def test_bigrams_make_the_bag_depend_on_word_order(encoder, tokenizer):
     encoder.eval()
     one, other = (_ids(tokenizer, text) for text in ("green tea", "tea green"))
     assert not torch.allclose(
@@ -105,7 +105,7 @@ def test_only_the_rows_of_the_batch_get_a_gradient(encoder, tokenizer):
     assert set(gradient.coalesce().indices()[0].tolist()) == set(rows[weights > 0].tolist())
 
 
-def test_members_drop_tokens_of_their_own(tokenizer):
+def test_members_drop_different_tokens(tokenizer):
     bag = Bag(Bag.Options(vocab_size=300, buckets=64, width=4, members=2, token_dropout=0.5))
     encoder = bag.encoder({}, tokenizer, encode(tokenizer, TEXTS, 32, 0))
     with torch.no_grad():
@@ -165,7 +165,7 @@ def test_the_sparse_gradient_is_that_of_the_sum(tokenizer):
     assert torch.allclose(encoder.embedding.weight.grad.to_dense(), table.grad, atol=1e-6)
 
 
-def test_a_batch_that_was_prepared_is_encoded_as_one_that_was_not(tokenizer):
+def test_a_prepared_batch_has_the_same_encoding_as_an_unprepared_one(tokenizer):
     bag = Bag(Bag.Options(vocab_size=300, buckets=64, width=4, members=2))
     encoder = bag.encoder({}, tokenizer, encode(tokenizer, TEXTS, 32, 0)).train()
     batch = _drawn_batch(encoder, tokenizer)
@@ -175,7 +175,7 @@ def test_a_batch_that_was_prepared_is_encoded_as_one_that_was_not(tokenizer):
     assert not torch.equal(encoder(*batch, **prepared), encoder(*batch))  # which drops other terms
 
 
-def test_a_batch_of_which_nothing_is_kept_encodes_to_zero(encoder):
+def test_a_batch_without_remaining_terms_encodes_to_zero(encoder):
     ids = torch.zeros(2, 3, dtype=torch.int64)
     encoder.train()(ids, torch.zeros_like(ids)).sum().backward()
     assert encoder.embedding.weight.grad.to_dense().abs().sum() == 0

@@ -75,7 +75,7 @@ def built(request):
     return backbone, tokenizer, architecture, encoder, ids, mask
 
 
-def test_layers_go_from_the_input_up_and_hold_the_parameters(built):
+def test_layers_start_at_the_input_and_contain_the_parameters(built):
     *_, encoder, _, _ = built
     layers = encoder.layers
     assert len(layers) == 3

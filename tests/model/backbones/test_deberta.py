@@ -55,7 +55,7 @@ def test_the_output_is_equal_to_the_bit(models, length):
     assert torch.equal(whole, sliced)
 
 
-def test_only_the_rows_in_reach_are_projected(models):
+def test_only_reachable_positions_are_projected(models):
     _, sliced = models
     seen = []
     query = sliced.encoder.layer[0].attention.self.query_proj
@@ -99,6 +99,6 @@ def test_by_distance_the_real_tokens_are_the_same(by_distance, length):
     assert torch.allclose(twin(**batch).last_hidden_state, expected, atol=1e-6)  # as it trains
 
 
-def test_what_is_looked_up_by_distance_is_not_kept(by_distance):
+def test_positions_looked_up_by_distance_are_not_stored(by_distance):
     whole, twin, _ = by_distance
     assert twin.state_dict().keys() == whole.state_dict().keys()

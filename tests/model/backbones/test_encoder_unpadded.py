@@ -29,7 +29,7 @@ def batch():
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "lead"])
 @pytest.mark.parametrize("architecture", [architectures.ROBERTA_BASE, BERT], ids=["roberta", "bert"])
-def test_it_trains_as_the_padded_one_does(architecture, pooling):
+def test_unpadded_training_equals_padded_training(architecture, pooling):
     ids, mask = batch()
     results = []
     for unpadded in (False, True):

@@ -42,7 +42,7 @@ def load(folder):
     return tokenizer, backbone.encoder(backbone.architecture(tokenizer), tokenizer, tokens)
 
 
-def test_a_folder_gives_its_tokenizer_and_its_weights(saved, capfd):
+def test_tokenizer_and_weights_come_from_the_folder(saved, capfd):
     folder, encoder = saved
     tokenizer, found = load(folder)
     assert pad_id_of(tokenizer) == 1  # RoBERTa's, which tokenizer.json does not say
@@ -104,7 +104,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_folder_is_told_in_one_paragraph(saved, tmp_path, what):
+def test_a_wrong_folder_is_reported_in_one_paragraph(saved, tmp_path, what):
     folder = shutil.copytree(saved[0], tmp_path / "w")
     spoil, message = WRONG[what]
     spoil(folder)
@@ -113,14 +113,14 @@ def test_a_wrong_folder_is_told_in_one_paragraph(saved, tmp_path, what):
 
 
 @pytest.mark.parametrize("path", ["no/such/folder", "./here", "~/nowhere-at-all"])
-def test_a_path_that_is_no_folder_is_not_looked_up_on_the_hub(path, monkeypatch):
+def test_a_path_that_is_not_a_folder_is_not_searched_on_the_hub(path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.snapshot_download", None)
     with pytest.raises(ConfigError, match="are not a folder"):
         opened(path).tokenizer(TEXTS)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_without_a_network_and_a_cache_it_says_what_to_do(tmp_path, monkeypatch):
+def test_missing_weights_without_network_cause_advice(tmp_path, monkeypatch):
     def no_network(*args, **kwargs):
         raise socket.gaierror("Name or service not known")
 

@@ -40,7 +40,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("encoding", TEXTS)
-def test_the_encoding_is_found_and_said(tmp_path: Path, encoding: str) -> None:
+def test_the_encoding_is_detected_and_reported(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "t.csv"
     texts = TEXTS[encoding] * 3
     path.write_bytes(("name,price\n" + "".join(f"{text},5\n" for text in texts)).encode(encoding))
@@ -96,7 +96,7 @@ def test_one_letter_beyond_ascii_is_western(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", [b"", b"caf\xc3"])
-def test_utf8_that_is_damaged_is_utf8_still(tmp_path: Path, tail: bytes) -> None:
+def test_damaged_utf8_is_still_read_as_utf8(tmp_path: Path, tail: bytes) -> None:
     path = tmp_path / "t.csv"
     bad = b"" if tail else b"t\xffe,5\n"
     path.write_bytes(b"name,price\n" + bad + "thé,5\n".encode() * 40 + tail)
@@ -114,7 +114,7 @@ def test_a_guess_that_fails_later_is_a_clear_error(tmp_path: Path) -> None:
         read(path)
 
 
-def test_binary_data_is_called_so(tmp_path: Path) -> None:
+def test_binary_data_is_reported_as_binary(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(os.urandom(20_000))
     (tmp_path / "u.csv").write_bytes(b"\x89PNG\r\n\x1a\n")
     (tmp_path / "v.csv").write_bytes(b"<!DOCTYPE html><html>")
@@ -123,7 +123,7 @@ def test_binary_data_is_called_so(tmp_path: Path) -> None:
             read(tmp_path / name)
 
 
-def test_nothing_is_said_of_plain_files(tmp_path: Path) -> None:
+def test_plain_files_cause_no_notices(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("name,price\nthé,5.5\n", "utf-8")
     (tmp_path / "t.tsv").write_text("name\tprice\nthé, vert\t5\n", "utf-8")
     assert read(tmp_path / "t.csv")[1] == read(tmp_path / "t.tsv")[1] == ""
@@ -158,7 +158,7 @@ def test_the_delimiter_is_found(tmp_path: Path, mark: str, end: str) -> None:
         ("sep=|\r\na|b\r\n", ",", "|"),
     ],
 )
-def test_which_delimiter(text: str, default: str, found: str) -> None:
+def test_the_detected_delimiter(text: str, default: str, found: str) -> None:
     assert guess_delimiter(text, default) == found
 
 
@@ -182,7 +182,7 @@ def test_a_delimiter_can_be_given(tmp_path: Path) -> None:
     assert (table.text.tolist(), said) == (["a,b;c"], "")
 
 
-def test_what_excel_puts_first_is_no_header(tmp_path: Path) -> None:
+def test_the_delimiter_line_of_excel_is_not_a_header(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"\xef\xbb\xbfsep=;\r\nname;price\r\ntea;5,20\r\n")
     assert read(path)[0].known_price.tolist() == [5.2]
@@ -209,13 +209,13 @@ def test_a_file_without_a_header(tmp_path: Path) -> None:
         read(path, names=tuple("abcd"))
 
 
-def test_names_that_the_header_has_are_no_row(tmp_path: Path) -> None:
+def test_given_names_that_equal_the_header_do_not_make_it_a_row(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("name,price\ntea,5\n")
     assert read(path, names=("name", "price"))[0].text.tolist() == ["tea"]
 
 
-def test_a_row_of_data_twice_alike_asks_for_names(tmp_path: Path) -> None:
+def test_a_first_line_with_duplicate_values_asks_for_column_names(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("tea,5,5\ncoffee,6,7\n")
     with pytest.raises(DataError, match=r"'5' more than once.*looks like data") as caught:
@@ -233,11 +233,11 @@ def test_chunks_know_the_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["https://a.b", "4.8", "565.000₫", "$5,000", "12", "1 234 €"])
-def test_what_a_header_does_not_say(value: str) -> None:
+def test_values_that_are_not_header_names(value: str) -> None:
     assert looks_like_data(["name", value]) == value
 
 
-def test_what_a_header_may_say() -> None:
+def test_values_that_can_be_header_names() -> None:
     assert (
         looks_like_data(["name", "Price (INR)", "S.N.", "column 1", "Q1", "f0", "2nd", "12 kg", ""]) is None
     )

@@ -44,7 +44,7 @@ def fail(writer: PredictionWriter, error: type[BaseException]) -> None:
 @pytest.mark.parametrize("suffix", FORMATS)
 @moderate
 @given(ids=ids, seed=st.integers(0, 9), half=st.booleans())
-def test_what_is_written_is_read_again(
+def test_written_rows_are_read_back(
     tmp_path: Path, suffix: str, ids: list[str], seed: int, half: bool
 ) -> None:
     path = tmp_path / f"out.{suffix}"
@@ -64,7 +64,7 @@ def test_what_is_written_is_read_again(
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_one_row_out_for_each_row_in(tmp_path: Path, suffix: str) -> None:
+def test_the_output_has_one_row_per_input_row(tmp_path: Path, suffix: str) -> None:
     source = tmp_path / "in.csv"
     source.write_text("sample_id,catalog_content\n1,a\n2\n2,b,c,d\n,\n\n3,e\n")
     with PredictionWriter(tmp_path / f"out.{suffix}") as writer:
@@ -83,7 +83,7 @@ def test_csv_is_plain(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_a_gap_among_float_ids_changes_none_of_them(tmp_path: Path, suffix: str) -> None:
+def test_a_missing_float_id_does_not_change_the_others(tmp_path: Path, suffix: str) -> None:
     ids = pd.Series(np.array([1.1, np.nan, 3.0], np.float32), name="sku")
     with PredictionWriter(tmp_path / f"out.{suffix}") as writer:
         writer.write(ids, np.ones(3, np.float32))
@@ -146,7 +146,7 @@ def test_parquet_ids_that_are_objects_become_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("name", ["sku", "row", None])
-def test_the_id_column_is_called_as_the_ids_are(tmp_path: Path, suffix: str, name: str | None) -> None:
+def test_the_id_column_has_the_name_of_the_ids(tmp_path: Path, suffix: str, name: str | None) -> None:
     with PredictionWriter(tmp_path / f"out.{suffix}") as writer:
         writer.write(pd.Series(["a"], name=name), np.ones(1))
         writer.write(pd.Series(["b"], name="another"), np.ones(1))
@@ -158,13 +158,13 @@ def test_the_id_column_is_called_as_the_ids_are(tmp_path: Path, suffix: str, nam
 @pytest.mark.parametrize(
     ("suffix", "content"), [("csv", "id,price\n"), ("tsv", "id\tprice\n"), ("jsonl", "")]
 )
-def test_no_rows_are_a_header(tmp_path: Path, suffix: str, content: str) -> None:
+def test_an_empty_frame_writes_a_header(tmp_path: Path, suffix: str, content: str) -> None:
     with PredictionWriter(tmp_path / f"out.{suffix}"):
         pass
     assert (tmp_path / f"out.{suffix}").read_text() == content
 
 
-def test_no_rows_are_a_schema(tmp_path: Path) -> None:
+def test_an_empty_frame_writes_a_schema(tmp_path: Path) -> None:
     with PredictionWriter(tmp_path / "out.parquet"):
         pass
     assert pq.read_table(tmp_path / "out.parquet").schema.names == ["id", "price"]
@@ -188,12 +188,12 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
     assert names(tmp_path) == ["out.csv"]
 
 
-def test_an_error_of_the_system_inside_the_block_is_not_taken_for_a_writing_error(tmp_path: Path) -> None:
+def test_a_system_error_inside_the_block_is_not_reported_as_a_writing_error(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError), PredictionWriter(tmp_path / "out.csv") as writer:
         fail(writer, ConnectionError)
 
 
-def test_nothing_is_there_before_the_end(tmp_path: Path) -> None:
+def test_the_output_does_not_exist_before_the_end(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     with PredictionWriter(path) as writer:
         writer.write(pd.Series(["a"]), np.ones(1))

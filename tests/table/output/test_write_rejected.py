@@ -59,7 +59,7 @@ def test_floats_are_shortest_decimals_and_parquet_keeps_types(tmp_path: Path) ->
     ]
 
 
-def test_outputs_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for path, saying in (
         ("f.xlsx", "Name it .csv"),

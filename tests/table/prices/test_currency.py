@@ -45,14 +45,14 @@ def test_shared_signs_and_their_spellings_are_consistent() -> None:
         ("₧", "ESP"), ("MOP$", "MOP"), ("FC", "CDF"),
     ],
 )  # fmt: skip
-def test_what_a_sign_stands_for(sign: str, code: str) -> None:
+def test_the_meaning_of_currency_signs(sign: str, code: str) -> None:
     assert canonical(sign) == code
     assert is_known(sign)
     assert find_currency("", f" {sign}") == code
 
 
 @pytest.mark.parametrize("text", ["T 5", "K", "Le", "-", "fl 3", "12 oz"])
-def test_letters_that_mean_something_else_are_no_signs(text: str) -> None:
+def test_letters_with_another_meaning_are_not_signs(text: str) -> None:
     assert sign_pattern().search(text) is None
 
 

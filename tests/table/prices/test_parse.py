@@ -206,12 +206,12 @@ def test_one_price(cell: str, value: float, currency: str | None) -> None:
         *("1_000", "0x10", "12,34,5", "a" * 300 + " 5"),
     ],
 )
-def test_what_is_no_price(cell: str) -> None:
+def test_cells_that_are_not_prices(cell: str) -> None:
     assert read(cell)[1] == ["price not a number"]
 
 
 @pytest.mark.parametrize("cell", ["N/A", "n/a", "null", "-", "—", "?"])
-def test_words_for_no_price(cell: str) -> None:
+def test_words_that_mean_no_price(cell: str) -> None:
     assert read(cell)[1] == ["no price"]
 
 
@@ -245,7 +245,9 @@ def test_the_column_decides_what_a_mark_means(cells: list[str], expected: list[f
         ("Rp {}.000", "Rp 2.5 juta", ","),
     ],
 )
-def test_one_odd_cell_does_not_turn_thousands_into_decimals(usual: str, odd: str, decimal: str) -> None:
+def test_a_single_contrary_cell_does_not_turn_thousands_into_decimals(
+    usual: str, odd: str, decimal: str
+) -> None:
     cells = [usual.format(i) for i in range(1, 60)]
     form = read(*cells, odd)[2]
     assert form.decimal == decimal
@@ -269,25 +271,25 @@ def test_one_odd_cell_does_not_turn_thousands_into_decimals(usual: str, odd: str
         (["99,9 ct", "12,5 ct", "1,299 €"], [0.999, 0.125, 1.299]),
     ],
 )
-def test_multiplied_numbers_tell_the_mark_of_each_other(cells: list[str], expected: list[float]) -> None:
+def test_multiplied_numbers_determine_their_decimal_mark(cells: list[str], expected: list[float]) -> None:
     assert read(*cells)[0] == pytest.approx(expected)
 
 
-def test_three_decimals_of_which_some_are_dropped_are_decimals() -> None:
+def test_three_decimals_with_dropped_zeros_are_decimals() -> None:
     cells = [f"{i / 1000:g} €" for i in range(1111, 1160)]
     assert read(*cells)[0] == [i / 1000 for i in range(1111, 1160)]
 
 
-def test_a_mark_that_may_be_either_is_said() -> None:
+def test_an_ambiguous_mark_is_reported() -> None:
     assert "set decimal to ','" in describe_prices(read("1.459", "1.387", "1.524", "1.616")[2])
     assert "set decimal to ','" in describe_prices(read("$1,459", "$1,387", "$1.459")[2])
     assert "part thousands" not in describe_prices(read("$1,459", "$900", "$1,387")[2])
     assert describe_prices(read("1.125", "3", "12000", "1.250", "1.375")[2]) == ""
 
 
-def test_only_other_currencies_are_counted_as_set_aside() -> None:
+def test_only_other_currencies_count_as_rejected() -> None:
     form = read(*["10 $"] * 199, "5 €", currency="CAD")[2]
-    assert "Set aside because of another currency: 1 (EUR: 1)." in describe_prices(form)
+    assert "Rejected because of another currency: 1 (EUR: 1)." in describe_prices(form)
 
 
 def test_a_guess_without_an_example_names_none() -> None:
@@ -357,7 +359,7 @@ def test_numbers_with_words_and_units(cell: str, value: float) -> None:
         "$ 22 . 91",
     ],
 )
-def test_what_may_be_read_in_two_ways_is_no_price(cell: str) -> None:
+def test_ambiguous_cells_are_not_prices(cell: str) -> None:
     assert read(cell)[1] == ["price not a number"]
 
 
@@ -370,7 +372,7 @@ def test_several_prices_are_counted_and_said() -> None:
     )
 
 
-def test_a_guess_is_said_and_can_be_overruled() -> None:
+def test_a_guess_is_reported_and_can_be_overridden() -> None:
     values, _, form = read("565.000 €", "25.000 €")
     assert values == [565_000, 25_000]
     assert "set decimal to '.'" in describe_prices(form)
@@ -380,12 +382,12 @@ def test_a_guess_is_said_and_can_be_overruled() -> None:
     assert read("565.000", "25.000", decimal=",")[0] == [565_000, 25_000]
 
 
-def test_a_mark_that_the_user_named_holds_for_every_cell() -> None:
+def test_the_decimal_mark_of_the_user_applies_to_every_cell() -> None:
     assert read("12,50", "1.234", "5.5", "7", decimal=",")[1] == ["", "", "price not a number", ""]
     assert read("12,50", "1.234", "5.5", "7", decimal=".")[1] == ["price not a number", "", "", ""]
 
 
-def test_the_reading_is_said_with_three_examples() -> None:
+def test_the_price_format_is_reported_with_three_examples() -> None:
     said = describe_prices(read("$5,000", "$7", "$8", "$9.50")[2])
     assert said.startswith("prices read: '$5,000' as 5000, ")
     assert said.count(" as ") == 3
@@ -393,13 +395,13 @@ def test_the_reading_is_said_with_three_examples() -> None:
     assert describe_prices(read("5", "7.5", "")[2]) == ""
 
 
-def test_a_currency_may_be_named_in_small_letters() -> None:
+def test_a_currency_can_be_given_in_lower_case() -> None:
     named = {"tl": "TRY", "Tl": "TRY", "us$": "USD", "rm": "MYR", "c$": "CAD", "eur": "EUR", "toman": "TOMAN"}
     assert {given: canonical(given) for given in named} == named
     assert read("12 TL", "5 TL", currency="tl")[1] == ["", ""]
 
 
-def test_every_currency_that_is_read_may_be_named() -> None:
+def test_every_known_currency_can_be_named() -> None:
     for sign in {*currency_signs(), *currency_signs().values(), *SHARED}:
         name = canonical(sign)
         assert canonical(name) == name
@@ -424,7 +426,7 @@ def test_several_currencies() -> None:
     assert read("$5", "€6", currency="€")[1] == ["other currency", ""]
 
 
-def test_a_shared_sign_is_of_the_currency_that_is_named() -> None:
+def test_a_shared_sign_means_the_named_currency() -> None:
     assert read("$5", "$6", currency="CAD")[1] == ["", ""]
     assert read("kr 5", "NOK 6", "kr 7")[1:] == (["", "", ""], read("kr 5", "NOK 6", "kr 7")[2])
     assert read("$5", "CAD 6", "$7")[1] == ["", "other currency", ""]
@@ -453,7 +455,7 @@ AMOUNTS = st.lists(st.integers(1, 10**9).map(lambda cents: cents / 100), min_siz
     locale=st.sampled_from(LOCALES),
     code=st.sampled_from(["EUR", "USD", "PLN", "INR", "CHF"]),
 )
-def test_what_babel_writes_is_read_back(amounts: list[float], locale: str, code: str) -> None:
+def test_prices_formatted_by_babel_are_read_back(amounts: list[float], locale: str, code: str) -> None:
     for written in (
         [format_currency(amount, code, locale=locale) for amount in amounts],
         [format_currency(amount, code, "#,##0.00 ¤¤", locale=locale) for amount in amounts],
@@ -498,7 +500,7 @@ def test_any_text_has_a_price_or_a_reason(cells: list[str]) -> None:
     ),
     decimal=st.sampled_from([None, ".", ","]),
 )
-def test_cells_of_one_shape_are_read_as_each_alone(cells: list[str], decimal: str | None) -> None:
+def test_cells_of_the_same_shape_are_read_like_single_cells(cells: list[str], decimal: str | None) -> None:
     column = pa.array(cells + [cell.replace("1", "2").replace("3", "7") for cell in cells], pa.large_string())
     form = price_format([column], ReadOptions(decimal=decimal))
     values, flaws = parse_price(column, form)
@@ -509,7 +511,7 @@ def test_cells_of_one_shape_are_read_as_each_alone(cells: list[str], decimal: st
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.integers(1, 9))
-def test_a_file_is_read_alike_in_chunks_of_any_size(tmp_path: Path, rows: int) -> None:
+def test_the_chunk_size_does_not_change_the_table(tmp_path: Path, rows: int) -> None:
     path = tmp_path / "t.csv"
     cells = ["1.234 €", "2.000 €", "900", "3.500 €", "", "12,50 €", "1.000 €", "$3"]
     path.write_text("name,price\n" + "".join(f'x,"{cell}"\n' for cell in cells), "utf-8")
@@ -528,7 +530,7 @@ def table(tmp_path: Path, cells: list[str]) -> Path:
     return path
 
 
-def test_a_table_of_several_currencies_needs_to_be_told_which(tmp_path: Path) -> None:
+def test_a_table_in_several_currencies_requires_a_choice(tmp_path: Path) -> None:
     path, columns = table(tmp_path, ["$5"] * 30 + ["€6"] * 10), Columns(("name",), id=None)
     with pytest.raises(DataError, match=r"USD \(\$\): 30, EUR: 10.*set currency to '\$'") as caught:
         read_usable(path, columns, limit=None, notices=lambda _: None)
@@ -541,7 +543,7 @@ def test_a_table_of_several_currencies_needs_to_be_told_which(tmp_path: Path) ->
     assert "other currency: 30" in said[-1]
 
 
-def test_a_stray_price_of_another_currency_is_set_aside(tmp_path: Path) -> None:
+def test_a_stray_price_in_another_currency_is_rejected(tmp_path: Path) -> None:
     path = table(tmp_path, ["$5"] * 300 + ["€6"])
     rows, aside = read_usable(path, Columns(("name",), id=None), limit=None, notices=lambda _: None)
     assert (len(rows), aside["reason"].tolist()) == (300, ["other currency"])
@@ -555,7 +557,7 @@ def test_outliers_are_shown_and_kept(tmp_path: Path, highest: str, said: bool) -
     assert any("xtremely high prices" in sentence for sentence in heard) == said
 
 
-def test_readings_that_cannot_be() -> None:
+def test_invalid_read_options() -> None:
     for wrong, parameter in (
         ({"decimal": ";"}, "decimal"),
         ({"delimiter": "ab"}, "delimiter"),
@@ -577,7 +579,7 @@ def test_readings_that_cannot_be() -> None:
         (["565.000", "120.500", "99.900", "1.995", "12.750"], 565_000),
     ],
 )
-def test_three_decimals_of_a_program_are_no_thousands(cells, first, tmp_path):
+def test_three_decimals_in_program_output_are_not_thousands(cells, first, tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("\n".join(["catalog_content,price", *(f"Tea,{cell}" for cell in cells)]))
     assert read_table(path, Columns(), notices=lambda _: None).known_price[0] == first

@@ -258,11 +258,11 @@ def each():
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, id=f"{name}: {check}") for name, check in each()])
-def test_a_right_backbone_passes(check):
+def test_a_correct_backbone_passes(check):
     check()
 
 
-def test_a_gate_that_begins_at_0_is_no_fault():
+def test_a_gate_that_starts_at_0_is_not_an_error():
     make = changed(encoder_class=ZeroGate)
     next(check for check in check_backbone(make) if check.name.startswith("gradient"))()
 
@@ -270,11 +270,11 @@ def test_a_gate_that_begins_at_0_is_no_fault():
 @pytest.mark.parametrize(
     ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
 )
-def test_a_wrong_backbone_is_found(name, make, message):
+def test_a_faulty_backbone_fails_its_check(name, make, message):
     check = next(check for check in check_backbone(make) if check.name == name)
     with pytest.raises(CheckFailed, match=f"(?s){message}"):
         check()
 
 
-def test_every_check_has_found_one():
+def test_every_check_has_a_faulty_plugin_that_fails_it():
     assert set(WRONG) == {check.name for check in check_backbone(Right)}

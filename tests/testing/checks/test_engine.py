@@ -133,24 +133,24 @@ WRONG = {
         for check in check_engine(make)
     ],
 )
-def test_a_right_engine_passes(check):
+def test_a_correct_engine_passes(check):
     check()
 
 
 @pytest.mark.parametrize(
     ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
 )
-def test_a_wrong_engine_is_found(name, make, message):
+def test_a_faulty_engine_fails_its_check(name, make, message):
     check = next(check for check in check_engine(make) if check.name == name)
     with pytest.raises(CheckFailed, match=f"(?s){message}"):
         check()
 
 
-def test_every_check_has_found_one():
+def test_every_check_has_a_faulty_plugin_that_fails_it():
     assert set(WRONG) == {check.name for check in check_engine(Right)}
 
 
-def test_a_device_that_is_missing_is_named(monkeypatch):
+def test_the_error_names_a_missing_device(monkeypatch):
     import onnxruntime
 
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])

@@ -218,19 +218,19 @@ def each(**features):
         weight=check_feature(Weight, {"weight": ["12", "", "1e9", "½ kg"]}),
     ),
 )
-def test_a_right_feature_passes(check):
+def test_a_correct_feature_passes(check):
     check()
 
 
 @pytest.mark.parametrize(
     ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
 )
-def test_a_wrong_feature_is_found(name, make, message):
+def test_a_faulty_feature_fails_its_check(name, make, message):
     with pytest.raises(CheckFailed, match=f"(?s){message}"):
         named(make, name)()
 
 
-def test_every_check_has_found_one():
+def test_every_check_has_a_faulty_plugin_that_fails_it():
     assert set(WRONG) == {check.name for check in check_feature(Right)}
 
 
@@ -239,7 +239,7 @@ def test_a_missing_column_is_named():
         named(Weight, "finite float32 for ordinary texts")()
 
 
-def test_torch_is_there_again():
+def test_torch_can_be_imported_after_the_block():
     import torch.nn
 
     finders = list(sys.meta_path)

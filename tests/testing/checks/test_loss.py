@@ -155,28 +155,28 @@ RIGHT = {
     "check",
     [pytest.param(check, id=f"{name}: {check}") for name, found in RIGHT.items() for check in found],
 )
-def test_a_right_loss_passes(check):
+def test_a_correct_loss_passes(check):
     check()
 
 
 @pytest.mark.parametrize(
     ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
 )
-def test_a_wrong_loss_is_found(name, make, message):
+def test_a_faulty_loss_fails_its_check(name, make, message):
     check = next(check for check in check_loss(make, BY_HAND) if check.name == name)
     with pytest.raises(CheckFailed, match=f"(?s){message}"):
         check()
 
 
-def test_every_check_has_found_one():
+def test_every_check_has_a_faulty_plugin_that_fails_it():
     assert set(WRONG) == {check.name for check in check_loss(Squares, BY_HAND)}
 
 
-def test_a_value_by_hand_is_checked_where_it_is_given():
+def test_a_value_derived_by_hand_adds_a_check():
     assert "the value derived by hand" not in map(str, check_loss(Squares))
 
 
-def test_random_numbers_are_left_as_they_were():
+def test_the_random_state_is_unchanged():
     before = torch.get_rng_state()
     for check in RIGHT["squares"]:
         check()

@@ -132,18 +132,18 @@ RIGHT = {
     "check",
     [pytest.param(c, id=f"{name}: {c}") for name, make in RIGHT.items() for c in check_policy(make)],
 )
-def test_a_right_policy_passes(check):
+def test_a_correct_policy_passes(check):
     check()
 
 
 @pytest.mark.parametrize(
     ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
 )
-def test_a_wrong_policy_is_found(name, make, message):
+def test_a_faulty_policy_fails_its_check(name, make, message):
     check = next(check for check in check_policy(make) if check.name == name)
     with pytest.raises(CheckFailed, match=f"(?s){message}"):
         check()
 
 
-def test_every_check_has_found_one():
+def test_every_check_has_a_faulty_plugin_that_fails_it():
     assert set(WRONG) == {check.name for check in check_policy(Right)}

@@ -20,7 +20,7 @@ from pricekit.workflows.pretraining.masked import Masking, attach_masking, make_
 from tests.model.backbones.test_contract import TEXTS, tiny
 
 
-def test_as_many_are_hidden_as_devlin_says_and_never_a_special_one():
+def test_masking_follows_devlin_and_skips_special_tokens():
     ordinary = torch.ones(1000, dtype=torch.bool)
     ordinary[:5] = False
     ids = torch.randint(5, 1000, (200, 500))
@@ -44,7 +44,7 @@ def test_short_texts_have_one_hidden_and_a_text_of_special_tokens_none():
     assert torch.equal(hidden[2], ids[2])
 
 
-def test_a_mask_token_is_added_behind_all_others():
+def test_a_mask_token_is_added_after_all_others():
     tokenizer = train_bpe(TEXTS, 120, ["[PAD]", "[UNK]"], unknown="[UNK]")
     before = tokenizer.get_vocab()
     masking = make_masking(tokenizer)

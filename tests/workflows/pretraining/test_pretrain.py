@@ -109,7 +109,7 @@ def test_an_interrupt_leaves_a_checkpoint_that_leads_to_the_same_weights(
     assert facts["loss_after"] == pretrained[1]["loss_after"]
 
 
-def test_what_cannot_be_pretrained_is_told_before_a_table_is_read(tmp_path):
+def test_an_unsupported_backbone_is_an_error_before_a_table_is_read(tmp_path):
     for name in ("bag", "lstm"):
         with pytest.raises(ConfigError, match=f"'{name}' cannot be pretrained; these can: .*transformer"):
             pretrain([tmp_path / "absent.csv"], PretrainSettings(name), tmp_path / "out")
@@ -138,7 +138,7 @@ def test_too_few_texts_and_a_folder_that_is_taken(table, pretrained, tmp_path):
         ("transformers.PreTrainedModel.save_pretrained", SafetensorError("No space"), 1, "pretrain again"),
     ],
 )
-def test_a_full_disk_is_told_with_the_cure(table, tmp_path, monkeypatch, broken, error, epochs, cure):
+def test_a_full_disk_is_reported_with_a_fix(table, tmp_path, monkeypatch, broken, error, epochs, cure):
     def full(*_, **__):
         raise error
 
@@ -152,7 +152,7 @@ def test_a_full_disk_is_told_with_the_cure(table, tmp_path, monkeypatch, broken,
     pretrain([table], replace(TINY, epochs=1, limit=20), tmp_path / "out")
 
 
-def test_a_full_disk_after_a_checkpoint_is_gone_on_from(table, tmp_path, monkeypatch):
+def test_training_continues_after_a_full_disk(table, tmp_path, monkeypatch):
     settings = replace(TINY, epochs=2, limit=20)
     with monkeypatch.context() as patch:
         patch.setattr("pricekit.workflows.pretraining.pretrain._files", _unwritten)
@@ -166,7 +166,7 @@ def _unwritten(_, work, __):
         raise OSError("full")
 
 
-def test_a_loss_that_does_not_fall_is_said(table, tmp_path, logged):
+def test_a_loss_that_does_not_decrease_is_reported(table, tmp_path, logged):
     out = tmp_path / "out"
     facts = pretrain([table], replace(TINY, epochs=1, learning_rate=1e-12, limit=20), out, overwrite=True)
     assert facts["loss_after"] == pytest.approx(facts["loss_before"], abs=1e-4)

@@ -17,10 +17,10 @@ from pricekit.table import Table
 from pricekit_lightgbm.words import count_words, most_common, split_words
 
 LEAF_ROWS = 20
-"""The fewest rows of a leaf; a word in fewer rows cannot be used for a split."""
+"""Minimum number of rows per leaf. A word in fewer rows cannot be used for a split."""
 
 THREADS = 1
-"""More threads are slower for small tables and single rows, by far so on a busy machine."""
+"""More threads are slower for small tables and single rows, and far slower on a busy machine."""
 
 CATALOG = Optimized22()
 
@@ -40,10 +40,10 @@ class LightGbm:
         """Options of `lightgbm`."""
 
         rounds: int = Field(200, ge=1, description="number of trees")
-        leaves: int = Field(31, ge=2, le=1 << 16, description="most leaves of a tree")
+        leaves: int = Field(31, ge=2, le=1 << 16, description="maximum number of leaves per tree")
         learning_rate: float = Field(0.05, gt=0, le=1, description="shrinkage of each tree")
         words: int = Field(
-            4096, ge=0, description=f"most words; a word must occur in at least {LEAF_ROWS} rows"
+            4096, ge=0, description=f"maximum number of words; a word must occur in at least {LEAF_ROWS} rows"
         )
 
     def __init__(self, options: Options) -> None:
@@ -87,5 +87,5 @@ def _matrix(table: Table, state: State) -> csr_matrix:
 
 @lru_cache(maxsize=2)
 def _open(trees: str) -> lightgbm.Booster:
-    """Parse trees; cached, since parsing takes longer than predicting a few rows."""
+    """Parse trees. The result is cached, because parsing takes longer than predicting a few rows."""
     return lightgbm.Booster(model_str=trees)

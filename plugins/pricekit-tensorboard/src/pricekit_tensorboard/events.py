@@ -43,7 +43,7 @@ class Log:
         return self.writer
 
     def add(self, *summaries: Any) -> None:
-        """Write summaries directly: `SummaryWriter.add_hparams` would create a file of another name."""
+        """Write summaries directly: `SummaryWriter.add_hparams` would create a file with a different name."""
         files: Any = self.open().file_writer
         for summary in summaries:
             files.add_summary(summary)

@@ -56,7 +56,7 @@ class Architecture:
         hub: id of the weights on the Hugging Face hub.
         family: `model_type` of the configuration: roberta, bert or deberta-v2.
         numbers: values of the configuration that differ from the library's defaults.
-        max_length: most tokens of a text.
+        max_length: maximum number of tokens per text.
     """
 
     name: str
@@ -87,10 +87,10 @@ class Family:
         config: class of the configuration.
         model: class of the encoder.
         masked: class of the encoder with a head that predicts masked tokens.
-        specials: special tokens; the place of each is its id.
-        unknown: the special token for what the vocabulary cannot spell.
+        specials: special tokens; the position of each is its id.
+        unknown: the special token for characters outside the vocabulary.
         around: special tokens that begin and end every text.
-        arguments: of `model`, in addition to the configuration.
+        arguments: arguments of `model` in addition to the configuration.
     """
 
     config: Any

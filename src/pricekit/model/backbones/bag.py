@@ -1,7 +1,7 @@
 """Backbone `bag`: a weighted bag of token and hashed-bigram embeddings.
 
-No download: the tokenizer is trained on the training texts and the embeddings start from noise. The
-bigrams are hashed from `input_ids` inside the graph, so it exports like any other encoder.
+It needs no download: the tokenizer is trained on the training texts, and the embeddings start from random values. The
+graph hashes the bigrams from `input_ids`, so the encoder exports like any other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FIRST, _SECOND, _PRIME = 509, 263, 1_999_993
 """Bigrams are hashed within 32 bits, and for 20,000 tokens within 24: OpenVINO computes integers as float32."""
 
 _PREPARED = ("places", "bag_starts", "weights", "rows", "bags_by_row", "row_starts", "weights_by_row")
-"""What `BagEncoder.prepare_batch` returns: terms by bag, then the rows that the batch touches and terms by row."""
+"""The result of `BagEncoder.prepare_batch`: terms by bag, the rows that the batch uses, and terms by row."""
 
 
 class Bag:
@@ -40,15 +40,13 @@ class Bag:
     class Options(Section):
         """Options of `bag`."""
 
-        vocab_size: int = Field(
-            20_000, ge=256, le=_MOST_TOKENS, description="tokens of the vocabulary at most"
-        )
-        buckets: int = Field(1 << 16, ge=1, description="rows that bigrams are hashed into")
-        width: int = Field(32, ge=1, description="width of an embedding, each member")
-        members: int = Field(4, ge=1, description="models trained side by side and averaged")
+        vocab_size: int = Field(20_000, ge=256, le=_MOST_TOKENS, description="maximum size of the vocabulary")
+        buckets: int = Field(1 << 16, ge=1, description="number of buckets for hashed bigrams")
+        width: int = Field(32, ge=1, description="width of each member's embeddings")
+        members: int = Field(4, ge=1, description="number of models that are trained together and averaged")
         token_dropout: float = Field(0.4, ge=0, lt=1, description="share of terms dropped in training")
         span_dropout: float = Field(
-            0.3, ge=0, lt=1, description=f"share of spans of {_SPAN} terms dropped in training, too"
+            0.3, ge=0, lt=1, description=f"share of spans of {_SPAN} terms that are also dropped in training"
         )
         lead: float = Field(
             12.0, ge=0, description="extra weight of the first token; fades over `lead_tokens`"
@@ -63,11 +61,11 @@ class Bag:
         return train_bpe(texts, self.options.vocab_size, [PAD, UNK], unknown=UNK, punctuation=False)
 
     def architecture(self, tokenizer: Tokenizer) -> State:
-        """Return nothing: the options and the tokenizer say it all."""
+        """Return nothing: the options and the tokenizer define the encoder."""
         return {}
 
     def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> BagEncoder:
-        """Make the encoder; its weights of tokens and bigrams are fitted on the training tokens."""
+        """Create the encoder, with the weights of tokens and bigrams fitted on the training tokens."""
         encoder = BagEncoder(tokenizer.get_vocab_size(), self.options)
         if tokens is not None:
             encoder.fit(tokens)
@@ -75,11 +73,11 @@ class Bag:
 
 
 class BagEncoder(nn.Module):
-    """Σ w·E over tokens and bigrams, the weights w of a text scaled to length 1.
+    """Σ w·E over tokens and bigrams, with the weights w of a text scaled to length 1.
 
     w is the idf of the token or bucket, log((1 + n) / (1 + df)), times 1 + lead·exp(-position /
-    lead_tokens): names come first in catalogue texts. Each member has a group of columns of E, and in
-    training drops tokens of its own.
+    lead_tokens), because names come first in catalogue texts. Each member has a group of columns of E, and
+    drops different tokens in training.
     """
 
     idf: Tensor
@@ -96,7 +94,7 @@ class BagEncoder(nn.Module):
         self.register_buffer("idf", torch.zeros(self.rows))
 
     def fit(self, tokens: Tokens) -> None:
-        """Fit the idf of tokens and buckets, 0 for those that no training text has."""
+        """Fit the idf of tokens and buckets; 0 for those that occur in no training text."""
         frequency = np.zeros(self.rows, np.int64)
         for start, end in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True):
             ids = torch.from_numpy(tokens.ids[start:end].astype(np.int64))
@@ -105,7 +103,7 @@ class BagEncoder(nn.Module):
         self.idf.copy_(torch.from_numpy(idf))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **prepared: Tensor) -> Tensor:
-        """Return the encoding, (B, members·width); a training batch may bring what `prepare_batch` returns for it."""
+        """Return the encoding, (B, members·width); a training batch may include the result of `prepare_batch`."""
         if self.training:
             found = prepared or self.prepare_batch(input_ids, attention_mask)
             bags: Tensor = _Bags.apply(  # type: ignore[no-untyped-call]
@@ -120,15 +118,15 @@ class BagEncoder(nn.Module):
     def prepare_batch(
         self, input_ids: Tensor, attention_mask: Tensor, generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
-        """Drop terms, each member its own, and return what the bags of a batch consist of; reads no parameter.
+        """Drop terms separately for each member, and return the contents of the bags of a batch; reads no parameter.
 
-        The N terms that were kept are listed twice: by bag, to sum them up, and by row of the table, to sum up the
-        gradients. Members are seen as rows of their own, (rows·M, D).
+        The N remaining terms are listed twice: by bag, to sum them, and by row of the table, to sum the gradients.
+        Each member has separate rows, (rows·M, D).
 
         Args:
             input_ids: int64 (B, L).
             attention_mask: int64 (B, L).
-            generator: of the random numbers; torch's own where it is None.
+            generator: the random generator; None uses torch's default generator.
         """
         rows, weights = self._terms(input_ids, attention_mask)
         kept = self._kept(rows, generator) & (weights > 0)[:, None]
@@ -164,7 +162,7 @@ class BagEncoder(nn.Module):
         return rows, weights / weights.square().sum(1, keepdim=True).clamp(min=1e-12).sqrt()
 
     def _bigrams(self, first: Tensor, second: Tensor) -> Tensor:
-        # The prime scatters what is linear in the ids before it is cut to the number of buckets.
+        # The prime scatters the linear function of the ids before the modulo by the number of buckets.
         hashed = (first * _FIRST + second * _SECOND) % _PRIME % self.options.buckets
         return hashed + self.vocab_size
 
@@ -182,14 +180,14 @@ class BagEncoder(nn.Module):
 
 
 def _starts(counts: Tensor) -> Tensor:
-    """Return where each of consecutive groups begins."""
+    """Return the start of each of several consecutive groups."""
     return counts.cumsum(0) - counts
 
 
 class _Bags(torch.autograd.Function):
-    """Σ w·E of each bag, (bags, D), and its gradient, which is sparse: it has the rows of the batch alone.
+    """Σ w·E of each bag, (bags, D), and its sparse gradient, which contains only the rows of the batch.
 
-    torch's own gradient sorts the terms three times, and in the training thread.
+    torch's own gradient sorts the terms three times, in the training thread.
     """
 
     @staticmethod

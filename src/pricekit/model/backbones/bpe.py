@@ -1,4 +1,4 @@
-"""Byte-pair encoding trained on the table: the tokenizer of every backbone without one of its own."""
+"""Byte-pair encoding trained on the table: the tokenizer of backbones without a pretrained one."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ def train_bpe(
 ) -> Tokenizer:
     """Train a lower-casing BPE tokenizer.
 
-    WordPiece is no alternative: its trainer breaks ties in a different order each time, so no run could be repeated.
+    WordPiece is no alternative: its trainer breaks ties in a different order each time, so runs would not be
+    reproducible.
 
     Args:
         texts: the training texts.
-        vocab_size: tokens at most.
+        vocab_size: maximum size of the vocabulary.
         special_tokens: get the first ids, in order.
-        unknown: the special token for what the vocabulary cannot spell.
+        unknown: the special token for characters outside the vocabulary.
         around: special tokens that begin and end every text.
         punctuation: whether punctuation gives tokens; otherwise only letters and digits do.
     """

@@ -1,4 +1,4 @@
-"""Faster relative positions of DeBERTa: only those within a batch's length, and looked up by distance in a graph."""
+"""Faster relative positions of DeBERTa: only those within a batch's length, and in a graph looked up by distance."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def export_by_distance(model: Any, longest: int) -> None:
     distances. Then the scores are a diagonal band of one product, which two slices cut out.
 
     Args:
-        model: a DebertaV2Model; one that differs from version 3 is left as it is.
+        model: a DebertaV2Model; a model that differs from version 3 is not changed.
         longest: the largest L.
     """
     encoder, span = model.encoder, getattr(model.encoder, "position_buckets", -1)
@@ -71,7 +71,7 @@ def _attend(
     Args:
         attention: the module.
         hidden_states: (B, L, H).
-        attention_mask: (B, 1, 1, L) or (B, 1, L, L), not 0 where a key is live.
+        attention_mask: (B, 1, 1, L) or (B, 1, L, L), not 0 for attended keys.
         others: unused while exporting.
         named: `rel_embeddings`, (2S, H); others are unused.
     """

@@ -74,7 +74,7 @@ def use_unpadded(model: Any) -> None:
 
 
 def pack(attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the places of the real tokens of a batch.
+    """Return the positions of the real tokens of a batch.
 
     Args:
         attention_mask: int64 (B, L), ones first.
@@ -102,7 +102,7 @@ class TransformerEncoder(nn.Module):
     Args:
         model: the transformer.
         pooling: a value of `Pooling`.
-        unpadded: train on the real tokens of a batch as one row; prediction and export pad.
+        unpadded: train on the real tokens of a batch as one row; prediction and export use padding.
     """
 
     members = 1
@@ -128,7 +128,7 @@ class TransformerEncoder(nn.Module):
 
     @property
     def layers(self) -> list[nn.Module]:
-        """The embeddings, those of positions included, then each layer."""
+        """The embeddings, including those of positions, then each layer."""
         inner: Any = self.model
         positions = [
             m for name, m in inner.encoder.named_children() if name in ("rel_embeddings", "LayerNorm")
@@ -143,7 +143,7 @@ class TransformerEncoder(nn.Module):
         return table
 
     def gradient_checkpointing_enable(self) -> None:
-        """Compute the activations of each layer again in the backward pass, to save memory."""
+        """Recompute the activations of each layer in the backward pass, to save memory."""
         model: Any = self.model  # transformers renamed it in 5
         enable = (
             getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
@@ -169,13 +169,13 @@ class TransformerEncoder(nn.Module):
         return torch.cat(means, 1)
 
     def _factors(self, position: Tensor) -> list[Tensor | float]:
-        """Return the weights of the tokens in each mean that is pooled."""
+        """Return the weights of the tokens in each pooled mean."""
         if self.pooling == "mean":
             return [1.0]
         return [1.0, 1 + _LEAD * torch.exp(-position.float() / _LEAD_TOKENS)]
 
     def _packed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the encoding, computed from the T real tokens of the batch alone."""
+        """Return the encoding, computed only from the T real tokens of the batch."""
         text, position, starts = pack(attention_mask)
         offset = self.model.config.pad_token_id + 1 if self.model.config.model_type == "roberta" else 0
         hidden: Tensor = (

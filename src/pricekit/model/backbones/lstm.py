@@ -25,11 +25,11 @@ class Lstm:
     class Options(Section):
         """Options of `lstm`."""
 
-        vocab_size: int = Field(16_000, ge=256, description="tokens of the vocabulary at most")
-        embedding: int = Field(128, ge=1, description="width of a token's embedding")
-        width: int = Field(128, ge=1, description="of the hidden state, in each direction")
+        vocab_size: int = Field(16_000, ge=256, description="maximum size of the vocabulary")
+        embedding: int = Field(128, ge=1, description="width of the token embeddings")
+        width: int = Field(128, ge=1, description="width of the hidden state in each direction")
         layers: int = Field(2, ge=1)
-        dropout: float = Field(0.2, ge=0, lt=1, description="before each layer")
+        dropout: float = Field(0.2, ge=0, lt=1, description="dropout before each layer")
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -72,8 +72,8 @@ class LstmEncoder(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the encoding, float32 (B, 2·width).
 
-        The backward direction reads each text reversed in place, with the padding still at the end; otherwise it
-        would begin with the padding.
+        The backward direction reads each text reversed, with the padding still at the end. Otherwise it would begin
+        with the padding.
         """
         position = torch.cumsum(torch.ones_like(attention_mask), 1) - 1
         last = attention_mask.sum(1, keepdim=True) - 1

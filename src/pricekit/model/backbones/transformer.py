@@ -30,13 +30,17 @@ _LOCAL = ("_name_or_path", "transformers_version", "architectures", "dtype", "to
 class PretrainedOptions(Section):
     """Options of a pretrained backbone."""
 
-    weights: str | None = Field(None, description="folder or hub id of the weights; None: the published ones")
+    weights: str | None = Field(
+        None, description="folder or hub id of the weights; None: the published weights"
+    )
     random_weights: bool = Field(
         False,
-        description="the true architecture with random weights, without a download; trains a tokenizer",
+        description="start from random weights instead of downloading pretrained ones; trains a tokenizer",
     )
     pooling: Pooling = Field("mean", description=POOLING)
-    dropout: float | None = Field(None, ge=0, lt=1, description="inside the encoder; None: the published one")
+    dropout: float | None = Field(
+        None, ge=0, lt=1, description="dropout in the encoder; None: the published value"
+    )
 
 
 class UnpaddedOptions(PretrainedOptions):
@@ -51,7 +55,7 @@ class DebertaOptions(PretrainedOptions):
     """Options of a DeBERTa backbone."""
 
     slice_positions: bool = Field(
-        True, description="project only the relative positions that a batch reaches"
+        True, description="project only the relative positions within the batch's length"
     )
 
 
@@ -59,7 +63,7 @@ class Pretrained:
     """A backbone with a pretrained encoder.
 
     Args:
-        architecture: of the encoder.
+        architecture: the architecture of the encoder.
         options: a `PretrainedOptions`.
         locate: returns the folder of weights that an installed package contains, or None.
     """
@@ -111,7 +115,7 @@ class Pretrained:
         return bool(self.options.random_weights)
 
     def masked_language_model(self, architecture: State) -> PreTrainedModel:
-        """Return the encoder with a head that predicts masked tokens, a new head where the weights have none."""
+        """Return the encoder with a head that predicts masked tokens; the head is new if the weights have none."""
         family = FAMILIES[self.published.family]
         config = family.config.from_dict(dict(architecture))
         if self.from_scratch:
@@ -149,7 +153,7 @@ class Pretrained:
         if kind != self.published.family:
             raise ConfigError(
                 f"the weights in {path.parent} are of the family '{kind}', but the backbone '{self.published.name}' is "
-                f"of '{self.published.family}'; give weights of that family, or choose another backbone",
+                f"of '{self.published.family}'; use weights of that family, or choose another backbone",
                 parameters=("weights", "backbone"),
                 found=kind,
                 expected=self.published.family,
@@ -195,12 +199,12 @@ class SmallTransformer:
 
         weights: str | None = Field(
             None,
-            description="folder or hub id of a BERT, which also gives the tokenizer and replaces the next four options",
+            description="folder or hub id of a BERT, which also provides the tokenizer and sets the next four options",
         )
-        vocab_size: int = Field(16_000, ge=256, description="tokens of the vocabulary at most")
-        width: int = Field(256, ge=8, description="of the hidden states")
+        vocab_size: int = Field(16_000, ge=256, description="maximum size of the vocabulary")
+        width: int = Field(256, ge=8, description="width of the hidden states")
         layers: int = Field(4, ge=1)
-        heads: int = Field(4, ge=1, description="of attention; divides the width")
+        heads: int = Field(4, ge=1, description="number of attention heads; divides the width")
         dropout: float = Field(0.1, ge=0, lt=1)
         pooling: Pooling = Field("mean", description=POOLING)
 
@@ -217,7 +221,7 @@ class SmallTransformer:
             self.given = Pretrained(Architecture("transformer", options.weights, "bert"), kept)
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
-        """Train the tokenizer, or load the one of the weights."""
+        """Train the tokenizer, or load that of the weights."""
         if self.given:
             return self.given.tokenizer(texts)
         family = FAMILIES["bert"]

@@ -119,7 +119,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     """Return the tokenizer of a folder of weights; it is converted if there is no tokenizer.json.
 
     Raises:
-        ConfigError: the folder holds no tokenizer that can be opened.
+        ConfigError: the folder contains no tokenizer that can be opened.
     """
     path = folder / "tokenizer.json"
     try:
@@ -132,7 +132,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     except Exception as error:  # tokenizers raises bare Exception, and the conversion anything
         reason = shorten(str(error), 200)
         raise ConfigError(
-            f"{folder} holds no fast tokenizer that can be opened ({reason}); expected tokenizer.json. To convert "
+            f"{folder} contains no fast tokenizer that can be opened ({reason}); expected tokenizer.json. To convert "
             "spm.model, pip install sentencepiece protobuf",
             parameters=("weights",),
             path=str(folder),
@@ -146,11 +146,11 @@ def load_model(
 
     Args:
         model: the library's class.
-        config: of the class's configuration.
-        folder: of the weights.
-        name: of the backbone, for messages.
-        arguments: of the class, in addition.
-        new_head: whether the head that predicts masked tokens may be new, where the folder has none.
+        config: the configuration of the model.
+        folder: the folder of the weights.
+        name: the name of the backbone, for messages.
+        arguments: additional arguments of the class.
+        new_head: whether the head that predicts masked tokens may be new if the folder has none.
 
     Raises:
         ConfigError: the weights are damaged, or lack tensors of the model.

@@ -1,1 +1,1 @@
-"""File formats: bytes of CSV, TSV, JSON lines and Parquet files to chunks of raw columns."""
+"""File formats: convert CSV, TSV, JSON lines and Parquet files to chunks of raw columns."""

@@ -32,7 +32,7 @@ NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 
 _EXCEL = re.compile(r"sep=([^\w\r\n\"])\r?\n", re.IGNORECASE)
 EXCEL_HINT = ["sep=", ""]
-"""The first row of a file that tells Excel its delimiter, once it is split; it is not the header."""
+"""The first row (split) of a file that declares its delimiter to Excel; it is not the header."""
 
 TITLE_HINT = " If the first line is a title above the header, delete it."
 
@@ -53,7 +53,7 @@ def detect_delimiter(path: Path, charset: Charset, expected: str | None, notices
 
 
 def guess_delimiter(text: str, default: str) -> str:
-    """Return the delimiter that splits the first rows into equally many fields, else `default`; respects quotes."""
+    """Return the delimiter that splits the first rows into the same number of fields, or `default`; respects quotes."""
     if hint := _EXCEL.match(text):
         return hint[1]
     fits: dict[str, tuple[bool, bool, bool, int]] = {}
@@ -71,7 +71,7 @@ def looks_like_data(header: Sequence[str]) -> str | None:
 
 
 def _head(path: Path, charset: Charset) -> str:
-    """Return the first rows, without a last one that may be incomplete."""
+    """Return the first rows, without the last one, which may be incomplete."""
     with open_text(path, charset, newline="") as stream:
         text = stream.read(_SAMPLE_CHARS)
     if len(text) < _SAMPLE_CHARS:
@@ -80,7 +80,7 @@ def _head(path: Path, charset: Charset) -> str:
 
 
 def _width(text: str, mark: str) -> tuple[int, float]:
-    """Return the number of fields of the first row, and the share of rows with as many."""
+    """Return the number of fields of the first row, and the share of rows with the same number."""
     widths: list[int] = []
     try:
         for row in csv.reader(io.StringIO(text, newline=""), delimiter=mark):
@@ -104,8 +104,8 @@ def _in_numbers(text: str) -> bool:
 MAX_CHUNK_CHARS = 64 << 20
 _MAX_CELL_CHARS = 64 << 20
 
-# Appended after the last line. As a row of its own it shows that the file ended between two rows; at the end of another
-# row, that the file ended inside quotes, which the reader does not report.
+# Appended after the last line. If it is a separate row, the file ended between two rows. If it is at the end of another
+# row, the file ended inside quotes, which the reader does not report.
 _END = "\0END\0"
 
 Record = tuple[int, list[str]]  # the line on which a row begins, and its fields
@@ -127,7 +127,7 @@ def read_delimited(path: Path, layout: Layout, rows: int, read_warnings: ReadWar
     rows whose fields beyond the header are all empty, which are counted.
 
     Raises:
-        DataError: no header, data in its place, more names than fields, text in another encoding, or a quote that is
+        DataError: no header, data instead of a header, more names than fields, a different encoding, or a quote that is
             never closed and so encloses the rows after it.
     """
     with open_text(path, layout.charset, newline="") as stream:
@@ -180,8 +180,8 @@ def _records(
             first_line = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
-            f"{path}: the row that begins on line {first_line:,} cannot be read: {error}. Perhaps a quote is opened "
-            "there and never closed. Fix the file.",
+            f"{path}: the row that begins on line {first_line:,} cannot be read: {error}. Perhaps a quote opens "
+            "there and never closes. Fix the file.",
             parameters=("table",),
             line=first_line,
         ) from None
@@ -203,13 +203,13 @@ def _quoted_lines(fields: list[str], width: int, delimiter: str) -> int:
 def _end_in_quotes(
     path: Path, fields: list[str], line: int, width: int, delimiter: str, read_warnings: ReadWarnings
 ) -> None:
-    """Keep the last row of a file that was cut off inside a cell; raise a DataError if the open quote encloses rows."""
+    """Keep the last row of a file that was cut off inside a cell; raise DataError if the open quote encloses rows."""
     fields[-1] = fields[-1].removesuffix(_END)
     enclosed = fields[-1].splitlines()[1:]
     rows = sum(len(row) == width for row in csv.reader(enclosed, delimiter=delimiter))
     if not width or (width > 1 and rows * 2 > len(enclosed)):
         raise DataError(
-            f"{path}: a quote that is opened in the row on line {line:,} is never closed, so the {len(enclosed):,} "
+            f"{path}: a quote opens in the row on line {line:,} and never closes, so the {len(enclosed):,} "
             'lines after it would be one cell. Close the quote, or write a quote inside a text as "".',
             parameters=("table",),
             line=line,
@@ -218,7 +218,7 @@ def _end_in_quotes(
 
 
 def _header(path: Path, record: Record | None, read_warnings: ReadWarnings) -> list[str]:
-    """Return the names of the columns; the second and later columns of one name get a number."""
+    """Return the names of the columns; the second and later columns with the same name get a number."""
     if record is None:
         raise NoRowsError(
             f"{path} has no rows: the file is empty. A header and at least one row are expected.",
@@ -239,7 +239,7 @@ def _header(path: Path, record: Record | None, read_warnings: ReadWarnings) -> l
 
 
 def _numbered(names: list[str]) -> list[str]:
-    """Append to the second and later columns of one name the next number that makes the name unique."""
+    """Append to the second and later columns with the same name the next number that makes the name unique."""
     original, next_number = set(names), dict.fromkeys(names, 2)
     used: dict[str, None] = {}
     for name in names:
@@ -257,10 +257,10 @@ def _clean_names(fields: list[str]) -> list[str]:
 
 
 def _given_names(path: Path, names: tuple[str, ...], first: list[str]) -> list[str]:
-    """Return the names that the user gave; the fields beyond them are named by their number."""
+    """Return the user's names; further fields are named by their number."""
     if len(names) > len(first):
         raise DataError(
-            f"{path}: {len(names)} column names were given, but the first row has {len(first)} fields. Give one name "
+            f"{path}: {len(names)} column names were given, but the first row has {len(first)} fields. Set one name "
             "per field, or the right delimiter.",
             parameters=("columns", "delimiter"),
             names=list(names),
@@ -292,7 +292,7 @@ def _chunks(
 
 
 def _fit(fields: list[str], width: int, read_warnings: ReadWarnings) -> bool:
-    """Make a row as wide as the header; returns whether only empty fields were cut off."""
+    """Fill or cut a row to the width of the header; return whether only empty fields were cut."""
     beyond = fields[width:]
     del fields[width:]
     missing = width - len(fields)

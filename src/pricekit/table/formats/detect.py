@@ -34,7 +34,7 @@ _COMMON = {
     "cp874": "าร่นกอเ้งมยลวดสทตคใิัีะไแ็์ปพ",
     "cp1257": "āēīšļņģķčžųėęįąūšžĀŠŽČ–—’“”€",
 }
-# Letters that are common only in some contexts: pão, coração, nº 5. Elsewhere they are misread from another encoding.
+# Letters that are common only in some contexts: pão, coração, nº 5. Elsewhere they indicate a wrong encoding.
 _ODD = {
     "cp1252": re.compile(
         r"ã(?=[^\W\d_oesiz])|õ(?!e)|(?<![0-9nN])[ºª]|(?<=[^\W\d_])[±¶¼½¾¿¡×¥§]|³(?=[^\W\d_])|(?<=[^\W\d_m])³"
@@ -63,7 +63,7 @@ def utf8_flaw(path: Path) -> str | None:
         for block in _blocks(path):
             decoder.decode(block, final=not block)
     except UnicodeDecodeError as error:
-        # A file that was cut off inside its last character is UTF-8 otherwise.
+        # A file that was cut off inside its last character is otherwise UTF-8.
         if error.reason == "unexpected end of data" and not block:
             return "damaged"
     else:
@@ -73,7 +73,7 @@ def utf8_flaw(path: Path) -> str | None:
 
 
 def wide_encoding(path: Path) -> str | None:
-    """Return UTF-16 with its byte order for a file in it without a byte order mark, else None."""
+    """Return UTF-16 with its byte order for a UTF-16 file without a byte order mark, else None."""
     with open(path, "rb") as file:
         head = file.read(_SAMPLE)
     even, odd = head[::2].count(0), head[1::2].count(0)
@@ -138,7 +138,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 
 def _non_ascii_lines(path: Path) -> bytes:
-    """Return lines with bytes beyond ASCII from the whole file, no character cut in two."""
+    """Return lines with bytes beyond ASCII from the whole file, without splitting a character."""
     found: list[bytes] = []
     size = 0
     with open(path, "rb") as file:
@@ -151,7 +151,7 @@ def _non_ascii_lines(path: Path) -> bytes:
 
 
 def _cut(line: bytes) -> bytes:
-    """Return the beginning of a line, up to a space or comma: no encoding uses these inside another character."""
+    """Return the beginning of a line, up to a space or comma, which no encoding uses inside another character."""
     start = line[:_SAMPLE]
     return start[: max(start.rfind(b" "), start.rfind(b",")) + 1] or start
 
@@ -165,7 +165,7 @@ def _decodes(sample: bytes, name: str) -> bool:
 
 
 def _is_perfect(sample: bytes, name: str) -> bool:
-    """Whether all letters are usual ones: charset-normalizer takes many accents or few words for chaos."""
+    """Return whether all letters are common ones; charset-normalizer considers many accents or few words chaotic."""
     letters = name in _LATIN or name in _ALPHABETS
     return letters and _decodes(sample, name) and _plausible(sample, name) == 1.0
 
@@ -207,7 +207,7 @@ def _typical(sample: bytes, name: str) -> float:
 
 
 def _is_common_han(character: str, name: str) -> bool:
-    """Whether a character is in the first level of its standard, which holds the common ones."""
+    """Return whether a character is in the first level of its standard, which contains the common ones."""
     try:
         code = character.encode(name)
     except UnicodeEncodeError:

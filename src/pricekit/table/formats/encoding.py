@@ -19,7 +19,7 @@ from pricekit.table.model import Notices
 _BLOCK = 1 << 20
 _HEAD = 1 << 16
 
-# UTF-32 first: its little-endian mark begins with that of UTF-16.
+# UTF-32 comes first, because its little-endian mark begins with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -71,8 +71,8 @@ def detect_charset(path: Path, given: str | None, notices: Notices) -> Charset:
         head = file.read(_HEAD)
     if kind := _kind_by_content(head, path.suffix.lower()):
         raise DataError(
-            f"{path} is {kind}, not text as its suffix {path.suffix!r} says. Unpack it, save it as CSV, or rename it "
-            "to the right suffix.",
+            f"{path} is {kind}, not text as its suffix {path.suffix!r} suggests. Unpack it, save it as CSV, or "
+            "correct the suffix.",
             parameters=("table",),
             kind=kind,
         )
@@ -82,7 +82,7 @@ def detect_charset(path: Path, given: str | None, notices: Notices) -> Charset:
 
 
 def _kind_by_content(head: bytes, suffix: str) -> str | None:
-    """Return what kind of file the first bytes show, None where it may be a table in a text format."""
+    """Return the kind of a file from its first bytes; None if it may be a table in a text format."""
     line = head.removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")[0].rstrip()
     if suffix not in _JSON_SUFFIXES:
         if re.match(rb"\[\s*(\{|$)", line) or line == b"{":
@@ -105,7 +105,7 @@ def _detected(path: Path, notices: Notices) -> Charset:
             position = _first_bad_byte(path, "utf-8")
             notices(
                 f"{path} is UTF-8 except for some bytes, the first of which is byte {position:,} of the file; they "
-                "are read as '\ufffd'. Set encoding if the file is in another one."
+                "are read as '\ufffd'. Set encoding if the file is in a different one."
             )
             return Charset("utf-8", "replace")
         name = other_encoding(path)
@@ -130,12 +130,12 @@ def open_text(path: Path, charset: Charset, newline: str) -> Iterator[TextIOWrap
 
 
 def bytes_read(stream: TextIOWrapper) -> int:
-    """Return the position in the file in bytes, which is up to a block ahead of the text."""
+    """Return the position in the file in bytes, up to a block ahead of the text."""
     return cast(BinaryIO, stream.buffer).tell()
 
 
 def check_readable(path: Path) -> None:
-    """Raise a DataError unless there is a readable file at `path`."""
+    """Raise DataError unless there is a readable file at `path`."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise DataError(
@@ -146,7 +146,7 @@ def check_readable(path: Path) -> None:
             pass
     except OSError as error:
         reason = "is a folder, not a file" if path.is_dir() else f"cannot be read: {error.strerror or error}"
-        raise DataError(f"{path} {reason}. Give the path of a table.", parameters=("table",)) from None
+        raise DataError(f"{path} {reason}. Name an existing table.", parameters=("table",)) from None
 
 
 def _open(path: Path, charset: Charset, newline: str) -> TextIOWrapper:
@@ -154,7 +154,7 @@ def _open(path: Path, charset: Charset, newline: str) -> TextIOWrapper:
         return open(path, encoding=charset.name, errors=charset.errors, newline=newline)
     except LookupError:
         raise DataError(
-            f"unknown encoding {charset.name!r}. Give a name such as utf-8, latin-1 or cp1252.",
+            f"unknown encoding {charset.name!r}. Use a name such as utf-8, latin-1 or cp1252.",
             parameters=("encoding",),
             encoding=charset.name,
         ) from None

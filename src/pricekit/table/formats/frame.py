@@ -15,12 +15,12 @@ from pricekit.table.model import RawChunk, ReadWarnings
 
 
 def is_frame(value: object) -> bool:
-    """Whether a value is a frame with named columns: pandas, Arrow, polars or one with `__arrow_c_stream__`."""
+    """Return whether a value is a frame with named columns: pandas, Arrow, polars or one with `__arrow_c_stream__`."""
     if isinstance(value, pd.DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader):
         return True
     if not hasattr(value, "__arrow_c_stream__"):
         return False
-    try:  # a single column has the interface, too, but its type is not a struct
+    try:  # a single column also has the interface, but its type is not a struct
         pa.RecordBatchReader.from_stream(value)
     except (pa.ArrowException, TypeError, ValueError):
         return False
@@ -28,14 +28,15 @@ def is_frame(value: object) -> bool:
 
 
 def as_arrow(frame: Any, name: str) -> pa.Table:
-    """Return a frame as an Arrow table; the index of a pandas frame is left out.
+    """Return a frame as an Arrow table; the index of a pandas frame is ignored.
 
     Args:
-        frame: what `is_frame` accepts.
-        name: of the frame, for messages.
+        frame: a frame that `is_frame` accepts.
+        name: the name of the frame, for messages.
 
     Raises:
-        DataError: several columns of one name, column names of several levels, or values that Arrow cannot hold.
+        DataError: several columns with the same name, column names with several levels, or values that Arrow cannot
+            represent.
     """
     if isinstance(frame, pd.DataFrame):
         _check_labels(frame, name)

@@ -24,18 +24,18 @@ def read_json_lines(
 ) -> Iterator[RawChunk]:
     """Yield chunks of at most `rows` rows, `MAX_CHUNK_CELLS` cells or about `MAX_CHUNK_CHARS` characters.
 
-    Every column is text: numbers stay as they are written, null and missing keys are "", and a list or object is its
-    JSON. The columns are the keys of the first chunk. Keys that only occur later are left out and counted in
-    `read_warnings`, so memory stays bounded even if every object has its own keys.
+    Every column is text: numbers keep their notation, null and missing keys become "", and a list or object becomes
+    its JSON. The columns are the keys of the first chunk. Keys that only occur later are ignored and counted in
+    `read_warnings`, so memory stays bounded even if every object has different keys.
 
     Raises:
-        DataError: a line that is not a JSON object, an empty file, text in another encoding.
+        DataError: a line that is not a JSON object, an empty file, a different encoding.
     """
     names: dict[str, None] = {}
     chunk: list[dict[str, str]] = []
     chars = 0
     first = True
-    # Only "\n" ends a line: the other line ends may occur between two JSON tokens.
+    # Only "\n" ends a line, because the other line ends may occur between two JSON tokens.
     with open_text(path, charset, newline="\n") as stream:
         for number, line in enumerate(stream, start=1):
             if line.isspace():

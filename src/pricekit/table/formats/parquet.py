@@ -16,7 +16,7 @@ from pricekit.table.model import RawChunk, ReadWarnings
 
 MAX_CHUNK_BYTES = 64 << 20
 _ROWS_AT_ONCE = 256
-"""Rows per batch: their size is only known once dictionary-encoded values are written out."""
+"""Rows per batch. Their size is unknown until dictionary-encoded values are decoded."""
 
 
 def read_parquet(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
@@ -25,7 +25,7 @@ def read_parquet(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator
     Bytes in a text that are not UTF-8 become U+FFFD and are counted in `read_warnings`.
 
     Raises:
-        DataError: not a Parquet file, a damaged one, or several columns of one name.
+        DataError: not a Parquet file, a damaged one, or several columns with the same name.
     """
     check_readable(path)
     with _explained(path):
@@ -44,8 +44,8 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as error:
         raise DataError(
-            f"{path} cannot be read as Parquet: {str(error).rstrip('.')}. It may be incomplete, damaged, or of "
-            "another format.",
+            f"{path} cannot be read as Parquet: {str(error).rstrip('.')}. It may be incomplete, damaged, or in "
+            "a different format.",
             parameters=("table",),
         ) from None
 

@@ -1,1 +1,1 @@
-"""Predictions, rejected rows and other frames to files; a file appears complete or not at all."""
+"""Write predictions, rejected rows and other frames to files, atomically."""

@@ -17,7 +17,7 @@ _ROW_GROUP = 1 << 17
 
 
 class Sink(Protocol):
-    """An open file to which frames of the same columns and types are appended."""
+    """An open file to which frames with the same columns and types are appended."""
 
     def write(self, frame: pd.DataFrame) -> None:
         """Append the rows of a frame."""
@@ -47,7 +47,7 @@ class _DelimitedSink:
             self._rows([names], quote_all="\r" in "".join(names))
             self._has_header = True
         columns = [_decimals(frame[name], "") or _plain(frame[name], missing="") for name in frame.columns]
-        # Python below 3.13 does not quote a single carriage return, and a reader would end the row there.
+        # Python below 3.13 does not quote a single carriage return, at which a reader would end the row.
         quote_all = any(isinstance(cell, str) and "\r" in cell for cells in columns for cell in cells)
         self._rows(zip(*columns, strict=True), quote_all)
 
@@ -114,7 +114,7 @@ class _ParquetSink:
 
 
 def _decimals(column: pd.Series, missing: str | None) -> list[Any]:
-    """Return floats as their shortest decimals, 12.34 also for a float32, not 12.34000015258789; [] for other types."""
+    """Return floats as their shortest decimals (12.34 for a float32, not 12.34000015258789); [] for other types."""
     if not isinstance(column.dtype, np.dtype) or column.dtype.kind != "f":
         return []
     written = column.to_numpy().astype(str).astype(object)

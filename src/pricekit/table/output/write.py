@@ -1,4 +1,4 @@
-"""Write predictions and other frames; a file appears complete or not at all."""
+"""Write predictions and other frames to files, atomically."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def _problem(path: Path) -> str:
     with _explained(path):
         if path.exists() and not path.is_file():
             kind = "a folder" if path.is_dir() else "a pipe or a device"
-            return f"{path} is {kind}. Give the path of the file to write."
+            return f"{path} is {kind}. Name a file to write."
     return ""
 
 
 def _problem_of_name(path: Path) -> str:
-    """Return what is wrong with the suffix, the folder or the length of the name of a file, "" if nothing is."""
+    """Return the problem with the suffix, the folder or the name length of a file, "" if there is none."""
     try:
         format_of(path)
     except DataError:
@@ -75,7 +75,7 @@ def write_frame(path: Path, frame: pd.DataFrame) -> None:
     """Write a frame without its index; the suffix names the format, as for `PredictionWriter`.
 
     Raises:
-        DataError: as `check_output` does, or several columns have one name, or the system refuses to write.
+        DataError: as for `check_output`, or several columns have the same name, or the system refuses to write.
     """
     names = [str(name) for name in frame.columns]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -100,14 +100,14 @@ class PredictionWriter:
     """Writes a column of ids and the float column `price` in chunks, in the order given.
 
     Use it as a context manager. The suffix names the format: .csv, .tsv, .parquet, .pq, .jsonl or .ndjson. The file
-    appears when the block ends without an error, and not at all otherwise. The id column has the name of the first ids,
-    or "id" if they have none.
+    appears only if the block ends without an error. The id column has the name of the first ids, or "id" if they have
+    none.
 
     Args:
         path: the file to write; an existing one is replaced at the end.
 
     Raises:
-        DataError: as `check_output` does, or the ids are named "price", or the system refuses to write.
+        DataError: as for `check_output`, or the ids are named "price", or the system refuses to write.
     """
 
     def __init__(self, path: Path) -> None:
@@ -163,7 +163,7 @@ def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, 
 
 
 class _FrameWriter:
-    """Appends frames of the same columns; a context manager like `PredictionWriter`."""
+    """Appends frames with the same columns; a context manager like `PredictionWriter`."""
 
     def __init__(self, path: Path) -> None:
         check_output(path)
@@ -205,11 +205,11 @@ def _explained(path: Path) -> Iterator[None]:
 def write_rejected(path: Path, frames: Sequence[pd.DataFrame]) -> None:
     """Write the rejected rows of several tables, as `split_usable` returns them, to one Parquet file.
 
-    A column keeps its type if it is the same in all frames, else it becomes text. A frame without a column has nulls in
-    it.
+    A column keeps its type if it is the same in all frames, else it becomes text. A column that a frame lacks is
+    filled with nulls.
 
     Args:
-        path: the file to write; it appears complete or not at all.
+        path: the file to write, atomically.
         frames: at least one.
 
     Raises:

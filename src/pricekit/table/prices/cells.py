@@ -73,14 +73,14 @@ class Cell:
 
     Attributes:
         digits: the number: digits, "." and "," only.
-        decimal_mark: "." or "," where the number itself shows its decimal mark; else None.
-        ambiguous_mark: "." or "," where it precedes the last three digits and may be a decimal mark or separate
+        decimal_mark: "." or "," if the number itself shows its decimal mark; else None.
+        ambiguous_mark: "." or "," if it precedes the last three digits and may be a decimal mark or separate
             thousands; else "".
         factor: multiplies the number; negative for a negative price.
         currency: as `find_currency` returns it.
-        has_several: the cell holds more prices than this one.
+        has_several: the cell contains other prices, too.
         in_pence: the number is small and followed by "p": a hundredth in a column in pounds.
-        start: position of the number in the cell; -1 where the number is not a substring of the cell.
+        start: position of the number in the cell; -1 if the number is not a substring of the cell.
         length: of that substring.
     """
 
@@ -95,11 +95,11 @@ class Cell:
     in_pence: bool = False
 
     def value(self, decimal: str, *, strict: bool = False) -> float | None:
-        """Return the price; None where the number is not written with that decimal mark.
+        """Return the price; None if the number is not written with that decimal mark.
 
         Args:
             decimal: the decimal mark of the column.
-            strict: use it for every cell, also for one that shows the other mark.
+            strict: use it for every cell, even one that shows the other mark.
         """
         mark = decimal if strict or not self.decimal_mark else self.decimal_mark
         group = "," if mark == "." else "."
@@ -111,7 +111,7 @@ class Cell:
 
 @lru_cache(maxsize=1 << 16)
 def read_cell(text: str) -> Cell | str:
-    """Return the price in a cell, or the reason why it has none.
+    """Return the price in a cell, or the reason for its absence.
 
     Example:
         >>> read_cell("1.299,00 €").value(","), read_cell("on request")
@@ -149,7 +149,7 @@ def _is_torn(text: str, price: Cell) -> bool:
 
 
 def _price_after_now(text: str, prices: list[Cell]) -> Cell | None:
-    """Return the current price of "was $20, now $15", None where no word marks one.
+    """Return the current price of "was $20, now $15"; None if no word marks one.
 
     The word directly precedes the price; or is anywhere before it if a word for the old price precedes the word.
     """
@@ -181,7 +181,7 @@ def _bare_price(text: str) -> bool:
 
 
 def _numbers(text: str) -> list[Cell | None]:
-    """Return all numbers of a text, None for each that is not a price."""
+    """Return all numbers of a text, with None for each that is not a price."""
     places = list(NUMBER.finditer(text))
     ends = [0, *(place.end() for place in places)]
     starts = [*(place.start() for place in places), len(text)]
@@ -234,7 +234,7 @@ def _is_range(low: Cell, high: Cell, before: str, between: str) -> bool:
 def _number(
     place: re.Match[str], before: str, after: str, sign: str, *, first: bool, last: bool
 ) -> Cell | None:
-    """Return a number as a price, None where it is none; `sign` is the text with its currency sign."""
+    """Return a number as a price, or None if it is not one; `sign` is the text with its currency sign."""
     digits = place[0].replace(" ", "").replace("'", "")
     factor, currency = _times(before, after, sign, last=last)
     if _DISCOUNT.match(after) or (_LETTER_BEFORE.search(before) and not currency):
@@ -256,7 +256,7 @@ def _number(
 
 
 def _sum(first: Cell, second: Cell, *, sure: bool) -> Cell | None:
-    """Return the sum of two parts of a number, such as 1万 and 2800; None where a mark is ambiguous."""
+    """Return the sum of two parts of a number, such as 1万 and 2800; None if a mark is ambiguous."""
     if not sure and (first.ambiguous_mark or second.ambiguous_mark):
         return None
     total = first.value(".") or 0.0
@@ -267,7 +267,7 @@ def _sum(first: Cell, second: Cell, *, sure: bool) -> Cell | None:
 
 
 def _marks(digits: str) -> tuple[str | None, str] | None:
-    """Return the decimal mark that a number shows, and its ambiguous mark; None where it is not a number."""
+    """Return the decimal mark that a number shows, and its ambiguous mark; None if it is not a number."""
     points, commas = digits.count("."), digits.count(",")
     if not points and not commas:
         return None, ""

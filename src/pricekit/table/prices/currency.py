@@ -1,4 +1,4 @@
-"""Currencies: ISO 4217 codes and CLDR signs from Babel, signs as people write them, and which one a price is in."""
+"""Currencies: ISO 4217 codes and CLDR signs from Babel, other common signs, and detection of a price's currency."""
 
 from __future__ import annotations
 
@@ -138,10 +138,10 @@ _LOWER_CASE = (
     "usd eur gbp inr chf cad aud jpy cny rub pln czk sek nok dkk vnd brl uah kzt huf idr myr sgd hkd krw thb php aed "
     "sar nzd mxn"
 )
-"""Codes that are read in lower case, too: those that are not words."""
+"""Codes that are also read in lower case, because they are not words."""
 
 _AMBIGUOUS = "- XXX ¤ T D G K L F P Q Le T$ Z$ J$ FR Pt mk UM"
-"""Signs in Babel that far more often stand for something else."""
+"""Signs in Babel that far more often mean something else."""
 
 _SHARED = {
     "$": "USD CAD AUD NZD SGD HKD TWD MXN ARS CLP COP UYU BBD JMD NAD",
@@ -174,7 +174,7 @@ def currency_signs() -> dict[str, str]:
 
 @cache
 def sign_pattern() -> re.Pattern[str]:
-    """Return a pattern of all signs, the longest first; a sign of letters matches only as a word of its own."""
+    """Return a pattern of all signs, longest first; a sign of letters matches only as a separate word."""
     signs = sorted(currency_signs(), key=len, reverse=True)
     letters = r"[^\W\d_]"
     each = (
@@ -221,7 +221,7 @@ def without_signs(text: str) -> str:
 
 
 def canonical(given: str) -> str:
-    """Return the name of a currency in this package: an ISO code or a shared sign; an unknown one in upper case.
+    """Return the canonical name of a currency: an ISO code or a shared sign; an unknown currency in upper case.
 
     Example:
         >>> canonical("kč"), canonical("Kč"), canonical("US$"), canonical("$")
@@ -249,17 +249,17 @@ def is_currency(text: str) -> bool:
 
 
 def may_mean(shown: str, wanted: str) -> bool:
-    """Whether a sign may mean the currency wanted, both as `canonical` names them: "$" may mean CAD."""
+    """Return whether a sign may mean a currency, both named by `canonical`: "$" may mean CAD."""
     return shown == wanted or wanted in SHARED.get(shown, ()) or shown == SHARED.get(wanted, ("",))[0]
 
 
 def require_same_currency(trained: str | None, other: str | None, whose: str = "to evaluate on") -> None:
-    """Raise a DataError where two sets of prices are in different currencies; None is compatible with all.
+    """Raise DataError if two sets of prices are in different currencies; None is compatible with all.
 
     Args:
         trained: the currency of the training prices.
         other: the currency of the other prices.
-        whose: which prices those are, for the message.
+        whose: a description of the other prices, for the message.
     """
     if not trained or not other:
         return
@@ -283,7 +283,7 @@ def label(name: str) -> str:
 
 
 def decimals_of(name: str) -> int:
-    """Return how many decimals prices in a currency have, as ISO 4217 says; 2 for an unknown one."""
+    """Return the number of decimals of a currency from ISO 4217; 2 for an unknown one."""
     from babel.numbers import get_currency_precision
 
     return int(get_currency_precision(SHARED.get(name, (name,))[0]))

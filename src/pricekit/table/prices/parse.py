@@ -1,6 +1,6 @@
-"""Convert a column of prices to numbers, however its cells are written.
+"""Convert a column of prices in any notation to numbers.
 
-Arrow converts plain numbers. Of the other cells, those that differ only in their digits are analysed once.
+Arrow converts plain numbers. Other cells that differ only in their digits are analysed once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
 
 
 def parse_price(column: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.ndarray]:
-    """Return prices, float64 (N,), NaN for none, and flaws, object (N,): why a non-empty cell has no price, else ""."""
+    """Return prices, float64 (N,), or NaN, and flaws, object (N,): why a non-empty cell has no price, or ""."""
     if is_numeric(column.type):
         return _finite(
             np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
@@ -49,7 +49,7 @@ def parse_price(column: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.nda
 
 
 def read_as(text: str, form: PriceFormat) -> float:
-    """Return the number that one cell is read as, NaN for none."""
+    """Return the number in one cell, or NaN."""
     return float(parse_price(pa.array([text], pa.large_string()), form)[0][0])
 
 
@@ -74,7 +74,7 @@ def _read_others(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.nda
 
 
 def _digits(cells: pa.Array, like: Cell, form: PriceFormat) -> np.ndarray:
-    """Return the numbers of cells with the shape of the cell `like`, float64 (N,)."""
+    """Return the numbers of cells that differ from the cell `like` only in their digits, float64 (N,)."""
     mark = form.decimal_of(like) if form.strict or not like.decimal_mark else like.decimal_mark
     written = pc.utf8_slice_codeunits(cells, like.start, like.start + like.length)
     kept = pc.replace_substring_regex(written, f"[^0-9{mark}]", "")
@@ -101,7 +101,7 @@ def _finite(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def describe_prices(form: PriceFormat) -> str:
-    """Return what the user should know about how prices were read, "" where all cells are unambiguous plain numbers."""
+    """Return a summary of how prices were read, or "" if all cells are unambiguous plain numbers."""
     if not form.formatted and not form.others and not form.guessed:
         return ""
     parts = [f"decimal mark '{form.decimal}'"]
@@ -114,7 +114,7 @@ def describe_prices(form: PriceFormat) -> str:
         sentences.append(_describe_guess(form))
     if form.contradicting:
         sentences.append(
-            f"Cells that show the other decimal mark, each read by its own: {form.contradicting:,}."
+            f"Cells that show the other decimal mark, and are read with it: {form.contradicting:,}."
         )
     if form.several:
         sentences.append(
@@ -123,7 +123,7 @@ def describe_prices(form: PriceFormat) -> str:
         )
     if form.others:
         sentences.append(
-            f"Set aside because of another currency: {form.others:,} ({count_currencies(form, others=True)})."
+            f"Rejected because of another currency: {form.others:,} ({count_currencies(form, others=True)})."
         )
     return " ".join(sentences)
 
@@ -131,19 +131,19 @@ def describe_prices(form: PriceFormat) -> str:
 def _describe_guess(form: PriceFormat) -> str:
     thousands = "." if form.decimal == "," else ","
     return (
-        f"{form.ambiguous:,} cells have a '.' or ',' before three digits, and hardly any other cell shows what it is: "
-        f"'{form.decimal}' is taken as the decimal mark and '{thousands}' as the separator of thousands. If that is "
+        f"{form.ambiguous:,} cells have a '.' or ',' before three digits, and hardly any other cell shows its meaning: "
+        f"'{form.decimal}' is assumed to be the decimal mark and '{thousands}' the thousands separator. If that is "
         f"wrong, set decimal to '{thousands}'."
     )
 
 
 def examples(form: PriceFormat) -> str:
-    """Return some cells with the numbers that they are read as."""
+    """Return some cells with their parsed numbers."""
     return ", ".join(f"'{shorten(text)}' as {_number(read_as(text, form))}" for text in form.examples)
 
 
 def count_currencies(form: PriceFormat, *, others: bool = False) -> str:
-    """Return how many cells show each currency, most frequent first; with `others` without the column's currency."""
+    """Return the number of cells per currency, most frequent first; with `others`, without the column's currency."""
     main = form.currency if others else None
     shown = {name: count for name, count in form.currencies.items() if not main or not may_mean(name, main)}
     return ", ".join(f"{label(name)}: {count:,}" for name, count in shown.items())

@@ -1,6 +1,6 @@
-"""Decide how the prices of a column are written: decimal mark, currency, examples.
+"""Detect the price format of a column: decimal mark, currency, examples.
 
-All cells together decide whether "." and "," are decimal marks or separate thousands: 565.000 alone does not show it.
+All cells together decide whether "." and "," are decimal marks or thousands separators; 565.000 alone is ambiguous.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MIN_DECIMAL_SHARE = 0.05
 """If a smaller share of the numbers with a mark has other than three digits after it, the mark separates thousands and
 these numbers are errors: prices with two decimals never have three, and of prices with three one in ten has fewer."""
 _MIN_CELLS = 3
-"""Numbers without a sign that must agree before "." is taken to separate thousands."""
+"""Number of numbers without a sign that must agree before "." counts as a thousands separator."""
 _ROUND = r"[059]$"
 _MIN_ROUND_SHARE = 0.6
 """Most prices in thousands end in 0, 5 or 9; of computed numbers with three decimals, three in ten."""
@@ -42,7 +42,7 @@ MAX_OTHER_CURRENCIES = 0.01
 
 @dataclass(frozen=True)
 class PriceFormat:
-    """How the prices of a table are written.
+    """The format of the prices of a table.
 
     Attributes:
         decimal: the decimal mark, "." or ",".
@@ -51,8 +51,8 @@ class PriceFormat:
         ambiguous: cells with a mark before three digits; other cells or a default decide what it means.
         guessed: hardly any other cell decided that, so the guess may be wrong.
         contradicting: cells that show the other decimal mark; each is read by its own mark.
-        currency: the currency of the prices, None where no cell shows one; prices in others are set aside.
-        currencies: how many cells show each currency.
+        currency: the currency of the prices, None if no cell shows one; prices in other currencies are rejected.
+        currencies: number of cells per currency.
         several: cells with several prices.
         formatted: cells that are prices but not plain numbers.
         examples: up to three of those cells, of different kinds if possible.
@@ -71,7 +71,7 @@ class PriceFormat:
     examples: tuple[str, ...] = ()
 
     def factor_of(self, cell: Cell) -> float:
-        """Return by what the number of a cell is multiplied."""
+        """Return the multiplier of a cell's number."""
         return cell.factor * (0.01 if cell.in_pence and self.currency in ("£", "GBP") else 1)
 
     def decimal_of(self, cell: Cell) -> str:
@@ -80,7 +80,7 @@ class PriceFormat:
 
     @property
     def others(self) -> int:
-        """How many cells show a currency other than that of the column."""
+        """The number of cells in a currency other than that of the column."""
         main = self.currency
         return sum(n for name, n in self.currencies.items() if main and not may_mean(name, main))
 
@@ -92,7 +92,7 @@ class PriceFormat:
 
 @dataclass
 class _Evidence:
-    """What the cells of a column show, as numbers of rows.
+    """Statistics of the cells of a column, as numbers of rows.
 
     Attributes:
         decimals: by decimal mark and currency, of cells that show their decimal mark.
@@ -165,7 +165,7 @@ class _Evidence:
         self._add_example(kind, text)
 
     def shown(self, mark: str, currency: str | None) -> int:
-        """Return how many cells show this decimal mark, without those in other currencies."""
+        """Return the number of cells that show this decimal mark, without those in other currencies."""
         return sum(
             rows
             for (found, of), rows in self.decimals.items()
@@ -182,7 +182,7 @@ class _Evidence:
 
 
 def price_format(columns: Iterable[pa.Array], read_options: ReadOptions) -> PriceFormat:
-    """Decide how prices are written from all cells of their column, in one or several parts."""
+    """Detect the price format from all cells of a column, in one or several parts."""
     seen = _Evidence()
     for column in columns:
         seen.add(column)
@@ -191,7 +191,7 @@ def price_format(columns: Iterable[pa.Array], read_options: ReadOptions) -> Pric
     decimal = read_options.decimal or decimal
     plain_too = decimal == ","
     kept = {text: kind for kind, text in seen.examples.items() if plain_too or kind != "plain"}
-    # Prices in the column's currency first, and one of each kind before several of one kind.
+    # Prices in the column's currency come first, and one of each kind before several of the same kind.
     examples = sorted(kept, key=lambda text: (shows_other_currency(text, currency), kept[text] == text))
     return PriceFormat(
         decimal=decimal,
@@ -264,8 +264,8 @@ def is_numeric(kind: pa.DataType) -> bool:
 def group_by_shape(cells: pa.Array) -> tuple[list[str], np.ndarray]:
     """Group cells that differ only in their digits; returns one cell of each group, and the group of each cell.
 
-    `read_cell` returns the same for all cells of a group, except for the digits. A single 0 before a mark makes
-    another group, because it shows that the mark is a decimal mark.
+    `read_cell` returns the same for all cells of a group, except for the digits. A single 0 before a mark forms a
+    separate group, because it shows that the mark is a decimal mark.
 
     Returns:
         The first cell of each group, and the group of each cell, int64 (N,).
@@ -278,7 +278,7 @@ def group_by_shape(cells: pa.Array) -> tuple[list[str], np.ndarray]:
 
 
 def plain_numbers(cells: pa.Array) -> np.ndarray:
-    """Return which cells are numbers as `float` reads them, without underscores, bool (N,)."""
+    """Return which cells are numbers that `float` accepts, without underscores, bool (N,)."""
     short = pc.less_equal(pc.binary_length(cells), _MAX_NUMBER_CHARS)
     return as_mask(pc.and_(short, pc.match_substring_regex(cells, PLAIN_NUMBER)))
 

@@ -9,7 +9,7 @@ import unicodedata
 from pricekit.table.prices.currency import without_signs
 
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-"""A number as programs write it, and nothing else; a pattern for Arrow."""
+"""A pattern for Arrow: a cell that contains only a number as programs write it."""
 
 # Groups of three digits with a space or an apostrophe between them, or any digits, commas and points.
 NUMBER = re.compile(
@@ -53,7 +53,7 @@ def normalize(text: str) -> str:
 
 
 def has_words_before(text: str) -> bool:
-    """Whether words precede the first number, so that it may belong to a name: Size 38  120 €."""
+    """Return whether words precede the first number, which may then belong to a name: Size 38  120 €."""
     number = NUMBER.search(text)
     return number is not None and bool(WORD.search(without_signs(text[: number.start()])))
 
@@ -127,7 +127,7 @@ _TIMES = (
     (re.compile(r"\s?(?:(?:crores?|cr)\b|करोड़|करोड़|কোটি)", re.IGNORECASE), 1e7),
     (re.compile(r"\s?(?:[¢￠]|(?:cents?|ct|коп|pence|paise)\b)", re.IGNORECASE), 0.01),
 )
-# With a currency sign: a capital by itself or a small letter next to the number; not a size (M / L) or name (M8).
+# With a currency sign: a separate capital or a small letter next to the number; not a size (M / L) or name (M8).
 _LETTER = re.compile(r"(?:\s?(mi|mn|MM|[kKMBL])|([mb]))(?![^\W_]|\s?[/-])")
 _LETTERS = {"k": 1e3, "m": 1e6, "mn": 1e6, "mm": 1e6, "b": 1e9}
 _INDIA = {"k": 1e3, "l": 1e5}
@@ -135,12 +135,12 @@ _LETTERS_OF = {"INR": _INDIA, "Rs": _INDIA, "IDR": _LETTERS | {"m": 1e9}, "BRL":
 
 
 def is_han_multiplier(after: str) -> bool:
-    """Whether a text starts with a Chinese, Japanese or Korean multiplier; "." is the decimal mark there."""
+    """Return whether a text starts with a Chinese, Japanese or Korean multiplier; then "." is the decimal mark."""
     return bool(_HAN_TIMES.match(after))
 
 
 def multiplier(after: str) -> tuple[float, int]:
-    """Return by how much the start of a text multiplies the number before it, and how many characters that takes."""
+    """Return the multiplier at the start of a text, for the number before it, and its number of characters."""
     if han := _HAN_TIMES.match(after):
         return math.prod(_HAN[sign] for sign in han[1]), han.end()
     for pattern, times in _TIMES:

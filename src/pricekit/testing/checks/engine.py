@@ -1,4 +1,4 @@
-"""The checks of an engine; only making the graph imports torch."""
+"""The checks of an engine; torch is imported only to create the graph."""
 
 from __future__ import annotations
 

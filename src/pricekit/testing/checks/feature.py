@@ -40,7 +40,7 @@ def fit(plugin: Any, table: Table, price: np.ndarray | None = None) -> Any:
 
 
 def prices_of(table: Table) -> np.ndarray:
-    """Return invented prices for the rows, float64 (N,)."""
+    """Return generated prices for the rows, float64 (N,)."""
     return np.resize(ordinary_prices(), len(table))
 
 

@@ -32,7 +32,7 @@ _NOTE_STEPS = 20
 
 
 class BatchOrder:
-    """The batches of each epoch, of texts of similar length; they depend on the seed and the epoch only."""
+    """The batches of each epoch, with texts of similar length. They depend only on the seed and the epoch."""
 
     def __init__(self, lengths: np.ndarray, batch_size: int, seed: int) -> None:
         self.lengths = lengths
@@ -93,7 +93,7 @@ class PretrainCallback(TrainerCallback):
 
 
 class _Trainer(Trainer):
-    """The Trainer with our loader and our errors."""
+    """The Trainer with pricekit's loader and errors."""
 
     own_loader: DataLoader[int]
 
@@ -148,8 +148,8 @@ def fit_masked(job: PretrainJob, work: Path, checkpoint: Path | None, callback: 
 
     Args:
         job: model, tokens and settings.
-        work: folder of the checkpoints.
-        checkpoint: to resume from; None starts at the beginning.
+        work: the folder of the checkpoints.
+        checkpoint: the checkpoint to resume from; None starts from the beginning.
         callback: follows the steps.
 
     Returns:

@@ -54,7 +54,7 @@ def pretrain(
         tables: files or frames; equal texts count once.
         settings: the backbone and the training.
         out: a new or empty folder; it is written atomically.
-        read_options: how to read the tables; what is not set is detected.
+        read_options: how to read the tables; options that are not set are detected.
         resume: continue from the last checkpoint.
         overwrite: replace the weights in `out`, and delete checkpoints of an unfinished pretraining.
         shown: show progress bars.

@@ -1,4 +1,4 @@
-"""Preparing a pretraining: the texts of the tables, their tokens, and the model."""
+"""Preparation of a pretraining: the texts of the tables, their tokens, and the model."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _FROM_SCRATCH, _PRETRAINED = (10, 1e-3), (3, 1e-4)
 
 @dataclass(frozen=True)
 class PretrainSettings:
-    """The backbone to pretrain, and how.
+    """The backbone to pretrain, and the settings of the pretraining.
 
     Attributes:
         backbone: name of the backbone.
         options: of the backbone.
         text: the text columns.
-        max_length: tokens of a text; longer texts are truncated.
+        max_length: maximum number of tokens per text; longer texts are truncated.
         facts_first: move short lines to the front, as the setting `facts_first` does in training.
-        epochs: passes over the texts; None is 3, or 10 for randomly initialised weights.
-        batch_size: texts of an optimizer step.
+        epochs: number of epochs; None is 3, or 10 for randomly initialised weights.
+        batch_size: number of texts per optimizer step.
         learning_rate: peak of the schedule; None is 1e-4, or 1e-3 for randomly initialised weights.
         seed: of the held-out texts, their order, the masks, and random weights.
-        limit: rows to read from each table; None reads all.
+        limit: number of rows to read from each table; None reads all.
     """
 
     backbone: str
@@ -200,14 +200,14 @@ def prepare_job(
 
 
 def pretraining_of(backbone: str, options: Mapping[str, Any]) -> PretrainSettings:
-    """Return the `PretrainSettings` that the options ask for; raises ConfigError."""
+    """Return the `PretrainSettings` for the options; raises ConfigError."""
     layer: dict[str, Any] = {}
     for more in settings_layers(options.get("settings")):
         layer = merge(layer, more)
     kinds = {"backbone": dict, "facts_first": bool}
     if wrong := [key for key, value in layer.items() if not isinstance(value, kinds.get(key, ()))]:
         raise ConfigError(
-            "pretraining takes settings of the backbone, such as backbone.layers=2, and facts_first=true; found "
+            "pretraining accepts settings of the backbone, such as backbone.layers=2, and facts_first=true; found "
             + wrong[0],
             parameters=("settings",),
         )
