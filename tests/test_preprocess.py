@@ -24,7 +24,7 @@ def test_short_lines_come_directly_after_the_first():
 
 
 @given(st.text(alphabet="ab\n", max_size=400))
-def test_observers_see_every_epoch_exactly_once(text):
+def test_no_line_is_lost_and_a_second_call_changes_nothing(text):
     once = short_lines_first(text)
     assert sorted(once.split("\n")) == sorted(text.split("\n"))
     assert short_lines_first(once) == once

@@ -180,7 +180,7 @@ def test_several_threads_do_not_change_the_tokenizer_under_each_other(tokenizer,
 
 
 @given(st.lists(st.text(alphabet="red tgn", max_size=40), min_size=1, max_size=8))
-def test_unmasking_padded_rows_returns_the_tokens(tokenizer, texts):
+def test_unpadding_returns_the_tokens(tokenizer, texts):
     tokens = encode(tokenizer, texts, 6, 0)
     rows = np.arange(len(texts))[::-1]
     input_ids, mask = pad_rows(tokens, rows, pad_id=0)

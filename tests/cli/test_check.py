@@ -88,7 +88,7 @@ def test_the_command_it_prints_trains_and_predicts(pricekit, page, tmp_path):
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 41
 
 
-def test_the_hash_covers_the_cpu_flags(page, tmp_path):
+def test_options_choose_columns_and_rows(page, tmp_path):
     table = write(tmp_path / "t.csv", "a,b,c\n" + "".join(f"word {i},thing {i},{i}.500\n" for i in range(20)))
     found = page(table, "--text", "b", "--price", "c", "--decimal", ",", "--limit", "11")
     assert found["rows"] == 11

@@ -174,7 +174,9 @@ def test_help_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_a_run_that_was_not_started_cannot_be_resumed(pricekit, catalog, run, tmp_path, monkeypatch):
+def test_a_run_interrupted_before_its_start_shows_no_resume_command(
+    pricekit, catalog, run, tmp_path, monkeypatch
+):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 

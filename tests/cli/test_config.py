@@ -20,7 +20,7 @@ POLICIES = ["quick", "ultra", "fast", "blazing", "optimized"]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_shown_prices_can_be_read_back(pricekit, tmp_path, policy):
+def test_the_shown_configuration_can_be_read_back(pricekit, tmp_path, policy):
     flags = ("--policy", policy, "--text", "title,about", "--set", "backbone.weights=none")
     flags = flags if policy != "quick" else flags[:4]
     code, out, err = pricekit("config", "show", *flags)

@@ -30,7 +30,7 @@ def wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
 
-def test_the_printed_command_continues_an_interrupted_pretraining(
+def test_the_printed_command_continues_an_interrupted_cross_validation(
     pricekit, table, tmp_path, monkeypatch, wide
 ):
     out, calls = tmp_path / "cv", []
@@ -79,7 +79,7 @@ def test_the_printed_command_continues_an_interrupted_pretraining(
         (["--price", "cost"], "no column 'cost'", 1),
     ],
 )
-def test_invalid_precisions_are_reported(pricekit, table, tmp_path, flags, message, expected):
+def test_invalid_folds_and_folders_are_reported(pricekit, table, tmp_path, flags, message, expected):
     code, out, err = pricekit("cv", table, "--out", tmp_path / "cv", *flags)
     assert (code, out) == (expected, "")
     assert message in " ".join(err.split())

@@ -68,7 +68,7 @@ def test_an_error_names_the_options_of_the_command_that_runs(parameters, hint):
     assert explain(error) == f"something is wrong. {hint}"
 
 
-def test_an_error_without_parameters_gets_no_hint():
+def test_an_error_without_matching_options_gets_no_hint():
     context = click.Context(cli.get_command(click.Context(cli), "inspect"))
     error = DataError("something is wrong", parameters=("text",))  # which inspect does not have
     add_hint(error, context)

@@ -48,7 +48,7 @@ def test_options_are_given_with_set(pricekit):
         ("gone.py", "does not exist"),
     ],
 )
-def test_missing_files_are_reported(pricekit, tmp_path, monkeypatch, target, expected):
+def test_missing_and_empty_targets_are_reported(pricekit, tmp_path, monkeypatch, target, expected):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "package").mkdir()

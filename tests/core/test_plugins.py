@@ -112,7 +112,7 @@ def test_a_broken_plugin_does_not_affect_other_plugins(plugin, way, logged):
         found.get("loss", "new")
 
 
-def test_kinds_are_separate_and_names_are_unchanged(plugin):
+def test_plugins_of_different_kinds_can_share_a_name(plugin):
     source = """
 import pricekit
 @pricekit.hookimpl

@@ -99,7 +99,7 @@ def test_each_batch_has_its_own_prices(model):
     assert {number for number, _ in session.recorded} == {"1", "2", "3"}
 
 
-def test_the_telemetry_id_is_that_of_onnxruntime():
+def test_the_graph_id_setting_is_that_of_onnxruntime():
     from onnxruntime.capi import onnxruntime_inference_collection as python
 
     assert engine.GRAPH_ID == GRAPH_ID == python._GPU_GRAPH_ID_RUN_CONFIG_KEY
@@ -212,7 +212,7 @@ def test_a_session_that_cannot_record_is_opened_without(model):
     assert set(ids) == {NO_GRAPH}
 
 
-def test_unopenable_output_is_an_error():
+def test_an_unloadable_graph_is_an_error():
     with pytest.raises(BundleError, match="cannot be loaded"):
         BoundSession(lambda recording: _session(b"no graph", "CPUExecutionProvider", {}), "cpu")
 

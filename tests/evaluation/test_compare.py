@@ -95,7 +95,7 @@ def test_runs_without_common_rows_are_explained(rows):
         common_rows({"a": some, "b": replace(some, ids="x" + some.ids)})
 
 
-def test_few_rows_do_not_show_a_leak(rows):
+def test_few_rows_give_no_verdict(rows):
     better = rows(9)
     assert compare({"a": better, "b": moved(better, 1)}).runs[1].verdict == "cannot tell"
 

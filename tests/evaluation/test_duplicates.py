@@ -109,7 +109,7 @@ def test_the_error_of_many_rows_per_text_is_nearly_exact(monkeypatch):
     assert few == pytest.approx(irreducible_error(np.zeros(900, int), price).smape, abs=0.05)
 
 
-def test_labels_differ_from_a_table_that_is_repeated_three_times(logged):
+def test_labels_differ_from_a_table_of_copies(logged):
     rng = np.random.default_rng(0)
     words = series(rng.choice(["shirt", "lamp", "pen"], 300))
     price = np.exp(rng.normal(size=300))

@@ -40,7 +40,7 @@ def equal(a, b):
     return True
 
 
-def test_a_written_price_is_read(tmp_path, rows):
+def test_written_rows_are_read_back(tmp_path, rows):
     written = rows(50, folds=3, kind=["tea", "soap"] * 25, shade=["", "[red]"] * 25)
     write_held_out(tmp_path, written)
     assert equal(read_held_out(tmp_path), written)

@@ -86,11 +86,11 @@ def test_bytes_lists_and_missing_cells_are_profiled_like_others():
 
 
 @pytest.mark.parametrize("rows", [0, 1, 10])
-def test_few_rows_give_no_verdict(rows):
+def test_few_rows_do_not_show_a_leak(rows):
     assert explained(pd.Series(PRICE[:rows]), np.log(PRICE[:rows])) == 0
 
 
-def test_r2_is_undefined_for_equal_prices():
+def test_constant_prices_explain_nothing():
     assert explained(pd.Series(PRICE), np.zeros(300)) == 0
 
 

@@ -23,7 +23,7 @@ class Attention(nn.Module):
 @pytest.mark.filterwarnings("ignore")  # of the exporter itself
 @pytest.mark.parametrize("kind", ["none", "bool", "float"])
 @pytest.mark.parametrize("scale", [None, 0.7])
-def test_the_loss_equals_that_of_torch(tmp_path, kind, scale):
+def test_attention_equals_that_of_torch(tmp_path, kind, scale):
     torch.manual_seed(0)
     query, key, value = (torch.randn(3, 2, 5, 4) for _ in range(3))
     mask = torch.ones(3, 1, 5, 5)

@@ -56,7 +56,7 @@ def test_out_of_fold_values_do_not_leak_between_equal_texts(known):
     assert exactly["known"].tolist() == [0.0] * 40
 
 
-def test_a_table_without_prices_is_an_error(known):
+def test_a_price_feature_without_prices_is_an_error(known):
     from pricekit.errors import DataError
 
     with pytest.raises(DataError, match="'known' learns from prices"):

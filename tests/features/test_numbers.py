@@ -72,7 +72,7 @@ def test_a_label_of_few_rows_is_omitted():
         ("", 0),
     ],
 )
-def test_the_columns_that_are_read(line, value):
+def test_the_numbers_that_lines_contain(line, value):
     for rows in (1, FEW + 1):
         found = numbers(columns=2).transform(table([line] * rows), {"labels": ["a"]})
         assert found.dtype == np.float32

@@ -117,7 +117,7 @@ def test_a_weight_in_the_name_takes_precedence_over_a_count() -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "nan", "inf", "-5", "1e308", "9" * 300, "abc", "", "1.2.3", "\x00"])
-def test_an_unusable_price_is_missing(value: str) -> None:
+def test_an_unusable_value_line_is_ignored(value: str) -> None:
     found = read(f"Item Name: thing\nValue: {value}\nUnit: oz\n")
     assert (found.value[0], found.kind[0], found.total[0]) == (0, NONE, 0)
 

@@ -162,6 +162,6 @@ def test_few_texts_are_parsed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @given(TEXTS)
 @settings(deadline=None)
-def test_an_arrow_list_is_a_list_of_texts(texts: list[str]) -> None:
+def test_as_list_returns_the_texts_of_arrow(texts: list[str]) -> None:
     values = pd.Series([*texts, None, "x" * 40_000], dtype="str")
     assert as_list(values) == as_strings(values).to_pylist()

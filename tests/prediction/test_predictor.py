@@ -148,7 +148,7 @@ def test_a_model_that_changed_after_pickling_is_refused(bundle, tmp_path):
         pickle.loads(sent)
 
 
-def test_weights_of_another_family_are_rejected(run, tmp_path):
+def test_a_run_with_changed_weights_is_rejected(run, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
     sent = pickle.dumps(load_model(copied))
     weights = copied / "best.safetensors"

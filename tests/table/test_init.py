@@ -13,7 +13,7 @@ def test_names_of_version_0_1_warn(old: str, new: str) -> None:
         assert getattr(pricekit.table, old) is getattr(pricekit.table, new)
 
 
-def test_unknown_names_count_as_zero() -> None:
+def test_unknown_names_raise_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = pricekit.table.nothing
 

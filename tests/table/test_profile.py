@@ -18,7 +18,7 @@ def profiles(path: Path, **said: object) -> list[Profile]:
     return profile(next(file.chunks(1000, ReadWarnings())).columns)
 
 
-def test_columns_with_equal_names_become_distinct(tmp_path: Path) -> None:
+def test_the_kinds_of_columns_are_recognised(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     rows = [
         f'{i},2024-01-{i % 28 + 1:02},http://x/{i},brand {i % 3},good thing {i} for all,"{i}.500 €",{i % 7 + 11},'
@@ -58,7 +58,7 @@ def test_a_price_column_can_contain_on_request(tmp_path: Path) -> None:
     assert (guess_price(found), guess_text(found[:1])) == ("Preis", ("Bezeichnung",))
 
 
-def test_a_half_filled_column_of_numbers_is_not_a_price_by_its_name_alone(tmp_path: Path) -> None:
+def test_a_column_that_is_half_numbers_is_not_a_price_by_its_name_alone(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     rows = [f"wool coat {i},{['38', 'M', '40', 'large one'][i % 4]},{i}.5" for i in range(40)]
     path.write_text("title,costume size,retail price\n" + "\n".join(rows))

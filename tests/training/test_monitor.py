@@ -31,7 +31,7 @@ def test_the_mean_loss_counts_rows_and_leaves_skipped_steps_out(session, monkeyp
     assert session.state.loss == 50.0
 
 
-def test_the_loss_is_rarely_read_from_the_device(session, monkeypatch):
+def test_the_loss_is_not_read_for_every_note(session, monkeypatch):
     monkeypatch.setattr(monitor, "NOTE_SECONDS", 1e9)
     total = EpochLoss(session)
     total.noted_at = 0.0

@@ -85,7 +85,7 @@ def test_runs_of_folds_are_ordinary_and_keep_their_last_weights(done, table):
     )
 
 
-def test_the_folder_names_the_model_family(done):
+def test_the_folder_contains_the_metrics_and_predictions(done):
     out, scores = done
     facts = json.loads((out / "cv.json").read_text("utf-8"))
     assert [fold["fold"] for fold in facts["folds"]] == [0, 1, 2]
@@ -98,7 +98,7 @@ def test_the_folder_names_the_model_family(done):
     assert scores.rows == 75
 
 
-def test_a_killed_pretraining_resumes_where_it_stopped(done, table, tmp_path, monkeypatch):
+def test_a_killed_cross_validation_resumes_where_it_stopped(done, table, tmp_path, monkeypatch):
     """Killed at the end of the second fold: the first is kept, the second scored again, the third trained."""
     out, called = shutil.copytree(done[0], tmp_path / "cv"), []
     for name in ("cv.json", "held_out.parquet", "fold-1/run.json", "fold-1/held_out.parquet"):
@@ -133,7 +133,7 @@ def test_a_different_table_is_not_resumed(done, table, tmp_path, change, begun):
 
 
 @pytest.mark.parametrize("name", ["folds.parquet", "plan.json"])
-def test_damaged_intervals_are_reported(done, table, tmp_path, name):
+def test_a_damaged_cross_validation_is_reported(done, table, tmp_path, name):
     out = shutil.copytree(done[0], tmp_path / "cv")
     (out / name).write_text("{")
     with pytest.raises(TrainingError, match="is damaged"):

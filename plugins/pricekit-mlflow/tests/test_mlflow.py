@@ -292,7 +292,7 @@ def test_listing_plugins_does_not_import_it():
     assert cli("plugins", "list", plugins="")[1] == []
 
 
-def test_installed_weights_are_found(catalog, monkeypatch):
+def test_the_installed_plugin_is_found(catalog, monkeypatch):
     from mlflow import MlflowClient
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///new/mlflow.db")

@@ -163,7 +163,7 @@ def test_listing_plugins_does_not_import_it():
     assert cli("plugins", "list", plugins="")[1] == []
 
 
-def test_installed_weights_are_found(catalog, tmp_path):
+def test_the_installed_plugin_is_found(catalog, tmp_path):
     (tmp_path / "tiny.toml").write_text(tiny_config().to_toml())
     said, _ = cli("train", catalog, "--config", tmp_path / "tiny.toml", "--out", tmp_path / "run")
     assert said.count("tensorboard --logdir") == 1
