@@ -279,3 +279,95 @@ def test_a_run_with_removed_settings_resumes(frame, tmp_path):
     file = run.path / "config.toml"
     file.write_text(file.read_text().replace("[speed]\n", "[speed]\nfused_optimizer = true\n"))
     assert pk.train(frame, out=run.path, resume=True).metrics == run.metrics
+
+
+NO_PATHS = [None, 5, b"run", "", "a\0b", ["run"], {}]
+
+
+@pytest.mark.parametrize("given", NO_PATHS, ids=repr)
+@pytest.mark.parametrize(
+    ("call", "parameter"),
+    [
+        (pk.load, "path"),
+        (pk.Run, "path"),
+        (pk.CrossValidation, "path"),
+        (pk.Predictor.load, "path"),
+        (pk.inspect, "bundle"),
+        (pk.evaluate, "model"),
+        (pk.worst_rows, "model"),
+        (lambda path: pk.compare(path, "run"), "runs"),
+        (lambda path: pk.ensemble([path, "run"]), "runs"),
+        (lambda path: pk.export(path, "bundle"), "run"),
+        (lambda path: pk.export("run", path), "out"),
+        (lambda path: pk.predict(path, "a.csv", "b.csv"), "model"),
+        (lambda path: pk.predict("bundle", "a.csv", path), "out"),
+        (lambda path: pk.pretrain("a.csv", path, backbone="transformer"), "out"),
+        (lambda path: pk.train("a.csv", teacher=[path], unpriced="b.csv"), "teacher"),
+    ],
+)
+def test_what_is_no_path_is_one_error_that_names_the_parameter(call, parameter, given):
+    with pytest.raises(ConfigError, match=f"^{parameter} is .*; expected a path$") as raised:
+        call(given)
+    assert raised.value.parameters == (parameter,)
+
+
+def test_a_model_in_memory_is_no_path(trained, frame):
+    with pytest.raises(ConfigError, match="model is a Predictor; expected a path"):
+        pk.evaluate(pk.load(trained), frame)
+
+
+@pytest.mark.parametrize("out", ["table.csv/run", "n" * 300])
+def test_a_folder_that_the_system_refuses_is_one_error(frame, tmp_path, out):
+    (tmp_path / "table.csv").touch()
+    with pytest.raises(PricekitError, match=r"Not a directory|File name too long"):
+        pk.train(frame, out=tmp_path / out, **TINY)
+    assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
+
+
+@pytest.mark.parametrize(
+    ("options", "parameter"),
+    [
+        ({"config": 5}, "config"),
+        ({"delimiter": 5}, "delimiter"),
+        ({"encoding": 5}, "encoding"),
+        ({"currency": 5}, "currency"),
+        ({"policy": ["quick"]}, "policy"),
+        ({"features": 5}, "features"),
+        ({"text": [5]}, "text"),
+        ({"price": 5}, "price"),
+    ],
+)
+def test_an_option_of_the_wrong_type_is_one_error_that_names_it(frame, options, parameter):
+    with pytest.raises(ConfigError, match=f"^{parameter} is .*; expected a") as raised:
+        pk.train(frame, **options)
+    assert raised.value.parameters == (parameter,)
+
+
+def test_numbers_of_numpy_are_numbers(frame):
+    options = {"epochs": np.int64(1), "limit": np.int64(60), "max_length": np.int64(32)}
+    run = pk.train(frame, **options, settings=TINY["settings"] | {"training.batch_size": np.int32(16)})
+    assert run.facts["rows"]["train"] + run.facts["rows"]["valid"] == 60
+
+
+@pytest.mark.parametrize(("name", "value"), [("batch_size", 0), ("epochs", 1.5), ("learning_rate", "x")])
+def test_options_of_pretraining_are_checked_before_the_work(frame, tmp_path, name, value):
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    with pytest.raises(ConfigError, match=f"{name} is {value!r}; expected a"):
+        pk.pretrain(tmp_path / "table.csv", tmp_path / "out", backbone="transformer", **{name: value})
+    assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
+
+
+@pytest.mark.parametrize("limit", [0, -1, "3"])
+def test_a_limit_is_a_whole_number_above_0_everywhere(trained, frame, tmp_path, limit):
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    with pytest.raises(ConfigError, match="limit is"):
+        pk.read_table(frame, limit=limit)
+    with pytest.raises(ConfigError, match="limit is"):
+        pk.load(trained).predict_file(tmp_path / "table.csv", tmp_path / "out.csv", limit=limit)
+
+
+def test_prices_beyond_float32_are_set_aside(frame):
+    price = frame["price"].where(frame.index != 3, 1e300).where(frame.index != 4, 1e-300)
+    with pytest.raises(DataError, match="price not finite: 200"):
+        pk.train(frame.assign(price=1e300), **TINY)
+    assert len(pk.train(frame.assign(price=price), **TINY).held_out) > 10

@@ -138,3 +138,14 @@ def test_another_engine_is_opened_when_it_is_set(fitted, catalog):
     copy.predict(catalog[["catalog_content"]][:2])
     with pytest.raises(pk.PricekitError, match="nonsense"):
         copy.set_params(engine="nonsense").predict(catalog[["catalog_content"]][:2])
+
+
+def test_a_series_with_a_missing_text_is_texts(catalog):
+    texts = catalog["catalog_content"].where(catalog.index != 7)
+    model = small().fit(texts, catalog["price"])
+    assert model.predict(texts).shape == (150,)
+
+
+def test_a_frame_without_columns_is_refused(catalog):
+    with pytest.raises(ValueError, match=r"0 feature\(s\)"):
+        small().fit(catalog[[]], catalog["price"])

@@ -16,13 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from pricekit.errors import ConfigError, DataError
+from pricekit.errors import ConfigError, DataError, path_of
 from pricekit.options import (
     RESUMABLE,
     ModelOptions,
     PretrainingOptions,
     PricedOptions,
     ReadingOptions,
+    clear_errors,
     columns_over,
     config_of,
     names_of,
@@ -74,7 +75,7 @@ def check(table: TableSource, **options: Unpack[PricedOptions]) -> TableReport:
 
     return profile_table(
         _path_or_frame(table),
-        text=names_of(options.get("text")),
+        text=names_of(options.get("text"), "text"),
         price=options.get("price"),
         id=options.get("id"),
         read_options=read_options_of(options),
@@ -127,7 +128,7 @@ def train(
         None if valid is None else _path_or_frame(valid),
         read_options_of(options),
         tuple(map(_path_or_frame, _several(unpriced))),
-        tuple(map(Path, _several(teacher))),
+        _paths(teacher, "teacher"),
     )
     if resume:
         _check_resumable(out, options, unpriced=unpriced, teacher=teacher, overwrite=overwrite)
@@ -184,7 +185,7 @@ def cross_validate(
         _path_or_frame(table),
         read_options=read_options_of(options),
         unpriced=tuple(map(_path_or_frame, _several(unpriced))),
-        teachers=tuple(map(Path, _several(teacher))),
+        teachers=_paths(teacher, "teacher"),
     )
     if resume:
         _check_resumable(out, options, folds=folds, unpriced=unpriced, teacher=teacher, overwrite=overwrite)
@@ -199,6 +200,7 @@ def cross_validate(
         return _handle(CrossValidation(folder), out)
 
 
+@clear_errors
 def load(path: PathLike, engine: str | None = None) -> Predictor:
     """Open a model to predict with: a bundle, a run or an ensemble.
 
@@ -220,7 +222,7 @@ def load(path: PathLike, engine: str | None = None) -> Predictor:
     """
     from pricekit.runs.load import load_model
 
-    return load_model(Path(path), engine)
+    return load_model(path_of(path, "path"), engine)
 
 
 @with_options(ReadingOptions)
@@ -271,15 +273,16 @@ def predict(
             f"predict prices files, but the table is a {type(table).__name__}; load the model and pass it the frame",
             parameters=("table",),
         )
-    reader = read_model(Path(model), engine)
+    source, target = path_of(table, "table"), path_of(out, "out")
+    reader = read_model(path_of(model, "model"), engine)
     columns = replace(columns_over(reader.columns, options), price=None)
     check_columns(
-        Path(table), columns, read_options_of(options)
+        source, columns, read_options_of(options)
     )  # before `auto` measures the engines, which takes seconds
     given = {name: value for name, value in options.items() if value is not None}
     predictor = reader.open()
     started = time.perf_counter()
-    rows = predictor.predict_file(Path(table), Path(out), interval=interval, resume=resume, **given)  # type: ignore[arg-type]
+    rows = predictor.predict_file(source, target, interval=interval, resume=resume, **given)  # type: ignore[arg-type]
     speed = "" if resume else f", {rows / (time.perf_counter() - started):,.0f} rows/s"
     logger.info(f"engine {predictor.engine}{speed}")
     return rows
@@ -311,7 +314,7 @@ def evaluate(model: PathLike, table: TableSource | None = None, **options: Unpac
     """
     from pricekit.workflows.evaluate import evaluate_model
 
-    return evaluate_model(Path(model), _table_or_none(table), options)
+    return evaluate_model(path_of(model, "model"), _table_or_none(table), options)
 
 
 @with_options(PricedOptions)
@@ -343,10 +346,11 @@ def worst_rows(
     """
     from pricekit.workflows.evaluate import worst_rows_of
 
-    target = None if out is None else Path(out)
-    return worst_rows_of(Path(model), _table_or_none(table), options, by=by, out=target)
+    target = None if out is None else path_of(out, "out")
+    return worst_rows_of(path_of(model, "model"), _table_or_none(table), options, by=by, out=target)
 
 
+@clear_errors
 def compare(*runs: PathLike) -> Comparison:
     """Compare runs or cross-validations with the first one, on the rows that all of them hold out.
 
@@ -372,9 +376,10 @@ def compare(*runs: PathLike) -> Comparison:
 
     if len(runs) < 2:
         raise ConfigError(f"compare needs at least two runs, got {len(runs)}", parameters=("runs",))
-    return compare_folders([Path(run) for run in runs])
+    return compare_folders([path_of(run, "runs") for run in runs])
 
 
+@clear_errors
 def ensemble(runs: Sequence[PathLike], *, out: PathLike | None = None, overwrite: bool = False) -> Run:
     """Combine several runs or cross-validations into one model, with weights fitted on their held-out rows.
 
@@ -398,7 +403,7 @@ def ensemble(runs: Sequence[PathLike], *, out: PathLike | None = None, overwrite
     """
     from pricekit.workflows.ensemble import make_ensemble
 
-    paths = [Path(run) for run in _several(runs)]
+    paths = _paths(runs, "runs")
     if len({path.resolve() for path in paths}) < 2:
         raise ConfigError("an ensemble needs at least two different runs", parameters=("runs",))
     with _folder(out) as folder:
@@ -406,6 +411,7 @@ def ensemble(runs: Sequence[PathLike], *, out: PathLike | None = None, overwrite
         return _handle(Run(folder), out)
 
 
+@clear_errors
 def export(
     run: PathLike,
     out: PathLike,
@@ -444,8 +450,12 @@ def export(
         raise ConfigError(
             f"the precision is {precision!r}; expected {', '.join(PRECISIONS)}", parameters=("precision",)
         )
-    source, bundle = Path(run), Path(out)
-    folder = None if triton is None else model_folder(Path(triton), source, bundle, overwrite=overwrite)
+    source, bundle = path_of(run, "run"), path_of(out, "out")
+    folder = (
+        None
+        if triton is None
+        else model_folder(path_of(triton, "triton"), source, bundle, overwrite=overwrite)
+    )
     report = export_run(source, bundle, precision=precision, overwrite=overwrite)
     if folder is not None:
         write_triton(open_bundle(bundle), folder)
@@ -453,6 +463,7 @@ def export(
     return report
 
 
+@clear_errors
 def inspect(bundle: PathLike) -> Bundle:
     """Check every file of a bundle against its hash, and return the bundle with its manifest.
 
@@ -473,7 +484,7 @@ def inspect(bundle: PathLike) -> Bundle:
     """
     from pricekit.bundle import open_bundle
 
-    return open_bundle(Path(bundle))
+    return open_bundle(path_of(bundle, "bundle"))
 
 
 @with_options(ReadingOptions)
@@ -512,14 +523,15 @@ def compute_features(
     from pricekit.table import Columns, check_output, read_table, write_frame
 
     source = _path_or_frame(table)
-    if out is not None:
-        check_output(Path(out), [source] if isinstance(source, Path) else [])
+    target = None if out is None else path_of(out, "out")
+    if target is not None:
+        check_output(target, [source] if isinstance(source, Path) else [])
     columns = columns_over(Columns(price=None), options)
     rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
-    fitted, _ = fit_features(names_of(features), {}, rows)
+    fitted, _ = fit_features(names_of(features, "features"), {}, rows)
     frame = pd.concat([rows.ids, pd.DataFrame(fitted.transform(rows), columns=fitted.names)], axis=1)
-    if out is not None:
-        write_frame(Path(out), frame)
+    if target is not None:
+        write_frame(target, frame)
     return frame
 
 
@@ -565,17 +577,17 @@ def pretrain(
     from pricekit.workflows.pretraining.pretrain import pretrain as run
     from pricekit.workflows.pretraining.start import pretraining_of
 
-    paths = _several(tables)
+    paths, target = _paths(tables, "tables"), path_of(out, "out")
     settings, read_options = pretraining_of(backbone, options), read_options_of(options)
     run(
-        [Path(p) for p in paths],
+        paths,
         settings,
-        Path(out),
+        target,
         read_options=read_options,
         resume=resume,
         overwrite=overwrite,
     )
-    return Path(out)
+    return target
 
 
 def _several(given: Any) -> tuple[Any, ...]:
@@ -583,9 +595,13 @@ def _several(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
+def _paths(given: Any, parameter: str) -> tuple[Path, ...]:
+    return tuple(path_of(path, parameter) for path in _several(given))
+
+
 def _path_or_frame(table: Any) -> Any:
     """Return a path as a Path, and anything else as it is."""
-    return Path(table) if isinstance(table, str | os.PathLike) else table
+    return path_of(table, "table") if isinstance(table, str | os.PathLike) else table
 
 
 def _table_or_none(table: Any) -> Any:
@@ -596,7 +612,7 @@ def _table_or_none(table: Any) -> Any:
 def _folder(out: PathLike | None) -> Iterator[Path]:
     """Yield the folder to write: `out`, or a temporary folder, which is deleted on failure."""
     if out is not None:
-        yield Path(out)
+        yield path_of(out, "out")
         return
     if "RANK" in os.environ:
         raise ConfigError("processes that train together need the same output folder", parameters=("out",))

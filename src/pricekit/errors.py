@@ -14,7 +14,9 @@ Each message names the cause, what was expected and the fix, without the name of
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pricekit.support.text import nearest
@@ -31,8 +33,10 @@ __all__ = [
     "PluginError",
     "PricekitError",
     "TrainingError",
+    "check_limit",
     "explain_invalid",
     "first_invalid_field",
+    "path_of",
 ]
 
 
@@ -125,3 +129,18 @@ def _explain_one(found: dict[str, Any], known: list[str]) -> str:
         return f"unknown setting '{dotted}'; {hint}"
     message = found["msg"].removeprefix("Value error, ")
     return f"{dotted} is {found['input']!r}: {message}" if dotted else message
+
+
+def path_of(given: Any, parameter: str) -> Path:
+    """Return the path that a parameter holds; raises ConfigError for anything but a path."""
+    path = os.fspath(given) if isinstance(given, str | os.PathLike) else given
+    if isinstance(path, str) and path and "\0" not in path:
+        return Path(path)
+    found = repr(given) if isinstance(given, str | bytes) or given is None else f"a {type(given).__name__}"
+    raise ConfigError(f"{parameter} is {found}; expected a path", parameters=(parameter,))
+
+
+def check_limit(limit: Any) -> None:
+    """Raise ConfigError unless a number of rows is None or a whole number above 0."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise ConfigError(f"limit is {limit!r}; expected a whole number above 0", parameters=("limit",))

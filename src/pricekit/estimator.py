@@ -155,14 +155,15 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:  # noqa: N803
         """Return the rows as a frame, checked as scikit-learn checks them; texts become one column."""
         if _are_texts(X):
-            texts = pd.Series(list(X), dtype="object")
+            texts = pd.Series(list(X), dtype="object").fillna("")
             if not len(texts):
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
             return pd.DataFrame({_TEXT: texts})
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False, skip_check_array=True)
-            if not len(X):
-                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+            if not len(X) or not len(X.columns):
+                what = "feature(s)" if len(X) else "sample(s)"
+                raise ValueError(f"Found array with 0 {what} while a minimum of 1 is required.")
             return X.set_axis(_names(X.columns), axis=1).reset_index(drop=True)
         array = validate_data(self, X, reset=reset, dtype=None)
         return pd.DataFrame(array, columns=_names(range(array.shape[1])))
@@ -203,6 +204,8 @@ def _are_texts(X: Any) -> bool:  # noqa: N803
     """Whether the rows are texts: a list, an array or a column of strings."""
     if isinstance(X, str | bytes | Mapping | pd.DataFrame) or not hasattr(X, "__len__"):
         return False
-    if isinstance(X, np.ndarray | pd.Series):
+    if isinstance(X, pd.Series):
+        return all(isinstance(cell, str) for cell in X.dropna()) and not X.isna().all()
+    if isinstance(X, np.ndarray):
         return X.ndim == 1 and all(isinstance(cell, str) for cell in X)
     return isinstance(X, Sequence) and len(X) > 0 and all(isinstance(cell, str) for cell in X)

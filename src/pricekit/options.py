@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
 
-from pricekit.errors import ConfigError
+from pricekit.errors import ConfigError, PricekitError, check_limit, path_of
+from pricekit.support.files import describe_failure
 from pricekit.support.text import did_you_mean
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -118,8 +119,10 @@ def with_options(declared: type) -> Callable[[Function], Function]:
             if unknown := [name for name in given if name not in known]:
                 hint = did_you_mean(unknown[0], known)
                 raise TypeError(f"{function.__name__}() has no option '{unknown[0]}'.{hint}")
-            _check_limit(given.get("limit"))
-            return function(*args, **given)
+            given = {name: _plain(value) for name, value in given.items()}
+            _check_texts(given, hints)
+            check_limit(given.get("limit"))
+            return clear_errors(function)(*args, **given)
 
         checked.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
         checked.__doc__ = (function.__doc__ or "").replace("        **options: see below.", described)
@@ -128,18 +131,42 @@ def with_options(declared: type) -> Callable[[Function], Function]:
     return decorate
 
 
-def _check_limit(limit: Any) -> None:
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise ConfigError(f"limit is {limit!r}; expected a whole number above 0", parameters=("limit",))
+def clear_errors(function: Function) -> Function:
+    """Make a function raise a PricekitError where the system refuses to read or write a file."""
+
+    @functools.wraps(function)
+    def explained(*args: Any, **given: Any) -> Any:
+        try:
+            return function(*args, **given)
+        except OSError as error:
+            if error.filename is None:  # not about a file
+                raise
+            raise PricekitError(describe_failure(error), path=str(error.filename)) from error
+
+    return explained  # type: ignore[return-value]
 
 
-def names_of(given: str | Iterable[str] | None) -> list[str]:
+def _plain(value: Any) -> Any:
+    """Return a numpy scalar as the number or text that it holds, and anything else as it is."""
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+
+
+def _check_texts(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an option that is declared as a text and is something else."""
+    for name, value in given.items():
+        if name in hints and hints[name].__origin__ == str | None and not isinstance(value, str | None):
+            raise ConfigError(f"{name} is {value!r}; expected a text", parameters=(name,))
+
+
+def names_of(given: str | Iterable[str] | None, parameter: str) -> list[str]:
     """Return one name or several as a list; raises ConfigError."""
     if given is None or isinstance(given, str):
         return [] if given is None else [given]
     found = list(given) if isinstance(given, Iterable) else [given]
     if not all(isinstance(name, str) for name in found):
-        raise ConfigError(f"found {given!r}; expected a name or a list of names")
+        raise ConfigError(
+            f"{parameter} is {given!r}; expected a name or a list of names", parameters=(parameter,)
+        )
     return found
 
 
@@ -148,12 +175,12 @@ def read_options_of(options: Mapping[str, Any]) -> Any:
     from pricekit.table import ReadOptions
 
     given = {name: options.get(name) for name in _READ}
-    return ReadOptions(names=tuple(names_of(given.pop("columns"))), **given)
+    return ReadOptions(names=tuple(names_of(given.pop("columns"), "columns")), **given)
 
 
 def columns_over(columns: Any, options: Mapping[str, Any]) -> Any:
     """Return a model's columns, replaced by those that the options name."""
-    if text := names_of(options.get("text")):
+    if text := names_of(options.get("text"), "text"):
         columns = replace(columns, text=tuple(text))
     if options.get("price"):
         columns = replace(columns, price=options["price"])
@@ -174,7 +201,13 @@ def layers_of(options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     from pricekit.config import read_toml
 
     config = options.get("config")
-    file = {} if config is None else config if isinstance(config, Mapping) else read_toml(Path(config))
+    file = (
+        {}
+        if config is None
+        else config
+        if isinstance(config, Mapping)
+        else read_toml(path_of(config, "config"))
+    )
     return [file, option_layer(options), *settings_layers(options.get("settings"))]
 
 
@@ -184,14 +217,14 @@ def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
     layer: dict[str, Any] = {kind: {"name": given[kind]} for kind in _KINDS if kind in given}
     layer |= {name: given[name] for name in ("max_length", "seed", "limit") if name in given}
     if "features" in given:
-        layer["features"] = names_of(given["features"])
+        layer["features"] = names_of(given["features"], "features")
     pretrained = {name: given[name] for name in ("weights", "random_weights") if given.get(name)}
     if pretrained:
         pretrained |= {"weights": str(pretrained["weights"])} if "weights" in pretrained else {}
         layer["backbone"] = layer.get("backbone", {}) | pretrained
     if training := {name: given[name] for name in ("epochs", "time_budget") if name in given}:
         layer["training"] = training
-    named = {"price": given.get("price"), "id": given.get("id"), "text": names_of(given.get("text"))}
+    named = {"price": given.get("price"), "id": given.get("id"), "text": names_of(given.get("text"), "text")}
     if columns := {name: value for name, value in named.items() if value}:
         layer["columns"] = columns
     return layer
@@ -215,7 +248,7 @@ def settings_layers(settings: Mapping[str, Any] | Sequence[str] | None) -> list[
             f"settings is {settings!r}; expected a mapping such as {{'training.epochs': 20}}",
             parameters=("settings",),
         )
-    return [_nested(name.split("."), value) for name, value in settings.items()]
+    return [_nested(name.split("."), _plain(value)) for name, value in settings.items()]
 
 
 def _nested(keys: list[str], value: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pricekit.errors import TrainingError
+from pricekit.errors import TrainingError, path_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +50,7 @@ class Run:
     """
 
     def __init__(self, path: PathLike) -> None:
-        self.path = Path(path)
+        self.path = path_of(path, "path")
         self._owner: CrossValidation | None = None
         self.facts = _read_json(self.path / "run.json", "run")
         listed = self.path / "ensemble.json"
@@ -133,7 +133,7 @@ class CrossValidation:
     """
 
     def __init__(self, path: PathLike) -> None:
-        self.path = Path(path)
+        self.path = path_of(path, "path")
         self.facts = _read_json(self.path / "cv.json", "cross-validation")
 
     def __fspath__(self) -> str:

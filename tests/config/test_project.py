@@ -60,3 +60,9 @@ def test_written_values_are_read_back(tmp_path):
         {"delimiter": "\t", "columns": ["a", "b"]},
         {"columns": {"text": ["a"], "price": "b"}},
     )
+
+
+def test_an_error_of_the_file_names_no_other_parameter(tmp_path):
+    with pytest.raises(ConfigError, match="not valid TOML") as raised:
+        _write(tmp_path, "[table")
+    assert raised.value.parameters == ()

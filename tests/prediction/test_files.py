@@ -193,7 +193,7 @@ def test_an_output_is_a_file_in_an_existing_folder(predictor, catalog, tmp_path)
 
 
 def test_an_output_s_name_is_text(predictor, catalog, tmp_path):
-    with pytest.raises(DataError, match=r"o\\xff\.csv' is not valid UTF-8"):
+    with pytest.raises(DataError, match=r"o\\udcff\.csv' is not valid UTF-8"):
         predictor.predict_file(catalog, tmp_path / os.fsdecode(b"o\xff.csv"))
 
 

@@ -140,3 +140,9 @@ def test_a_model_without_intervals_predicts_and_reports_it(bundle):
     with pytest.raises(ConfigError, match="train and export it again"):
         old.interval(np.ones(1), 0.9)
     assert Intervals(np.array([]), np.array([0.9]), np.array([[0.0]])).bounds(np.ones(1), 0.9)[0] == 1
+
+
+@pytest.mark.parametrize("level", ["0.9", [0.9], True, 90])
+def test_a_level_that_is_no_share_is_refused(level):
+    with pytest.raises(ConfigError, match="expected a share between 0 and 1"):
+        fit_intervals(*made(100)).bounds(np.ones(1, np.float32), level)

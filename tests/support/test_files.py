@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from pricekit.support.files import publish_folder, write_text
+from pricekit.support.files import describe_failure, publish_folder, write_atomically, write_text
 
 
 def test_a_folder_is_written_and_replaced_atomically(tmp_path):
@@ -48,3 +48,17 @@ def test_a_text_file_is_replaced_atomically_and_readable_by_others(tmp_path):
     os.umask(umask)
     assert (tmp_path / "f").stat().st_mode & 0o777 == 0o666 & ~umask
     assert [p.name for p in tmp_path.iterdir()] == ["f"]
+
+
+def test_an_error_of_a_full_disk_names_the_file_and_not_the_temporary_one(tmp_path):
+    with pytest.raises(OSError, match="No space") as raised, write_atomically(tmp_path / "f"):
+        raise OSError(28, "No space left on device")
+    assert raised.value.filename == str(tmp_path / "f")
+    with pytest.raises(FileNotFoundError) as missing, write_atomically(tmp_path / "no" / "f"):
+        pass
+    assert missing.value.filename == str(tmp_path / "no" / "f")
+
+
+def test_a_failed_copy_names_the_file_that_was_written():
+    copying = OSError(28, "No space left on device", "from", None, "to")
+    assert describe_failure(copying).startswith("to: No space left on device; free some space")

@@ -383,3 +383,18 @@ def test_a_thousand_columns_of_one_name(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "catalog_content,price" + ",x" * 1000 + "\ntea,5" + ",1" * 1000 + "\n")
     names = list(read_table(path, DEFAULT).frame.columns)
     assert names[2:5] + names[-1:] == ["x", "x (2)", "x (3)", "x (1000)"]
+
+
+@pytest.mark.parametrize("name", ["a\0b.csv", "a" * 300 + ".csv", "a" * 5000 + ".csv"])
+def test_a_name_that_the_system_refuses(tmp_path: Path, name: str) -> None:
+    with pytest.raises(
+        DataError, match=r"cannot be read: (embedded null byte|File name too long)\. Give the path"
+    ):
+        read_table(tmp_path / name)
+
+
+def test_an_encoding_with_a_nul_is_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("catalog_content,price\ntea,3\n")
+    with pytest.raises(DataError, match="unknown encoding"):
+        read_table(path, read_options=ReadOptions(encoding="a\0b"))

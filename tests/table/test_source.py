@@ -283,3 +283,18 @@ def test_a_frame_without_text_and_price_columns_cannot_be_guessed() -> None:
     assert caught.value.parameters == ("text",)
     with pytest.raises(NoRowsError):
         read_table(pd.DataFrame({"n": []}))
+
+
+def test_one_text_column_needs_no_tuple() -> None:
+    assert Columns(text="title").text == ("title",)  # type: ignore[arg-type]
+
+
+def test_the_class_of_a_frame_is_no_frame() -> None:
+    with pytest.raises(DataError, match="not an object of type type"):
+        read_table(pd.DataFrame)  # type: ignore[arg-type]
+
+
+def test_text_that_is_not_unicode_is_explained() -> None:
+    frame = pd.DataFrame({"title": pd.Series(["\ud800"] * 3, dtype=object)})
+    with pytest.raises(DataError, match=r"'title': .*surrogates not allowed\. Convert"):
+        read_table(frame)

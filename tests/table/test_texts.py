@@ -49,7 +49,7 @@ def test_any_sequence_of_texts_is_accepted() -> None:
 
 @pytest.mark.parametrize("one", ["tea", b"tea", {"a": "x"}, {"x"}, 5, None])
 def test_a_single_text_is_not_a_list(one: object) -> None:
-    with pytest.raises(DataError, match=r"list of texts is expected.*\[text\]"):
+    with pytest.raises(DataError, match=r"list of texts is expected.* into a list"):
         table_of_texts(one)  # type: ignore[arg-type]
 
 
@@ -87,3 +87,22 @@ def test_a_column_of_polars_is_a_list_of_texts() -> None:
 def test_a_column_of_arrow_is_a_list_of_texts() -> None:
     for texts in (pa.array(["x", "y"]), pa.chunked_array([["x"], ["y"]])):
         assert table_of_texts(texts).text.tolist() == ["x", "y"]
+
+
+class _Lazy:
+    def collect(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (_Lazy(), r"not one _Lazy. Call its collect\(\) first"),
+        (None, "not None. Put the texts into a list"),
+        ({"a": 1}, "not one dict. Put the texts into a list"),
+        (pd.DataFrame, "not one type"),
+    ],
+)
+def test_what_holds_no_texts_is_named_with_a_remedy(given: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        table_of_texts(given)  # type: ignore[arg-type]

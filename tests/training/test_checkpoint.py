@@ -51,8 +51,11 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch, error):
         raise error
 
     monkeypatch.setattr("pricekit.training.checkpoint.save_file", cut_short)
-    with pytest.raises(TrainingError, match=r"cannot be written: .*No space left.* resume, or train into"):
+    with pytest.raises(
+        TrainingError, match=r"cannot be written: .*No space left.* resume, or train into"
+    ) as raised:
         save_checkpoint(path, model, None, {"epoch": 2})
+    assert raised.value.__cause__.errno == 28  # so that the command line exits with 4
     assert load_checkpoint(path, model) == {"epoch": 1}
     assert [f.name for f in tmp_path.iterdir()] == ["c.safetensors"]
 

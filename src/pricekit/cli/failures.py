@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import click
 
 from pricekit.errors import ConfigError, PluginError, PricekitError
+from pricekit.support.files import describe_failure
 from pricekit.support.text import shorten
 
 INVALID, USAGE, PLUGIN, TEMPORARY, INTERRUPTED = 1, 2, 3, 4, 130
@@ -16,7 +17,6 @@ INVALID, USAGE, PLUGIN, TEMPORARY, INTERRUPTED = 1, 2, 3, 4, 130
 _TEMPORARY_ERRNO = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.EBUSY, errno.ENOLCK, errno.ENOMEM, errno.ETXTBSY}
 )
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _LOCKED_ON_WINDOWS = frozenset({32, 33})
 """ERROR_SHARING_VIOLATION and ERROR_LOCK_VIOLATION."""
 
@@ -56,18 +56,12 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "out of memory; use a smaller table or --limit, or a larger machine"
     if isinstance(error, OSError):
-        return _system_failure(error)
+        return describe_failure(error)
     text = shorten(str(error), 500)
     return (
         f"unexpected error: {type(error).__name__}: {text}. Please report it, with the output of the command when "
         "the environment variable PRICEKIT_TRACEBACK=1 is set"
     )
-
-
-def _system_failure(error: OSError) -> str:
-    where = f"{error.filename}: " if error.filename else ""
-    full = "; free some space on that disk, or choose a folder on another one. Finished work is kept"
-    return f"{where}{error.strerror or error}{full if error.errno in _FULL else ''}"
 
 
 def _hint(error: PricekitError, context: click.Context) -> str:

@@ -73,7 +73,10 @@ def read_project(folder: Path = Path()) -> Project:
     path = folder / PROJECT_FILE
     if not path.is_file():
         return Project()
-    content = read_toml(path)
+    try:
+        content = read_toml(path)
+    except ConfigError as error:  # no parameter names this file
+        raise ConfigError(str(error), path=str(path)) from None
     section = content.pop("table", None)
     _check_keys(path, content)
     if section is None:

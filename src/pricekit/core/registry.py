@@ -112,6 +112,7 @@ class Registry:
 
     def get(self, kind: str, name: str) -> Entry:
         """Return one plugin; raises PluginError with the available names and the nearest one."""
+        name = str(name)
         if entry := self.entries.get((kind, name)):
             return entry
         names = [e.name for e in self.of_kind(kind)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,9 @@ class Intervals:
         Raises:
             ConfigError: the level is not in (0, 1), or higher than the number of validation rows allows.
         """
-        if not 0 < level < 1:
+        if not isinstance(level, Real) or not 0 < level < 1:
             raise ConfigError(
-                f"the interval is {level:g}; expected a share between 0 and 1, such as 0.9",
+                f"the interval is {level!r}; expected a share between 0 and 1, such as 0.9",
                 parameters=("interval",),
             )
         known = np.flatnonzero(self.levels >= level - 1e-9)

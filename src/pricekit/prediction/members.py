@@ -13,6 +13,7 @@ from pricekit.bundle import Bundle, open_bundle
 from pricekit.core.contracts import Graph
 from pricekit.engines.choose import open_engine
 from pricekit.engines.loaded import LoadedEngine
+from pricekit.errors import path_of
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
 from pricekit.table import Columns
 
@@ -98,7 +99,7 @@ def read_bundle(path: str | Path) -> BundleReader:
         BundleError: the bundle is damaged.
         PluginError: a feature plugin is missing.
     """
-    bundle = open_bundle(Path(path))
+    bundle = open_bundle(path_of(path, "path"))
     return BundleReader(bundle, tuple(load_preprocessor(files, bundle.path) for files, _ in bundle.members()))
 
 

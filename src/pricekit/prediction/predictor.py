@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.engines.choose import AUTO
-from pricekit.errors import BundleError, ConfigError
+from pricekit.errors import BundleError, ConfigError, check_limit, path_of
 from pricekit.prediction import files
 from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
 from pricekit.prediction.members import BundleReader, Member, read_bundle
@@ -194,6 +194,7 @@ class Predictor:
 
         Raises: ConfigError if the model has no such intervals; DataError for the table or the output.
         """
+        check_limit(limit)
         meant = _named_columns(self.columns, text, id)
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         read_options = ReadOptions(
@@ -202,7 +203,14 @@ class Predictor:
             names=names,
         )
         return files.predict_file(
-            self, Path(table), Path(out), meant, read_options, limit=limit, interval=interval, resume=resume
+            self,
+            path_of(table, "table"),
+            path_of(out, "out"),
+            meant,
+            read_options,
+            limit=limit,
+            interval=interval,
+            resume=resume,
         )
 
     def prepare(self, table: Table) -> list[Inputs]:

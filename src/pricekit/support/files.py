@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LONGEST_NAME = 240
 """The longest file name, in bytes, to which `write_atomically` can add a suffix; most systems allow 255."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}\.tmp")
 
 
@@ -33,8 +35,13 @@ def write_atomically(path: Path) -> Iterator[Path]:
         sync(temporary)
         os.replace(temporary, path)
         sync(path.parent)
+    except OSError as error:
+        if error.filename in (None, str(temporary), temporary):  # an error for a full disk has no file name
+            error.filename = str(path)
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the folder does not exist
+            temporary.unlink(missing_ok=True)
 
 
 def behind_link(path: Path) -> Path:
@@ -113,3 +120,10 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def describe_failure(error: OSError) -> str:
+    """Return which file the system refuses to read or write, why, and what to do where the disk is full."""
+    file = error.filename2 or error.filename
+    full = "; free some space on that disk, or choose a folder on another one. Finished work is kept"
+    return f"{f'{file}: ' if file else ''}{error.strerror or error}{full if error.errno in _FULL else ''}"

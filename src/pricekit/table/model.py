@@ -71,6 +71,10 @@ class Columns:
     id: str | None = "sample_id"
     id_required: bool = False
 
+    def __post_init__(self) -> None:
+        if isinstance(self.text, str):
+            object.__setattr__(self, "text", (self.text,))
+
 
 @dataclass(frozen=True)
 class Table:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from pricekit.errors import check_limit
 from pricekit.support.log import logger
 from pricekit.table.assemble import assemble, check_width, resolve
 from pricekit.table.columns import flat
@@ -86,6 +87,7 @@ def read_with_facts(
     notices: Notices,
 ) -> tuple[Table, Facts]:
     """Read a whole table into memory, with the results of detection; arguments and errors are those of `read_table`."""
+    check_limit(limit)
     file, columns = _open(source, columns, read_options, notices)
     read_warnings = ReadWarnings()
     raws = list(_limited(file, _CHUNK if limit is None else min(_CHUNK, limit), limit, read_warnings))

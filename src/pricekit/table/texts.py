@@ -62,7 +62,7 @@ def _cells(texts: Any) -> list[Any]:
         )
     if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
         raise DataError(
-            f"a list of texts is expected, not one {kind}. Put a text into a list: [text].",
+            f"a table or a list of texts is expected, not {_what(texts)}. {_remedy(texts)}",
             parameters=("table",),
             type=kind,
         )
@@ -73,6 +73,18 @@ def _cells(texts: Any) -> list[Any]:
             shape=texts.shape,
         )
     return texts.to_pylist() if isinstance(texts, pa.Array | pa.ChunkedArray) else list(texts)
+
+
+def _what(value: object) -> str:
+    return "None" if value is None else f"one {type(value).__name__}"
+
+
+def _remedy(value: object) -> str:
+    if hasattr(value, "collect"):  # of a lazy frame
+        return "Call its collect() first."
+    return (
+        "Put a text into a list: [text]." if isinstance(value, str | bytes) else "Put the texts into a list."
+    )
 
 
 def check_labelled(texts: Iterable[str], columns: Columns) -> None:

@@ -172,13 +172,14 @@ def _text_masks(table: Table) -> list[tuple[np.ndarray, str]]:
 def _price_masks(table: Table) -> list[tuple[np.ndarray, str]]:
     if table.price is None:
         return []
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        price = table.price.astype(np.float32)  # which models compute with
         return [
             (_flawed(table, NOT_A_NUMBER), NOT_A_NUMBER),
-            (_flawed(table, NOT_FINITE) | np.isinf(table.price), NOT_FINITE),
+            (_flawed(table, NOT_FINITE) | np.isinf(price), NOT_FINITE),
             (_flawed(table, OTHER_CURRENCY), OTHER_CURRENCY),
             (np.isnan(table.price), NO_PRICE),
-            (table.price <= 0, NOT_POSITIVE),
+            (price <= 0, NOT_POSITIVE),
         ]
 
 

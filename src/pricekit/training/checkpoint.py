@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,13 +99,21 @@ def save_checkpoint(
     try:
         with write_atomically(path) as temporary:
             save_file(tensors, temporary, metadata={"pricekit": json.dumps(record)})
-    except (OSError, SafetensorError) as error:  # safetensors raises its own on a full disk
+    except (OSError, SafetensorError) as error:
+        cause = _system_error(error)
+        reason = getattr(cause, "strerror", None) or cause
         raise TrainingError(
-            f"the checkpoint {path} cannot be written: {error}. Earlier checkpoints are kept: free space on that disk "
+            f"the checkpoint {path} cannot be written: {reason}. Earlier checkpoints are kept: free space on that disk "
             "and resume, or train into a folder on another disk",
             parameters=("resume", "out"),
             path=str(path),
-        ) from error
+        ) from cause
+
+
+def _system_error(error: Exception) -> Exception:
+    """Return the OSError that safetensors reports as text, for a full disk, and any other error as it is."""
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return error if found is None else OSError(int(found[1]), os.strerror(int(found[1])))
 
 
 def load_checkpoint(

@@ -94,6 +94,8 @@ def make_plan(
 
 def check_folds(folds: int, rows: int) -> None:
     """Raise ConfigError for fewer than two folds or more folds than rows."""
+    if isinstance(folds, bool) or not isinstance(folds, int):
+        raise ConfigError(f"folds is {folds!r}; expected a whole number, at least 2", parameters=("folds",))
     if folds < 2:
         raise ConfigError(
             f"cross-validation needs at least 2 folds; found {folds}", parameters=("folds",), folds=folds

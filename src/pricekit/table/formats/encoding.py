@@ -136,23 +136,29 @@ def bytes_read(stream: TextIOWrapper) -> int:
 
 def check_readable(path: Path) -> None:
     """Raise DataError unless there is a readable file at `path`."""
+    folder = False
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
+        folder = path.is_dir()
+        if path.exists() and not path.is_file() and not folder:
             raise DataError(
                 f"{path} is a pipe or a device, which cannot be read twice. Save its output to a file first.",
                 parameters=("table",),
             )
         with open(path, "rb"):
             pass
-    except OSError as error:
-        reason = "is a folder, not a file" if path.is_dir() else f"cannot be read: {error.strerror or error}"
+    except (OSError, ValueError) as error:  # ValueError: the name holds a NUL
+        reason = "is a folder, not a file" if folder else _why(error)
         raise DataError(f"{path} {reason}. Name an existing table.", parameters=("table",)) from None
+
+
+def _why(error: OSError | ValueError) -> str:
+    return f"cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
 def _open(path: Path, charset: Charset, newline: str) -> TextIOWrapper:
     try:
         return open(path, encoding=charset.name, errors=charset.errors, newline=newline)
-    except LookupError:
+    except (LookupError, ValueError):  # ValueError: the name holds a NUL
         raise DataError(
             f"unknown encoding {charset.name!r}. Use a name such as utf-8, latin-1 or cp1252.",
             parameters=("encoding",),

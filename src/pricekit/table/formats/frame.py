@@ -18,7 +18,7 @@ def is_frame(value: object) -> bool:
     """Return whether a value is a frame with named columns: pandas, Arrow, polars or one with `__arrow_c_stream__`."""
     if isinstance(value, pd.DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader):
         return True
-    if not hasattr(value, "__arrow_c_stream__"):
+    if isinstance(value, type) or not hasattr(value, "__arrow_c_stream__"):
         return False
     try:  # a single column also has the interface, but its type is not a struct
         pa.RecordBatchReader.from_stream(value)
@@ -46,13 +46,19 @@ def as_arrow(frame: Any, name: str) -> pa.Table:
         column = _unreadable_column(frame) if isinstance(frame, pd.DataFrame) else None
         where = "" if column is None else f" in the column {column!r}"
         raise DataError(
-            f"{name} has values that cannot be read{where}: {error.args[0] if error.args else error}. "
+            f"{name} has values that cannot be read{where}: {_reason(error)}. "
             "Convert the column to one type, or leave it out.",
             parameters=("table",),
             column=column,
         ) from None
     check_names(name, table.column_names)
     return table
+
+
+def _reason(error: Exception) -> str:
+    """Return what Arrow says; the first argument of a UnicodeError is only the encoding."""
+    reason = str(error) if isinstance(error, UnicodeError) or not error.args else str(error.args[0])
+    return reason.rstrip(".")
 
 
 def read_arrow(frame: pa.Table, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:

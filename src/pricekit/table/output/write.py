@@ -45,7 +45,7 @@ def check_output(path: Path, read: Sequence[Path] = ()) -> None:
 def _problem(path: Path) -> str:
     """Return what prevents writing a file, "" if nothing does."""
     if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # bytes that are not UTF-8
-        return f"the file name {os.fsencode(path)!r} is not valid UTF-8. Name another file."
+        return f"the file name {str(path)!r} is not valid UTF-8. Name another file."
     with _explained(path):
         if path.exists() and not path.is_file():
             kind = "a folder" if path.is_dir() else "a pipe or a device"
