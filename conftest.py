@@ -1,4 +1,4 @@
-"""What several tests share: a small catalogue, a run trained on it, and its bundle."""
+"""Shared fixtures: a small catalogue, a run trained on it, and its bundle."""
 
 import logging
 import sys
@@ -26,7 +26,7 @@ TINY = {
 def held_out_rows(
     count: int = 200, *, noise: float = 0.5, seed: int = 0, folds: int = 1, **groups: list[str]
 ) -> HeldOut:
-    """Rows of invented products; their texts and prices depend on their numbers alone, the predictions on the seed."""
+    """Rows of generated products. Texts and prices depend only on the row numbers, predictions on the seed."""
     rows = np.arange(count)
     price = np.round(np.exp(np.random.default_rng(1).normal(2.5, 1, count)), 2) + 0.01
     predicted = price * np.exp(np.random.default_rng(seed).normal(0, noise, count))
@@ -45,19 +45,19 @@ def held_out_rows(
 
 
 def tiny_config(*layers: dict) -> RunConfig:
-    """The policy quick with a model that trains in a second."""
+    """The policy quick with a model that trains within a second."""
     return configure([TINY, *layers])
 
 
 @pytest.fixture(scope="session")
 def rows() -> Callable[..., HeldOut]:
-    """Make held-out rows by hand."""
+    """Create held-out rows."""
     return held_out_rows
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep caches out of the user's folders, and installed plugin packages out of the tests."""
+    """Keep caches out of the user's folders, and load no installed plugin packages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("PRICEKIT_LOAD_PLUGINS", "")
@@ -106,7 +106,7 @@ def bundle(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
-    """Return a function that gives what pricekit has logged since its last call, one message a line."""
+    """Return a function that returns pricekit's log messages since its last call, one per line."""
     caplog.set_level(logging.INFO, "pricekit")
 
     def since() -> str:

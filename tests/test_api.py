@@ -1,4 +1,4 @@
-"""The Python functions: frames and paths, temporary and named folders, resuming, and inputs that cannot be used."""
+"""The Python functions: frames and paths, temporary and named folders, resuming, and invalid inputs."""
 
 import gc
 import logging

@@ -1,4 +1,4 @@
-"""The invented catalogue: its shape, its prices, and that a seed decides it."""
+"""The generated catalogue: its shape, its prices and its seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents name files, commands and options that exist, and every module has its place in the house."""
+"""The documents name existing files, commands and options, and docs/architecture.md describes every folder."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ NAMES = [d.relative_to(ROOT).as_posix() for d in DOCUMENTS]
 
 
 def _commands(document: Path, start: str) -> list[list[str]]:
-    """The command lines of a document's code blocks that begin with a word, split as a shell splits."""
+    """Return the command lines in a document's code blocks that begin with a word, split like in a shell."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", document.read_text("utf-8"), re.M | re.S)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     parts = [part for line in lines for part in re.split(r"&&|\|", line)]

@@ -1,4 +1,4 @@
-"""The examples in the public docstrings run and show what is true."""
+"""The examples in the public docstrings run and show the right results."""
 
 import doctest
 import inspect

@@ -1,4 +1,4 @@
-"""PriceRegressor: scikit-learn's own checks, and what scikit-learn's tools make of it."""
+"""PriceRegressor: scikit-learn's own checks, and its use with scikit-learn's tools."""
 
 import pickle
 import subprocess

@@ -1,4 +1,4 @@
-"""Every script in examples/ runs as it stands, and its README names it."""
+"""Every script in examples/ runs as written, and its README names it."""
 
 import runpy
 import sys

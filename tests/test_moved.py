@@ -38,7 +38,7 @@ NAMES = [  # what the documents, templates and plugin packages of version 0.1 im
 
 @pytest.fixture(autouse=True)
 def _unloaded(monkeypatch):
-    """Old paths warn when they are imported first: forget those that are."""
+    """Old paths warn on their first import, so forget those that are imported."""
     for name in [name for name in sys.modules if name.startswith("pricekit.")]:
         if new_path(name) or name.removeprefix("pricekit.") in SPLIT:
             monkeypatch.delitem(sys.modules, name)

@@ -1,4 +1,4 @@
-"""The tutorials of docs/plugins are run as they stand; the reference is that of the sources."""
+"""The tutorials of docs/plugins run as written, and the reference is generated from the sources."""
 
 import re
 import runpy
@@ -19,7 +19,7 @@ INSTALLED = ("word-count",)
 
 
 def _blocks(document: Path) -> list[tuple[str, str]]:
-    """The code blocks in order: language and text."""
+    """Return the code blocks in order: language and text."""
     return re.findall(r"^```(\w*)\n(.*?)^```", document.read_text("utf-8"), re.M | re.S)
 
 

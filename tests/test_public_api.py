@@ -1,4 +1,4 @@
-"""The public names: what they are, that they are documented, and that no change goes unannounced.
+"""The public names, their documentation, and the announcement of each change.
 
 `public_api.json` holds the signatures of the last release. After a release: python tests/test_public_api.py VERSION
 """

@@ -30,12 +30,12 @@ LONG_FUNCTIONS: set[str] = set()
 """To be shortened; no function joins this list."""
 
 FULL_FOLDERS = {"cli": "one file per command"}
-"""Folders that hold more files, and why."""
+"""Folders with more files, and the reasons."""
 
 TEST_FOLDERS = {
     "benchmarks": "mirrors benchmarks/, which is not part of the package",
 }
-"""Folders of tests without a folder of sources, and why."""
+"""Folders of tests without a folder of sources, and the reasons."""
 
 TEST_FILES = {
     "cli/test_bad_input.py": "all commands on unusable tables",
@@ -142,7 +142,7 @@ def test_each_exception_is_still_needed():
 
 @pytest.mark.slow
 def test_each_module_can_be_imported_first():
-    """In a circle of imports it depends on the first one whether the others succeed."""
+    """In an import cycle, the first import determines whether the others succeed."""
     names = [_name(module.with_suffix(""), SOURCE.parent).replace("/", ".") for module in MODULES]
     names = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
     subprocess.run([sys.executable, "-c", IMPORT_EACH, *names], check=True)

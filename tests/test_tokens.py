@@ -64,7 +64,7 @@ ODD = st.text(alphabet="re d[PA]\t\n\x1c\x85\xa0\u2003\u200bΣİ.,", max_size=30
 
 @pytest.fixture
 def word_by_word(monkeypatch):
-    """Tokenise few texts as many are: word by word."""
+    """Tokenise a few texts like many: word by word."""
     monkeypatch.setattr(tokens_module, "_FEW_TEXTS", 0)
 
 

@@ -33,7 +33,7 @@ def test_every_engine_and_peer_prices_all_rows(run, catalog, monkeypatch):
 
 
 def _noting(interleaved, written):
-    """Also keep what each contender of the files writes."""
+    """Also keep the files that each contender writes."""
 
     def noted(contenders, repeats, **more):
         for name, run in contenders.items():

@@ -1,4 +1,4 @@
-"""The training benchmark on a tiny encoder: what it counts and claims, not how fast it is."""
+"""The training benchmark on a tiny encoder: its counts and reports, not its speed."""
 
 import json
 

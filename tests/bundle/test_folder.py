@@ -205,7 +205,7 @@ def test_a_folder_that_is_not_a_bundle(tmp_path):
 
 @pytest.mark.parametrize("length", [b"\x08", b"\x88\x00", b"\x88\x80\x80\x00"])
 def test_files_that_the_manifest_does_not_list_are_never_read(copy, length):
-    """Not even by the graph: weights that it would take from beside itself do not load.
+    """The graph cannot load weights from other files either.
 
     A varint may be padded with zeros, which protobuf reads all the same.
     """

@@ -1,4 +1,4 @@
-"""`pricekit check TABLE`: one page on how a table is read, without training."""
+"""`pricekit check TABLE`: a report on how a table is read, without training."""
 
 import json
 import shlex
@@ -10,7 +10,7 @@ from tests.cli.test_commands import TINY
 
 @pytest.fixture
 def page(pricekit):
-    """Return what `check --json` says of a table."""
+    """Return the output of `check --json` for a table."""
 
     def of(*arguments):
         code, out, err = pricekit("check", *arguments, "--json")

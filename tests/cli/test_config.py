@@ -145,7 +145,7 @@ def test_any_flags_give_what_train_is_given_and_can_be_read_back(flags, override
 
 
 def test_show_has_the_flags_of_train():
-    """All that name a setting."""
+    """Errors that name a setting."""
     names = [{parameter.name for parameter in c.params} for c in (train, command.commands["show"])]
     about_the_run = {
         "table",

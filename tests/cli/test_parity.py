@@ -1,4 +1,4 @@
-"""Each command takes the options of the Python function of its name, with the same defaults."""
+"""Each command has the options of the Python function with its name, with the same defaults."""
 
 import inspect
 
@@ -36,7 +36,7 @@ TERMINAL_ONLY = {
         "help",
     ),
 }
-"""Options that say how a command shows its result, and which plugins are loaded."""
+"""Options for the output of a command and for the plugins to load."""
 NEEDED = {("train", "out"), ("cv", "out"), ("ensemble", "out"), ("features", "out")}
 """A command has no object that a temporary folder could live with: it needs a folder, or chooses one."""
 

@@ -1,4 +1,4 @@
-"""`pricekit plugins`, and twelve broken packages installed together, in processes of their own."""
+"""`pricekit plugins` with twelve broken packages installed together, in separate processes."""
 
 import json
 import os
@@ -33,7 +33,7 @@ BROKEN = {
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory):
-    """Install one package for each way, as pip would leave it."""
+    """Install one package for each kind of failure, in the form that pip installs."""
     folder = tmp_path_factory.mktemp("site")
     for way, (source, _) in BROKEN.items():
         (folder / f"broken_{way}.py").write_text("print('I am on stdout')\n" + source)

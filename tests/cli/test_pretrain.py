@@ -1,4 +1,4 @@
-"""`pricekit pretrain` as a user types it."""
+"""`pricekit pretrain` on the command line."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ TINY = [
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """A table with prices, and one without and of other rows."""
+    """A table with prices, and one with other rows without prices."""
     folder = tmp_path_factory.mktemp("tables")
     frame = make_catalog(60, seed=5)
     frame.to_csv(folder / "train.csv", index=False)

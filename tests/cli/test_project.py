@@ -27,7 +27,7 @@ width = 4
 
 @pytest.fixture
 def shop(tmp_path, monkeypatch):
-    """A folder with a table and its project file, which is the current one."""
+    """A folder with a table and its project file; it becomes the current folder."""
     frame = make_catalog(60, seed=1)
     table = pd.DataFrame({"title": frame["catalog_content"].str.split("\n").str[0], "eur": frame["price"]})
     table.to_csv(tmp_path / "shop.csv", sep=";", decimal=",", index=False)

@@ -1,4 +1,4 @@
-"""What reaches stderr: sentences, less or more of them, or JSON."""
+"""Output on stderr: sentences at different levels, or JSON."""
 
 import io
 import json
@@ -109,7 +109,7 @@ def test_a_result_is_not_logged_as_an_error(capsys):
 
 
 def test_records_are_printed_above_a_progress_bar(monkeypatch):
-    """While a bar is drawn, rich replaces sys.stderr; whatever goes around it would garble the bar."""
+    """While a bar is drawn, rich replaces sys.stderr. Output that bypasses it would garble the bar."""
     above, around = io.StringIO(), io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stderr", FileProxy(Console(file=above), around))
     with logging_to_terminal():

@@ -1,4 +1,4 @@
-"""Layers to a complete configuration, and where each of its values came from."""
+"""Resolving layers into a complete configuration, with the source of each value."""
 
 import pytest
 from hypothesis import given, settings
@@ -163,7 +163,7 @@ LAYER = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(LAYER, max_size=4))
 def test_the_explained_values_equal_the_configured_values(layers):
-    """The last layer that has a key is its source, and its value is the layer's."""
+    """The last layer with a key is its source and provides its value."""
     config, found = explain([(str(number), layer) for number, layer in enumerate(layers)])
     assert config == configure(layers)
     for setting in found:

@@ -1,4 +1,4 @@
-"""The JSON schema accepts what the program accepts, and refutes what it refuses."""
+"""The JSON schema accepts what the program accepts, and rejects what it rejects."""
 
 import tomllib
 

@@ -1,4 +1,4 @@
-"""Observers: what they are told of a run, and that one that fails stops nothing."""
+"""Observers receive the events of a run, and a failing observer stops nothing."""
 
 import json
 
@@ -43,7 +43,7 @@ SMALL = ["--set", "backbone.width=8", "--set", "backbone.buckets=64"]
 
 @pytest.fixture
 def observed(tmp_path):
-    """A plugin file that writes what it is told, and a function that reads it."""
+    """A plugin file that records its events, and a function that reads them."""
     log, file = tmp_path / "log.jsonl", tmp_path / "observer.py"
     file.write_text(OBSERVER.format(log=str(log)))
     return file, lambda: [json.loads(line) for line in log.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""The registry and the guarded loader, with toy plugins that no line of the core knows."""
+"""The registry and the loader, with toy plugins."""
 
 import os
 import re

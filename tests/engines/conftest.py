@@ -18,14 +18,14 @@ def graph(bundle, tmp_path):
 
 @pytest.fixture(autouse=True)
 def own_entries(monkeypatch):
-    """Leave out the engines of other packages that are installed."""
+    """Ignore the engines of other installed packages."""
     kept = {key: entry for key, entry in registry().entries.items() if entry.package == "pricekit"}
     monkeypatch.setattr(registry(), "entries", kept)
 
 
 @pytest.fixture
 def engines(monkeypatch, own_entries):
-    """Return a function that registers toy engines by name, each a function of (graph)."""
+    """Return a function that registers toy engines by name; each is a function of a graph."""
     module = types.ModuleType("toy_engines")
     monkeypatch.setitem(sys.modules, "toy_engines", module)
 

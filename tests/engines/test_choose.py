@@ -1,4 +1,4 @@
-"""The named engine or an error, and the choice that "auto" makes."""
+"""Opening a named engine, and the choice of "auto"."""
 
 import json
 import time
@@ -20,7 +20,7 @@ VOCABULARY = 500
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    """Time a few milliseconds of work, which a busy machine does not make as long as `slowed` is."""
+    """Time a few milliseconds of work; even on a busy machine it is shorter than `slowed`."""
     monkeypatch.setattr(timing, "BATCH_TOKENS", (512,))
 
 

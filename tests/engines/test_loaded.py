@@ -40,7 +40,7 @@ def test_the_first_batch_that_fails_ends_the_others():
 
 
 def watching(seen):
-    """An engine that tells what `seen` makes of each batch."""
+    """An engine that records the result of `seen` for each batch."""
 
     def load(graph):
         priced = load_cpu(graph.model)

@@ -20,7 +20,7 @@ def test_a_missing_provider_is_an_error_and_not_replaced_by_the_cpu(graph, name)
 
 
 def test_a_sum_and_its_norm_stay_two_operations(tmp_path, monkeypatch):
-    """Fused they are slower on a CPU; where nothing is switched off, ONNX Runtime does fuse them."""
+    """The fused operation is slower on a CPU, and ONNX Runtime fuses them unless this is disabled."""
     import onnx
     import onnxruntime as ort
 
@@ -74,7 +74,7 @@ def sum_and_norm():
 
 
 def test_a_provider_that_falls_back_is_an_error(graph, monkeypatch):
-    """What ONNX Runtime does where CUDA's libraries are missing: a session on the CPU."""
+    """Without CUDA's libraries, ONNX Runtime opens a session on the CPU."""
     import onnxruntime as ort
 
     whole = ort.InferenceSession
@@ -106,7 +106,7 @@ def test_tensorrt_computes_in_the_precision_of_the_bundle(graph, precision, half
 
 @pytest.mark.parametrize("name", ["ort-cuda", "ort-tensorrt"])
 def test_an_unresponsive_gpu_is_an_error_with_a_reason(graph, monkeypatch, capsys, name):
-    """What ONNX Runtime does where there is no driver; by itself it prints that, and takes the CPU."""
+    """Without a driver, ONNX Runtime prints a message and uses the CPU."""
     import onnxruntime as ort
 
     asked = []

@@ -1,4 +1,4 @@
-"""A session that prices each shape at places of its own, and records what pays; on a CPU, which records nothing."""
+"""A session with buffers for each shape, which records faster graphs; tested on a CPU, which records nothing."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ GRAPH_ID = "gpu_graph_id"
 
 
 class Recording:
-    """A session as CUDA graphs make it: what an id was first priced with is what it prices, whatever it is given.
+    """A session that imitates CUDA graphs: each graph id prices its first input, whatever its later input.
 
     An id of -1 records nothing, no id is 0. Each thread records for itself.
     """
@@ -48,7 +48,7 @@ class Recording:
 
 
 class Watched:
-    """A session that tells by which graph it prices, and may price recorded ones otherwise."""
+    """A session that reports the graph it uses, and may return different prices for recorded graphs."""
 
     def __init__(self, model, ids, recorded=lambda: None):
         self.session = _session(model, "CPUExecutionProvider", {})
@@ -116,7 +116,7 @@ def test_threads_share_what_is_recorded(model):
 
 
 def replays_nothing(session, binding):
-    """Leave in the places what was there."""
+    """Keep the old content of the buffers."""
 
 
 def replays_the_first(prices):

@@ -16,7 +16,7 @@ VOCABULARY = 500
 
 
 def lasting(seconds):
-    """An engine whose call lasts `seconds(tokens)`."""
+    """An engine whose calls take `seconds(tokens)`."""
 
     def load(graph):
         priced = load_cpu(graph.model)

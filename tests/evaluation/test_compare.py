@@ -15,7 +15,7 @@ from pricekit.metrics import smape
 
 
 def moved(held_out, factor, seed=0):
-    """The same rows, predictions further from the price, a little differently for each row."""
+    """The same rows with predictions further from the price, by a slightly different factor for each row."""
     shift = factor * np.abs(np.random.default_rng(seed).normal(1, 0.5, len(held_out)))
     error = np.log(held_out.predicted / held_out.price)
     return replace(held_out, predicted=held_out.price * np.exp(error + np.sign(error) * shift))

@@ -70,7 +70,7 @@ def test_short_texts_are_duplicates_only_if_they_are_equal(texts):
 
 
 def test_a_chain_of_similar_texts_is_split(logged):
-    """Each text has a word less of the first and one more of the last: neighbours are alike, the ends are not."""
+    """Each text has one word less of the first and one more of the last: neighbours are similar, the ends are not."""
     names = [f"{a}{b}" for a in "abcdefghijklmnopqrstuvwxyz" for b in "pqrs"]
     chain = [" ".join(names[start : start + 40]) for start in range(60)]
     alone = [text_of(np.random.default_rng(seed)) for seed in range(140)]

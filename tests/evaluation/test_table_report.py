@@ -1,4 +1,4 @@
-"""What `profile_table` finds in a table, as an object."""
+"""The report of `profile_table`."""
 
 import json
 

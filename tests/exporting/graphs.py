@@ -7,7 +7,7 @@ from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_te
 
 
 def chain(*steps, **weights):
-    """A graph that takes features (N, 2) through (op, weight or None) and gives `price` (N,)."""
+    """A graph that applies (op, weight or None) to features (N, 2) and returns `price` (N,)."""
     nodes, name = [], "features"
     for number, (op, weight) in enumerate(steps):
         out = f"t{number}"

@@ -1,4 +1,4 @@
-"""Attention as it is exported, against torch's own."""
+"""Exported attention, compared with torch's own."""
 
 import numpy as np
 import onnx

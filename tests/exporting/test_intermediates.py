@@ -1,4 +1,4 @@
-"""Intermediate tensors of graphs: their ranges and where two graphs differ."""
+"""Intermediate tensors of graphs: their ranges, and the first difference between two graphs."""
 
 import numpy as np
 import pytest

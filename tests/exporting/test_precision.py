@@ -34,7 +34,7 @@ def test_underflow_is_found_by_running():
 
 
 def test_a_batch_with_a_wide_range_of_prices_does_not_end_the_search():
-    """Rounding 1000 moves that price by more than 1% of the other one, 1; the next batch loses its price."""
+    """Rounding 1000 changes that price by more than 1% of the other one, 1; the price of the next batch is lost."""
     graph = mixed(chain(("Mul", "small"), ("Div", "small"), small=1e-4))
     wide, lost = rows([1000.3, 1.0], [1.0, 0.5]), rows([1e-3, 0.0])
     found = convert(graph, "fp16", [wide, lost])
@@ -43,7 +43,7 @@ def test_a_batch_with_a_wide_range_of_prices_does_not_end_the_search():
 
 
 def test_a_difference_is_traced_to_its_cause():
-    """1000.1 less 1000 is 0 in float16, and the node after it is the first where that is large."""
+    """1000.1 - 1000 is 0 in float16, and the following node is the first with a large difference."""
     graph = mixed(
         chain(("Add", "base"), ("Sub", "base"), ("Mul", "ten"), ("Exp", None), base=1000.0, ten=10.0)
     )
@@ -102,7 +102,7 @@ def test_the_error_names_the_shape_and_the_node(run, tmp_path, monkeypatch):
 
 
 def test_nodes_that_may_overflow_for_other_rows_stay_in_float32(run, bundle, tmp_path):
-    """A feature of any size is squashed in float32, and a price above 65,504 is a price."""
+    """Features of any size are squashed in float32, and prices above 65,504 are valid."""
     graph = chain(
         ("Abs", None), ("Add", "one"), ("Log", None), ("Clip", "low"), ("Exp", None), one=1.0, low=-99.0
     )

@@ -97,7 +97,7 @@ def test_every_sample_row_has_the_price_of_the_model(run, bundle, monkeypatch):
     last = inputs.features[-1]
 
     def careless(batch):
-        """Another price for the one row that is in no shape."""
+        """A different price for the only row that is in no shape."""
         return honest(batch) * np.where((batch["features"] == last).all(1), 1.03, 1)
 
     monkeypatch.setattr(verify, "BATCH_SIZES", (1, 7))

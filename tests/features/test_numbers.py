@@ -1,4 +1,4 @@
-"""The feature `numbers`: which labels it finds, and what it reads behind them."""
+"""The feature `numbers`: its labels and the numbers after them."""
 
 import numpy as np
 import pandas as pd

@@ -96,7 +96,7 @@ TEXTS = st.lists(st.lists(FRAGMENT, max_size=12).map("".join), min_size=1, max_s
 
 
 def vectorized(texts: list[str], state: brand_category.State) -> np.ndarray:
-    """Compute the columns as those of a large table."""
+    """Compute the columns with the code for large tables."""
     many = texts + [""] * (FEW + 1)
     return compute(pd.Series(many, dtype="str"), ULTRA25, state)[: len(texts)]
 

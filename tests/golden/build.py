@@ -1,4 +1,4 @@
-"""Rebuild the golden bundle: a tiny model of schema version 1, and the prices that it must keep.
+"""Rebuild the golden bundle: a tiny model of schema version 1, and its expected prices.
 
 python tests/golden/build.py
 

@@ -10,7 +10,7 @@ from pricekit.model.network import BOUND, PriceModel, build_head
 
 
 class Sums(nn.Module):
-    """A toy encoder: the sum of the live ids, times 1 for the first member and 10 for the second."""
+    """A toy encoder: the sum of the ids that are not masked, times 1 for the first member and 10 for the second."""
 
     hidden_size, members = 2, 2
 

@@ -22,7 +22,7 @@ def test_dense_steps_are_torch_adamw():
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")
 def test_sparse_steps_of_width_one_are_torch_adagrad():
-    """With rows of width 1 a sum a row is a sum a weight, which is what torch's Adagrad keeps."""
+    """With rows of width 1, a sum per row is a sum per weight, as in torch's Adagrad."""
     tables = []
     for make in (RowwiseAdagrad, torch.optim.Adagrad):
         torch.manual_seed(0)

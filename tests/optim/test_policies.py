@@ -1,4 +1,4 @@
-"""The four published systems, number by number, and what all policies share."""
+"""The settings of the four published systems, and the parts that all policies share."""
 
 import pytest
 import torch

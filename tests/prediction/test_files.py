@@ -1,4 +1,4 @@
-"""Prediction of table files: every row once and in order, resumed, and never half an output."""
+"""Prediction of table files: every row once and in order, resuming, and atomic outputs."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def suffix():
 
 @pytest.fixture
 def interrupted(predictor, catalog, tmp_path, monkeypatch, suffix, logged):
-    """Return the output that an interrupted prediction was to write, three windows of it priced."""
+    """Return the output path of an interrupted prediction with three finished windows."""
     monkeypatch.setattr(predict_module, "WINDOW", 64)
     out = tmp_path / f"prices.{suffix}"
     with pytest.raises(KeyboardInterrupt):

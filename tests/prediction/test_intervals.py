@@ -1,4 +1,4 @@
-"""Price intervals: what is learned covers what it says, and what cannot be had is told."""
+"""Price intervals: their coverage, and errors for unavailable levels."""
 
 import json
 

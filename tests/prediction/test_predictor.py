@@ -220,7 +220,7 @@ def test_equal_rows_are_priced_once(predictor, texts):
 
 
 def test_a_named_engine_writes_nothing_to_the_home_folder(bundle, tmp_path):
-    """ONNX Runtime's telemetry keeps the number of a device there before it sends anything."""
+    """ONNX Runtime's telemetry stores a device id there before it sends anything."""
     home = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
     home.pop("ORT_DISABLE_TELEMETRY", None)
     home.pop("CI", None)  # where there is none either

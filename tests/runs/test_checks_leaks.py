@@ -62,7 +62,7 @@ def test_a_price_in_the_text_stops_training(tmp_path, logged):
 
 
 class Reads:
-    """A feature of the column `market`, or of another."""
+    """A feature of the column `market` or another column."""
 
     names = ("read",)
     column = "market"

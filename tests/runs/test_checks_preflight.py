@@ -1,4 +1,4 @@
-"""A wrong plugin of each kind is found before the first epoch, and named."""
+"""A faulty plugin of each kind is detected and named before the first epoch."""
 
 import itertools
 import sys
@@ -62,7 +62,7 @@ class Doubles(MeanEncoder):
 
 
 class KeepsOutside(MeanEncoder):
-    """Keeps something fitted in an attribute that no checkpoint holds."""
+    """Stores a fitted value in an attribute that no checkpoint contains."""
 
     made = itertools.count(1)
 
@@ -218,7 +218,7 @@ def test_wrong_defaults_name_the_policy(register):
 
 
 def test_the_padding_check_stays_inside_the_backbones_length(tmp_path):
-    """A text as long as the encoder's positions leaves no room to pad."""
+    """A text that is as long as the encoder's positions leaves no room for padding."""
     frame = make_catalog(40, seed=3)
     frame["catalog_content"] += " word" * 600
     frame.to_csv(tmp_path / "t.csv", index=False)

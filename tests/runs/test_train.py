@@ -70,7 +70,7 @@ def test_the_number_of_threads_does_not_change_the_weights(run, catalog, tmp_pat
 
 
 def test_the_sample_has_the_prices_that_were_trained_on(catalog, tmp_path):
-    """Read with --decimal , the text says another price than it would by itself."""
+    """Read with --decimal , the text contains a different price than without it."""
     frame = pd.read_csv(catalog)
     frame["price"] = [f"{price:.3f}".replace(".", ",") for price in frame["price"]]
     frame.to_csv(tmp_path / "t.csv", index=False)

@@ -1,4 +1,4 @@
-"""Run in an environment that holds nothing but the wheel and its extra `cpu`: price a table from a bundle."""
+"""Price a table from a bundle. Runs in an environment with only the wheel and its extra `cpu`."""
 
 import csv
 import importlib.util

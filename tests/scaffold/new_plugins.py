@@ -1,4 +1,4 @@
-"""Run in an environment with the wheel and its extras train and cpu: a new package of every kind, as a user makes it.
+"""Create a new package of every kind. Runs in an environment with the wheel and its extras train and cpu.
 
 Each is written by `plugins new`, installed, checked, and passes its own tests; a model trained with it exports and
 prices a table where torch cannot be imported.

@@ -9,7 +9,7 @@ from pricekit.support.cpus import cpu_quota, limit_spinning, usable_cpus
 
 @pytest.fixture
 def cgroup(tmp_path):
-    """Return a function that writes a membership file and the files of the groups, and returns the quota."""
+    """Return a function that writes a membership file and the group files, and returns the quota."""
 
     def write(membership, **files):
         (tmp_path / "cgroup").write_text(membership)

@@ -1,4 +1,4 @@
-"""What people see while something takes its time."""
+"""Progress bars of long stages."""
 
 from contextlib import contextmanager
 

@@ -1,4 +1,4 @@
-"""Bad tables: what can be handled is handled and said, what cannot is one clear error."""
+"""Bad tables: repairs are reported, and other problems raise one clear error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the table package exports."""
+"""The exported names of the table package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What columns hold, and which of them look like text, price and id."""
+"""The kinds of columns, and which ones look like text, price and id."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_category_column_is_text_if_there_is_no_other(tmp_path: Path) -> None:
 
 
 def test_descriptive_columns_are_guessed_with_the_title_first(tmp_path: Path) -> None:
-    """Neither codes, names of rows, other prices, nor what is the same everywhere or nearly nowhere."""
+    """Codes, row names, other prices, and constant or nearly empty columns are not text columns."""
     path = tmp_path / "t.csv"
     seldom = ["rare"] + [""] * 39
     rows = [

@@ -1,4 +1,4 @@
-"""Good tables: every format gives the same rows, in chunks or whole."""
+"""Valid tables: every format returns the same rows, in chunks or at once."""
 
 from __future__ import annotations
 

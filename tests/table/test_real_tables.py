@@ -1,4 +1,4 @@
-"""Tables as they are found in the wild, where they are at hand; PRICEKIT_DATA names their folder."""
+"""Real tables, if they are available; PRICEKIT_DATA names their folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in memory: every kind of frame gives what a Parquet file of it would give."""
+"""Tables in memory: every kind of frame is read like a Parquet file with the same rows."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def check_equal(found: Table, expected: Table) -> None:
 
 
 class Exporter:
-    """A frame of a library that pricekit does not know."""
+    """A frame of an unknown library."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table

@@ -1,4 +1,4 @@
-"""Prices and the reasons for which rows are set aside."""
+"""Prices, and the reasons for rejecting rows."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_workers_leave_interrupts_to_the_training_process(examples, monkeypatch)
 
 
 class Prepares:
-    """An encoder's `prepare_batch`, which notes the threads that call it."""
+    """An encoder's `prepare_batch`, which records the threads that call it."""
 
     def __init__(self):
         self.threads = set()

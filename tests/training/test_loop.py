@@ -32,7 +32,7 @@ def _weights(run):
 @pytest.mark.parametrize("epochs", [1, 2])
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_run_killed_during_validation_resumes_there(catalog, tmp_path, monkeypatch, epochs, killed):
-    """The last checkpoint is that of the epoch's last step: nothing is left to train, all to validate."""
+    """The last checkpoint is from the epoch's last step: only the validation is missing."""
     config = tiny_config({"training": {"epochs": epochs, "save_steps": 1}})
 
     def validate(session, call=loop.validate):
@@ -99,7 +99,7 @@ KILLED = {
 
 @pytest.mark.parametrize("batch", [14, 15])
 def test_a_run_killed_mid_epoch_is_resumed_to_the_same_weights(catalog, tmp_path, batch):
-    """Kill the process inside an epoch and an accumulation, resume, compare with a run never stopped."""
+    """Kill the process inside an epoch and an accumulation, resume, and compare with an uninterrupted run."""
     out, whole = tmp_path / "run", tmp_path / "whole"
     code = (
         "import os, sys; from itertools import count; from pathlib import Path\n"
@@ -192,7 +192,7 @@ def test_patience_stops_early(catalog, tmp_path):
 
 
 def test_the_last_weights_are_kept_if_set(catalog, tmp_path, logged, monkeypatch):
-    """Each epoch is made to look worse than the one before, so that patience would stop at the second."""
+    """Each epoch looks worse than the one before, so that patience would stop after the second."""
     looks = iter([10.0, 20.0, 30.0, 40.0])
     monkeypatch.setattr(loop, "smape", lambda predicted, actual: next(looks))
     training = {"epochs": 4, "keep": "last", "patience": 1}
@@ -208,7 +208,7 @@ def test_the_last_weights_are_kept_if_set(catalog, tmp_path, logged, monkeypatch
 
 
 def test_accumulation_gives_the_gradient_of_the_whole_step(catalog, tmp_path):
-    """Batches of 8, two a step, end where batches of 16 end (without dropout, within float error)."""
+    """Two batches of 8 per step give the same weights as batches of 16 (without dropout, up to rounding)."""
     quiet = {
         "backbone": {
             "name": "bag",

@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def session():
-    """A stand-in with what an `EpochLoss` reads."""
+    """A stand-in with the attributes that `EpochLoss` reads."""
     processes = SimpleNamespace(device=CPU, count=1, sum=lambda tensor: tensor)
     return SimpleNamespace(state=TrainingState(epoch=1), processes=processes, epochs=5, monitor=Monitor(CPU))
 

@@ -1,4 +1,4 @@
-"""What a training consists of, and its checkpoints."""
+"""The parts of a training, and its checkpoints."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""One optimizer step: its pieces, its overflow, its way out of full memory."""
+"""One optimizer step: pieces, overflow, and recovery from full memory."""
 
 import numpy as np
 import pytest

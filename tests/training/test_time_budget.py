@@ -6,7 +6,7 @@ from pricekit.training.time_budget import CALIBRATED, WARM, TimeBudget
 
 
 def run(time_budget, *, step_seconds, pause_seconds):
-    """Play a training against a clock; return the seconds it took and the position it reached.
+    """Simulate a training with a clock; return its seconds and its final position.
 
     In the end the best weights are scored, which takes as long as a validation.
     """
@@ -30,7 +30,7 @@ def run(time_budget, *, step_seconds, pause_seconds):
 @example(200, 89, 0.1015625, 0.09375)  # the last step before the end is the last of an epoch
 @given(st.integers(200, 5000), st.integers(20, 500), st.floats(0.1, 1.5), st.floats(0.01, 0.1))
 def test_a_run_finishes_its_schedule_within_its_budget(total, epoch, share, pause):
-    """`share` of the time that all steps would take; validation takes `pause` of an epoch, as is guessed."""
+    """The budget is `share` of the time of all steps; validation takes `pause` of an epoch."""
     epoch = min(epoch, total)
     step_seconds, pause_seconds = 0.1, 0.1 * epoch * pause
     whole = total * step_seconds + (total / epoch + 1) * pause_seconds

@@ -30,7 +30,7 @@ def config(*layers, keep="last"):
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """60 products of which 15 are there twice, in another size."""
+    """60 products, 15 of which appear a second time in another size."""
     path = tmp_path_factory.mktemp("tables") / "products.csv"
     frame = make_catalog(60, seed=5)
     twins = frame.tail(15).copy()
@@ -99,7 +99,7 @@ def test_the_folder_contains_the_metrics_and_predictions(done):
 
 
 def test_a_killed_cross_validation_resumes_where_it_stopped(done, table, tmp_path, monkeypatch):
-    """Killed at the end of the second fold: the first is kept, the second scored again, the third trained."""
+    """Killed at the end of the second fold, it keeps the first, scores the second and trains the third."""
     out, called = shutil.copytree(done[0], tmp_path / "cv"), []
     for name in ("cv.json", "held_out.parquet", "fold-1/run.json", "fold-1/held_out.parquet"):
         (out / name).unlink()

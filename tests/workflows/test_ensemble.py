@@ -20,7 +20,7 @@ from pricekit.workflows.ensemble import make_ensemble
 
 @pytest.fixture(scope="module")
 def other(catalog, tmp_path_factory):
-    """A run of the same split, with another tokenizer, other features and another length."""
+    """A run on the same split with a different tokenizer, features and length."""
     out = tmp_path_factory.mktemp("runs") / "other"
     layer = {"features": ["fast15"], "max_length": 32, "backbone": {"vocab_size": 500, "members": 1}}
     layer["training"] = {"epochs": 1}  # both are of use to the other

@@ -13,7 +13,7 @@ SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "i
 
 
 def small():
-    """Make the backbone with the true architecture in small sizes: those break what the large ones break."""
+    """Create the backbone with the true architecture in small sizes, which fail the same checks."""
     plugin = PretrainedPlugin(replace(ALL_MINILM_L6_V2, numbers={**ALL_MINILM_L6_V2.numbers, **SIZES}))
     return plugin(plugin.Options(random_weights=True))
 

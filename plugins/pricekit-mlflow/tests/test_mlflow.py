@@ -26,13 +26,13 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """A database for all tests, because making one takes seconds."""
+    """A database for all tests, because creating one takes seconds."""
     return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
 
 
 @pytest.fixture(autouse=True)
 def _observed(monkeypatch, store, tmp_path):
-    """This package observes, and no other that may be installed."""
+    """Load this package as the only observer."""
     found = load([EntryPoint("mlflow", "pricekit_mlflow", "pricekit")])
     assert not found.failed
     monkeypatch.setattr("pricekit.core.calls.registry", lambda: found)
@@ -67,7 +67,7 @@ def artifacts(client, out, folder=None):
 
 
 def interrupt(monkeypatch, epoch):
-    """Kill training before the checkpoint of an epoch, when it is validated and told."""
+    """Kill training before the checkpoint of an epoch, after its validation and its events."""
 
     def save(self, name, call=session.Session.save):
         if self.state.epoch == epoch and name == "last.safetensors":
@@ -103,7 +103,7 @@ def test_the_experiment_is_that_of_mlflows_variable(catalog, client, monkeypatch
 
 
 def test_a_resumed_run_continues_its_mlflow_run_without_duplicate_epochs(catalog, client, monkeypatch):
-    """Killed before the second epoch's checkpoint: that epoch is trained, and told, again."""
+    """A run killed before the second epoch's checkpoint trains and logs that epoch again."""
     out, config = Path("run"), tiny_config({"training": {"epochs": 4}})
     with monkeypatch.context() as patch:
         interrupt(patch, epoch=2)
@@ -119,7 +119,7 @@ def test_a_resumed_run_continues_its_mlflow_run_without_duplicate_epochs(catalog
 
 
 def run_through(folder, *, resumed):
-    """Tell of a run that ends at once."""
+    """Emit the events of a run that ends immediately."""
     notify("run_started", folder=folder, config={}, rows={}, resumed=resumed)
     notify("run_ended", folder=folder, outcome="interrupted", facts={})
 
@@ -161,7 +161,7 @@ def test_the_bundle_of_an_unlogged_run_is_not_logged_to_mlflow(tmp_path, monkeyp
 
 @pytest.fixture
 def silent_server():
-    """A server that hangs up on whoever comes; its URI, and how often somebody came."""
+    """A server that closes every connection; return its URI and the connections."""
     came = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -212,7 +212,7 @@ def test_values_that_the_user_sets_are_kept(catalog, silent_server, monkeypatch)
 
 @pytest.mark.parametrize("uri", ["sqlite:///.", "no-such-scheme://host", "./folder"])
 def test_an_unavailable_store_does_not_stop_training(catalog, uri, monkeypatch, logged):
-    """The first one MLflow itself would try to open for two minutes."""
+    """MLflow itself would try to open the first one for two minutes."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
     train(Source(catalog), tiny_config({"training": {"epochs": 1}}), Path("run"))
@@ -274,7 +274,7 @@ finally:
 
 
 def cli(*arguments, plugins="pricekit-mlflow"):
-    """Run the command line in a process of its own; return what it says, and what it imported."""
+    """Run the command line in a separate process; return its output and its imports."""
     done = subprocess.run(
         [sys.executable, "-c", CLI, *map(str, arguments)],
         capture_output=True,

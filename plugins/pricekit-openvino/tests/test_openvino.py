@@ -30,7 +30,7 @@ def engine():
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory):
-    """An encoder of attention; what OpenVINO makes of the hashes of `bag` is another test."""
+    """An encoder with attention; another test covers the hashes of `bag`."""
     import torch
 
     from pricekit.config import HeadConfig
@@ -71,7 +71,7 @@ def test_it_returns_the_prices_of_onnx_runtime_at_any_shape(engine, graph):
 
 
 class Recorder:
-    """OpenVINO's core; keeps the settings that a graph is compiled with."""
+    """OpenVINO's core, which records the settings that a graph is compiled with."""
 
     def __init__(self):
         self.settings = {}
@@ -159,7 +159,7 @@ def test_the_process_survives_a_signal_after_another_thread_released_the_engine(
 
 
 def test_openvino_is_imported_without_its_telemetry(tmp_path):
-    """It keeps the number of a user at home before it sends anything."""
+    """The telemetry stores a user id in the home folder before it sends anything."""
     home = {**os.environ, "HOME": str(tmp_path)}
     home.pop("CI", None)  # where there is none either
     code = (

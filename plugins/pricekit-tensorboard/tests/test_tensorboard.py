@@ -17,7 +17,7 @@ pytest.importorskip("tensorboard")
 
 @pytest.fixture(autouse=True)
 def _observed(monkeypatch):
-    """This package observes, and no other that may be installed."""
+    """Load this package as the only observer."""
     found = load([EntryPoint("tensorboard", "pricekit_tensorboard", "pricekit")])
     assert not found.failed
     monkeypatch.setattr("pricekit.core.calls.registry", lambda: found)
@@ -84,7 +84,7 @@ def test_the_end_has_the_final_metrics_and_all_settings(catalog, tmp_path):
 
 
 def test_a_resumed_run_continues_its_log_without_duplicate_epochs(catalog, tmp_path, monkeypatch):
-    """Killed before the second epoch's checkpoint: that epoch is trained, and told, again."""
+    """A run killed before the second epoch's checkpoint trains and logs that epoch again."""
     out, config = tmp_path / "run", tiny_config({"training": {"epochs": 4}})
 
     def save(self, name, call=session.Session.save):
@@ -145,7 +145,7 @@ finally:
 
 
 def cli(*arguments, plugins="pricekit-tensorboard"):
-    """Run the command line in a process of its own; return what it says, and what it imported."""
+    """Run the command line in a separate process; return its output and its imports."""
     done = subprocess.run(
         [sys.executable, "-c", CLI, *map(str, arguments)],
         capture_output=True,

@@ -75,7 +75,7 @@ def test_bigrams_make_the_bag_depend_on_word_order(encoder, tokenizer):
 
 
 def test_weights_by_hand(encoder, tokenizer):
-    """idf of a token in half of the texts, 0 for one that is in none."""
+    """idf of a token in half of the texts; 0 for a token that is in none."""
     tea = tokenizer.token_to_id("tea")
     assert encoder.idf[tea].item() == pytest.approx(np.log(17 / 9))
     assert encoder.idf[tokenizer.token_to_id(UNK)].item() == 0

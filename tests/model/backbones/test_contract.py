@@ -1,4 +1,4 @@
-"""What every backbone must do, with tiny sizes and no download."""
+"""The contract of every backbone, with tiny sizes and no download."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Slicing DeBERTa's relative table, and looking it up by distance, changes nothing but the time."""
+"""Slicing DeBERTa's relative table, or looking it up by distance, does not change the results."""
 
 import copy
 
@@ -25,7 +25,7 @@ def models():
 
 @pytest.fixture(params=[16, 256])
 def by_distance(models, request, monkeypatch):
-    """A model with so many buckets, and its twin as it computes while it is exported."""
+    """A model with this many buckets, and a copy that computes as in the export."""
     whole = copy.deepcopy(models[0])
     if request.param != 256:
         numbers = {**whole.config.to_dict(), "position_buckets": request.param}

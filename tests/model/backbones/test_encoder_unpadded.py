@@ -1,4 +1,4 @@
-"""Attention without padding gives what attention with padding gives, gradients included."""
+"""Attention without padding returns the same results and gradients as with padding."""
 
 import pytest
 import torch

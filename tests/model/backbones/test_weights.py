@@ -1,4 +1,4 @@
-"""Pretrained weights from a folder, and everything that may be wrong with one."""
+"""Pretrained weights from a folder, and errors of such folders."""
 
 import json
 import math
@@ -19,7 +19,7 @@ from tests.model.backbones.test_contract import TEXTS, tiny
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A folder of weights as transformers writes it, and the encoder that it came from."""
+    """A folder of weights written by transformers, and the original encoder."""
     torch.manual_seed(0)
     backbone = tiny(architectures.DISTILROBERTA, PretrainedOptions(random_weights=True))
     tokenizer = backbone.tokenizer(TEXTS)

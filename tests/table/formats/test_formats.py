@@ -1,4 +1,4 @@
-"""Files as they come: encodings and delimiters found, headers that are none, text that is none."""
+"""Detection of encodings, delimiters and headers, and files that are not text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predictions on disk: one row for each row, whole or not at all."""
+"""Predictions on disk: one row per input row, written atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames of any columns on disk: features, and rejected rows of files of several kinds."""
+"""Frames on disk: features, and rejected rows of files in several formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prices as people write them: one cell, a column of them, currencies."""
+"""Prices in common notations: single cells, columns, currencies."""
 
 from __future__ import annotations
 

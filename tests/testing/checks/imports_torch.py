@@ -1,4 +1,4 @@
-"""A feature and an engine in a file that imports torch, which prediction does not have."""
+"""A feature and an engine in a file that imports torch, which is missing in prediction."""
 
 import numpy as np
 import torch

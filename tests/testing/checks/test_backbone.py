@@ -1,4 +1,4 @@
-"""The checks of a backbone: the built-in ones pass, and each check finds a broken one."""
+"""The checks of a backbone: built-in backbones pass, and each check detects a faulty one."""
 
 import itertools
 
@@ -25,7 +25,7 @@ WIDTH = 4
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-    """Models of a few numbers wait for their threads longer than they compute."""
+    """Tiny models wait for their threads longer than they compute."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -129,7 +129,7 @@ class Closure(MeanEncoder):
 
 
 class KeepsOutside(MeanEncoder):
-    """Keeps something in an attribute that no checkpoint holds."""
+    """Stores a value in an attribute that no checkpoint contains."""
 
     made = itertools.count(1)
 
@@ -142,7 +142,7 @@ class KeepsOutside(MeanEncoder):
 
 
 class ZeroGate(MeanEncoder):
-    """Begins as zeros, through which nothing of the layers below is seen: no fault."""
+    """A gate that starts at zero hides the layers below; this is not an error."""
 
     def __init__(self, vocab_size):
         super().__init__(vocab_size)
@@ -224,7 +224,7 @@ WRONG = {
 
 
 def right(layers):
-    """What pricekit ships in tiny sizes, and a toy."""
+    """The built-in plugins in tiny sizes, and a toy."""
     random = {"random_weights": True}
 
     def pretrained(architecture, options, **numbers):
@@ -250,7 +250,7 @@ def right(layers):
 
 
 def each():
-    """All checks of all backbones; of those that export, which takes seconds, with one layer."""
+    """All checks of all backbones; the export, which takes seconds, is checked with one layer."""
     for name, make in right(layers=2).items():
         yield from ((name, check) for check in check_backbone(make) if check.name != "exports exactly")
     for name, make in list(right(layers=1).items())[:4]:

@@ -1,4 +1,4 @@
-"""The checks of an engine: the built-in ones pass, and each check finds a broken one."""
+"""The checks of an engine: built-in engines pass, and each check detects a faulty one."""
 
 import sys
 import time

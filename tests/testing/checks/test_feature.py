@@ -1,4 +1,4 @@
-"""The checks of a feature: the built-in ones pass, and each check finds a broken one."""
+"""The checks of a feature: built-in features pass, and each check detects a faulty one."""
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -43,7 +43,7 @@ class UsesPrice(Right):
 
 
 class Blind(Right):
-    """Refuses to see a price."""
+    """Raises if the table contains a price."""
 
     def fit(self, table):
         assert table.price is None
@@ -194,7 +194,7 @@ def named(make, name):
 
 
 def each(**features):
-    """All checks of all features, but a module is imported once, which takes a second."""
+    """All checks of all features; each module is imported only once, because that takes a second."""
     imported = {"balanced20", "optimized22", "ultra25", "numbers", "blind", "uses_price", "weight"}
     return [
         pytest.param(check, id=f"{name}: {check}")

@@ -1,4 +1,4 @@
-"""The checks of a policy: the built-in ones pass, and each check finds a broken one."""
+"""The checks of a policy: built-in policies pass, and each check detects a faulty one."""
 
 import math
 

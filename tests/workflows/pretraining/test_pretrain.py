@@ -35,7 +35,7 @@ FILES = {"config.json", "model.safetensors", "tokenizer.json", FACTS}
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """Sixty texts, the first of them twice, two of them blank, and no prices."""
+    """Sixty texts, including a duplicate and two blank ones, without prices."""
     texts = make_catalog(60, seed=5)["catalog_content"].tolist()
     path = tmp_path_factory.mktemp("texts") / "texts.csv"
     pd.DataFrame({"catalog_content": [*texts, texts[0], "", " "]}).to_csv(path, index=False)
@@ -44,7 +44,7 @@ def table(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pretrained(table, tmp_path_factory):
-    """A folder of weights, and what was said of it."""
+    """A folder of weights, and its log messages."""
     out = tmp_path_factory.mktemp("weights") / "weights"
     return out, pretrain([table], TINY, out)
 
