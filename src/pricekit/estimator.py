@@ -192,7 +192,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 _OPEN: WeakKeyDictionary[PriceRegressor, tuple[str, dict[str, bytes], Predictor]] = WeakKeyDictionary()
-"""The open models of this process with their engine and bundle; estimators hold nothing that cannot be pickled."""
+"""The open models of this process with their engine and bundle; estimators contain nothing that cannot be pickled."""
 
 
 def _names(columns: Iterable[Any]) -> list[str]:
@@ -201,7 +201,7 @@ def _names(columns: Iterable[Any]) -> list[str]:
 
 
 def _are_texts(X: Any) -> bool:  # noqa: N803
-    """Whether the rows are texts: a list, an array or a column of strings."""
+    """Return whether the rows are texts: a list, an array or a column of strings."""
     if isinstance(X, str | bytes | Mapping | pd.DataFrame) or not hasattr(X, "__len__"):
         return False
     if isinstance(X, pd.Series):

@@ -57,7 +57,7 @@ def schema() -> None:
     for plugin in left_out:
         causes.setdefault((plugin.reason, plugin.remedy), []).append(f"{plugin.kind} {plugin.name}")
     for (reason, cure), names in causes.items():
-        logger.warning(f"left out of the schema: {', '.join(names)} ({reason}). {cure}")
+        logger.warning(f"omitted from the schema: {', '.join(names)} ({reason}). {cure}")
     click.echo(json.dumps(found, indent=2))
 
 
@@ -91,7 +91,7 @@ def show(as_json: bool, **flags: Any) -> None:
         return
     click.echo(as_toml(settings), nl=False)
     if lost := [f"--set {s.name}=none" for s in settings if s.value is None and s.source == "--set"]:
-        logger.warning(f"TOML has no null value: to use this file with --config, also give {' '.join(lost)}")
+        logger.warning(f"TOML has no null value: to use this file with --config, also set {' '.join(lost)}")
 
 
 # How a table is read is not a setting: `train` needs it each time.

@@ -92,7 +92,7 @@ def _names(rows: pd.DataFrame) -> list[str]:
 
 
 def _quantity(value: float, total: float, measure: str) -> str:
-    """Return a quantity as text: "340 g"; "12" without a unit; "none" where there is no quantity."""
+    """Return a quantity as text: "340 g"; "12" without a unit; "none" if there is no quantity."""
     if not value:
         return "none"
     return f"{total:,.4g} {measure}".strip() if total < 1000 else f"{total:,.0f} {measure}".strip()

@@ -57,7 +57,7 @@ def export(**flags: Any) -> None:
     if sensitivity > BATCH_SENSITIVITY:
         logger.warning(
             f"a row's price depends on the other rows of its batch by up to {100 * sensitivity:.1f}% of the log "
-            "prices' standard deviation; where that matters, export as fp32 or fp16"
+            "prices' standard deviation; if that matters, export as fp32 or fp16"
         )
     size = sum(file.stat().st_size for file in out.iterdir()) / 1e6
     following = f"pricekit predict {quote(str(out))} TABLE --out prices.csv{again()}"

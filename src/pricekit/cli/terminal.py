@@ -47,7 +47,7 @@ class TerminalHandler(logging.Handler):
 
 @contextmanager
 def logging_to_terminal() -> Iterator[None]:
-    """Print what the library logs while the block runs."""
+    """Print the library's log messages while the block runs."""
     handler, before = TerminalHandler(logging.INFO), logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -87,7 +87,7 @@ def show_result(message: str, **facts: Any) -> None:
 
 
 def announce(message: str) -> None:
-    """Print what a command is about to do. If several processes train together, only the first prints it."""
+    """Announce the next action of a command. If several processes train together, only the first prints it."""
     if os.environ.get("RANK", "0") == "0":
         logger.info(message)
 

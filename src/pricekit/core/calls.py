@@ -22,7 +22,7 @@ def plugin_call(kind: str, name: str, action: str) -> Iterator[None]:
     Args:
         kind: of the plugin, such as `loss`.
         name: of the plugin.
-        action: what it does in the block, such as "computing the loss of a batch".
+        action: its action in the block, such as "computing the loss of a batch".
     """
     try:
         yield
@@ -66,7 +66,7 @@ def observed_run(folder: Path, *, enabled: bool, **facts: Any) -> Iterator[dict[
         facts: arguments of the hook `pricekit_run_started`.
 
     Yields:
-        an empty dict; what the block adds to it are the facts of the hook `pricekit_run_ended`.
+        an empty dict, to which the block adds the facts of the hook `pricekit_run_ended`.
     """
     _reported.clear()
     final: dict[str, Any] = {}

@@ -167,7 +167,7 @@ class Policy(Protocol):
     def schedule(self, step: float, warmup_steps: int, total_steps: int) -> float:
         """Return the factor of the learning rate at a step of the schedule, counted from 0.
 
-        The factor lies between 0 and 1. It rises over `warmup_steps` and is lowest at `total_steps`; a short run may
+        The factor is between 0 and 1. It rises over `warmup_steps` and is lowest at `total_steps`; a short run may
         end within its warmup. Under a time budget one optimizer step may be more or less than one step of the
         schedule, so `step` may be fractional.
         """

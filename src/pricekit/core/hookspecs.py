@@ -23,7 +23,7 @@ from typing import Any, Literal, Protocol
 import pluggy
 
 API = 1
-"""The version of the plugin interface; docs/plugins/versions.md explains when what may change."""
+"""The version of the plugin interface; docs/plugins/versions.md explains its changes."""
 
 hookspec = pluggy.HookspecMarker("pricekit")
 hookimpl = pluggy.HookimplMarker("pricekit")

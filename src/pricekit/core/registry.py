@@ -222,7 +222,7 @@ def options_model(plugin: Any) -> type[BaseModel] | None:
 
 
 def remedy_for(error: BaseException, package: str, version: str) -> str:
-    """Return what the user can do about a plugin that failed to load."""
+    """Return advice for a plugin that failed to load."""
     missing = (getattr(error, "name", None) or "") if isinstance(error, ModuleNotFoundError) else ""
     top, *inside = missing.split(".")
     if package == "pricekit" and missing and top != "pricekit":
@@ -232,9 +232,9 @@ def remedy_for(error: BaseException, package: str, version: str) -> str:
     if version.startswith(FILE):
         if not missing:
             return "Fix the file"
-        return f"Install what it needs: pip install {top}. If {top} is your own file, move its code into this one"
+        return f"Install its dependency: pip install {top}. If {top} is your own file, move its code into this one"
     if missing and not inside and top != re.sub(r"\W", "_", package):
-        return f"Install what it needs: pip install {top}"
+        return f"Install its dependency: pip install {top}"
     return f"Upgrade {package}, or uninstall it: pip uninstall {package}; report it to its author with the traceback"
 
 

@@ -82,7 +82,7 @@ def find_errors(held_out: HeldOut, by: str | None = None) -> ErrorReport:
 
     Args:
         held_out: rows with true and predicted prices.
-        by: group by this column alone; None groups by unit, quantity, price and each category.
+        by: group only by this column; None groups by unit, quantity, price and each category.
 
     Raises:
         DataError: there is no group column `by`.
@@ -96,7 +96,7 @@ def find_errors(held_out: HeldOut, by: str | None = None) -> ErrorReport:
 def error_table(held_out: HeldOut, quantities: Quantities) -> pd.DataFrame:
     """Return all rows, largest error first; ties in the order of the file.
 
-    Columns: `row`, `id`, `fold`; `error`, what the row adds to SMAPE, 0 to 200; `price`, `predicted`; `value`, the
+    Columns: `row`, `id`, `fold`; `error`, the SMAPE of the row, 0 to 200; `price`, `predicted`; `value`, the
     quantity in the unit that the text states, 0 for none; `total`, the quantity in the common `measure` (g, ml,
     pieces, mm or none); the group columns; `text`.
     """

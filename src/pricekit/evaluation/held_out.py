@@ -178,7 +178,7 @@ def _absence(folder: Path) -> str:
 
 
 def _groups(table: Table) -> pd.DataFrame:
-    """Return the columns that group the rows, renamed where they clash with the columns of the file."""
+    """Return the columns that group the rows, renamed if they clash with the columns of the file."""
     frame, found = table.frame.reset_index(drop=True), {}
     for name in frame:
         if isinstance(frame[name].dtype, pd.StringDtype) and _groups_rows(frame[name], table):

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pricekit.features.labelled_lines import LABEL_BYTES, Ints, Lines, numpy_of
 
 State = Mapping[str, Any]
-"""What `fit` of a feature set returns, see `catalog`."""
+"""The state that `fit` of a feature set returns, see `catalog`."""
 
 MIN_COUNT = 2  # a name that occurs in one training row does not help for other rows
 MAX_NAMES = 50_000  # maximum number of names in a dictionary

@@ -70,7 +70,7 @@ def _fit(self: _Named, table: Table) -> State:
 def _transform(self: _Named, table: Table, state: State) -> npt.NDArray[np.float32]:
     """Return the columns of N rows in the order of `names`, float32 (N, K), finite.
 
-    The state is what `fit` returned, possibly read back from JSON.
+    The state is the result of `fit`, possibly read back from JSON.
     """
     return compute(table.text, self.names, state)
 
@@ -113,7 +113,7 @@ def compute(texts: pd.Series, columns: tuple[str, ...], state: State) -> npt.NDA
     Args:
         texts: strings, (N,).
         columns: names of `columns.COLUMNS`, K of them.
-        state: what `fit` of a feature set returned.
+        state: the state from `fit` of a feature set.
 
     Returns:
         float32 (N, K).

@@ -41,7 +41,7 @@ DIGIT = r"[0-9]"
 
 
 class ParsedTexts(Protocol):
-    """N parsed texts: what the columns below are computed from."""
+    """N parsed texts: the input of the columns below."""
 
     @property
     def texts(self) -> Texts:

@@ -62,7 +62,7 @@ def as_strings(values: object) -> pa.LargeStringArray:
 
 
 def as_list(values: pd.Series) -> list[str]:
-    """Return what `as_strings` returns as a list, (N,); faster for a few texts."""
+    """Return the texts of `as_strings` as a list, (N,); faster for a few texts."""
     return [text[:TEXT_CHARACTERS] if isinstance(text, str) else "" for text in values.tolist()]
 
 

@@ -112,7 +112,7 @@ def adamw(model: nn.Module, training: TrainingConfig, *, fused: bool = True) -> 
 
     Args:
         model: all of its trainable parameters are optimized.
-        training: gives the learning rates and the weight decay.
+        training: provides the learning rates and the weight decay.
         fused: use torch's fused AdamW.
     """
     groups = parameter_groups(model, training)

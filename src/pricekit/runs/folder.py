@@ -10,7 +10,7 @@ sample.parquet            some validation rows, to verify an exported graph on
 out_of_fold.parquet       training columns of features that use the price; only with such features
 pseudo_labelled.parquet   training rows that a teacher priced; only with a teacher
 tokenizer.json, preprocess.json    turn a table into model inputs
-backbone.json             what the backbone stored to build its encoder again
+backbone.json             values that the backbone stored to rebuild its encoder
 metrics.jsonl             one line per epoch
 last.safetensors          checkpoint to resume from
 best.safetensors          weights with the lowest validation SMAPE, or the last ones
@@ -157,11 +157,11 @@ def check_replaceable(
     foreign: Sequence[str] = (),
     error: type[PricekitError] = TrainingError,
 ) -> None:
-    """Raise an error unless what is at `out` may be overwritten; call it where `out` is not free.
+    """Raise an error unless the content of `out` may be overwritten; call it if `out` is not free.
 
     Args:
         out: an existing file or folder.
-        kind: what is to be written, such as "run".
+        kind: the kind of folder to write, such as "run".
         own: `out` is a folder of that kind.
         overwrite: the user asked to overwrite it.
         resumable: it can be resumed.

@@ -72,7 +72,7 @@ class Prepared:
         source: the source of its rows.
         split: its rows.
         entries: its plugins.
-        job: what to train.
+        job: the model to train, its rows and its settings.
         reopened: the run was started before.
         resumed: the run has a checkpoint to continue from.
     """

@@ -25,7 +25,7 @@ class Setup:
     Attributes:
         config: of the run.
         plugins: backbone and loss.
-        policy: gives the optimizer and the schedule.
+        policy: provides the optimizer and the schedule.
         entries: of all plugins of the run, features included.
         processes: the processes that train together.
         precision: of matrix products: fp32, bf16 or fp16.

@@ -166,7 +166,7 @@ def split_table(table: Table, together: np.ndarray, config: RunConfig) -> tuple[
     Args:
         table: N rows.
         together: a number for each row, equal for rows that stay in one part, int64 (N,).
-        config: gives the seed and the share of the validation rows.
+        config: provides the seed and the share of the validation rows.
     """
     parts = split_groups(table.known_price, together, config.validation_fraction, config.seed)
     return table.take(parts[0]), table.take(parts[1])

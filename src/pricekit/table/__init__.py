@@ -2,7 +2,7 @@
 
 Data flows one way: a source is opened, read as raw chunks, and assembled to a `Table`.
 
-    options.py    ReadOptions: what the user sets about reading
+    options.py    ReadOptions: the user's options for reading
     source.py     a file or a frame to an OpenedTable
     formats/      raw chunks of CSV, JSON lines, Parquet and frames; detection of encoding and delimiter
     guess.py      guesses of the text, price and id columns, from profile.py

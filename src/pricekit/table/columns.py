@@ -49,20 +49,20 @@ def text_array(cells: Sequence[str]) -> pa.Array:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this Arrow type holds text."""
+    """Return whether a column of this Arrow type contains text."""
     checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return any(check(kind) for check in checks)
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Whether a column of this Arrow type holds bytes."""
+    """Return whether a column of this Arrow type contains bytes."""
     types = pa.types
     checks = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
     return any(check(kind) for check in checks)
 
 
 def keeps_type(kind: pa.DataType) -> bool:
-    """Whether a column of this Arrow type has one pandas type, whatever values it holds."""
+    """Return whether a column of this Arrow type has one pandas type, whatever its values."""
     types = pa.types
     checks = (is_text, types.is_integer, types.is_floating, types.is_timestamp, types.is_duration)
     return any(check(kind) for check in checks)

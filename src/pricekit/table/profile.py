@@ -103,7 +103,7 @@ def _profile(name: str, column: pa.Array) -> Profile:
 
 
 def _counts(cells: pa.Array) -> bool:
-    """Whether numbers that never repeat are consecutive integers, or long enough to be codes."""
+    """Return whether numbers that never repeat are consecutive integers, or long enough to be codes."""
     if not pc.all(pc.match_substring_regex(cells, "^[0-9]{1,18}([.]0)?$")).as_py():
         return False
     numbers = np.sort(cells.cast(pa.float64()).to_numpy())
@@ -128,7 +128,7 @@ def _kind(cells: pa.Array, distinct: float, words: float, least: float) -> str:
 
 
 def without_header(columns: Sequence[Profile]) -> bool:
-    """Whether the column names are the first values: each column of values has a name that looks like a value."""
+    """Return whether the column names are values: each column of values has a name that looks like a value."""
     values = [column for column in columns if column.kind in ("number", "price", "date", "address")]
     return bool(values) and all(looks_like_data([column.name]) for column in values)
 
@@ -168,7 +168,7 @@ def _title(texts: Sequence[Profile]) -> Profile:
 
 
 def _is_coded(column: Profile) -> bool:
-    """Whether the cells are codes: single words that hardly repeat."""
+    """Return whether the cells are codes: single words that hardly repeat."""
     return column.kind == "text" and column.words < _TITLE_WORDS and column.distinct > _NEARLY_ALL
 
 

@@ -39,7 +39,7 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
     run takes the same steps as an uninterrupted one.
 
     Args:
-        job: what to train.
+        job: the model to train, its rows and its settings.
         folder: of the run.
         resume: continue from `last.safetensors`.
         started: `time.perf_counter()` when the run began, from which a time budget counts; None: now.

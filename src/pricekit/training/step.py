@@ -211,7 +211,7 @@ def _pieces(batch: Batch, parts: int) -> Iterator[tuple[Batch, float]]:
         yield batch, 1.0
         return
     rows = len(batch["price"])
-    # Without what `prepare_batch` returned: that belongs to the whole batch.
+    # The tensors of `prepare_batch` are dropped, because they belong to the whole batch.
     cut = {name: batch[name].tensor_split(max(1, min(parts, rows // 2))) for name in _BY_ROW}
     for values in zip(*cut.values(), strict=True):
         piece = dict(zip(cut, values, strict=True))

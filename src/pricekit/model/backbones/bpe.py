@@ -27,7 +27,7 @@ def train_bpe(
         special_tokens: get the first ids, in order.
         unknown: the special token for characters outside the vocabulary.
         around: special tokens that begin and end every text.
-        punctuation: whether punctuation gives tokens; otherwise only letters and digits do.
+        punctuation: whether punctuation becomes tokens; otherwise only letters and digits do.
     """
     tokenizer = Tokenizer(models.BPE(unk_token=unknown, ignore_merges=True))
     # Tokenising limits the speed of prediction; these two are twice as fast as NFKC and BERT's rules.

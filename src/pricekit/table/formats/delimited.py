@@ -94,7 +94,7 @@ def _width(text: str, mark: str) -> tuple[int, float]:
 
 
 def _in_numbers(text: str) -> bool:
-    """Whether most commas are between digits, as decimal marks are."""
+    """Return whether most commas are between digits, as decimal marks are."""
     around: list[bool] = [
         before.isdigit() and after.isdigit() for before, after in _AROUND_COMMA.findall(text)
     ]

@@ -43,7 +43,7 @@ def check_output(path: Path, read: Sequence[Path] = ()) -> None:
 
 
 def _problem(path: Path) -> str:
-    """Return what prevents writing a file, "" if nothing does."""
+    """Return the reason why a file cannot be written, "" if there is none."""
     if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # bytes that are not UTF-8
         return f"the file name {str(path)!r} is not valid UTF-8. Name another file."
     with _explained(path):

@@ -140,7 +140,7 @@ def read_cell(text: str) -> Cell | str:
 
 
 def _is_torn(text: str, price: Cell) -> bool:
-    """Whether a number is only part of one: it continues after the match or begins before it ($1, 368 and $268 83)."""
+    """Return whether a number continues before or after the match, as in $1, 368 and $268 83."""
     if price.decimal_mark or price.ambiguous_mark:
         return False
     ahead = _TORN.match(text, price.start + price.length)
@@ -166,7 +166,7 @@ def _price_after_now(text: str, prices: list[Cell]) -> Cell | None:
 
 
 def _bare_price(text: str) -> bool:
-    """Whether a text without a currency sign may be a price: one number or a range, and few words."""
+    """Return whether a text without a currency sign may be a price: one number or a range, and few words."""
     before = text[: number.start()] if (number := NUMBER.search(text)) else ""
     if not all(map(_BEFORE.fullmatch, WORD.findall(before))):
         return False
@@ -221,7 +221,7 @@ def _completed(low: Cell, high: Cell) -> tuple[Cell, Cell]:
 
 
 def _is_range(low: Cell, high: Cell, before: str, between: str) -> bool:
-    """Whether two numbers may be a range: not a name with a number, nor 2024 - 12 €, 500-2k or 5/12 €."""
+    """Return whether two numbers may be a range: not a name with a number, nor 2024 - 12 €, 500-2k or 5/12 €."""
     digits = [
         sum(map(str.isdigit, cell.digits.partition(cell.decimal_mark or " ")[0])) for cell in (low, high)
     ]
@@ -286,7 +286,7 @@ def _marks(digits: str) -> tuple[str | None, str] | None:
 
 
 def _in_groups(digits: str, mark: str) -> bool:
-    """Whether digits are grouped: three in the last group, two (as in India) or three in the others."""
+    """Return whether digits are grouped: three in the last group, two (as in India) or three in the others."""
     first, *groups = digits.split(mark)
     if not groups:
         return False

@@ -236,13 +236,13 @@ def canonical(given: str) -> str:
 
 
 def is_known(given: str) -> bool:
-    """Whether a sign or code, in upper or lower case, names a known currency."""
+    """Return whether a sign or code, in upper or lower case, names a known currency."""
     name = canonical(given)
     return name in SHARED or name in currency_signs() or name in currency_signs().values()
 
 
 def is_currency(text: str) -> bool:
-    """Whether a text is exactly the code of a currency, or a sign without letters."""
+    """Return whether a text is exactly the code of a currency, or a sign without letters."""
     return text in currency_signs() and (
         re.fullmatch("[A-Z]{3}", text) is not None or not re.search(r"\w", text)
     )

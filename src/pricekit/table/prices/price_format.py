@@ -48,7 +48,7 @@ class PriceFormat:
         decimal: the decimal mark, "." or ",".
         multiplied_decimal: the decimal mark of numbers with a word such as million: 1.2M shows that of 1.125M.
         strict: the user set the decimal mark, so cells that show the other one are not numbers.
-        ambiguous: cells with a mark before three digits; other cells or a default decide what it means.
+        ambiguous: cells with a mark before three digits; other cells or a default decide its meaning.
         guessed: hardly any other cell decided that, so the guess may be wrong.
         contradicting: cells that show the other decimal mark; each is read by its own mark.
         currency: the currency of the prices, None if no cell shows one; prices in other currencies are rejected.
@@ -209,7 +209,7 @@ def price_format(columns: Iterable[pa.Array], read_options: ReadOptions) -> Pric
 
 
 def shows_other_currency(text: str, currency: str | None) -> bool:
-    """Whether a cell shows a currency other than the column's."""
+    """Return whether a cell shows a currency other than the column's."""
     cell = read_cell(text)
     return isinstance(cell, Cell) and bool(
         cell.currency and currency and not may_mean(cell.currency, currency)
@@ -257,7 +257,7 @@ def _decimal(seen: _Evidence, currency: str | None) -> tuple[str, bool]:
 
 
 def is_numeric(kind: pa.DataType) -> bool:
-    """Whether a column of this Arrow type holds numbers."""
+    """Return whether a column of this Arrow type contains numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
