@@ -48,7 +48,7 @@ def list_(kind: str | None, as_json: bool) -> None:
     if kind is None:
         rows += [["-", "", name, "observes runs", "ready"] for name in registry().observers()]
     rows += [["?", b.name, f"{b.package} {b.version}", "", "failed"] for b in failed]
-    show_table("", ["kind", "name", "package", "what it is", "state"], rows, stderr=False)
+    show_table("", ["kind", "name", "package", "summary", "state"], rows, stderr=False)
     if failed:
         logger.warning(
             "some plugins failed to load; run pricekit plugins doctor to see why and how to fix them"
@@ -72,7 +72,7 @@ def show(name: str, as_json: bool) -> None:
         click.echo("\n".join(f"{key:<9}{value}" for key, value in lines.items()))
         if options:
             rows = [[o["name"], o["type"], _written(o), o["description"]] for o in options]
-            show_table("options", ["name", "type", "default", "what it does"], rows, stderr=False)
+            show_table("options", ["name", "type", "default", "description"], rows, stderr=False)
         if numbers:
             show_table(
                 "defaults",
