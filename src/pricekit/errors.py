@@ -132,7 +132,7 @@ def _explain_one(found: dict[str, Any], known: list[str]) -> str:
 
 
 def path_of(given: Any, parameter: str) -> Path:
-    """Return the path that a parameter holds; raises ConfigError for anything but a path."""
+    """Return the value of a parameter as a Path; raises ConfigError if it is not a path."""
     path = os.fspath(given) if isinstance(given, str | os.PathLike) else given
     if isinstance(path, str) and path and "\0" not in path:
         return Path(path)

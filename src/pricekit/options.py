@@ -132,7 +132,7 @@ def with_options(declared: type) -> Callable[[Function], Function]:
 
 
 def clear_errors(function: Function) -> Function:
-    """Make a function raise a PricekitError where the system refuses to read or write a file."""
+    """Make a function raise a PricekitError if the system refuses to read or write a file."""
 
     @functools.wraps(function)
     def explained(*args: Any, **given: Any) -> Any:
@@ -147,12 +147,12 @@ def clear_errors(function: Function) -> Function:
 
 
 def _plain(value: Any) -> Any:
-    """Return a numpy scalar as the number or text that it holds, and anything else as it is."""
+    """Return a numpy scalar as a Python number or text, and any other value unchanged."""
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
 def _check_texts(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an option that is declared as a text and is something else."""
+    """Raise ConfigError if an option that must be a text has another type."""
     for name, value in given.items():
         if name in hints and hints[name].__origin__ == str | None and not isinstance(value, str | None):
             raise ConfigError(f"{name} is {value!r}; expected a text", parameters=(name,))

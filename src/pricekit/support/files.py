@@ -123,7 +123,7 @@ def sync(path: Path) -> None:
 
 
 def describe_failure(error: OSError) -> str:
-    """Return which file the system refuses to read or write, why, and what to do where the disk is full."""
+    """Describe which file the system refuses to read or write, and why; add advice if the disk is full."""
     file = error.filename2 or error.filename
     full = "; free some space on that disk, or choose a folder on another one. Finished work is kept"
     return f"{f'{file}: ' if file else ''}{error.strerror or error}{full if error.errno in _FULL else ''}"

@@ -111,7 +111,7 @@ def save_checkpoint(
 
 
 def _system_error(error: Exception) -> Exception:
-    """Return the OSError that safetensors reports as text, for a full disk, and any other error as it is."""
+    """Convert safetensors' text error for a full disk to an OSError; return any other error unchanged."""
     found = re.search(r"\(os error (\d+)\)", str(error))
     return error if found is None else OSError(int(found[1]), os.strerror(int(found[1])))
 

@@ -146,7 +146,7 @@ def check_readable(path: Path) -> None:
             )
         with open(path, "rb"):
             pass
-    except (OSError, ValueError) as error:  # ValueError: the name holds a NUL
+    except (OSError, ValueError) as error:  # ValueError: the name contains a NUL
         reason = "is a folder, not a file" if folder else _why(error)
         raise DataError(f"{path} {reason}. Name an existing table.", parameters=("table",)) from None
 
@@ -158,7 +158,7 @@ def _why(error: OSError | ValueError) -> str:
 def _open(path: Path, charset: Charset, newline: str) -> TextIOWrapper:
     try:
         return open(path, encoding=charset.name, errors=charset.errors, newline=newline)
-    except (LookupError, ValueError):  # ValueError: the name holds a NUL
+    except (LookupError, ValueError):  # ValueError: the name contains a NUL
         raise DataError(
             f"unknown encoding {charset.name!r}. Use a name such as utf-8, latin-1 or cp1252.",
             parameters=("encoding",),
