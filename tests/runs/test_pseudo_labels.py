@@ -157,7 +157,10 @@ def test_the_teacher_of_a_fold_has_not_seen_its_rows(pricekit, catalog, new, run
     before = pd.read_parquet(tmp_path / "student" / "held_out.parquet")
     cross_validate(Source(catalog), config, tmp_path / "student", 2, resume=True)
     assert pd.read_parquet(tmp_path / "student" / "held_out.parquet").equals(before)
-    for wrong, said in ((run, "is not a cross-validation"), (tmp_path / "teacher", "different rows or folds")):
+    for wrong, said in (
+        (run, "is not a cross-validation"),
+        (tmp_path / "teacher", "different rows or folds"),
+    ):
         code, _, err = pricekit(
             "cv", catalog, "--out", tmp_path / "x", "--folds", 3, "--unpriced", new, "--teacher", wrong
         )

@@ -20,8 +20,8 @@ def compare(runs: tuple[str, ...], as_json: bool) -> None:
 
     Only the rows that all RUNS hold out are scored, so train them on the same table with the same --seed, or use
     pricekit cv. The output shows each run's SMAPE, the difference from the first run (below 0 is better), the 95%
-    paired bootstrap interval of the difference, and a verdict. The verdict is better or worse if the interval does not
-    contain 0, and cannot tell otherwise.
+    paired bootstrap interval of the difference, and a verdict. The verdict is "better" or "worse" if the interval does
+    not contain 0, and "cannot tell" otherwise.
     """
     begin(f"reading {counted(len(runs), 'run')}", "pricekit.evaluation.compare")
     from pricekit import api

@@ -24,8 +24,8 @@ def evaluate(as_json: bool, **flags: Any) -> None:
 
     The metrics are SMAPE in percent, from 0 to 200, with its 95% bootstrap interval; the median absolute percentage
     error; the mean absolute error in the table's currency; the root mean square error of log(1 + price); R² of the
-    log price; and the share of prices inside the 90% interval of predict --interval 0.9. SMAPE follows by price, by
-    text length, and by the columns of the table with few values. Without such columns, it follows by unit.
+    log price; and the share of prices inside the 90% interval of predict --interval 0.9. The command also
+    prints SMAPE by price, by text length, and by the columns of the table with few values (by unit if there are none).
 
     Scores on rows that the model was trained on are too optimistic. Use other rows.
     """
