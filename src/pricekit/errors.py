@@ -115,10 +115,16 @@ def explain_invalid(error: ValidationError, where: str, names: Iterable[str]) ->
     found: list[dict[str, Any]] = [dict(one) for one in error.errors()]
     return ConfigError(
         f"{where}: " + "; ".join(_explain_one(one, known) for one in found),
-        parameters=tuple(dict.fromkeys([*map(str, found[0]["loc"][-1:]), "settings"])),
+        parameters=(*_parameter(found[0]), "settings"),
         setting=".".join(str(part) for part in found[0]["loc"]),
         candidates=known,
     )
+
+
+def _parameter(found: dict[str, Any]) -> list[str]:
+    """Return the parameter that sets a known value: "policy" for policy.name; [] for an unknown key."""
+    names = [part for part in found["loc"] if isinstance(part, str) and part != "name"]
+    return [] if found["type"] in ("extra_forbidden", "invalid_key") else names[-1:]
 
 
 def _explain_one(found: dict[str, Any], known: list[str]) -> str:

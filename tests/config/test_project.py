@@ -66,3 +66,8 @@ def test_an_error_of_the_file_names_no_other_parameter(tmp_path):
     with pytest.raises(ConfigError, match="not valid TOML") as raised:
         _write(tmp_path, "[table")
     assert raised.value.parameters == ()
+
+
+def test_a_misspelt_column_is_an_error_for_every_command(tmp_path):
+    with pytest.raises(ConfigError, match=r"\[columns\] has an unknown key 'txt'\. Did you mean 'text'"):
+        _write(tmp_path, '[columns]\ntxt = "title"\n')

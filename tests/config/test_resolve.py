@@ -198,3 +198,19 @@ def test_every_setting_is_explained_once():
         rebuilt = merge(rebuilt, layer)
     assert RunConfig.model_validate(rebuilt) == config
     assert len({setting.path for setting in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("layer", "parameters"),
+    [
+        ({"policy": {"name": 5}}, ("policy", "settings")),
+        ({"training": {"epochs": 0}}, ("epochs", "settings")),
+        ({"training": {"epoch": 3}}, ("settings",)),
+        ({"head": {"widths": [0]}}, ("widths", "settings")),
+        ({"training": {"learning_rate": float("inf")}}, ("learning_rate", "settings")),
+    ],
+)
+def test_an_invalid_setting_names_only_parameters_that_exist(layer, parameters):
+    with pytest.raises(ConfigError) as raised:
+        configure([layer])
+    assert raised.value.parameters == parameters

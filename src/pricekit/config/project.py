@@ -25,7 +25,7 @@ import tomli_w
 from pydantic import Field, ValidationError
 
 from pricekit.config.layers import Layer, read_toml
-from pricekit.config.settings import RunConfig, Section
+from pricekit.config.settings import ColumnsConfig, RunConfig, Section
 from pricekit.errors import ConfigError, explain_invalid
 from pricekit.support.text import did_you_mean
 
@@ -112,5 +112,10 @@ def _check_keys(path: Path, settings: Layer) -> None:
         if key not in known:
             hint = did_you_mean(key, known) or f" Available: {', '.join(known)}."
             raise ConfigError(f"{path} has an unknown section '{key}'.{hint}", section=key, candidates=known)
-    if not isinstance(settings.get("columns", {}), Mapping):
+    columns = settings.get("columns", {})
+    if not isinstance(columns, Mapping):
         raise ConfigError(f"{path}: columns is not a section; write [columns]", section="columns")
+    for key in columns:  # `check` and `features` read them without the other layers
+        if key not in (known := list(ColumnsConfig.model_fields)):
+            hint = did_you_mean(key, known) or f" Available: {', '.join(known)}."
+            raise ConfigError(f"{path}, [columns] has an unknown key '{key}'.{hint}", candidates=known)

@@ -31,7 +31,7 @@ def check_epochs(given: Any) -> Any:
 class Section(BaseModel):
     """A section of the configuration; unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", validate_default=True)
+    model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
 class Choice(BaseModel):
@@ -62,7 +62,9 @@ class ColumnsConfig(Section):
 class HeadConfig(Section):
     """The hidden layers between (encoding, features) and the raw output; the last layer of width 1 is not listed."""
 
-    widths: list[int] = Field([], description="width of each hidden layer; empty: a linear head")
+    widths: list[Annotated[int, Field(ge=1)]] = Field(
+        [], description="width of each hidden layer; empty: a linear head"
+    )
     dropout: list[float] = Field([], description="dropout after each hidden layer")
     norm: Literal["none", "batch", "layer"] = "layer"
     activation: Literal["relu", "gelu"] = "gelu"
