@@ -1,4 +1,4 @@
-"""Every check and demo of the project, each in an environment of its own."""
+"""Every check and demo of the project, each in a separate environment."""
 
 import tempfile
 from pathlib import Path
@@ -26,7 +26,7 @@ def build(session: nox.Session, project: Path, folder: str) -> str:
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """Make a catalogue of invented products, train, export, predict."""
+    """Generate a catalogue, train, export, predict."""
     install(session, "-e", ".[train,cpu]")
     session.run("pricekit", "demo", *session.posargs)
 
@@ -35,14 +35,14 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the test suite."""
     install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test"))
-    # A process for each core, with one thread each: threads of several processes would wait for each other.
+    # One single-threaded process per core, because threads of several processes would wait for each other.
     one_thread = {"OMP_NUM_THREADS": "1"}
     session.run("pytest", "-n", "logical", "-m", "not slow", *(session.posargs or ["tests"]), env=one_thread)
 
 
 @nox.session
 def slow(session: nox.Session) -> None:
-    """Run the tests that take long."""
+    """Run the slow tests."""
     install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test"))
     session.run("pytest", "-m", "slow", *(session.posargs or ["tests"]))
 
@@ -83,7 +83,7 @@ def runtime(session: nox.Session) -> None:
     """Predict from a bundle with the bare wheel, in an environment where torch is absent."""
     with tempfile.TemporaryDirectory() as folder:
         install(session, f"pricekit[cpu] @ {build(session, ROOT, folder)}")
-        session.chdir(folder)  # away from the sources, so that the installed wheel is what is tested
+        session.chdir(folder)  # outside of the sources, so that the installed wheel is tested
         session.run("python", str(ROOT / "tests/runtime/predict_without_torch.py"))
 
 

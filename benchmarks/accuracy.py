@@ -4,10 +4,10 @@
     pricekit cv TABLE --out cv/minilm --policy minilm
     python benchmarks/accuracy.py cv/bag cv/minilm
 
-Every folder has to be of the same table, --folds and --seed. The peers are fitted on the same folds' training rows
-and choose their settings inside them; those with features take `optimized22` and `numbers` as the models do, fitted on
-those rows. A mean and standard deviation is over the folds. With several folders the last line is their ensemble as
-`pricekit ensemble` makes it, each fold predicted with weights that were fitted on the other folds.
+All folders must use the same table, --folds and --seed. The peers are fitted on the training rows of the same folds,
+and select their settings on them. Peers with features use `optimized22` and `numbers` like the models, fitted on those
+rows. Means and standard deviations are over the folds. With several folders, the last line is their ensemble, as from
+`pricekit ensemble`: weights fitted on the other folds predict each fold.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from pricekit.workflows.ensemble import cross_fitted, fit_weights
 
 Texts = Sequence[str]
 Peer = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Takes the numbers of the training and of the held-out rows; returns the prices of the latter."""
+"""A function of the numbers of the training and the held-out rows; returns the prices of the latter."""
 
 
 def main() -> None:
@@ -38,12 +38,10 @@ def main() -> None:
     )
     parser.add_argument("cv", type=Path, nargs="+", help="folders of pricekit cv")
     parser.add_argument(
-        "--minilm", action="store_true", help="frozen MiniLM embeddings as a peer, too: minutes"
+        "--minilm", action="store_true", help="also use frozen MiniLM embeddings as a peer; takes minutes"
     )
     parser.add_argument("--without-peers", action="store_true")
-    parser.add_argument(
-        "--keep", type=Path, help="folder for the peers' prices; those that it has are not made again"
-    )
+    parser.add_argument("--keep", type=Path, help="folder for the peers' prices; existing ones are reused")
     options = parser.parse_args()
     own = [_in_order(path) for path in options.cv]
     first = own[0]

@@ -1,10 +1,10 @@
-"""Times `train`, `export` and `predict` of two source trees in turn, in processes of their own.
+"""Times `train`, `export` and `predict` of two source trees alternately, in separate processes.
 
     python benchmarks/before_after.py OLD/src NEW/src [TABLE] [--rounds 5] [--rows 4000] [--epochs 4]
 
 A round runs the three commands with each tree; the next round begins with the other tree. The table shows the median
 seconds of each command, start of the process included, and the median of the ratios new to old of the same round: the
-target is at most 1.03. Without TABLE the catalogue is invented. Both trees use the packages of this Python.
+target is at most 1.03. Without TABLE, the script generates a catalogue. Both trees use the packages of this Python.
 """
 
 import argparse

@@ -1,10 +1,11 @@
-"""DeBERTa's relative positions: sliced to those in reach as it trains, looked up by distance as it is exported.
+"""DeBERTa's relative positions: sliced to the reachable ones in training, looked up by distance in the exported graph.
 
     python benchmarks/deberta.py [--repeats 9] [--batch 8]
     python benchmarks/deberta.py --graph [--precision fp16] [--engine openvino]
 
-Forward passes in turn with the library's own way. Random weights of deberta-v3-small in float32, --graph: the
-exported graph, in an engine. The last column is the largest difference of the outputs, of prices the relative one.
+Forward passes alternate with those of the library's own implementation. The weights of deberta-v3-small are random, in
+float32; --graph measures the exported graph in an engine. The last column is the largest difference of the outputs
+(for prices, the relative difference).
 """
 
 import argparse

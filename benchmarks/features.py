@@ -1,10 +1,10 @@
-"""Features a second: the two parsers of the catalogue features, many texts together and one text after the other.
+"""Speed of the two parsers of the catalogue features: many texts together, and one text after the other.
 
     python benchmarks/features.py TABLE [--rows 75000]
 
-TABLE is a CSV file; its texts are repeated up to that many rows. On a sample both parsers must give the same
-numbers, to the bit in float32. Both run five times in turn, in one thread; the medians are printed. The
-row-by-row parser runs on fewer rows, because its time grows with their number alone, and is scaled.
+TABLE is a CSV file; its texts are repeated up to that many rows. On a sample, both parsers must return bitwise equal
+float32 numbers. Both run five times alternately, in one thread; the script prints the medians. The row-by-row parser
+runs on fewer rows, and its time is scaled, because it is proportional to their number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SAMPLE_ROWS = 2000
 
 
 def row_by_row(texts: list[str], state: State) -> np.ndarray:
-    """Compute the 22 features of each text by itself, float32 (N, 22)."""
+    """Compute the 22 features of each text separately, float32 (N, 22)."""
     rows = [RowwiseTexts([text], state) for text in texts]
     return np.array([[COLUMNS[name](row)[0] for name in OPTIMIZED22] for row in rows], np.float32)
 
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _check(sample: list[str], state: State) -> None:
-    """Stop unless both parsers give the same numbers."""
+    """Stop unless both parsers return the same numbers."""
     together, alone = compute(pd.Series(sample, dtype="str"), OPTIMIZED22, state), row_by_row(sample, state)
     for place, name in enumerate(OPTIMIZED22):
         differ = np.flatnonzero(together[:, place] != alone[:, place])

@@ -1,4 +1,4 @@
-"""Seconds until `pricekit train` prints its first byte on stderr: idle, and beside four busy processes.
+"""Seconds until `pricekit train` prints its first byte on stderr: idle, and with four other busy processes.
 
     python benchmarks/first_line.py
 
@@ -35,7 +35,7 @@ def first_byte(table: Path, out: Path) -> float:
 
 
 def measure(folder: Path, busy: int) -> list[float]:
-    """Return the times of several starts beside so many busy processes."""
+    """Return the times of several starts while this many other processes are busy."""
     others = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(busy)]
     try:
         return [first_byte(folder / "products.csv", folder / "run") for _ in range(STARTS)]

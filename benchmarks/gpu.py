@@ -1,12 +1,12 @@
-"""The four published systems on this machine's GPU: their own loop, pricekit with their numbers, everything on.
+"""The four published systems on this machine's GPU: their own loop, pricekit with their settings, everything on.
 
     python benchmarks/gpu.py [TABLE] [--rows 2048] [--repeats 5]
 
 Random weights of the true architectures, the same rows for all. `their loop` tokenises each text when it is
-fetched, pads it to the full length and trains in fp16; `pricekit` is the policy as it stands; `everything on`
-takes the effective batch in one pass without gradient checkpointing, where memory allows. The last line is
-DistilRoBERTa in bf16 at the texts' own lengths. `--tiny` proves on a CPU that the script works; its numbers
-mean nothing.
+fetched, pads it to the full length and trains in fp16; `pricekit` is the unchanged policy; `everything on`
+processes the effective batch in one pass without gradient checkpointing, if memory allows. The last line is
+DistilRoBERTa in bf16 at the texts' own lengths. `--tiny` tests the script on a CPU; its numbers are
+meaningless.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""Prediction on this machine's GPU: bundles of fp16, the graph alone and file to file.
+"""Prediction on this machine's GPU with fp16 bundles: the graph alone, and file to file.
 
     python benchmarks/gpu_prediction.py TABLE [--rows 74923] [--repeats 5] [--backbone distilroberta ...]
 
-For each backbone, of random weights and the true architecture, a run is trained for one epoch on few rows and exported.
-The table has prices; its rows are repeated up to --rows, each copy with its number, as equal rows are
-priced once. `--tiny` proves on a CPU that the script works; its numbers mean nothing.
+For each backbone, with random weights and the true architecture, the script trains a run for one epoch on a few rows
+and exports it. The table has prices; its rows are repeated up to --rows, each copy with its number, because equal rows
+are priced once. `--tiny` tests the script on a CPU; its numbers are meaningless.
 """
 
 import argparse

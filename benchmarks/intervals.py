@@ -1,9 +1,9 @@
-"""How many true prices of held-out rows lie within the predicted intervals, `bag` trained on the others.
+"""Coverage of the predicted intervals on held-out rows, with `bag` trained on the other rows.
 
     python benchmarks/intervals.py TABLE [--splits 0 1 2]
 
-A fifth of the rows is held out, stratified by price. `pricekit train` sees the others alone, and learns the
-intervals from its own validation rows among them.
+A fifth of the rows is held out, stratified by price. `pricekit train` sees only the other rows, and fits the
+intervals on its validation rows among them.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Milliseconds to price 1, 10 and 100 texts with a bundle that is loaded already.
+"""Milliseconds to price 1, 10 and 100 texts with a loaded bundle.
 
     python benchmarks/latency.py BUNDLE TABLE [--text COLUMN] [--against OTHER/src]
 
-BUNDLE is what `pricekit export` wrote, TABLE a CSV file whose texts are priced one call after the other. Each round
-is a process of its own: it loads the bundle, warms up, and times the calls. With --against, rounds of this checkout
-and of another one take turns. The numbers are medians over the rounds. Run it on an idle machine: the load average
-is printed, too.
+BUNDLE is a bundle from `pricekit export`, TABLE a CSV file whose texts are priced in consecutive calls. Each round is
+a separate process: it loads the bundle, warms up, and times the calls. With --against, rounds of this checkout and of
+another one alternate. The numbers are medians over the rounds. Run the script on an idle machine; it also prints the
+load average.
 """
 
 from __future__ import annotations

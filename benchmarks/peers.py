@@ -1,4 +1,4 @@
-"""The honest peers of `bag`: what a competent notebook would try first, each tuned on its own training rows.
+"""The peers of `bag`: common baselines, each tuned on its own training rows.
 
 Prices are float64 in the table's currency; every function sees the prices of training rows only.
 """
@@ -21,7 +21,7 @@ SVD_DIMENSIONS = 100
 
 
 def constant(train_price: Prices, n: int) -> Prices:
-    """The one price that minimises SMAPE on the training rows, n times: (n,)."""
+    """The single price that minimises SMAPE on the training rows, n times: (n,)."""
     grid = np.geomspace(train_price.min(), train_price.max(), 500)
     scores = [_smape(np.full_like(train_price, price), train_price) for price in grid]
     return np.full(n, grid[int(np.argmin(scores))])
@@ -56,7 +56,7 @@ def svd_lightgbm(
 ) -> Prices:
     """TF-IDF reduced by a truncated SVD, then boosted trees on log price: (n,).
 
-    `features` of the training and test rows, (N, K) and (n, K), stand beside them.
+    `features` of the training and test rows, (N, K) and (n, K), are additional inputs.
     """
     parts = _tfidf(train_texts, test_texts)
     svd = TruncatedSVD(SVD_DIMENSIONS, random_state=seed).fit(parts[0])

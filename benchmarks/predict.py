@@ -1,10 +1,10 @@
-"""Prices a table file to file with a bundle, in processes of their own: rows a second and peak memory.
+"""Prices a table file to file with a bundle, in separate processes: rows per second and peak memory.
 
     python benchmarks/predict.py BUNDLE TABLE [--rows 20000] [--runs 5] [--no-peer]
 
-The table's rows are repeated up to --rows in a CSV. The peer is a plain loop over the same bundle as a
-notebook would write it: the whole table in memory, batches of 64 in file order, tokenised, padded and run
-one after the other. The two are run in turn; shown are medians, start of the process included.
+The table's rows are repeated up to --rows in a CSV. The peer is a plain loop over the same bundle, as in a notebook:
+the whole table in memory, batches of 64 in file order, tokenised, padded and run one after the other. The two
+alternate. The results are medians, including the start of the process.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""What prediction does with repeated texts, with memory over many rows, and how long it takes to start.
+"""Prediction with repeated texts, its memory over many rows, and its start time.
 
     python benchmarks/streaming.py BUNDLE TABLE [--rows 20000] [--runs 5]
 
-Texts are made of the table's words, so that they are distinct and as long as is wanted. Repeated texts: of one
-table a fifth of the rows repeat others, of the other none, and equal texts must have equal prices; the two are
-priced in turn. Memory: rows of 1 to 2,000 words; the median resident size in the last quarter of the run over
-that in the quarter before. Start: a process that imports pricekit.prediction.predictor and loads the bundle, beside one
-that does nothing.
+Texts are generated from the table's words, so that they are distinct and have the desired length. Repeated texts: a
+fifth of the rows of one table repeat others, no row of the other does, and equal texts must have equal prices; the two
+tables alternate. Memory: rows of 1 to 2,000 words; the median resident size in the last quarter of the run divided by
+that in the quarter before. Start: a process that imports pricekit.prediction.predictor and loads the bundle, compared
+with one that does nothing.
 """
 
 import argparse

@@ -2,10 +2,10 @@
 
     python benchmarks/threads.py [TABLE] [--busy 2] [--rounds 5] [--rows 4000] [--epochs 4] [--set KEY=VALUE ...]
 
-Each run is a `pricekit train` in a process of its own; the ways take turns. A run's speed is the median of its epochs
-without the first, from `metrics.jsonl`. The table shows medians over the rounds, and the median of each way's ratio to
-one thread in the same round. `--busy N` starts N processes that each keep a CPU busy. Without TABLE the catalogue is
-invented.
+Each run is a `pricekit train` in a separate process; the configurations alternate. A run's speed is the median of its
+epochs without the first, from `metrics.jsonl`. The table shows medians over the rounds, and the median ratio of each
+configuration to one thread in the same round. `--busy N` starts N processes that each keep a CPU busy. Without TABLE,
+the script generates a catalogue.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def measure(table: Path, run: Path, settings: list[str], variables: dict[str, str]) -> tuple[float, float]:
-    """Return the rows a second of a training, and the CPU seconds of its process."""
+    """Return the rows per second of a training, and the CPU seconds of its process."""
     environment = {name: value for name, value in os.environ.items() if name not in VARIABLES} | variables
     command = [sys.executable, "-m", "pricekit", "train", str(table), "--out", str(run), "--quiet"]
     for setting in settings:

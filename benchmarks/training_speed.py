@@ -1,9 +1,9 @@
-"""Time epochs of training over rows of TABLE, or of an invented catalogue, and compare with other training loops.
+"""Time epochs of training over rows of TABLE, or of a generated catalogue, and compare with other training loops.
 
     python benchmarks/training_speed.py --policy blazing --random-weights --peer seed --peer hf
     python benchmarks/training_speed.py products.csv --backbone distilroberta --random-weights --ablate
 
-The contenders take turns in one run. A number is the median of the rounds, a ratio the median of the rounds' ratios.
+The contenders alternate in one run. Numbers are medians of the rounds, and ratios are medians of the rounds' ratios.
 All contenders start from the same weights and train on the same rows.
 """
 

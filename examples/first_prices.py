@@ -16,7 +16,7 @@ def main(epochs: int | str = 10) -> None:
     known, new = catalog[:1800], catalog[1800:]
 
     run = pk.train(known, epochs=epochs)
-    print(f"SMAPE of the rows that were held out of training: {run.metrics['smape']:.1f}%")
+    print(f"SMAPE of the held-out rows: {run.metrics['smape']:.1f}%")
     print(f"SMAPE of new products: {run.evaluate(new).metrics['smape']:.1f}%")
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""A shop with several columns: check the table, train on titles and brands, look at the worst rows.
+"""A shop with several columns: check the table, train on titles and brands, inspect the largest errors.
 
 python examples/shop.py
 """
@@ -13,7 +13,7 @@ import pricekit as pk
 
 
 def make_shop(rows: int) -> pd.DataFrame:
-    """Return an invented shop: a title, a brand, a size in a column of its own, and a written price."""
+    """Return a generated shop with columns for title, brand, size and a price as text."""
     catalog = pk.make_catalog(rows)
     names = catalog["catalog_content"].str.extract(r"Item Name: ([^\n]*)")[0].fillna("")
     return pd.DataFrame(
@@ -28,7 +28,7 @@ def make_shop(rows: int) -> pd.DataFrame:
 
 
 def main(epochs: int = 10) -> None:
-    """Check, train, look at the worst rows, price a file."""
+    """Check, train, inspect the largest errors, price a file."""
     shop = make_shop(1500)
     columns = {"text": ["title", "brand", "size"], "price": "eur", "id": "sku"}
 

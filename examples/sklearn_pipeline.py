@@ -20,7 +20,7 @@ def without_markup(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def main(epochs: int = 5) -> None:
-    """Search the better loss, and send the best model through pickle."""
+    """Find the better loss, and pickle the best model."""
     catalog = pk.make_catalog(600)
     rows, prices = catalog[["catalog_content"]], catalog["price"]
 
@@ -32,7 +32,7 @@ def main(epochs: int = 5) -> None:
     search.fit(rows, prices)
     print(f"best: {search.best_params_}, median error {-search.best_score_:.2f}")
 
-    copy = pickle.loads(pickle.dumps(search.best_estimator_))  # holds the bundle, needs no file
+    copy = pickle.loads(pickle.dumps(search.best_estimator_))  # contains the bundle; needs no file
     print(copy.predict(rows[:3]).round(2))
 
 

@@ -31,7 +31,7 @@ from pricekit.training.session import Job, Session, start_session
 from speed.timing import synchronize
 
 INVENTED = 4000
-"""Rows of the invented catalogue, used without a table."""
+"""Number of rows of the generated catalogue, used without a table."""
 
 ENDLESS = 1_000_000_000
 """Steps of the schedule: it never ends during a benchmark."""
@@ -177,7 +177,7 @@ def matmul_peak(
 
 
 def read_workload_table(table: Path | None, config: RunConfig) -> Table:
-    """Return the usable rows of a table, by default of an invented catalogue."""
+    """Return the usable rows of a table, by default of a generated catalogue."""
     if table is not None:
         return read_usable(table, columns_of(config), limit=config.limit, notices=logger.warning)[0]
     with tempfile.TemporaryDirectory() as folder:
