@@ -112,7 +112,7 @@ def test_a_file_with_any_name_is_a_source(pricekit, tmp_path):
 def test_values_that_toml_cannot_represent_are_reported(pricekit):
     code, _, err = pricekit("config", "show", "--set", "training.patience=none")
     assert code == 0
-    assert "also give --set training.patience=none" in err
+    assert "also add --set training.patience=none" in err
 
 
 FLAGS = {
@@ -176,12 +176,12 @@ def _toys(folder, *targets):
     return folder / "toys.py"
 
 
-def test_plugins_that_cannot_be_imported_are_left_out_with_one_notice(pricekit, tmp_path):
+def test_plugins_that_cannot_be_imported_are_omitted_with_one_notice(pricekit, tmp_path):
     file = _toys(tmp_path, "does_not_exist:Lost", "does_not_exist:Gone")
     code, out, err = pricekit("config", "schema", "--plugin", file)
     assert code == 0, err
     assert json.loads(out)["properties"]["loss"]["anyOf"][0]["enum"] == ["focal-smape", "smape"]
-    (line,) = [line for line in err.splitlines() if "left out" in line]
+    (line,) = [line for line in err.splitlines() if "omitted" in line]
     assert "loss toy0, loss toy1 (ModuleNotFoundError: No module named 'does_not_exist')" in line
     assert "pip install does_not_exist" in line
 

@@ -91,7 +91,7 @@ def show(as_json: bool, **flags: Any) -> None:
         return
     click.echo(as_toml(settings), nl=False)
     if lost := [f"--set {s.name}=none" for s in settings if s.value is None and s.source == "--set"]:
-        logger.warning(f"TOML has no null value: to use this file with --config, also set {' '.join(lost)}")
+        logger.warning(f"TOML has no null value: to use this file with --config, also add {' '.join(lost)}")
 
 
 # How a table is read is not a setting: `train` needs it each time.
