@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from pricekit.support.progress import tracked
 from pricekit.table import Columns, Table
 
 EXPLAINED = 0.7
@@ -82,11 +83,9 @@ def leaking_columns(
     chosen = some_rows(len(table))
     frame, price = table.frame.iloc[chosen], np.log(table.known_price[chosen])
     left_out, texts = set(ignored), set(described)
-    shares = {
-        str(name): explained(frame[name], price, as_category=name not in texts)
-        for name in frame
-        if name not in left_out
-    }
+    judged = [name for name in frame if name not in left_out]
+    with tracked("searching for leaks", judged, size=lambda _: 1.0) as names:
+        shares = {str(name): explained(frame[name], price, as_category=name not in texts) for name in names}
     enough = max(EXPLAINED, 1 - (REMAINING / max(float(price.std()), 1e-9)) ** 2)
     return sorted(
         ((name, share) for name, share in shares.items() if share >= enough), key=lambda one: -one[1]
