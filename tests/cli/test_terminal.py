@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from rich.file_proxy import FileProxy
 
-from pricekit.cli.terminal import logging_to_terminal, print_json, show_result
+from pricekit.cli.terminal import logging_to_terminal, print_json, show_result, show_table
 from pricekit.support.log import logger
 
 TINY = (
@@ -76,6 +76,17 @@ def test_python_warnings_are_json_too(capsys):
     found = json.loads(line)
     assert found["level"] == "warning"
     assert "old and\nnew" in found["message"]
+
+
+def test_control_characters_are_escaped(capsys):
+    with logging_to_terminal():
+        logger.error("unknown column \x1b[2J\x9b31m")
+        show_table("a \x1b]0;title\x07", ["fact"], [["\x1b[31mred [bold]"]])
+    err = capsys.readouterr().err
+    assert "\x1b" not in err
+    assert "\x9b" not in err
+    for shown in (r"unknown column \x1b[2J\x9b31m", r"a \x1b]0;title\x07", r"\x1b[31mred [bold]"):
+        assert shown in err
 
 
 def test_json_tables_have_a_row_for_each_line(pricekit, run):

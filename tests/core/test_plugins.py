@@ -170,3 +170,14 @@ def test_a_base_exception_at_import_does_not_affect_other_plugins(plugin):
 def test_the_suite_loads_no_installed_package():
     assert os.environ["PRICEKIT_LOAD_PLUGINS"] == ""
     assert {entry.package for entry in registry().entries.values()} == {"pricekit"}
+
+
+@pytest.mark.parametrize("package", ["evil; rm -rf ~", "a b", "-r list.txt", "../here", ""])
+def test_a_hint_from_a_model_contains_no_command(package):
+    with pytest.raises(PluginError, match="no valid name") as raised:
+        registry().require("feature", "missing", package, "1.0")
+    assert "pip install" not in str(raised.value)
+    with pytest.raises(PluginError, match=r"pip install good\.package-1"):
+        registry().require("feature", "missing", "good.package-1", "1.0")
+    with pytest.raises(PluginError, match=r"load its file 'a; rm b\.py'"):
+        registry().require("feature", "missing", "a; rm b.py", "file 12ab")

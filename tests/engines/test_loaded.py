@@ -97,6 +97,16 @@ def test_an_invalid_price_is_an_error(bundle, engines, price):
         broken.predict(["tea", "a cup"])
 
 
+@pytest.mark.parametrize("shape", [(1,), (), (3, 1), (4,)])
+def test_a_graph_that_does_not_return_one_price_per_row_is_an_error(bundle, shape):
+    predictor = Predictor.load(bundle, "ort-cpu")
+    member = predictor.members[0]
+    engine = replace(member.engine, price_batch=lambda _: np.full(shape, 5, np.float32))
+    broken = replace(predictor, members=(replace(member, engine=engine),))
+    with pytest.raises(BundleError, match="expected one price for each row"):
+        broken.predict(["tea", "a cup", "milk"])
+
+
 def test_several_threads_take_turns(bundle, engines):
     inside, most = [], []
 

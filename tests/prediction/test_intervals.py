@@ -82,6 +82,12 @@ def test_equal_predictions_are_in_one_bin_however_they_are_rounded(cheapest):
     assert len(intervals.edges) == 2
 
 
+@pytest.mark.parametrize("price", [1e-45, 1e-38, 3e38])
+def test_bounds_of_extreme_prices_are_positive_and_finite(price):
+    low, high = fit_intervals(*made(200)).bounds(np.array([price], np.float32), 0.9)
+    assert 0 < low[0] <= np.float32(price) <= high[0] < np.inf
+
+
 def test_numbers_survive_the_file():
     intervals = fit_intervals(*made(500))
     again = read_intervals(json.dumps(intervals.to_json()), "x")
@@ -95,7 +101,7 @@ def numbers(edges="[]", levels="[0.9]", widths="[[1]]"):
     return f'{{"edges": {edges}, "levels": {levels}, "widths": {widths}}}'
 
 
-def test_the_architecture_matches_the_published_one_except_for_documented_changes():
+def test_well_formed_numbers_are_read():
     assert read_intervals(numbers(), "here").levels.tolist() == [0.9]
 
 

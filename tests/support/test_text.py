@@ -1,6 +1,10 @@
-import pytest
+import unicodedata
 
-from pricekit.support.text import duration
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pricekit.support.text import duration, printable
 
 
 @pytest.mark.parametrize(
@@ -17,3 +21,12 @@ from pricekit.support.text import duration
 )
 def test_durations_have_two_units_at_most(seconds, expected):
     assert duration(seconds) == expected
+
+
+@given(st.text(st.characters(max_codepoint=0x2100)))
+def test_printable_text_has_no_control_characters_and_is_otherwise_the_same(text):
+    found = printable(text)
+    kinds = {unicodedata.category(letter) for letter in found if letter not in "\t\n"}
+    assert "Cc" not in kinds
+    plain = all(letter in "\t\n" or unicodedata.category(letter) not in ("Cc", "Cf") for letter in text)
+    assert found == text or not plain

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from pricekit.support.log import logger
+from pricekit.support.text import printable
 
 RESULT = 35
 """The log level of a command's result: above warnings, so that --quiet prints it, and below errors."""
@@ -35,7 +36,7 @@ class TerminalHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one record."""
-        message = record.getMessage()
+        message = printable(record.getMessage())
         if self.as_json:
             line = _as_json(record, message)
         elif record.levelno >= logging.ERROR:
@@ -118,12 +119,12 @@ def show_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title) if title else None, title_justify="left")
+    table = Table(title=Text(printable(title)) if title else None, title_justify="left")
     for position, header in enumerate(headers):
         numeric = bool(rows) and all(_is_number(row[position]) for row in rows)
-        table.add_column(header, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(Text(header), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(printable(cell)) for cell in row))
     Console(stderr=stderr).print(table, markup=False, highlight=False)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
@@ -14,7 +15,7 @@ import pluggy
 from pydantic import BaseModel, ValidationError
 
 from pricekit.errors import ConfigError, PluginError, explain_invalid
-from pricekit.support.text import did_you_mean
+from pricekit.support.text import did_you_mean, shorten
 
 KINDS = {
     "feature": "pricekit_register_features",
@@ -27,6 +28,9 @@ KINDS = {
 
 PACKAGES = frozenset({"lightgbm", "lion", "minilm", "openvino"})
 """Plugins in packages that this project publishes as pricekit-NAME."""
+
+_PACKAGE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+"""The name of a package (PEP 508)."""
 
 FILE = "file "
 """Prefix of the version of a plugin from a single file; a hash of the file's content follows."""
@@ -136,7 +140,8 @@ class Registry:
                     f"load: {failed.reason}. {failed.remedy}"
                 )
         raise PluginError(
-            f"this model needs the {kind} '{name}' of {package} {version}, which is not loaded; "
+            f"this model needs the {kind} '{shorten(name)}' of {shorten(package)} {shorten(version)}, which is not "
+            "loaded; "
             f"{install_line(package, version)}{'' if version.startswith(FILE) else self.selection_note}"
         )
 
@@ -239,5 +244,9 @@ def remedy_for(error: BaseException, package: str, version: str) -> str:
 
 
 def install_line(package: str, version: str) -> str:
-    """Return how to get a missing plugin."""
-    return f"load its file {package}" if version.startswith(FILE) else f"pip install {package}"
+    """Return how to get a missing plugin; package and version may come from a stranger's bundle."""
+    if version.startswith(FILE):
+        return f"load its file {shlex.quote(package)}"
+    if not _PACKAGE_NAME.fullmatch(package):
+        return f"its package has no valid name ({shorten(package)!r}); do not trust the model"
+    return f"pip install {package}"

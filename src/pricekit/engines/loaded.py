@@ -48,12 +48,20 @@ class LoadedEngine:
         """Return the prices of some rows, float32 (N,), and 0 for the others.
 
         Raises:
-            BundleError: a price is not finite or not above 0.
+            BundleError: a price is missing, not finite or not above 0.
         """
         prices = np.zeros(len(inputs), np.float32)
 
         def fill(some: np.ndarray) -> None:
-            prices[some] = self.price_batch(self.batch(inputs, some))
+            found = np.asarray(self.price_batch(self.batch(inputs, some)))
+            if found.shape != (len(some),):
+                raise BundleError(
+                    f"the engine {self.name} returns prices of shape {found.shape} for {len(some)} rows; expected "
+                    "one price for each row. Export the run again; do not trust a bundle of others that does this",
+                    shape=found.shape,
+                    rows=len(some),
+                )
+            prices[some] = found
 
         longest_first = self.batches(inputs, rows)[::-1]  # so that all streams end at about the same time
         for_each(fill, longest_first, min(self.streams, len(longest_first)))

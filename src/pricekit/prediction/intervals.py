@@ -59,7 +59,10 @@ class Intervals:
                 highest=float(self.levels[-1]),
             )
         factor = np.exp(self.widths[known[0]])[np.searchsorted(self.edges, price, side="right")]
-        return (price / factor).astype(np.float32), (price * factor).astype(np.float32)
+        limits = np.finfo(np.float32)
+        low = np.maximum(price / factor, np.float64(limits.smallest_subnormal))
+        high = np.minimum(price * factor, np.float64(limits.max))
+        return low.astype(np.float32), high.astype(np.float32)
 
     def __repr__(self) -> str:
         """Return one line without the numbers."""

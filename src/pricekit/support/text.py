@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def counted(number: int, thing: str) -> str:
@@ -25,6 +28,19 @@ def shorten(text: str, width: int = 40) -> str:
     """Return a text of at most `width` characters, on one line; a cut text ends in an ellipsis."""
     text = " ".join(text.split())
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters escaped, except for tabs and ends of lines.
+
+    Texts of tables and of strangers' bundles may hold sequences that move the cursor or change a terminal's settings,
+    and marks that reverse the direction of writing.
+
+    Example:
+        >>> printable("tea\x1b[2J")
+        'tea\\x1b[2J'
+    """
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -104,10 +104,6 @@ def _in_numbers(text: str) -> bool:
 MAX_CHUNK_CHARS = 64 << 20
 _MAX_CELL_CHARS = 64 << 20
 
-# Appended after the last line. If it is a separate row, the file ended between two rows. If it is at the end of another
-# row, the file ended inside quotes, which the reader does not report.
-_END = "\0END\0"
-
 Record = tuple[int, list[str]]  # the line on which a row begins, and its fields
 
 
@@ -162,14 +158,13 @@ def _records(
     """Yield the rows that are not blank."""
     # The limit applies to the whole process, so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL_CHARS))
-    reader = csv.reader(chain(stream, [_END]), delimiter=delimiter)
+    ended: list[bool] = []
+    reader = csv.reader(chain(stream, _at_end(ended)), delimiter=delimiter)
     first_line = 1
     width = 0
     try:
         for fields in reader:
-            if fields == [_END]:
-                return
-            if fields and fields[-1].endswith(_END):
+            if ended:  # the reader asked for another line in the middle of this row
                 _end_in_quotes(path, fields, first_line, width, delimiter, read_warnings)
             if fields:
                 width = width or len(fields)
@@ -185,6 +180,12 @@ def _records(
             parameters=("table",),
             line=first_line,
         ) from None
+
+
+def _at_end(ended: list[bool]) -> Iterator[str]:
+    """Note that the lines before this iterator have ended; yield nothing."""
+    ended.append(True)
+    yield from ()
 
 
 def _quoted_lines(fields: list[str], width: int, delimiter: str) -> int:
@@ -204,7 +205,6 @@ def _end_in_quotes(
     path: Path, fields: list[str], line: int, width: int, delimiter: str, read_warnings: ReadWarnings
 ) -> None:
     """Keep the last row of a file that was cut off inside a cell; raise DataError if the open quote encloses rows."""
-    fields[-1] = fields[-1].removesuffix(_END)
     enclosed = fields[-1].splitlines()[1:]
     rows = sum(len(row) == width for row in csv.reader(enclosed, delimiter=delimiter))
     if not width or (width > 1 and rows * 2 > len(enclosed)):

@@ -42,7 +42,12 @@ def names_of_parquet(path: Path) -> list[str]:
 def _explained(path: Path) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        OverflowError,
+    ) as error:  # a damaged name is a UnicodeDecodeError
         raise DataError(
             f"{path} cannot be read as Parquet: {str(error).rstrip('.')}. It may be incomplete, damaged, or in "
             "a different format.",
@@ -69,6 +74,8 @@ def _chunks(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator[RawC
                 found = []
         if found:
             yield RawChunk(pa.concat_tables(found), None, size)
+        if done != total:
+            raise OSError(f"{done:,} rows were read, but its footer counts {total:,}")
 
 
 def plain_columns(batch: pa.RecordBatch, read_warnings: ReadWarnings) -> pa.Table:
