@@ -97,13 +97,27 @@ def test_a_finished_run_is_resumed_with_its_own_settings(frame, tmp_path):
     pk.train(frame, out=tmp_path / "run", **TINY)
     again = pk.train(frame, out=tmp_path / "run", resume=True)
     assert again.facts["best_epoch"] == 1
-    with pytest.raises(ConfigError, match="leave out epochs") as raised:
-        pk.train(frame, out=tmp_path / "run", resume=True, epochs=3)
+    with pytest.raises(ConfigError, match=r"training\.epochs is 1 there and 3 here") as raised:
+        pk.train(frame, out=tmp_path / "run", resume=True, epochs=3, seed=0)
     assert raised.value.parameters == ("epochs",)
     with pytest.raises(ConfigError, match="folder"):
         pk.train(frame, resume=True)
-    with pytest.raises(TrainingError, match="no run"):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").write_text("mine")
+    with pytest.raises(TrainingError, match="is not a run"):
         pk.train(frame, out=tmp_path / "other", resume=True)
+
+
+def test_the_same_call_with_resume_starts_and_continues_a_run(frame, tmp_path, logged):
+    call = {"out": tmp_path / "run", "resume": True, **TINY}
+    first = pk.train(frame, **call)
+    assert "there is no run in" in logged()
+    assert pk.train(frame, **call).metrics == first.metrics
+    cv = {"out": tmp_path / "cv", "resume": True, "folds": 2, **TINY}
+    scores = pk.cross_validate(frame, **cv).metrics
+    assert pk.cross_validate(frame, **cv).metrics == scores
+    with pytest.raises(ConfigError, match="keeps its 2 folds"):
+        pk.cross_validate(frame, **cv | {"folds": 3})
 
 
 def test_settings_may_be_dotted_nested_or_a_file(frame, tmp_path):

@@ -6,6 +6,7 @@ works without torch.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -18,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from pricekit.errors import ConfigError, DataError, path_of
 from pricekit.options import (
-    RESUMABLE,
     ModelOptions,
     PretrainingOptions,
     PricedOptions,
     ReadingOptions,
+    check_agreement,
     clear_errors,
     columns_over,
     config_of,
@@ -104,7 +105,7 @@ def train(
         valid: a table to validate on; default: a part of `table`.
         unpriced: tables whose rows without a price are trained on, too, at the prices of `teacher`.
         teacher: models that price the rows of `unpriced`; the prices of several are averaged (geometric mean).
-        resume: continue the run in `out` from its last checkpoint, with its original settings.
+        resume: continue the run in `out` from its last checkpoint, with its original settings, or start it.
         overwrite: replace the run in `out` once the new one can start.
         allow_leak: train even if columns or texts leak the price.
         **options: see below.
@@ -131,12 +132,17 @@ def train(
         _paths(teacher, "teacher"),
     )
     if resume:
-        _check_resumable(out, options, unpriced=unpriced, teacher=teacher, overwrite=overwrite)
+        _check_resumable(out, overwrite)
     with _folder(out) as folder:
+        from pricekit.runs.folder import is_started
         from pricekit.runs.setup import resumed_config
         from pricekit.runs.train import train as train_run
 
+        resume = resume and _has_begun(folder, is_started(folder), "run")
         config = resumed_config(folder, options.get("time_budget")) if resume else config_of(options)
+        if resume:
+            check_agreement(folder / "config.toml", options)
+            _check_tables(source, folder / "source.json")
         train_run(source, config, folder, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
         return _handle(Run(folder), out)
 
@@ -165,7 +171,7 @@ def cross_validate(
         folds: number of folds; default: 5, or the original number with `resume`.
         unpriced: tables whose rows without a price are trained on, too, at the prices of `teacher`.
         teacher: cross-validations with the same folds; each fold learns from the run that has not seen its rows.
-        resume: continue the cross-validation in `out`.
+        resume: continue the cross-validation in `out`; start it if there is none.
         overwrite: replace the cross-validation in `out`.
         allow_leak: train even if columns or texts leak the price.
         **options: see below.
@@ -188,15 +194,19 @@ def cross_validate(
         teachers=_paths(teacher, "teacher"),
     )
     if resume:
-        _check_resumable(out, options, folds=folds, unpriced=unpriced, teacher=teacher, overwrite=overwrite)
+        _check_resumable(out, overwrite)
     with _folder(out) as folder:
+        from pricekit.workflows.cross_validation import CONFIG, is_cv, resumed_config
         from pricekit.workflows.cross_validation import cross_validate as run_folds
-        from pricekit.workflows.cross_validation import resumed_config
+        from pricekit.workflows.folds import PLAN
 
+        resume = resume and _has_begun(folder, is_cv(folder), "cross-validation")
         below = {"training": {"keep": "last"}}
         config = resumed_config(folder, options.get("time_budget")) if resume else config_of(options, below)
-        count = 5 if folds is None else folds
-        run_folds(source, config, folder, count, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
+        if resume:
+            check_agreement(folder / CONFIG, options)
+            _check_tables(source, folder / PLAN)
+        run_folds(source, config, folder, folds, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
         return _handle(CrossValidation(folder), out)
 
 
@@ -631,13 +641,33 @@ def _handle(handle: Handle, out: PathLike | None) -> Handle:
     return handle
 
 
-def _check_resumable(out: PathLike | None, options: Any, **others: Any) -> None:
-    """Reject options that would change a resumed run."""
+def _check_resumable(out: PathLike | None, overwrite: bool) -> None:
     if out is None:
         raise ConfigError("resume needs the folder of the run to continue", parameters=("out",))
-    given = [name for name, value in {**options, **others}.items() if value not in (None, (), [], False)]
-    if wrong := [name for name in given if name not in RESUMABLE]:
-        raise ConfigError(
-            f"a resumed run keeps its original settings; leave out {', '.join(wrong)}",
-            parameters=tuple(wrong),
-        )
+    if overwrite:
+        raise ConfigError("a run is either resumed or overwritten; choose one", parameters=("overwrite",))
+
+
+def _has_begun(folder: Path, begun: bool, kind: str) -> bool:
+    """Return whether there is something to resume; otherwise log that a new one starts."""
+    if not begun:
+        logger.info(f"there is no {kind} in {folder} to resume yet; a new one starts")
+    return begun
+
+
+def _check_tables(source: Any, saved: Path) -> None:
+    """Raise ConfigError if unpriced tables or teachers are given that differ from those of the run to resume."""
+    from pricekit.table import source_name
+
+    facts = json.loads(saved.read_text("utf-8"))
+    for parameter, key, given in (
+        ("unpriced", "unpriced", source.unpriced),
+        ("teacher", "teachers", source.teachers),
+    ):
+        before = [Path(name).name for name in facts.get(key, [])]
+        if given and [Path(source_name(one)).name for one in given] != before:
+            raise ConfigError(
+                f"a resumed run keeps its original {key}: {', '.join(before) or 'none'}; leave out {parameter}, or "
+                "train into a new folder",
+                parameters=(parameter,),
+            )

@@ -86,9 +86,11 @@ def test_resume_uses_the_saved_settings(pricekit, catalog, run, tmp_path):
     assert (copy / "run.json").exists()
     code, _, err = pricekit("train", catalog, "--out", copy, "--resume", "--epochs", "9")
     assert code == 2
-    assert "leave out epochs. Check --epochs." in err
-    code, _, err = pricekit("train", catalog, "--out", tmp_path / "none", "--resume")
-    assert (code, "no run in" in err) == (1, True)
+    assert "Leave out epochs, or train into a new folder. Check --epochs." in " ".join(err.split())
+    code, _, err = pricekit("train", catalog, "--out", tmp_path / "none", "--resume", *TINY)
+    assert (code, "no run in" in err) == (0, True)
+    code, _, err = pricekit("train", catalog, "--out", tmp_path / "none", "--resume", *TINY)
+    assert code == 0, err
 
 
 def test_an_existing_run_is_kept_without_overwrite(pricekit, catalog, run, tmp_path):

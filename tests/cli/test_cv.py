@@ -74,7 +74,6 @@ def test_the_printed_command_continues_an_interrupted_cross_validation(
     [
         (["--folds", 1], "at least 2 folds; found 1. Check --folds.", 2),
         (["--folds", 61], "cannot be divided into 61 folds", 2),
-        (["--resume"], "there is no cross-validation in", 1),
         (["--limit", 9], "9 usable rows", 1),
         (["--price", "cost"], "no column 'cost'", 1),
     ],

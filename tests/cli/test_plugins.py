@@ -145,7 +145,7 @@ def test_a_file_of_plugins_is_used_like_a_package(pricekit, catalog, tmp_path):
     code, _, err = pricekit(*predict)
     assert code == 3
     assert "the feature 'characters'" in err
-    assert "load its file my features.py" in " ".join(err.split())
+    assert "load its file 'my features.py'" in " ".join(err.split())
     assert pricekit(*predict, "--plugin", file, "--engine", "ort-cpu")[0] == 0
     assert pricekit("plugins", "show", "characters")[0] == 3  # it was loaded for those commands alone
 

@@ -36,7 +36,7 @@ from pricekit.cli.terminal import begin, show_result
     metavar="TIME",
     help="Time limit of each fold, such as 2h or 90m. The schedule fits into it.",
 )
-@click.option("--resume", is_flag=True, help="Continue the cross-validation in --out.")
+@click.option("--resume", is_flag=True, help="Continue the cross-validation in --out, or start it.")
 @click.option("--overwrite", is_flag=True, help="Replace the cross-validation in --out.")
 @teacher_options
 @allow_leak_option
@@ -54,13 +54,16 @@ def cv(**flags: Any) -> None:
     A --teacher must be a cross-validation with the same folds: each fold learns from the run that has not seen its
     rows.
     """
+    config = flags["config"]
     flags = with_project(as_arguments(flags))
     begin(f"reading {flags['table']}", "pricekit.workflows.cross_validation")
     from pricekit import api
     from pricekit.cli.show_scores import show_scores
     from pricekit.training.machine import Processes
-    from pricekit.workflows.cross_validation import CONFIG
+    from pricekit.workflows.cross_validation import CONFIG, is_cv
 
+    if flags["resume"] and is_cv(Path(flags["out"])):
+        flags["config"] = config  # it has settings, so those of the project file do not count
     with resume_hint("cv", flags, Path(flags["out"]) / CONFIG):
         found = api.cross_validate(**flags)
     show_scores(found.scores)

@@ -23,7 +23,7 @@ def with_project(flags: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         flags: arguments of a function of `pricekit` that reads a table, made by `as_arguments`. Functions that train
-            have a `config`, which receives the settings of the file unless a run is resumed.
+            have a `config`, which receives the settings of the file.
 
     Raises:
         ConfigError: the project file is invalid.
@@ -40,8 +40,6 @@ def with_project(flags: dict[str, Any]) -> dict[str, Any]:
     if project.table is not None and Path(flags["table"]).resolve() == project.table.resolve():
         flags |= {name: value for name, value in project.read_options.items() if not flags.get(name)}
     if "config" in flags:
-        if flags["resume"]:
-            return flags
         file = {} if flags["config"] is None else read_toml(Path(flags["config"]))
         return flags | {"config": merge(project.settings, file)}
     columns = project.settings.get("columns", {})

@@ -36,7 +36,9 @@ from pricekit.cli.terminal import begin, show_result
     metavar="TIME",
     help="Time limit, such as 2h or 90m. The schedule fits into it, and the run keeps its best weights.",
 )
-@click.option("--resume", is_flag=True, help="Continue the run in --out from its last checkpoint.")
+@click.option(
+    "--resume", is_flag=True, help="Continue the run in --out from its last checkpoint, or start it."
+)
 @click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
 @teacher_options
 @allow_leak_option
@@ -56,16 +58,19 @@ def train(dry_run: bool, **flags: Any) -> None:
     validation SMAPE, from 0 to 200 percent; lower is better. The run folder contains the configuration, the split,
     the metrics, the checkpoints and the rejected rows.
     """
+    config = flags["config"]
     flags = with_project(as_arguments(flags))
     begin(f"reading {flags['table']}", "pricekit.runs.train")
     if dry_run:
         _dry_run(flags)
         return
     from pricekit import api
-    from pricekit.runs.folder import BACKBONE
+    from pricekit.runs.folder import BACKBONE, is_started
     from pricekit.training.machine import Processes
 
-    flags["out"] = flags["out"] or (interrupted_run() if flags["resume"] else next_run(flags))
+    flags["out"] = flags["out"] or (flags["resume"] and interrupted_run()) or next_run(flags)
+    if flags["resume"] and is_started(Path(flags["out"])):
+        flags["config"] = config  # the run has settings, so those of the project file do not count
     with resume_hint("train", flags, Path(flags["out"]) / BACKBONE):
         run = api.train(**flags)
     Processes().end()
@@ -86,7 +91,8 @@ def train(dry_run: bool, **flags: Any) -> None:
 
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
-    from pricekit.options import config_of, read_options_of
+    from pricekit.options import ModelOptions, check_agreement, config_of, read_options_of
+    from pricekit.runs.folder import is_started
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.setup import resumed_config
     from pricekit.runs.source import Source, load_split
@@ -97,8 +103,11 @@ def _dry_run(flags: dict[str, Any]) -> None:
     source = Source(
         Path(flags["table"]), valid, read_options_of(flags), paths["unpriced"], teachers=paths["teacher"]
     )
-    out = Path(flags["out"] or interrupted_run()) if flags["resume"] else None
+    out = flags["out"] or interrupted_run() if flags["resume"] else None
+    out = Path(out) if out and is_started(Path(out)) else None
     config = resumed_config(out, flags["time_budget"]) if out else config_of(flags)
+    if out:
+        check_agreement(out / "config.toml", {name: flags[name] for name in ModelOptions.__annotations__})
     split = load_split(source, config, allow_leak=flags["allow_leak"], checked=out is not None)
     split = add_pseudo_labels(source, split, config, out)
     logger.info(

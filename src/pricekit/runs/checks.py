@@ -51,7 +51,8 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
     if error.rows:
         logger.info(error.sentence())
     columns = config.columns
-    found = find_leaks(table, Columns(tuple(columns.text), columns.price, columns.id))
+    named = Columns(tuple(columns.text), columns.price, columns.id)
+    found = find_leaks(table, named, shown=config.speed.progress)
     for name, share in found.columns.items():
         _check_column(name, share, read=name in columns.text, allowed=allow_leak)
     if found.in_text:

@@ -42,7 +42,7 @@ def cross_validate(
     source: Source,
     config: RunConfig,
     out: Path,
-    folds: int = 5,
+    folds: int | None = None,
     *,
     resume: bool = False,
     overwrite: bool = False,
@@ -54,7 +54,7 @@ def cross_validate(
         source: the table, without a validation table.
         config: of each run.
         out: a new or empty folder.
-        folds: the number of folds; a resumed cross-validation keeps its folds.
+        folds: the number of folds; None: 5, or those of the cross-validation to resume.
         resume: continue the cross-validation in `out`.
         overwrite: delete the cross-validation in `out` first.
         allow_leak: train even if columns or texts leak the price.
@@ -108,7 +108,7 @@ def _begin(
     source: Source,
     config: RunConfig,
     out: Path,
-    folds: int,
+    folds: int | None,
     *,
     resume: bool,
     overwrite: bool,
@@ -120,11 +120,17 @@ def _begin(
     table, rejected = load_rows(source, config)
     if resume:
         plan, paths = read_plan(out, table, rejected)
+        if folds not in (None, plan.folds):
+            raise ConfigError(
+                f"a resumed cross-validation keeps its {plan.folds} folds; found {folds}. Leave the number out, or "
+                "cross-validate into a new folder",
+                parameters=("folds",),
+            )
         source = replace(source, unpriced=source.unpriced or paths["unpriced"], teachers=paths["teachers"])
         check_teachers(source, plan)
         return plan, source
     _check_free(out, overwrite)
-    plan = make_plan(table, rejected, config, folds, allow_leak=allow_leak)
+    plan = make_plan(table, rejected, config, 5 if folds is None else folds, allow_leak=allow_leak)
     check_teachers(source, plan)
     processes = Processes()
     processes.wait()
