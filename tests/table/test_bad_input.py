@@ -71,7 +71,7 @@ def test_the_error_for_an_unknown_format_lists_the_formats(tmp_path: Path, name:
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (gzip.compress(b"a"), "gzip"),
+        (gzip.compress(b"a", mtime=0), "gzip"),
         (b"PK\x03\x04..", "zip"),
         (b"PAR1....", "Parquet"),
         (b'{"price": 5}\n', "JSON lines"),
