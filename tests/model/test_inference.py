@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from pricekit.model.inference import predict, torch_engine
+from pricekit.model.inference import is_out_of_memory, predict, torch_engine
 from pricekit.preprocess import Inputs
 from pricekit.testing.data import FEATURES
 from pricekit.testing.models import small_model
@@ -31,3 +31,36 @@ def test_rows_keep_their_order_whatever_the_batches(inputs):
         assert sum(moved) == len(LENGTHS)
     assert prices.dtype == np.float32
     assert not model.training
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (MemoryError(), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("shapes differ"), False),
+    ],
+)
+def test_errors_of_memory_are_recognised(error, expected):
+    assert is_out_of_memory(error) is expected
+
+
+def test_prices_need_no_more_memory_than_there_is(inputs, monkeypatch):
+    torch.manual_seed(0)
+    model = small_model()
+    expected = predict(model, inputs, 100)
+    forward, sizes = model.forward, []
+
+    def full(**batch):
+        sizes.append(len(batch["features"]))
+        if sizes[-1] > 2:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return forward(**batch)
+
+    monkeypatch.setattr(model, "forward", full)
+    assert predict(model, inputs, 100) == pytest.approx(expected, rel=1e-5)
+    assert max(size for size in sizes if size <= 2) == 2
+    monkeypatch.setattr(model, "forward", lambda **_: (_ for _ in ()).throw(MemoryError()))
+    with pytest.raises(MemoryError):
+        predict(model, inputs, 100)

@@ -9,7 +9,6 @@ from pricekit.training.machine import (
     cpu_threads,
     describe,
     fast_math,
-    is_out_of_memory,
     torch_threads,
 )
 
@@ -39,19 +38,6 @@ def test_the_global_switches_of_torch_are_restored():
     assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark) == before
     with fast_math(SpeedConfig(tf32=False)):
         assert torch.get_float32_matmul_precision() == "highest"
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (torch.OutOfMemoryError("CUDA out of memory"), True),
-        (MemoryError(), True),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
-        (RuntimeError("shapes differ"), False),
-    ],
-)
-def test_errors_of_memory_are_recognised(error, expected):
-    assert is_out_of_memory(error) is expected
 
 
 def test_no_more_threads_than_torch_has_or_the_process_may_use(monkeypatch):

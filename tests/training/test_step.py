@@ -88,6 +88,17 @@ def test_running_out_of_memory_with_two_rows_is_reported(monkeypatch):
         stepper.take([(0, batch_of(10), 1.0)], "k")
 
 
+def test_full_memory_in_the_optimizer_is_one_error(monkeypatch):
+    _, stepper = make()
+
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(stepper.optimizer, "step", full)
+    with pytest.raises(TrainingError, match=r"memory in the optimizer.*resume to continue"):
+        stepper.take([(0, batch_of(10), 1.0)], "k")
+
+
 def test_other_errors_are_not_mistaken_for_full_memory(monkeypatch):
     monkeypatch.setattr(Objective, "forward", full_memory(0, RuntimeError("shapes differ")))
     _, stepper = make()

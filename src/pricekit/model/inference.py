@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.preprocess import Inputs
+from pricekit.support.log import logger
 from pricekit.support.progress import Advance
 from pricekit.tokens import batches_by_length
 
@@ -57,10 +58,29 @@ def predict(
     engine = torch_engine(model, autocast)
     batches = batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), batch_size)
     for rows in islice(batches, share[0], None, share[1]):
-        prices[rows] = engine(inputs.batch(rows))
+        prices[rows] = _price(engine, inputs, rows)
         if advance is not None:
             advance(len(rows) * share[1])
     return prices if processes is None else processes.sum(torch.from_numpy(prices)).cpu().numpy()
+
+
+def _price(engine: PriceBatch, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
+    """Return the prices of some rows, float32 (N,); if memory runs out, half of them after the other."""
+    try:
+        return engine(inputs.batch(rows))
+    except (RuntimeError, MemoryError) as error:
+        if len(rows) == 1 or not is_out_of_memory(error):
+            raise
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    logger.debug(f"out of memory with {len(rows)} rows of a batch: it is computed in halves")
+    half = len(rows) // 2
+    return np.concatenate([_price(engine, inputs, rows[:half]), _price(engine, inputs, rows[half:])])
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error means that memory ran out, on a GPU or a CPU."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def to_tensors(batch: Batch) -> dict[str, Tensor]:

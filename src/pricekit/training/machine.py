@@ -96,11 +96,6 @@ def fast_math(speed: SpeedConfig) -> Iterator[None]:
         torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = saved[1:]
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means that memory ran out, on a GPU or a CPU."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
-
-
 class Processes:
     """Rank and device of this process, and operations across all processes.
 

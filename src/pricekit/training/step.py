@@ -13,9 +13,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
+from pricekit.model.inference import is_out_of_memory
 from pricekit.model.network import PriceModel
 from pricekit.support.log import logger
-from pricekit.training.machine import DTYPES, is_out_of_memory
+from pricekit.training.machine import DTYPES
 
 MAX_SKIPPED = 12
 """Maximum number of consecutive steps that fp16 may skip. The scaler starts at 2^16 and halves with each."""
@@ -110,18 +111,31 @@ class Stepper:
                 if not is_out_of_memory(error):
                     raise
                 self._halve(max(len(batch["price"]) for _, batch, _ in batches))
-        if self.training.max_grad_norm is not None:
-            self.scaler.unscale_(self.optimizer)
-            clip_gradients(self.objective.parameters(), self.training.max_grad_norm)
         scale = self.scaler.get_scale()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        self._update_weights()
         self.optimizer.zero_grad(set_to_none=self.speed.zero_grad_set_to_none)
         if self.scaler.is_enabled() and self.scaler.get_scale() < scale:
             self._skip()
             return None
         self.skipped = 0
         return loss
+
+    def _update_weights(self) -> None:
+        try:
+            if self.training.max_grad_norm is not None:
+                self.scaler.unscale_(self.optimizer)
+                clip_gradients(self.objective.parameters(), self.training.max_grad_norm)
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            # A part of the weights may be updated already, so the step cannot be repeated.
+            raise TrainingError(
+                "out of memory in the optimizer, whose state takes as much memory as the weights or twice as much; "
+                "choose a smaller backbone, or free memory. The last checkpoint is kept: resume to continue",
+                parameters=("backbone", "resume"),
+            ) from error
 
     def _backward(self, batches: Sequence[tuple[int, Batch, float]], key: str) -> Tensor:
         total = torch.zeros((), device=self._device)

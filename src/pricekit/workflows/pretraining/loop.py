@@ -19,10 +19,11 @@ from transformers.trainer_callback import PrinterCallback
 
 from pricekit.config import SpeedConfig, TrainingConfig
 from pricekit.errors import TrainingError
+from pricekit.model.inference import is_out_of_memory
 from pricekit.support.progress import Advance
 from pricekit.tokens import Tokens, pad_rows
 from pricekit.training.batches import epoch_batches
-from pricekit.training.machine import Processes, choose_precision, is_out_of_memory
+from pricekit.training.machine import Processes, choose_precision
 from pricekit.workflows.pretraining.start import PretrainJob, PretrainSettings
 
 SAVE_SECONDS = 600.0

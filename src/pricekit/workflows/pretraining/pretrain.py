@@ -13,12 +13,13 @@ from typing import Any
 from pricekit import __version__
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.model.backbones.weights import quiet_transformers
+from pricekit.model.inference import is_out_of_memory
 from pricekit.runs.folder import check_replaceable
 from pricekit.support.files import is_free, publish_folder, write_text
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.table import DEFAULT_READ_OPTIONS, ReadOptions, TableSource, source_name
-from pricekit.training.machine import Processes, defer_interrupts, is_out_of_memory
+from pricekit.training.machine import Processes, defer_interrupts
 from pricekit.workflows.pretraining.loop import (
     PretrainCallback,
     count_steps,
