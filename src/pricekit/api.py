@@ -6,7 +6,6 @@ works without torch.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -23,7 +22,6 @@ from pricekit.options import (
     PretrainingOptions,
     PricedOptions,
     ReadingOptions,
-    check_agreement,
     clear_errors,
     columns_over,
     config_of,
@@ -135,14 +133,15 @@ def train(
         _check_resumable(out, overwrite)
     with _folder(out) as folder:
         from pricekit.runs.folder import is_started
+        from pricekit.runs.resume import check_agreement, check_tables, has_begun
         from pricekit.runs.setup import resumed_config
         from pricekit.runs.train import train as train_run
 
-        resume = resume and _has_begun(folder, is_started(folder), "run")
+        resume = resume and has_begun(folder, is_started(folder), "run")
         config = resumed_config(folder, options.get("time_budget")) if resume else config_of(options)
         if resume:
             check_agreement(folder / "config.toml", options)
-            _check_tables(source, folder / "source.json")
+            check_tables(source, folder / "source.json")
         train_run(source, config, folder, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
         return _handle(Run(folder), out)
 
@@ -196,16 +195,17 @@ def cross_validate(
     if resume:
         _check_resumable(out, overwrite)
     with _folder(out) as folder:
+        from pricekit.runs.resume import check_agreement, check_tables, has_begun
         from pricekit.workflows.cross_validation import CONFIG, is_cv, resumed_config
         from pricekit.workflows.cross_validation import cross_validate as run_folds
         from pricekit.workflows.folds import PLAN
 
-        resume = resume and _has_begun(folder, is_cv(folder), "cross-validation")
+        resume = resume and has_begun(folder, is_cv(folder), "cross-validation")
         below = {"training": {"keep": "last"}}
         config = resumed_config(folder, options.get("time_budget")) if resume else config_of(options, below)
         if resume:
             check_agreement(folder / CONFIG, options)
-            _check_tables(source, folder / PLAN)
+            check_tables(source, folder / PLAN)
         run_folds(source, config, folder, folds, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
         return _handle(CrossValidation(folder), out)
 
@@ -646,28 +646,3 @@ def _check_resumable(out: PathLike | None, overwrite: bool) -> None:
         raise ConfigError("resume needs the folder of the run to continue", parameters=("out",))
     if overwrite:
         raise ConfigError("a run is either resumed or overwritten; choose one", parameters=("overwrite",))
-
-
-def _has_begun(folder: Path, begun: bool, kind: str) -> bool:
-    """Return whether there is something to resume; otherwise log that a new one starts."""
-    if not begun:
-        logger.info(f"there is no {kind} in {folder} to resume yet; a new one starts")
-    return begun
-
-
-def _check_tables(source: Any, saved: Path) -> None:
-    """Raise ConfigError if unpriced tables or teachers are given that differ from those of the run to resume."""
-    from pricekit.table import source_name
-
-    facts = json.loads(saved.read_text("utf-8"))
-    for parameter, key, given in (
-        ("unpriced", "unpriced", source.unpriced),
-        ("teacher", "teachers", source.teachers),
-    ):
-        before = [Path(name).name for name in facts.get(key, [])]
-        if given and [Path(source_name(one)).name for one in given] != before:
-            raise ConfigError(
-                f"a resumed run keeps its original {key}: {', '.join(before) or 'none'}; leave out {parameter}, or "
-                "train into a new folder",
-                parameters=(parameter,),
-            )

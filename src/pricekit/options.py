@@ -211,52 +211,6 @@ def layers_of(options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [file, option_layer(options), *settings_layers(options.get("settings"))]
 
 
-def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
-    """Raise ConfigError if an option differs from the saved configuration, which a resumed run keeps.
-
-    Args:
-        saved: the `config.toml` of a run, or the `cv.toml` of a cross-validation.
-        options: as of `config_of`.
-    """
-    from pricekit.config.layers import read_saved_config
-
-    own, differences = _flat(read_saved_config(saved)), dict[str, str]()
-    for name, value in options.items():
-        if name in RESUMABLE or not is_given(value):
-            continue
-        asked = _flat(read_saved_config(saved, *layers_of({name: value})))
-        for key, new in asked.items():
-            if new not in (own.get(key), "auto"):
-                differences.setdefault(name, f"{key} is {own.get(key)!r} there and {new!r} here")
-    if differences:
-        raise ConfigError(
-            f"a resumed run keeps its original settings, and some differ: {'; '.join(differences.values())}. Leave out "
-            f"{', '.join(differences)}, or train into a new folder",
-            parameters=tuple(differences),
-            differences=differences,
-        )
-
-
-def is_given(value: Any) -> bool:
-    """Return whether an option was given: it is not None, False or empty."""
-    return not (value is None or value is False or (isinstance(value, list | tuple) and not value))
-
-
-def _flat(config: Any) -> dict[str, Any]:
-    """Return the values of a configuration by dotted name."""
-    found: dict[str, Any] = {}
-
-    def collect(values: Mapping[str, Any], prefix: str) -> None:
-        for name, value in values.items():
-            if isinstance(value, Mapping):
-                collect(value, f"{prefix}{name}.")
-            else:
-                found[prefix + name] = value
-
-    collect(config.model_dump(mode="json"), "")
-    return found
-
-
 def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that options name, as one layer of the configuration."""
     given = {name: value for name, value in options.items() if value is not None}

@@ -91,9 +91,10 @@ def train(dry_run: bool, **flags: Any) -> None:
 
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
-    from pricekit.options import ModelOptions, check_agreement, config_of, read_options_of
+    from pricekit.options import ModelOptions, config_of, read_options_of
     from pricekit.runs.folder import is_started
     from pricekit.runs.pseudo_labels import add_pseudo_labels
+    from pricekit.runs.resume import check_agreement
     from pricekit.runs.setup import resumed_config
     from pricekit.runs.source import Source, load_split
     from pricekit.support.log import logger
