@@ -111,7 +111,7 @@ def train(
     Raises:
         DataError: the table cannot be used, or it leaks the price.
         ConfigError: an option or a setting is invalid.
-        TrainingError: `out` is not empty, training failed, or there is nothing to resume.
+        TrainingError: `out` is not empty, or training failed.
         PluginError: a plugin is unknown or fails.
 
     Example:
@@ -571,7 +571,7 @@ def pretrain(
     Raises:
         DataError: a table cannot be read, or there are too few texts.
         ConfigError, PluginError: a setting is invalid, or the backbone cannot be pretrained.
-        TrainingError: `out` is not empty, training failed, or there is nothing to resume.
+        TrainingError: `out` is not empty, or training failed.
 
     Example:
         >>> import pricekit as pk, tempfile

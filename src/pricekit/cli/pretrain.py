@@ -64,7 +64,9 @@ from pricekit.cli.terminal import begin, show_result
     metavar="KEY=VALUE",
     help="A setting of the backbone, such as backbone.layers=2, or facts_first=true. Use the same as for train.",
 )
-@click.option("--resume", is_flag=True, help="Continue from the last checkpoint. Repeat all other options.")
+@click.option(
+    "--resume", is_flag=True, help="Continue from the last checkpoint, or start. Repeat all other options."
+)
 @click.option("--overwrite", is_flag=True, help="Replace the weights in --out.")
 def pretrain(**flags: Any) -> None:
     """Adapt a backbone to the texts of each TABLE: train its encoder to fill in masked tokens.

@@ -1,6 +1,7 @@
 """Pretraining: the result, resuming, and errors."""
 
 import json
+import logging
 import signal
 from dataclasses import replace
 
@@ -127,8 +128,25 @@ def test_too_few_texts_and_a_folder_that_is_taken(table, pretrained, tmp_path):
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     with pytest.raises(TrainingError, match="is not a pretraining"):
         pretrain([table], TINY, tmp_path / "mine", overwrite=True)
-    with pytest.raises(TrainingError, match="no unfinished pretraining"):
-        pretrain([table], TINY, tmp_path / "out", resume=True)
+
+
+def test_resume_starts_a_pretraining_that_has_not_begun_and_keeps_a_finished_one(
+    pretrained, table, tmp_path, caplog
+):
+    caplog.set_level(logging.INFO, "pricekit")
+    out = tmp_path / "out"
+    pretrain([table], TINY, out, resume=True)
+    assert "to resume yet; a new one starts" in caplog.text
+    weights = (out / "model.safetensors").read_bytes()
+    assert weights == (pretrained[0] / "model.safetensors").read_bytes()
+    left = out.with_name(".out.pretrain")  # a process was killed after it had published the weights
+    left.mkdir()
+    facts = pretrain([table], TINY, out, resume=True)
+    assert "is finished already" in caplog.text
+    assert facts == json.loads((out / "pretrain.json").read_text())
+    assert not left.exists()
+    with pytest.raises(TrainingError, match="already exists; overwrite it"):
+        pretrain([table], replace(TINY, learning_rate=0.02), out, resume=True)
 
 
 @pytest.mark.parametrize(

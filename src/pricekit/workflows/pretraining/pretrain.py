@@ -7,6 +7,7 @@ import math
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pricekit.errors import ConfigError, TrainingError
 from pricekit.model.backbones.weights import quiet_transformers
 from pricekit.model.inference import is_out_of_memory
 from pricekit.runs.folder import check_replaceable
+from pricekit.runs.resume import has_begun
 from pricekit.support.files import is_free, publish_folder, write_text
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
@@ -33,6 +35,7 @@ from pricekit.workflows.pretraining.start import (
     create_backbone,
     prepare_job,
     read_texts,
+    with_defaults,
 )
 
 FACTS = "pretrain.json"
@@ -56,7 +59,7 @@ def pretrain(
         settings: the backbone and the training.
         out: a new or empty folder; it is written atomically.
         read_options: how to read the tables; options that are not set are detected.
-        resume: continue from the last checkpoint.
+        resume: continue from the last checkpoint; start if there is none, and do nothing if `out` is finished.
         overwrite: replace the weights in `out`, and delete checkpoints of an unfinished pretraining.
         shown: show progress bars.
 
@@ -70,10 +73,15 @@ def pretrain(
         KeyboardInterrupt: training was interrupted; a checkpoint was saved.
     """
     started, work, processes = time.perf_counter(), _checkpoint_folder(out), Processes()
+    backbone = create_backbone(settings)  # fails before the tables are read
+    if resume and (finished := _finished(out, with_defaults(backbone, settings))) is not None:
+        logger.info(f"the pretraining {out} is finished already")
+        shutil.rmtree(work, ignore_errors=True)
+        return finished
+    resume = resume and has_begun(out, is_unfinished(out), "pretraining")
     _check_free(out, work, resume=resume, overwrite=overwrite)
     if processes.count > 1:
         raise ConfigError("pretraining uses one process; start it without accelerate launch")
-    backbone = create_backbone(settings)  # fails before the tables are read
     with progress("preparing", 2, shown=shown) as advance:
         rows, texts = read_texts(tables, settings, read_options)
         advance(1, "tokenising")
@@ -94,6 +102,16 @@ def is_unfinished(out: Path) -> bool:
     return last_checkpoint(_checkpoint_folder(out)) is not None
 
 
+def _finished(out: Path, settings: PretrainSettings) -> dict[str, Any] | None:
+    """Return the content of `pretrain.json` if `out` is a finished pretraining with these settings."""
+    try:
+        facts = dict(json.loads((out / FACTS).read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    same = facts.get("settings") == json.loads(json.dumps(asdict(settings)))
+    return facts if same else None
+
+
 def _checkpoint_folder(out: Path) -> Path:
     return out.absolute().with_name(f".{out.absolute().name}.pretrain")
 
@@ -101,14 +119,7 @@ def _checkpoint_folder(out: Path) -> Path:
 def _check_free(out: Path, work: Path, *, resume: bool, overwrite: bool) -> None:
     if not is_free(out):
         check_replaceable(out, "pretraining", own=(out / FACTS).is_file(), overwrite=overwrite)
-    unfinished = last_checkpoint(work) is not None
-    if resume and not unfinished:
-        raise TrainingError(
-            f"there is no unfinished pretraining of {out} to resume; start a new one",
-            parameters=("resume",),
-            path=str(out),
-        )
-    if unfinished and not resume and not overwrite:
+    if last_checkpoint(work) is not None and not resume and not overwrite:
         raise TrainingError(
             f"there is an unfinished pretraining of {out}; resume it, or overwrite it",
             parameters=("resume", "overwrite"),

@@ -169,6 +169,17 @@ def _pretrainable() -> list[str]:
     return found
 
 
+def with_defaults(backbone: Any, settings: PretrainSettings) -> PretrainSettings:
+    """Return the settings with a value for each one that is not given."""
+    epochs, rate = _FROM_SCRATCH if getattr(backbone, "from_scratch", False) else _PRETRAINED
+    return replace(
+        settings,
+        options=registry().resolve("backbone", settings.backbone, settings.options),
+        epochs=settings.epochs or epochs,
+        learning_rate=settings.learning_rate or rate,
+    )
+
+
 def prepare_job(
     backbone: Any, settings: PretrainSettings, texts: list[str], device: torch.device
 ) -> PretrainJob:
@@ -178,13 +189,7 @@ def prepare_job(
         ConfigError: the backbone's weights cannot be loaded.
         PluginError: its tokenizer cannot be created.
     """
-    epochs, rate = _FROM_SCRATCH if getattr(backbone, "from_scratch", False) else _PRETRAINED
-    settings = replace(
-        settings,
-        options=registry().resolve("backbone", settings.backbone, settings.options),
-        epochs=settings.epochs or epochs,
-        learning_rate=settings.learning_rate or rate,
-    )
+    settings = with_defaults(backbone, settings)
     with plugin_call("backbone", settings.backbone, "making its tokenizer"):
         tokenizer = backbone.tokenizer(texts)
     masking = make_masking(tokenizer)

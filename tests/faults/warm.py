@@ -1,0 +1,18 @@
+"""What the server of `commands` imports before it forks: everything slow, but nothing that starts a thread."""
+
+import importlib
+import pkgutil
+
+import onnx
+import onnxruntime
+import onnxscript
+import torch.onnx._internal.exporter._core
+import transformers
+
+import pricekit
+
+SLOW = (onnx, onnxruntime, onnxscript, torch, transformers)
+
+for module in pkgutil.walk_packages(pricekit.__path__, "pricekit."):
+    if not module.name.endswith("__main__") and ".testing" not in module.name:
+        importlib.import_module(module.name)
