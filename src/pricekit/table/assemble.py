@@ -21,6 +21,7 @@ from pricekit.table.columns import (
     join_text,
     keeps_type,
     unreadable,
+    unreadable_values,
 )
 from pricekit.table.formats.delimited import TITLE_HINT, looks_like_data
 from pricekit.table.model import RAGGED, Columns, Notices, RawChunk, ReadWarnings, Table
@@ -133,14 +134,18 @@ def assemble(
             odd = unreadable({name: flat(raw.columns.column(name)) for name in raw.columns.column_names})
             if not odd:
                 raise
-            raise DataError(
-                f"{file.name}: the column {odd[0]!r} has values that cannot be read ({error}). Leave it out, or write "
-                "it as text.",
-                parameters=("table",),
-                column=odd[0],
-            ) from None
+            raise unreadable_values(file.name, odd[0], error) from None
+        if columns.id is not None and len(table):
+            _check_ids(file.name, raw.columns.schema.field(columns.id).type, table.ids)
         yield table
         start += len(table)
+
+
+def _check_ids(name: str, kind: pa.DataType, ids: pd.Series) -> None:
+    """Raise DataError if ids of a type that pandas keeps became text in this chunk: those of others would not."""
+    if keeps_type(kind) and not is_text(kind) and isinstance(ids.dtype, pd.StringDtype):
+        error = ValueError("times before the year 1 or after 9999")
+        raise unreadable_values(name, str(ids.name), error)
 
 
 def _table(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pricekit.errors import DataError
+from pricekit.support.text import shorten
 from pricekit.table.model import MAX_TEXT_CHARS, ReadWarnings
 
 _LABEL_SHARE = 0.2
@@ -24,7 +26,31 @@ _NULLABLE = {
     for kind in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
 }
 
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""Of the years 1 and 9999, counted from 1970."""
+
 _NOT_FOR_PANDAS = (pa.ArrowException, ValueError, OverflowError)
+"""The errors of values that Python or pandas cannot hold."""
+
+
+@contextmanager
+def readable(table: str, column: str) -> Iterator[None]:
+    """Turn the errors of values that cannot be read into a DataError that names the table and the column."""
+    try:
+        yield
+    except _NOT_FOR_PANDAS as error:
+        raise unreadable_values(table, column, error) from None
+
+
+def unreadable_values(table: str, column: str, error: Exception) -> DataError:
+    """Return the error for a column with values that cannot be read."""
+    return DataError(
+        f"{table}: the column {shorten(column)!r} has values that cannot be read ({str(error).rstrip('.')}). Leave it "
+        "out, or write it as text.",
+        parameters=("table",),
+        column=column,
+    )
 
 
 def check_names(name: str, columns: Sequence[str]) -> None:
@@ -82,7 +108,7 @@ def as_text(column: pa.Array) -> pa.Array:
     """
     kind = column.type
     if is_text(kind):
-        return column
+        return column.cast(pa.large_string())
     if isinstance(kind, pa.UuidType):
         return text_array([str(value or "") for value in column.to_pylist()])
     if isinstance(kind, pa.BaseExtensionType):
@@ -93,7 +119,10 @@ def as_text(column: pa.Array) -> pa.Array:
         return pc.if_else(column.is_null(nan_is_null=True), "", whole)
     if pa.types.is_nested(kind) or is_bytes(kind):
         return text_array([_as_json(value) for value in column.to_pylist()])
-    return pc.fill_null(column.cast(pa.large_string()), "")
+    try:
+        return pc.fill_null(column.cast(pa.large_string()), "")
+    except pa.ArrowNotImplementedError:  # Arrow does not write every type
+        return text_array([_as_json(value) for value in column.to_pylist()])
 
 
 def as_model_text(column: pa.Array) -> pa.Array:
@@ -115,11 +144,12 @@ def _as_json(value: object) -> str:
 def as_frame(arrays: Mapping[str, pa.Array]) -> pd.DataFrame:
     """Return columns as a pandas frame. Integers with missing values stay integers: an id 7 must not become 7.0.
 
-    Values that Python cannot hold, such as a date after the year 9999, become text.
+    Columns with values that Python cannot hold, such as a date after the year 9999, become text.
 
     Raises:
         pa.ArrowException, ValueError, OverflowError: the columns of `unreadable` fit neither pandas nor text.
     """
+    arrays = {name: as_text(cells) if _is_beyond_python(cells) else cells for name, cells in arrays.items()}
     try:
         frame: pd.DataFrame = pa.table(dict(arrays)).to_pandas()
     except _NOT_FOR_PANDAS:
@@ -132,12 +162,22 @@ def as_frame(arrays: Mapping[str, pa.Array]) -> pd.DataFrame:
     return frame
 
 
+def _is_beyond_python(cells: pa.Array) -> bool:
+    """Return whether a column has times before the year 1 or after 9999, or such durations; pandas holds them."""
+    if not (pa.types.is_timestamp(cells.type) or pa.types.is_duration(cells.type)):
+        return False
+    ends = pc.min_max(cells.cast(pa.int64())).as_py().values()
+    low, high = (end // _UNITS[cells.type.unit] for end in ends) if None not in ends else (0, 0)
+    return low < _FIRST_SECOND or high > _LAST_SECOND
+
+
 def unreadable(arrays: Mapping[str, pa.Array]) -> list[str]:
-    """Return the names of the columns that pandas cannot hold."""
+    """Return the names of the columns that neither pandas nor text can hold."""
     odd = []
     for name, cells in arrays.items():
         try:
             pa.table({name: cells}).to_pandas()
+            as_text(cells)
         except _NOT_FOR_PANDAS:
             odd.append(name)
     return odd

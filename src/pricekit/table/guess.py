@@ -118,7 +118,7 @@ def _profiles(file: OpenedTable) -> list[Profile]:
     first = next(file.chunks(_ROWS, ReadWarnings()), None)
     if first is None or not len(first.columns):
         raise no_rows(file)
-    return profile(first.columns)
+    return profile(file.name, first.columns)
 
 
 def _no_text(file: OpenedTable, profiles: list[Profile]) -> DataError:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.table.columns import as_text, flat
+from pricekit.table.columns import as_text, flat, readable
 from pricekit.table.formats.delimited import looks_like_data
 from pricekit.table.prices.cells import Cell, read_cell
 from pricekit.table.prices.price_format import is_numeric
@@ -82,13 +82,22 @@ class Profile:
         return self.filled == 1.0 and self.distinct == 1.0
 
 
-def profile(columns: pa.Table) -> list[Profile]:
-    """Profile each column of some rows as read from a file."""
-    return [_profile(name, flat(columns.column(name))) for name in columns.column_names]
+def profile(table: str, columns: pa.Table) -> list[Profile]:
+    """Profile each column of some rows as read from a file.
+
+    Args:
+        table: its name, for messages.
+        columns: its first rows.
+
+    Raises:
+        DataError: a column has values that cannot be read.
+    """
+    return [_profile(table, name, flat(columns.column(name))) for name in columns.column_names]
 
 
-def _profile(name: str, column: pa.Array) -> Profile:
-    cells = pc.utf8_trim_whitespace(as_text(column))
+def _profile(table: str, name: str, column: pa.Array) -> Profile:
+    with readable(table, name):
+        cells = pc.utf8_trim_whitespace(as_text(column))
     kept = cells.filter(pc.not_equal(cells, ""))
     if not len(kept):
         return Profile(name, "empty", 0.0, 0.0, 0, 0.0, "")

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pricekit.errors import check_limit
 from pricekit.support.log import logger
 from pricekit.table.assemble import assemble, check_width, resolve
-from pricekit.table.columns import flat
+from pricekit.table.columns import flat, readable
 from pricekit.table.formats.parquet import names_of_parquet, plain_columns
 from pricekit.table.guess import describe_guess, guess_columns
 from pricekit.table.model import Columns, Notices, RawChunk, ReadWarnings, Table, concat_tables
@@ -220,7 +220,8 @@ def _prices(
     if columns.price is None:
         return None
     name = columns.price
-    found = price_format((flat(raw.columns.column(name)) for raw in raws), read_options)
+    with readable(file.name, name):
+        found = price_format((flat(raw.columns.column(name)) for raw in raws), read_options)
     if description := describe_prices(found):
         notices(f"{file.name}: {description}")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pandas as pd
@@ -21,7 +22,8 @@ def is_frame(value: object) -> bool:
     if isinstance(value, type) or not hasattr(value, "__arrow_c_stream__"):
         return False
     try:  # a single column also has the interface, but its type is not a struct
-        pa.RecordBatchReader.from_stream(value)
+        with _panic_as_error():
+            pa.RecordBatchReader.from_stream(value)
     except (pa.ArrowException, TypeError, ValueError):
         return False
     return True
@@ -41,7 +43,8 @@ def as_arrow(frame: Any, name: str) -> pa.Table:
     if isinstance(frame, pd.DataFrame):
         _check_labels(frame, name)
     try:
-        table = _arrow(frame)
+        with _panic_as_error():
+            table = _arrow(frame)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         column = _unreadable_column(frame) if isinstance(frame, pd.DataFrame) else None
         where = "" if column is None else f" in the column {column!r}"
@@ -66,6 +69,17 @@ def read_arrow(frame: pa.Table, rows: int, read_warnings: ReadWarnings) -> Itera
     for start in range(0, frame.num_rows, rows):
         batches = frame.slice(start, rows).to_batches()
         yield RawChunk(pa.concat_tables(plain_columns(batch, read_warnings) for batch in batches), None, 0)
+
+
+@contextmanager
+def _panic_as_error() -> Iterator[None]:
+    """Turn a panic of polars, which is a BaseException, into a ValueError."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(str(error)) from None
 
 
 def _arrow(frame: Any) -> pa.Table:

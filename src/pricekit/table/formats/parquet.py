@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
@@ -79,13 +81,33 @@ def _chunks(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator[RawC
 
 
 def plain_columns(batch: pa.RecordBatch, read_warnings: ReadWarnings) -> pa.Table:
-    """Return the columns with dictionary-encoded values written out and all text in valid UTF-8."""
+    """Return the columns with encoded values written out, all text in valid UTF-8, and times in known zones.
+
+    A time in a zone that this machine does not know is read in UTC, in which Arrow stores it.
+    """
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_dictionary(column.type):
             column = _decoded(column)
+        elif pa.types.is_run_end_encoded(column.type):
+            column = pc.run_end_decode(column)
+        if pa.types.is_timestamp(column.type) and not _is_known(column.type.tz):
+            column = column.cast(pa.timestamp(column.type.unit, "UTC"))
         columns[name] = _utf8(column, read_warnings) if is_text(column.type) else column
     return pa.table(columns)
+
+
+@lru_cache
+def _is_known(zone: str | None) -> bool:
+    """Return whether times in a zone can be read on this machine; None is a time without a zone."""
+    if zone is None:
+        return True
+    try:
+        pc.strftime(pa.array([0], pa.timestamp("s", zone)))
+        pa.scalar(0, pa.timestamp("s", zone)).as_py()
+    except (pa.ArrowException, ValueError):
+        return False
+    return True
 
 
 def _decoded(column: pa.Array) -> pa.Array:

@@ -1,0 +1,88 @@
+"""Columns of odd types and values are read, or refused by an error that names them."""
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pricekit import check
+from pricekit.errors import DataError
+from pricekit.table import Columns, iter_table, read_table
+
+NAMES = ["tea", "milk", "rice"]
+LOST_ZONE = pa.array([0, None, 86_400], pa.timestamp("s", "Nowhere/Zone"))
+YEAR_300_000 = pa.array([9_404_272_800_000, None, 0], pa.timestamp("s"))
+
+
+def frame_with(odd):
+    return pa.table({"name": NAMES, "odd": odd, "price": [2.0, 1.5, 3.0]})
+
+
+@pytest.fixture(params=["frame", "file"])
+def table_with(request, tmp_path):
+    """Return a function that makes a table with an odd column, in memory or as a Parquet file."""
+
+    def make(odd):
+        if request.param == "frame":
+            return frame_with(odd)
+        pq.write_table(frame_with(odd), tmp_path / "t.parquet")
+        return tmp_path / "t.parquet"
+
+    return make
+
+
+@pytest.mark.parametrize("role", ["text", "id", "none"])
+def test_times_in_an_unknown_zone_are_read_in_utc(table_with, role):
+    text = ("name", "odd") if role == "text" else ("name",)
+    table = read_table(
+        table_with(LOST_ZONE), Columns(text, "price", "odd" if role == "id" else None, role == "id")
+    )
+    assert str(table.frame["odd"][2]) == "1970-01-02 00:00:00+00:00"
+    if role == "text":
+        assert "1970-01-02 00:00:00" in table.text[2]
+    assert check(table_with(LOST_ZONE)).rows == 3
+
+
+def test_times_in_an_unknown_zone_inside_lists_are_refused(table_with):
+    odd = pa.array([[0], [], None], pa.list_(LOST_ZONE.type))
+    with pytest.raises(DataError, match="the column 'odd' has values that cannot be read"):
+        read_table(table_with(odd), Columns(("odd",), "price", None))
+    with pytest.raises(DataError, match="the column 'odd'"):
+        check(table_with(odd))
+
+
+def test_years_that_python_cannot_hold_become_text(table_with):
+    assert read_table(table_with(YEAR_300_000), Columns(("name",), "price", None)).frame["odd"].dtype == "str"
+    assert check(table_with(YEAR_300_000)).rows == 3
+
+
+def test_ids_keep_one_type_in_all_chunks():
+    chunks = iter_table(frame_with(YEAR_300_000), Columns(("name",), None, "odd", True), rows=1)
+    with pytest.raises(DataError, match="'odd' has values that cannot be read"):
+        next(chunks)
+
+
+def test_encoded_runs_and_intervals_are_text():
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([3], pa.int32()), pa.array(["green tea"]))
+    assert read_table(frame_with(runs), Columns(("odd",), "price", None)).text.tolist() == ["green tea"] * 3
+    spans = pa.array([(1, 2, 3), None, (0, 0, 0)], pa.month_day_nano_interval())
+    assert read_table(frame_with(spans), Columns(("odd",), "price", None)).text[1] == ""
+
+
+def test_a_frame_whose_library_panics_is_refused():
+    odd = pl.DataFrame({"name": NAMES})
+
+    class PanicException(BaseException):
+        """As polars raises it."""
+
+    class Frame:
+        def __arrow_c_stream__(self, requested_schema=None):
+            if self.exports:
+                raise PanicException("precision")
+            self.exports += 1
+            return odd.__arrow_c_stream__(requested_schema)
+
+        exports = 0
+
+    with pytest.raises(DataError, match="precision"):
+        read_table(Frame(), Columns(("name",), None, None))
