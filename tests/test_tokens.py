@@ -1,3 +1,5 @@
+import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -237,3 +239,25 @@ def test_equal_inputs_form_one_group(rows):
     assert [rows[i] for i in first[kind]] == rows
     assert len(first) == len({(*ids, "and", f) for ids, f in rows})
     assert first.tolist() == sorted(first)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_process_that_is_forked_while_a_thread_tokenises_can_tokenise():
+    """The child has no such thread, which would release the lock."""
+    holds = threading.Event()
+
+    def tokenise():
+        with tokens_module._LOCK:
+            holds.set()
+            time.sleep(0.2)
+
+    thread = threading.Thread(target=tokenise)
+    thread.start()
+    holds.wait()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if tokens_module._LOCK.acquire(timeout=5) else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    thread.join()
+    assert tokens_module._LOCK.acquire(timeout=5)
+    tokens_module._LOCK.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,20 @@ from tokenizers import Tokenizer, normalizers, pre_tokenizers
 CHARS_PER_TOKEN = 6
 """A text is cut to this many characters for each token of `max_length` before it is tokenised."""
 
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()
 """Several threads may predict. They share a tokenizer's truncation setting and a `WordCache`."""
+
+
+def _renew_lock() -> None:
+    global _LOCK
+    _LOCK = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    # A fork waits until no other thread tokenises, so that the child has tokenizers in their normal state.
+    os.register_at_fork(
+        before=lambda: _LOCK.acquire(), after_in_parent=lambda: _LOCK.release(), after_in_child=_renew_lock
+    )
 
 _FEW_TEXTS = 8
 """Texts up to which tokenising whole texts is faster than tokenising their distinct words."""
