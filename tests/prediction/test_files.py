@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from filelock import FileLock
+from filelock import SoftFileLease
 
 from pricekit.errors import ConfigError, DataError
 from pricekit.prediction import files as predict_module
@@ -198,10 +198,10 @@ def test_an_output_s_name_is_text(predictor, catalog, tmp_path):
 
 
 def test_an_output_s_name_leaves_room_for_a_temporary_one(predictor, catalog, tmp_path):
-    assert predictor.predict_file(catalog, tmp_path / f"{'y' * 236}.csv") == 400
+    assert predictor.predict_file(catalog, tmp_path / f"{'y' * 220}.csv") == 400
     for letter in ("y", "ä"):
         with pytest.raises(DataError, match="name is too long"):
-            predictor.predict_file(catalog, tmp_path / f"{letter * (237 if letter == 'y' else 121)}.csv")
+            predictor.predict_file(catalog, tmp_path / f"{letter * (221 if letter == 'y' else 111)}.csv")
 
 
 def test_many_small_files_share_one_window(predictor, catalog, tmp_path, monkeypatch):
@@ -265,7 +265,7 @@ def test_a_prediction_works_on_a_file_system_without_locks(predictor, catalog, t
     def refuse(*_, **__):
         raise NotImplementedError
 
-    monkeypatch.setattr(FileLock, "acquire", refuse)
+    monkeypatch.setattr(SoftFileLease, "acquire", refuse)
     assert predictor.predict_file(catalog, tmp_path / "prices.csv", limit=9) == 9
 
 
@@ -274,7 +274,7 @@ def test_two_predictions_do_not_write_one_output(predictor, catalog, tmp_path, m
     out, price_batch = tmp_path / "prices.csv", predictor.members[0].engine.price_batch
 
     def meddling(batch):
-        with pytest.raises(DataError, match="another prediction is writing"):
+        with pytest.raises(DataError, match="of this process has been writing the predictions"):
             predictor.predict_file(catalog, out, limit=100)
         return price_batch(batch)
 

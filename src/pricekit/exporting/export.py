@@ -33,6 +33,7 @@ from pricekit.runs.folder import (
     read_sample,
 )
 from pricekit.support.files import is_free
+from pricekit.support.locks import owned
 from pricekit.support.progress import progress
 
 
@@ -66,11 +67,16 @@ def export_run(
         The verification report; for an ensemble, the shapes of all members and the largest of each difference.
 
     Raises:
-        ExportError: `out` exists, a model cannot be exported, or its graph differs from it. In this case nothing is
-            published, and an existing bundle is kept.
+        ExportError: `out` exists or is being written, a model cannot be exported, or its graph differs from it. In this
+            case nothing is published, and an existing bundle is kept.
         TrainingError: `path` is not a finished run.
     """
-    _check_free(out, overwrite)
+    with owned(out, "bundle", ExportError):
+        _check_free(out, overwrite)
+        return _export(path, out, precision)
+
+
+def _export(path: Path, out: Path, precision: str) -> VerificationReport:
     if is_ensemble(path):
         report, files, facts = _export_members(open_ensemble(path), precision)
         version = 2

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from filelock import FileLock, Timeout
 
 from pricekit.errors import DataError
 from pricekit.support.files import behind_link, write_text
@@ -25,8 +24,8 @@ _WINDOWS = "part-" + 6 * "[0-9]" + ".parquet"
 class PredictionCheckpoint:
     """Windows of ids and prices, one Parquet file each, in a hidden folder next to the output.
 
-    As a context manager, it locks the folder against other predictions, and deletes it at the end unless it
-    contains windows.
+    As a context manager, it deletes the folder at the end unless it contains windows. Whoever uses it owns the output
+    (`pricekit.support.locks`).
 
     Args:
         out: the output file.
@@ -34,7 +33,7 @@ class PredictionCheckpoint:
             with a different key are not used.
 
     Raises:
-        DataError: the folder cannot be written, or another prediction uses it.
+        DataError: the folder cannot be written.
     """
 
     def __init__(self, out: Path, key: dict[str, object]) -> None:
@@ -43,7 +42,6 @@ class PredictionCheckpoint:
         self.folder = target.with_name(f".{target.name}.parts")
         self.key: dict[str, object] = json.loads(json.dumps(key))
         self.count = 0
-        self._lock = FileLock(self.folder / "lock", timeout=0, fallback_to_soft=False)
 
     def __enter__(self) -> Self:
         if self.folder.is_symlink():
@@ -54,30 +52,16 @@ class PredictionCheckpoint:
             self.folder.mkdir(exist_ok=True)
         except OSError as error:
             raise DataError(f"{self.out} cannot be written: {error.strerror or error}.") from None
-        try:
-            self._lock.acquire()
-        except Timeout:
-            raise DataError(
-                f"another prediction is writing {self.out} now; wait for it, or choose another output file.",
-                parameters=("out",),
-            ) from None
-        except (OSError, NotImplementedError):
-            pass  # a file system without locks: two predictions into one output are not detected
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if self.folder.is_dir() and not any(self.folder.glob(_WINDOWS)):
-                self.clear()
-                with suppress(
-                    OSError
-                ):  # while the lock is held, so that a process waiting for this file notices its deletion
-                    Path(self._lock.lock_file).unlink(missing_ok=True)
-                    self.folder.rmdir()
-        finally:
-            self._lock.release()
+        if self.folder.is_dir() and not any(self.folder.glob(_WINDOWS)):
+            self.clear()
+            with suppress(OSError):
+                (self.folder / "lock").unlink(missing_ok=True)  # of version 0.1
+                self.folder.rmdir()
 
     def found(self) -> tuple[int, list[str]]:
         """Return the number of windows of an earlier prediction, and the names of the key's values that differ."""

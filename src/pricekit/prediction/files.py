@@ -13,6 +13,7 @@ from pricekit import __version__
 from pricekit.errors import DataError
 from pricekit.prediction.checkpoint import PredictionCheckpoint
 from pricekit.prediction.intervals import BOUNDS
+from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.support.text import counted
@@ -62,7 +63,7 @@ def predict_file(
         "pricekit version": [WINDOW, __version__],
     }
     tables = _merge_small(iter_files(files, columns, rows=WINDOW, limit=limit, read_options=read_options))
-    with PredictionCheckpoint(out, key) as checkpoint:
+    with owned(out, "predictions", DataError), PredictionCheckpoint(out, key) as checkpoint:
         _resume_or_start(checkpoint, resume)
         with _announcing_what_is_kept(checkpoint):
             rows, empty = _price_windows(predictor, tables, checkpoint, files_size(files))

@@ -13,7 +13,7 @@ import torch
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import observed_run
-from pricekit.errors import PluginError
+from pricekit.errors import PluginError, TrainingError
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.model.inference import predict
@@ -23,9 +23,11 @@ from pricekit.runs.folder import INTERVALS, SAMPLE_ROWS, open_run, read_sample
 from pricekit.runs.prepare import Prepared, prepare
 from pricekit.runs.source import Source, Split
 from pricekit.support.files import write_text
+from pricekit.support.locks import owned
 from pricekit.support.progress import progress
 from pricekit.training.checkpoint import TrainingState
 from pricekit.training.loop import fit
+from pricekit.training.machine import Processes
 
 
 def train(
@@ -54,14 +56,21 @@ def train(
 
     Raises:
         DataError: the table cannot be used, or the price leaks.
-        TrainingError: `out` is not empty, training failed, or the rows differ from those of the run to resume.
+        TrainingError: `out` is not empty or is being written, training failed, or the rows differ from those of
+            the run to resume.
         ConfigError, PluginError: a setting or a plugin is invalid.
         KeyboardInterrupt: training was interrupted; a checkpoint was written.
     """
-    started = time.perf_counter()
-    prepared = prepare(
-        source, config, out, split=split, resume=resume, overwrite=overwrite, allow_leak=allow_leak
-    )
+    with owned(out, "run", TrainingError, enabled=Processes().main):
+        started = time.perf_counter()
+        prepared = prepare(
+            source, config, out, split=split, resume=resume, overwrite=overwrite, allow_leak=allow_leak
+        )
+        return _train(prepared, out, started)
+
+
+def _train(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
+    """Fit a prepared run and finish it; return its facts."""
     job = prepared.job
     settings = job.config.model_dump(mode="json", exclude_none=True)
     rows = {"train": len(prepared.split.train), "valid": len(prepared.split.valid)}

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-LONGEST_NAME = 240
-"""The longest file name, in bytes, to which `write_atomically` can add a suffix; most systems allow 255."""
+from pricekit.support.leftovers import is_temporary, temporary_path
+
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}\.tmp")
 
 
 @contextmanager
@@ -24,7 +21,7 @@ def write_atomically(path: Path) -> Iterator[Path]:
     If `path` is a symbolic link, its target is written.
     """
     path = behind_link(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = temporary_path(path)
     try:
         temporary.touch()
         mode = (
@@ -62,7 +59,7 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = temporary_path(path)
     temporary.mkdir()
     try:
         for name, content in files.items():
@@ -84,8 +81,8 @@ def is_free(path: Path) -> bool:
 
 
 def leftovers(path: Path) -> list[Path]:
-    """Return the temporary files of `write_atomically` in a folder, left by processes that were killed."""
-    return [file for file in path.iterdir() if _TEMPORARY.fullmatch(file.name) and file.is_file()]
+    """Return the temporary files in a folder, left by processes that were killed."""
+    return [file for file in path.iterdir() if is_temporary(file)]
 
 
 def others(path: Path, known: Iterable[str]) -> list[str]:
@@ -99,7 +96,7 @@ def replace_folder(new: Path, path: Path) -> None:
         os.rename(new, path)
         sync(path.parent)
         return
-    old = path.with_name(f".{path.name}.{secrets.token_hex(4)}.old")
+    old = temporary_path(path, "old")
     try:
         os.rename(path, old)
         os.rename(new, path)

@@ -30,6 +30,7 @@ from pricekit.runs.setup import in_budget
 from pricekit.runs.source import Source, load_rows
 from pricekit.runs.train import train
 from pricekit.support.files import is_free, leftovers, write_text
+from pricekit.support.locks import owned
 from pricekit.support.log import logger, silence
 from pricekit.support.progress import progress
 from pricekit.training.machine import Processes
@@ -69,7 +70,15 @@ def cross_validate(
     if not processes.main:
         silence()
     given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
-    plan, source = _begin(source, config, out, folds, **given)
+    with owned(out, "cross-validation", TrainingError, enabled=processes.main):
+        plan, source = _begin(source, config, out, folds, **given)
+        return _run_folds(source, config, plan, out, processes, resume=resume)
+
+
+def _run_folds(
+    source: Source, config: RunConfig, plan: FoldPlan, out: Path, processes: Processes, *, resume: bool
+) -> Scores:
+    """Train and score the runs of all folds; return the scores of all rows."""
     runs, predicted = [], np.empty(len(plan.table))
     with progress("cross-validation", plan.folds, shown=config.speed.progress) as advance:
         for fold in range(plan.folds):

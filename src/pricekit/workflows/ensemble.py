@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,8 @@ from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.runs.calibration import fit_intervals
 from pricekit.runs.folder import ENSEMBLE, INTERVALS, check_replaceable, is_ensemble, is_run
 from pricekit.support.files import is_free, others, replace_folder, sync, write_text
+from pricekit.support.leftovers import temporary_path
+from pricekit.support.locks import owned
 from pricekit.support.progress import progress, tracked
 from pricekit.training.checkpoint import LAST
 
@@ -143,10 +144,16 @@ def make_ensemble(paths: Sequence[Path], out: Path, *, overwrite: bool = False) 
         The content of `ensemble.json`, and `metrics` on the held-out rows.
 
     Raises:
-        TrainingError: `out` exists, or the runs have too few held-out rows in common or read different columns.
+        TrainingError: `out` exists or is being written, or the runs have too few held-out rows in common or
+            read different columns.
         DataError: a folder has no held-out rows.
     """
-    _check_free(out, overwrite)
+    with owned(out, "ensemble", TrainingError):
+        _check_free(out, overwrite)
+        return _make(paths, out)
+
+
+def _make(paths: Sequence[Path], out: Path) -> dict[str, Any]:
     inputs = [_read_input(path) for path in paths]
     rows = _common_rows(inputs)
     predicted, price = np.stack([held_out.predicted for held_out in rows], 1), rows[0].price
@@ -267,7 +274,7 @@ def _copy_run(run: Path, folder: Path) -> None:
 def _write(out: Path, record: dict[str, Any], facts: dict[str, Any], ensemble: HeldOut) -> None:
     """Write the folder under a temporary name and rename it once it is complete."""
     out = out.resolve()
-    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
+    temporary = temporary_path(out)
     try:
         temporary.mkdir(parents=True)
         with progress("copying the runs", len(record["members"])) as advance:

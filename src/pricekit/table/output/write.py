@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
-from pricekit.support.files import LONGEST_NAME, behind_link, write_atomically
+from pricekit.support.files import behind_link, write_atomically
+from pricekit.support.leftovers import LONGEST_NAME, delete_leftovers
 from pricekit.table.columns import as_frame, as_text, flat, keeps_type
 from pricekit.table.model import format_of
 from pricekit.table.output.sinks import open_sink
@@ -85,6 +86,8 @@ def write_frame(path: Path, frame: pd.DataFrame) -> None:
             parameters=("table",),
             column=twice[0],
         )
+    check_output(path)
+    delete_leftovers(behind_link(path), locked=False)
     with _FrameWriter(path) as writer:
         writer.write(frame)
 

@@ -18,6 +18,7 @@ from pricekit.model.inference import is_out_of_memory
 from pricekit.runs.folder import check_replaceable
 from pricekit.runs.resume import has_begun
 from pricekit.support.files import is_free, publish_folder, write_text
+from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.table import DEFAULT_READ_OPTIONS, ReadOptions, TableSource, source_name
@@ -69,9 +70,25 @@ def pretrain(
     Raises:
         DataError: a table cannot be read, or there are too few texts.
         ConfigError, PluginError: a setting is invalid, or the backbone cannot be pretrained.
-        TrainingError: `out` exists, training failed, or the checkpoint belongs to another pretraining.
+        TrainingError: `out` exists or is being written, training failed, or the checkpoint belongs to another
+            pretraining.
         KeyboardInterrupt: training was interrupted; a checkpoint was saved.
     """
+    with owned(out, "pretraining", TrainingError):
+        return _pretrain(tables, settings, out, read_options, resume=resume, overwrite=overwrite, shown=shown)
+
+
+def _pretrain(
+    tables: Sequence[TableSource],
+    settings: PretrainSettings,
+    out: Path,
+    read_options: ReadOptions,
+    *,
+    resume: bool,
+    overwrite: bool,
+    shown: bool,
+) -> dict[str, Any]:
+    """Pretrain into a folder that no other process writes."""
     started, work, processes = time.perf_counter(), _checkpoint_folder(out), Processes()
     backbone = create_backbone(settings)  # fails before the tables are read
     if resume and (finished := _finished(out, with_defaults(backbone, settings))) is not None:

@@ -1,0 +1,140 @@
+"""Temporary files and folders: names that tell their owner, and what killed processes left behind.
+
+A temporary name is `.NAME.MACHINE.PROCESS.RANDOM.tmp`, or `.old` for a folder that another one is replacing. Version
+0.1 wrote `.NAME.RANDOM.tmp`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pricekit.support.log import logger
+from pricekit.support.text import counted
+
+LONGEST_NAME = 224
+"""The longest file name, in bytes, that a temporary name can contain; most systems allow 255."""
+
+UNKNOWN_OWNER_SECONDS = 86400.0
+"""A temporary file of another machine that has not changed for this long has no living owner."""
+
+_OWNED = r"(?:(?P<machine>[0-9a-f]{8})\.(?P<process>[0-9a-f]{1,8})\.[0-9a-f]{4}|[0-9a-f]{8})"
+_TEMPORARY = re.compile(rf"\.(?P<name>.+?)\.{_OWNED}\.(?P<kind>tmp|old)")
+_SAFETENSORS = re.compile(r"\.tmp[A-Za-z0-9]{6}")
+"""The files that safetensors writes before it renames them."""
+
+
+def machine() -> str:
+    """Return 8 hexadecimal digits for this machine, and in a container for its process numbers."""
+    try:
+        numbers = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:  # not Linux
+        numbers = 0
+    return hashlib.sha256(f"{socket.gethostname()} {numbers}".encode()).hexdigest()[:8]
+
+
+def temporary_path(path: Path, kind: str = "tmp") -> Path:
+    """Return a new hidden name beside a file or folder, which tells the process that uses it.
+
+    Args:
+        path: the file or folder to be written.
+        kind: "tmp", or "old" for what is replaced.
+    """
+    return path.with_name(f".{path.name}.{machine()}.{os.getpid():x}.{secrets.token_hex(2)}.{kind}")
+
+
+def is_temporary(file: Path) -> bool:
+    """Return whether a file is a temporary one, by its name."""
+    return bool(_TEMPORARY.fullmatch(file.name) or _SAFETENSORS.fullmatch(file.name)) and file.is_file()
+
+
+def beside(path: Path, kind: str) -> list[Path]:
+    """Return the temporary files and folders of one kind for `path`, without a living owner."""
+    found = []
+    for other in path.parent.iterdir():
+        parts = _TEMPORARY.fullmatch(other.name)
+        if parts and (parts["name"], parts["kind"]) == (path.name, kind) and not _is_alive(other):
+            found.append(other)
+    return sorted(found)
+
+
+def delete_leftovers(path: Path, *, locked: bool) -> None:
+    """Delete what killed processes left of a file or folder, beside it and in it, and log how much it was.
+
+    Args:
+        path: the output; it may not exist.
+        locked: no other process writes it, so no temporary file in the folder has a living owner.
+    """
+    files = [file for file in _inside(path) if locked or not _is_alive(file)]
+    count = size = 0
+    for file in [*files, *(beside(path, "tmp") if path.parent.is_dir() else ())]:
+        freed = _delete(file)
+        count, size = count + (freed is not None), size + (freed or 0)
+    if count:
+        logger.info(
+            f"deleted {counted(count, 'unfinished file')} of a killed process in {path}: {_bytes(size)}"
+        )
+
+
+def _inside(path: Path) -> Iterator[Path]:
+    """Yield the temporary files in a folder, in the hidden folders beside it, and in the runs of both."""
+    hidden = [path.with_name(f".{path.name}.{kind}") for kind in ("new", "parts")]
+    for folder in (path, *hidden):
+        if folder.is_dir() and not (folder != path and folder.is_symlink()):
+            for each in (folder, *folder.glob("fold-*")):
+                if each.is_dir() and (each == folder or not each.is_symlink()):
+                    yield from filter(is_temporary, list(each.iterdir()))
+
+
+def _is_alive(file: Path) -> bool:
+    """Return whether the process that writes a temporary file may still run."""
+    parts = _TEMPORARY.fullmatch(file.name)
+    if parts is not None and parts["machine"] == machine():
+        return process_runs(int(parts["process"], 16))
+    try:
+        return time.time() - file.lstat().st_mtime < UNKNOWN_OWNER_SECONDS
+    except OSError:  # just deleted
+        return True
+
+
+def process_runs(process: int) -> bool:
+    """Return whether a process of this machine runs; one that ended and waits for its parent does not."""
+    if os.name == "nt":  # os.kill would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # of another user
+        pass
+    try:
+        return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except (OSError, IndexError):  # not Linux
+        return True
+
+
+def _delete(path: Path) -> int | None:
+    """Delete a file or folder and return its size in bytes; None if it is already gone or cannot be deleted."""
+    try:
+        folder = path.is_dir() and not path.is_symlink()
+        files = [file for file in path.rglob("*") if file.is_file()] if folder else [path]
+        size = sum(file.lstat().st_size for file in files)
+        shutil.rmtree(path) if folder else path.unlink()
+    except OSError:
+        return None
+    return size
+
+
+def _bytes(size: int) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size = round(size / 1000)
+    return f"{size:,} GB"

@@ -1,0 +1,193 @@
+"""Locks on what commands write: two commands never write one folder or file.
+
+The lock is a file beside the output, `.NAME.lock`, which filelock's lease writes and renews every few seconds. It needs
+nothing of the file system but exclusive creation, so several machines on one network disk see it. A process that is
+killed leaves the file behind, and the next one replaces it: at once on the same machine, and otherwise as soon as the
+lease has not been renewed for `LEASE_SECONDS`. A forked child does not own the lock of its parent.
+
+Without permission to write beside the output, commands continue without a lock.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from filelock import LeaseCompromise, SoftFileLease, Timeout
+
+from pricekit.support.leftovers import delete_leftovers, machine, process_runs
+from pricekit.support.log import logger
+
+LEASE_SECONDS = 60.0
+"""A lock of another machine that was not renewed for this long is taken over."""
+
+_BEAT_SECONDS = 5.0
+_POLL_SECONDS = 0.1
+_UNREADABLE_SECONDS = 3.0
+"""A lock without content is that of a process that was killed before it could write it."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The content of a lock file.
+
+    Attributes:
+        process: its number.
+        host: the name of the machine.
+        machine: as of `pricekit.support.leftovers.machine`.
+        kind: what it writes, such as "run".
+        since: when it began, in ISO format.
+        renewed: time stamp of the file, in nanoseconds.
+    """
+
+    process: int
+    host: str
+    machine: str
+    kind: str
+    since: str
+    renewed: int
+
+    def here(self) -> bool:
+        """Return whether it is a running process of this machine."""
+        return self.machine == machine() and process_runs(self.process)
+
+    def __str__(self) -> str:
+        """Return "another process (PID 17 on host)", or the name for another thread."""
+        if self.machine == machine() and self.process == os.getpid():
+            return "another thread of this process"
+        return f"another process (PID {self.process} on {self.host})"
+
+
+@contextmanager
+def owned(out: Path, kind: str, error: Callable[..., Exception], *, enabled: bool = True) -> Iterator[None]:
+    """Own an output while the block runs, and delete what killed processes left of it.
+
+    Args:
+        out: the file or folder to write; its folder is created.
+        kind: what is written, such as "run".
+        error: makes the exception for an output that another process or thread writes; it gets a message and
+            `parameters`.
+        enabled: False in all but the first of several processes that train together.
+    """
+    path = Path(os.path.realpath(out))
+    if not enabled or not path.name:
+        yield
+        return
+    with _existing(path.parent):
+        lease = SoftFileLease(
+            path.with_name(f".{path.name}.lock"),
+            lease_duration=LEASE_SECONDS,
+            heartbeat_interval=_BEAT_SECONDS,
+            on_compromise=_warn,
+        )
+        locked = _acquire(lease, out, kind, error)
+        try:
+            delete_leftovers(path, locked=locked)
+            yield
+        finally:
+            lease.release()
+
+
+def _acquire(lease: SoftFileLease, out: Path, kind: str, error: Callable[..., Exception]) -> bool:
+    """Return whether the lock was acquired; False if the file system refuses to write it."""
+    try:
+        watch = _Watch(Path(lease.lock_file), out)
+        lease.acquire(timeout=LEASE_SECONDS + _BEAT_SECONDS, poll_interval=_POLL_SECONDS, cancel_check=watch)
+    except Timeout as timeout:
+        raise _refusal(read_owner(lease.lock_file), out, kind, error) from timeout
+    except (OSError, NotImplementedError) as problem:
+        owner = read_owner(lease.lock_file)
+        if owner is not None and time.time() - owner.renewed / 1e9 < LEASE_SECONDS:  # of another user
+            raise _refusal(owner, out, kind, error) from problem
+        logger.debug(f"{out} is written without a lock: {problem}")
+        return False
+    _describe(lease.lock_file, kind)
+    return True
+
+
+class _Watch:
+    """Tells when to stop waiting for a lock: its owner runs on this machine, or has just renewed it."""
+
+    def __init__(self, file: Path, out: Path) -> None:
+        self.file, self.out, self.began = file, out, time.monotonic()
+        self.renewed: int | None = None
+
+    def __call__(self) -> bool:
+        owner, waited = read_owner(self.file), time.monotonic() - self.began
+        if owner is None:
+            return waited > _UNREADABLE_SECONDS and not self._delete_empty()
+        if owner.here():
+            return waited > 2 * _POLL_SECONDS
+        if self.renewed is None:
+            self.renewed = owner.renewed
+            logger.info(
+                f"{owner} was writing {self.out}; waiting up to {LEASE_SECONDS:.0f} s to see whether it still runs"
+            )
+        return owner.renewed != self.renewed
+
+    def _delete_empty(self) -> bool:
+        with suppress(OSError):
+            if self.file.lstat().st_size == 0:
+                self.file.unlink()
+                return True
+        return False
+
+
+def read_owner(file: str | Path) -> Owner | None:
+    """Return the content of a lock file; None if it is missing or incomplete."""
+    try:
+        with open(file, encoding="utf-8") as stream:
+            lines = stream.read(2048).splitlines()
+            renewed = os.fstat(stream.fileno()).st_mtime_ns
+        values = dict(line.split("=", 1) for line in lines if "=" in line)
+        host = values["host"].partition("?pidns-")[0]
+        return Owner(int(values["pid"]), host, values["machine"], values["kind"], values["since"], renewed)
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _describe(file: str, kind: str) -> None:
+    """Add what only pricekit knows to a lock file; filelock ignores other lines than its own."""
+    since = datetime.now().astimezone().isoformat(timespec="seconds")
+    with suppress(OSError), open(file, "a", encoding="utf-8", newline="\n") as stream:
+        stream.write(f"machine={machine()}\nkind={kind}\nsince={since}\n")
+
+
+def _refusal(owner: Owner | None, out: Path, kind: str, error: Callable[..., Exception]) -> Exception:
+    who, since = str(owner or "another process"), ""
+    if owner is not None:
+        kind, began = owner.kind, datetime.fromisoformat(owner.since).astimezone()
+        today = began.date() == datetime.now().astimezone().date()
+        since = f" since {began:{'%H:%M:%S' if today else '%Y-%m-%d %H:%M:%S'}}"
+    return error(
+        f"{who} has been writing the {kind} {out}{since}; wait for it, or choose another output",
+        parameters=("out",),
+        path=str(out),
+    )
+
+
+def _warn(loss: LeaseCompromise) -> None:
+    logger.warning(
+        f"the lock {loss.lock_file} was lost, perhaps because this process was stopped for more than "
+        f"{LEASE_SECONDS:.0f} s; if another process writes the same output, write one of them elsewhere"
+    )
+
+
+@contextmanager
+def _existing(folder: Path) -> Iterator[None]:
+    """Create a folder; delete it after the block if it is empty."""
+    owner, missing = os.getpid(), [each for each in (folder, *folder.parents) if not each.exists()]
+    with suppress(OSError):  # reported by whoever writes the output
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        if os.getpid() == owner:
+            for each in missing:
+                with suppress(OSError):
+                    each.rmdir()
