@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, Field
 from tokenizers import Tokenizer
 
+from pricekit.config.settings import MAX_LENGTH
 from pricekit.core.contracts import Batch
 from pricekit.errors import BundleError, first_invalid_field
 from pricekit.features.fitted import FittedFeatures
@@ -22,6 +23,13 @@ from pricekit.tokens import Tokens, WordCache, encode, pad_rows
 
 SHORT_LINE_CHARACTERS = 40
 """Longer lines are prose; shorter ones state a fact, such as "Value: 12"."""
+
+
+MOST_TEXT_COLUMNS, MOST_FEATURES, MOST_FEATURE_COLUMNS = 1_000, 100, 10_000
+LONGEST_NAME = 1_000
+"""Characters of the name of a column or feature."""
+LARGEST_ID = (1 << 31) - 1
+"""Token ids are int32."""
 
 
 @dataclass(frozen=True)
@@ -146,17 +154,22 @@ def without_price(table: Table, columns: Columns) -> Table:
 FILES = ("tokenizer.json", "preprocess.json")
 
 
+_Name = Annotated[str, Field(max_length=LONGEST_NAME)]
+
+
 class _ColumnNames(BaseModel):
-    text: tuple[str, ...] = Field(min_length=1)
-    price: str | None
-    id: str | None
+    text: tuple[_Name, ...] = Field(min_length=1, max_length=MOST_TEXT_COLUMNS)
+    price: _Name | None
+    id: _Name | None
 
 
 class _Feature(BaseModel):
-    name: str
-    package: str
-    version: str
-    columns: list[str] | None = Field(None, description="None in models older than this field")
+    name: _Name
+    package: _Name
+    version: _Name
+    columns: list[_Name] | None = Field(
+        None, max_length=MOST_FEATURE_COLUMNS, description="None in models older than this field"
+    )
     options: dict[str, Any]
     state: Any
 
@@ -165,10 +178,10 @@ class _Record(BaseModel):
     """The contents of preprocess.json."""
 
     columns: _ColumnNames
-    max_length: int = Field(ge=1)
-    pad_id: int = Field(ge=0)
+    max_length: int = Field(ge=1, le=MAX_LENGTH)
+    pad_id: int = Field(ge=0, le=LARGEST_ID)
     facts_first: bool = False
-    features: list[_Feature]
+    features: list[_Feature] = Field(max_length=MOST_FEATURES)
 
 
 def load_preprocessor(files: Mapping[str, bytes], where: Path) -> Preprocessor:

@@ -10,19 +10,20 @@
 A bundle with several members has a graph, a tokenizer and a preprocess.json for each member, under the names in its
 manifest.
 
-The reader checks the hash of each file before parsing it, and reads no other file of the folder.
+The reader checks the hash of each file, then the limits of its contents, before parsing it. It reads no other file of
+the folder.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pricekit.bundle.limits import MOST_BYTES, check_json, check_member
 from pricekit.bundle.manifest import SCHEMA_VERSION, Manifest
 from pricekit.errors import BundleError, first_invalid_field
 from pricekit.support.files import others, publish_folder
@@ -31,10 +32,7 @@ MANIFEST = "manifest.json"
 PARTS = {"model": "model.onnx", "tokenizer": "tokenizer.json", "preprocess": "preprocess.json"}
 """The parts of a member, and their files in a bundle with one member."""
 MAX_MANIFEST_BYTES = 1 << 20
-_LONGEST_VARINT = 10
 _LONGEST_NAME = 80
-_EXTERNAL = re.compile(rb"(?:\x08|\x88\x80*\x00)\Z")
-"""The length that precedes the key `location`, in any encoding. Only tensors in other files have that key."""
 
 
 @dataclass(frozen=True)
@@ -90,29 +88,36 @@ def unlisted_files(path: Path) -> list[str]:
 
 
 def open_bundle(path: Path) -> Bundle:
-    """Read a bundle and check every file's size and hash; raises BundleError."""
+    """Read a bundle and check every file's size, hash and limits; raises BundleError."""
     manifest, digest = _read_manifest(path)
     listed = manifest["files"]
     required = [member[part] for member in _members(manifest) for part in PARTS]
     for name in required:
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {name} in its manifest; export it again")
-    files = {name: _read_file(path, name, facts) for name, facts in listed.items()}
-    if any(_names_files(files[member["model"]]) for member in _members(manifest)):
+    if (size := sum(facts["bytes"] for facts in listed.values())) > MOST_BYTES:
         raise BundleError(
-            f"a graph in {path} refers to weights in other files, which no exported bundle does; do not trust it",
-            path=path,
+            f"the files of the bundle {path} have {size:,} bytes; expected {MOST_BYTES:,} at most. Do not trust it"
         )
-    return Bundle(path, manifest, files, digest)
+    files = {name: _read_file(path, name, facts) for name, facts in listed.items()}
+    bundle = Bundle(path, manifest, files, digest)
+    _check_limits(bundle)
+    return bundle
 
 
-def _names_files(graph: bytes) -> bool:
-    """Return whether a graph contains the key of weights in another file."""
-    key, at = b"location", -1
-    while (at := graph.find(key, at + 1)) >= 0:
-        if _EXTERNAL.search(graph, max(0, at - _LONGEST_VARINT), at):
-            return True
-    return False
+def _check_limits(bundle: Bundle) -> None:
+    where = f"the bundle {bundle.path}"
+    try:
+        for files, _ in bundle.members():
+            check_member(files, where)
+        if "intervals.json" in bundle.files:
+            check_json(bundle.files["intervals.json"], "intervals.json", where)
+    except BundleError as error:
+        raise BundleError(
+            f"{error}. pricekit exports no such bundle: do not trust it, or export the run again",
+            path=bundle.path,
+            **error.facts,
+        ) from None
 
 
 def _members(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:

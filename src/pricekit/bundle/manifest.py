@@ -13,6 +13,8 @@ from pydantic import AliasChoices, BaseModel, Field, field_validator
 SCHEMA_VERSION = 2
 """The highest known version: 2 has several members, or rearranged texts; any other bundle is written as 1."""
 
+MOST_MEMBERS = 64
+
 TOLERANCE = 1e-6
 """The largest difference of the sum of the members' weights from 1."""
 
@@ -72,7 +74,10 @@ class Manifest(BaseModel, extra="allow"):
     schema_version: int = Field(ge=1, description="a reader refuses a higher version than it knows")
     files: dict[str, FileFacts] = Field(description="every file but the manifest, by its name in the folder")
     members: list[MemberFacts] | None = Field(
-        None, min_length=1, description="of schema version 2: the models whose log prices are averaged"
+        None,
+        min_length=1,
+        max_length=MOST_MEMBERS,
+        description="of schema version 2: the models whose log prices are averaged",
     )
     pricekit_version: str | None = Field(None, description="the version that wrote the bundle")
     created: str | None = Field(None, description="date and time of the export, ISO 8601, UTC")

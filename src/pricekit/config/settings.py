@@ -176,6 +176,10 @@ class SpeedConfig(Section):
         return self.pad_to_multiple_of or (64 if self.compile else 1)
 
 
+MAX_LENGTH = 100_000
+"""Tokens: the highest `max_length`."""
+
+
 class RunConfig(Section):
     """All settings of a run; they make it reproducible."""
 
@@ -188,7 +192,9 @@ class RunConfig(Section):
     head: HeadConfig = HeadConfig()
     training: TrainingConfig = TrainingConfig()
     speed: SpeedConfig = SpeedConfig()
-    max_length: int = Field(256, ge=1, description="maximum tokens per text; longer texts are truncated")
+    max_length: int = Field(
+        256, ge=1, le=MAX_LENGTH, description="maximum tokens per text; longer texts are truncated"
+    )
     facts_first: bool = Field(
         False, description="move short lines of a text, such as its quantity, directly after the first line"
     )

@@ -14,6 +14,8 @@ import numpy as np
 
 from pricekit import __version__
 from pricekit.bundle import PARTS, unlisted_files, write_bundle
+from pricekit.bundle.limits import check_member
+from pricekit.bundle.manifest import MOST_MEMBERS
 from pricekit.core.calls import notify
 from pricekit.engines.loaded import batches_of
 from pricekit.errors import BundleError, ExportError
@@ -96,6 +98,11 @@ def _export_members(
     ensemble: Ensemble, precision: str
 ) -> tuple[VerificationReport, dict[str, bytes], dict[str, Any]]:
     """Export each member; its number precedes the names of its files."""
+    if len(ensemble.members) > MOST_MEMBERS:
+        raise ExportError(
+            f"the ensemble has {len(ensemble.members)} members; a bundle holds {MOST_MEMBERS} at most; make a "
+            "smaller one"
+        )
     files: dict[str, bytes] = {}
     members, reports, float32_nodes = [], [], []
     with progress("exporting", len(ensemble.members)) as advance:
@@ -131,6 +138,9 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
     float32 = _float32_graph(run, inputs)
     batches = [batch for _, batch in batches_of(inputs)]
     converted = convert(float32, precision, [*shapes(inputs, run.config.max_length), *batches])
+    texts = {name: text.encode() for name, text in run.preprocessor.files().items()}
+    files = {"model.onnx": converted.model, **texts}
+    _check_opens(files, run.config.backbone.name)
     for graph in dict.fromkeys((converted.model, converted.simulated)):
         report = verify_graph(
             run.model,
@@ -141,8 +151,18 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
             precision=precision,
             float32=b"" if precision == "fp32" else float32,
         )
-    texts = {name: text.encode() for name, text in run.preprocessor.files().items()}
-    return ExportedModel({"model.onnx": converted.model, **texts}, converted.float32_nodes, report)
+    return ExportedModel(files, converted.float32_nodes, report)
+
+
+def _check_opens(files: Mapping[str, bytes], backbone: str) -> None:
+    """Raise ExportError if a file exceeds the limits of bundles."""
+    try:
+        check_member(files, f"the model of the backbone '{backbone}'")
+    except BundleError as error:
+        raise ExportError(
+            f"no bundle can hold this model: {error}. Nothing was published; docs/bundle-format.md lists the limits",
+            **error.facts,
+        ) from error
 
 
 def _float32_graph(run: LoadedRun, inputs: Inputs) -> bytes:

@@ -1,0 +1,261 @@
+"""Limits of what a bundle contains, checked before anything is built from its bytes.
+
+A stranger can write a bundle with valid hashes. The limits keep its tokenizer from filling the memory and from taking
+for ever; they are far above what exported bundles contain. `operators` checks the graph. The numbers of members and
+columns are limited where the manifest and preprocess.json are parsed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from math import ceil, prod
+from typing import Any
+
+from pricekit.bundle.operators import check_graph
+from pricekit.config.settings import MAX_LENGTH
+from pricekit.errors import BundleError
+from pricekit.preprocess import LARGEST_ID
+from pricekit.support.text import shorten
+
+MOST_BYTES = 16 << 30
+"""Bytes of all files together."""
+JSON_BYTES = {"tokenizer.json": 64 << 20, "preprocess.json": 64 << 20, "intervals.json": 1 << 20}
+MOST_CONTAINERS = 2_000_000
+"""Lists and objects in a JSON file: an empty one takes 2 bytes there and 64 in memory."""
+
+MOST_TOKENS = 2_000_000
+"""Tokens of a vocabulary."""
+LONGEST_TOKEN = 1_000
+"""Characters of a token."""
+UNIGRAM_CHARACTERS = 4_000_000
+"""Characters of a Unigram vocabulary, which becomes a tree with a node for each byte."""
+MOST_ADDED_TOKENS = 10_000
+LONGEST_WORD = 1_000
+"""Characters of the longest word that WordPiece splits, in a time that grows with their square."""
+MOST_COMPONENTS = 32
+MOST_SETTINGS = 1_000
+"""Numbers and texts in a component's settings."""
+LONGEST_SETTING = 256
+"""Characters of such a text."""
+MOST_GROWTH = 16
+"""The factor by which the replacements of a tokenizer may lengthen a text."""
+LONGEST_REPLACEMENT = 64
+"""Bytes that a character map (`Precompiled`) puts in place of a character."""
+
+COMPONENTS = {
+    "normalizer": "BertNormalizer ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Precompiled Prepend Replace Sequence "
+    "Strip StripAccents",
+    "pre_tokenizer": "BertPreTokenizer ByteLevel CharDelimiterSplit Digits Metaspace Punctuation Sequence Split "
+    "UnicodeScripts Whitespace WhitespaceSplit",
+    "post_processor": "BertProcessing ByteLevel RobertaProcessing Sequence TemplateProcessing",
+    "decoder": "BPEDecoder ByteFallback ByteLevel CTC Fuse Metaspace Replace Sequence Strip WordPiece",
+}
+"""Types of the components in each part of a tokenizer."""
+
+MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
+
+_MEMBERS = {
+    "normalizer": "normalizers",
+    "pre_tokenizer": "pretokenizers",
+    "post_processor": "processors",
+    "decoder": "decoders",
+}
+"""The list in a Sequence of each part."""
+
+_CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
+_WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+PATTERNS = frozenset(
+    {
+        r"\w+",
+        r"\s+",
+        " ",
+        " {2,}",
+        rf"{_CONTRACTIONS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+",
+        rf"{_CONTRACTIONS}|[\p{{L}}]+|[\p{{N}}]|[^\s\p{{L}}\p{{N}}]+",
+        rf"(?i:{_CONTRACTIONS})|{_WORDS}|\p{{N}}{{1,3}}|{_REST}",
+        rf"(?i:{_CONTRACTIONS})|{_WORDS}|\p{{N}}|{_REST}",
+    }
+)
+"""Regular expressions of `bag` and of common encoders (GPT-2, CLIP, Llama 3, Qwen 2). Others may take hours."""
+
+
+def check_member(files: Mapping[str, bytes], where: str) -> None:
+    """Check a member's files, under the names that they have in a bundle with one member.
+
+    Args:
+        files: contents by name.
+        where: names the bundle in errors.
+
+    Raises:
+        BundleError: a limit is exceeded, or a file is damaged.
+    """
+    check_graph(files["model.onnx"], f"the graph of {where}")
+    check_json(files["preprocess.json"], "preprocess.json", where)
+    check_tokenizer(files["tokenizer.json"], where)
+
+
+def check_json(content: bytes, name: str, where: str) -> None:
+    """Check the size of a JSON file before it is parsed; raises BundleError."""
+    _Check(f"{where}: {name}").size(content, name)
+
+
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
+"""What the checks raise for values of unexpected types."""
+
+
+def check_tokenizer(content: bytes, where: str) -> None:
+    """Check that a tokenizer.json has only known components within the limits; raises BundleError."""
+    check = _Check(f"{where}: tokenizer.json")
+    check.size(content, "tokenizer.json")
+    try:
+        record = json.loads(content.decode("utf-8"), object_pairs_hook=_unique)
+        parts = {part: list(check.components(part, record.get(part))) for part in COMPONENTS}
+        check.growth([*parts["normalizer"], *parts["pre_tokenizer"]])
+        check.model(record["model"])
+        check.added_tokens(record.get("added_tokens") or [])
+        for name in ("padding", "truncation"):
+            check.lengths(name, record.get(name) or {})
+    except _DAMAGE as error:
+        reason = shorten(f"{type(error).__name__}: {error}", 200)
+        raise BundleError(f"{check.where} is damaged ({reason})") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a name that occurs twice in an object: parsers disagree which one counts."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name occurs twice in an object")
+    return found
+
+
+class _Check:
+    """The checks of one file; each raises BundleError. Values of wrong types raise TypeError and the like."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def size(self, content: bytes, name: str) -> None:
+        self.limit(len(content), JSON_BYTES[name], "bytes")
+        self.limit(content.count(b"[") + content.count(b"{"), MOST_CONTAINERS, "lists and objects")
+
+    def limit(self, found: float, most: int, what: str) -> None:
+        if not 0 <= found <= most:
+            raise BundleError(f"{self.where} has {found:,} {what}; expected {most:,} at most", found=found)
+
+    def components(self, part: str, given: Any) -> Iterator[dict[str, Any]]:
+        """Yield the components of a part, without sequences."""
+        waiting, seen = ([] if given is None else [given]), 0
+        while waiting:
+            component, seen = dict(waiting.pop()), seen + 1
+            kind = str(component["type"])
+            if kind not in COMPONENTS[part].split():
+                self.refuse(f"the {part} {kind!r}", f"one of {', '.join(COMPONENTS[part].split())}")
+            self.limit(seen, MOST_COMPONENTS, f"components in its {part}")
+            if kind == "Sequence":
+                waiting += component[_MEMBERS[part]]
+            else:
+                self.settings(component, kind)
+                yield component
+
+    def refuse(self, found: str, expected: str) -> None:
+        raise BundleError(
+            f"{self.where} uses {shorten(found, 100)}, which pricekit does not run; expected {expected}"
+        )
+
+    def settings(self, component: dict[str, Any], kind: str) -> None:
+        """Limit the numbers, the texts and the lists among a component's settings, and its pattern."""
+        leaves = list(
+            _leaves({name: value for name, value in component.items() if name != "precompiled_charsmap"})
+        )
+        self.limit(len(leaves), MOST_SETTINGS, f"settings in {kind}")
+        texts = [leaf for leaf in leaves if isinstance(leaf, str)]
+        self.limit(max(map(len, texts), default=0), LONGEST_SETTING, f"characters in a text of {kind}")
+        numbers = [leaf for leaf in leaves if isinstance(leaf, int | float)]
+        self.limit(max(map(abs, numbers), default=0), LARGEST_ID, f"as a number of {kind}")
+        pattern = component.get("pattern")
+        if isinstance(pattern, dict) and "Regex" in pattern and pattern["Regex"] not in PATTERNS:
+            self.refuse(f"the regular expression {pattern['Regex']!r}", "a pattern of a common encoder")
+        if kind == "TemplateProcessing":
+            repeated = sum("Sequence" in piece for piece in component["single"])
+            self.limit(repeated, 1, "copies of each text in its template")
+
+    def growth(self, components: list[dict[str, Any]]) -> None:
+        """Limit how much longer the tokenizer makes a text."""
+        maps = [dict(found) for found in components if found["type"] == "Precompiled"]
+        self.limit(len(maps), 1, "character maps")
+        for found in maps:
+            self.limit(
+                _longest_replacement(found["precompiled_charsmap"]),
+                LONGEST_REPLACEMENT,
+                "bytes for a character",
+            )
+        self.limit(prod(map(_growth, components)), MOST_GROWTH, "characters for one of a text")
+
+    def model(self, model: dict[str, Any]) -> None:
+        """Limit the vocabulary."""
+        kind, vocabulary = str(model["type"]), model["vocab"]
+        if kind not in MODELS:
+            self.refuse(f"the model {kind!r}", f"one of {', '.join(MODELS)}")
+        self.limit(len(vocabulary), MOST_TOKENS, "tokens")
+        tokens = list(vocabulary) if isinstance(vocabulary, dict) else [token for token, _ in vocabulary]
+        lengths = list(map(len, tokens))
+        self.limit(max(lengths, default=0), LONGEST_TOKEN, "characters in a token")
+        if isinstance(vocabulary, dict):
+            self.limit(max(vocabulary.values(), default=0), LARGEST_ID, "as the id of a token")
+        else:
+            self.limit(sum(lengths), UNIGRAM_CHARACTERS, "characters in its vocabulary")
+        self.settings({name: model[name] for name in model.keys() - {"vocab", "merges"}}, kind)
+        self.limit(model.get("max_input_chars_per_word", 0), LONGEST_WORD, "characters in a word")
+
+    def added_tokens(self, added: list[dict[str, Any]]) -> None:
+        self.limit(len(added), MOST_ADDED_TOKENS, "added tokens")
+        for token in added:
+            self.limit(len(token["content"]), LONGEST_TOKEN, "characters in a token")
+            self.limit(token["id"], LARGEST_ID, "as the id of a token")
+
+    def lengths(self, name: str, settings: dict[str, Any]) -> None:
+        numbers = [leaf for key in settings.keys() - {"pad_id"} for leaf in _leaves(settings[key])]
+        longest = max((n for n in numbers if isinstance(n, int | float)), default=0)
+        self.limit(longest, MAX_LENGTH, f"tokens in its {name}")
+        self.limit(settings.get("pad_id", 0), LARGEST_ID, "as the id of a token")
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield the values in nested lists and objects, and the names of the objects."""
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from _leaves(one)
+    else:
+        yield value
+
+
+def _growth(component: dict[str, Any]) -> int:
+    """Return the number of characters that a component makes of one."""
+    match component["type"]:
+        case "Replace":
+            pattern, content = component["pattern"], len(component["content"])
+            return max(1, ceil(content / len(pattern["String"])) if "String" in pattern else content)
+        case "ByteLevel":  # a character for each byte of the text
+            return 4
+        case "Metaspace":
+            return 2
+        case "Prepend":
+            return 1 + len(component["prepend"])
+    return 1
+
+
+def _longest_replacement(encoded: str) -> int:
+    """Return the bytes of the longest replacement of a character map of SentencePiece.
+
+    The map is the size of a trie in 4 bytes, the trie, and the replacements, each with a final zero byte.
+    """
+    content = base64.b64decode(encoded, validate=True)
+    (trie,) = struct.unpack_from("<I", content)
+    return max(map(len, content[4 + trie :].split(b"\0")))

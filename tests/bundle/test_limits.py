@@ -1,0 +1,267 @@
+import base64
+import contextlib
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from pricekit.bundle import limits, open_bundle
+from pricekit.errors import BundleError, ExportError
+from pricekit.exporting.export import export_run
+from tests.bundle.hostile import MANIFEST, change, priced_at_one, put
+
+GOLDEN = Path("tests/golden/bundle")
+n, p, q = normalizers, pre_tokenizers, processors
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return shutil.copytree(GOLDEN, tmp_path / "copy")
+
+
+def charsmap(replacement=b"e"):
+    return base64.b64encode(struct.pack("<I", 4) + bytes(4) + replacement + b"\0").decode()
+
+
+def tokenizer(model=None, *, normalizer=None, pre_tokenizer=None, post_processor=None) -> Tokenizer:
+    made = Tokenizer(model or models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
+    for part, value in (
+        ("normalizer", normalizer),
+        ("pre_tokenizer", pre_tokenizer),
+        ("post_processor", post_processor),
+    ):
+        if value is not None:
+            setattr(made, part, value)
+    return made
+
+
+CLIP = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+BERT = n.BertNormalizer()
+COMMON = {
+    "bert": tokenizer(
+        models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"),
+        normalizer=BERT,
+        pre_tokenizer=p.BertPreTokenizer(),
+        post_processor=q.BertProcessing(("[SEP]", 2), ("[CLS]", 1)),
+    ),
+    "roberta": tokenizer(
+        models.BPE({"a": 0}, []),
+        pre_tokenizer=p.ByteLevel(add_prefix_space=False),
+        post_processor=q.RobertaProcessing(("</s>", 2), ("<s>", 1)),
+    ),
+    "modernbert": tokenizer(models.BPE({"a": 0}, []), normalizer=n.NFC(), pre_tokenizer=p.ByteLevel()),
+    "deberta-v3": tokenizer(
+        models.Unigram([("<unk>", 0.0), ("a", -1.0)], 0, False),
+        normalizer=n.Sequence([n.Strip(), n.Replace(Regex(" {2,}"), " ")]),
+        pre_tokenizer=p.Metaspace(),
+        post_processor=q.TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+        ),
+    ),
+    "xlm-roberta": tokenizer(
+        models.Unigram([("<unk>", 0.0), ("a", -1.0)], 0, True),
+        normalizer=n.Sequence([n.Nmt(), n.NFKC(), n.Replace(Regex(" {2,}"), " ")]),
+        pre_tokenizer=p.Sequence([p.WhitespaceSplit(), p.Metaspace()]),
+    ),
+    "llama": tokenizer(
+        models.BPE({"a": 0}, [], byte_fallback=True),
+        normalizer=n.Sequence([n.Prepend("▁"), n.Replace(" ", "▁")]),
+    ),
+    "clip": tokenizer(
+        models.BPE({"a": 0}, [], end_of_word_suffix="</w>"),
+        normalizer=n.Sequence([n.NFC(), n.Replace(Regex(r"\s+"), " "), n.Lowercase()]),
+        pre_tokenizer=p.Sequence([p.Split(Regex(CLIP), "removed", invert=True), p.ByteLevel(False)]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", COMMON)
+@pytest.mark.parametrize("settings", [{}, {"length": 128}])
+def test_the_tokenizers_of_common_encoders_are_allowed(family, settings):
+    made = Tokenizer.from_str(COMMON[family].to_str())
+    made.enable_padding(**settings)
+    made.enable_truncation(512)
+    limits.check_tokenizer(made.to_str().encode(), "here")
+
+
+def test_a_character_map_of_sentencepiece_is_allowed(copy):
+    limits.check_tokenizer(_edited(lambda t: t.update(normalizer=_precompiled(charsmap()))), "here")
+
+
+def _precompiled(encoded):
+    return {"type": "Precompiled", "precompiled_charsmap": encoded}
+
+
+def _edited(edit):
+    record = json.loads((GOLDEN / "tokenizer.json").read_text("utf-8"))
+    edit(record)
+    return json.dumps(record).encode()
+
+
+def _replace(pattern, content):
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def _sequence(*parts):
+    return {"type": "Sequence", "normalizers": list(parts)}
+
+
+def _fixed(length, **more):
+    padding = {"strategy": {"Fixed": length}, "direction": "Right", "pad_to_multiple_of": None}
+    return {**padding, "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]", **more}
+
+
+HOSTILE = {
+    "megabyte": (lambda t: t.update(normalizer=_replace({"String": " "}, "x" * 1_000_000)), "characters in a text"),
+    "doubling": (
+        lambda t: t.update(normalizer=_sequence(*[_replace({"String": "a"}, "aa")] * 30)),
+        "characters for one",
+    ),
+    "many": (lambda t: t.update(normalizer=_sequence(*[{"type": "Lowercase"}] * 33)), "components"),
+    "nested": (lambda t: t.update(normalizer=_sequence(_sequence(*[{"type": "ByteLevel"}] * 3))), "for one of a text"),
+    "empty pattern": (lambda t: t.update(normalizer=_replace({"String": ""}, "a")), "damaged"),
+    "slow expression": (
+        lambda t: t.update(pre_tokenizer={"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Removed"}),
+        "regular expression",
+    ),
+    "character map": (lambda t: t.update(normalizer=_precompiled(charsmap(b"x" * 1000))), "bytes for a character"),
+    "two maps": (lambda t: t.update(normalizer=_sequence(*[_precompiled(charsmap())] * 2)), "character maps"),
+    "padding": (lambda t: t.update(padding=_fixed(10**9)), "padding"),
+    "rounding": (lambda t: t.update(padding=_fixed(1, pad_to_multiple_of=10**9)), "padding"),
+    "truncation": (lambda t: t.update(truncation={"max_length": 10**12, "stride": 0}), "truncation"),
+    "template": (
+        lambda t: t.update(
+            post_processor={
+                "type": "TemplateProcessing",
+                "single": [{"Sequence": {"id": "A", "type_id": 0}}] * 100,
+                "pair": [],
+                "special_tokens": {},
+            }
+        ),
+        "copies",
+    ),
+    "special tokens": (
+        lambda t: t.update(
+            post_processor={"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}] * 999, "pair": []}
+        ),
+        "settings",
+    ),
+    "unknown": (lambda t: t.update(pre_tokenizer={"type": "Wasm"}), "'Wasm'"),
+    "no type": (lambda t: t.update(normalizer={"pattern": {"String": "a"}, "content": "b"}), "damaged"),
+    "token": (lambda t: t["model"]["vocab"].update({"x" * 2000: 1}), "characters in a token"),
+    "id": (lambda t: t["model"]["vocab"].update({"x": 1 << 32}), "id of a token"),
+    "added id": (lambda t: t.update(added_tokens=[{"id": 1 << 31, "content": "x"}]), "id of a token"),
+    "added": (lambda t: t.update(added_tokens=[{"id": 1, "content": "x"}] * 10_001), "added tokens"),
+    "model": (lambda t: t["model"].update(type="Lua"), "'Lua'"),
+    "prefix": (lambda t: t["model"].update(continuing_subword_prefix="x" * 10_000), "characters in a text"),
+    "words": (lambda t: t["model"].update(max_input_chars_per_word=10**9), "characters in a word"),
+    "tree": (
+        lambda t: t.update(model={"type": "Unigram", "vocab": [[f"{i}".zfill(900), 0.0] for i in range(5000)]}),
+        "characters in its vocabulary",
+    ),
+    "list": (lambda t: t.update(normalizer=[]), "damaged"),
+    "model missing": (lambda t: t.pop("model"), "damaged"),
+    "depth": (lambda t: t.update(decoder=json.loads("[" * 500 + "]" * 500)), "damaged"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_tokenizers_are_refused_before_they_are_built(name):
+    edit, message = HOSTILE[name]
+    with pytest.raises(BundleError, match=f"tokenizer.json .*{message}"):
+        limits.check_tokenizer(_edited(edit), "here")
+
+
+def test_a_name_that_occurs_twice_is_refused():
+    """Parsers disagree which one counts."""
+    text = (GOLDEN / "tokenizer.json").read_text("utf-8").replace('"version"', '"model": {}, "version"')
+    with pytest.raises(BundleError, match="twice"):
+        limits.check_tokenizer(text.encode(), "here")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4),
+    max_leaves=9,
+)
+
+
+@given(st.sampled_from([*limits.COMPONENTS, "model", "added_tokens", "padding", "truncation"]), JSON)
+def test_any_settings_pass_or_are_refused(part, value):
+    with contextlib.suppress(BundleError):
+        limits.check_tokenizer(_edited(lambda record: record.update({part: value})), "here")
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_refused(content):
+    with pytest.raises(BundleError):
+        limits.check_tokenizer(content, "here")
+
+
+def test_a_hostile_tokenizer_with_a_valid_hash_is_refused_by_the_bundle(copy):
+    change(copy, "tokenizer.json", HOSTILE["megabyte"][0])
+    with pytest.raises(BundleError, match=r"tokenizer.json .*1,000,000 characters.*do not trust it"):
+        open_bundle(copy)
+
+
+def test_a_hostile_graph_with_a_valid_hash_is_refused_by_the_bundle(copy):
+    put(copy, "model.onnx", priced_at_one([_node("Loop")]))
+    with pytest.raises(BundleError, match="does not run: 'Loop'"):
+        open_bundle(copy)
+
+
+def _node(operator):
+    from onnx import helper
+
+    return helper.make_node(operator, ["mask"], ["extra"])
+
+
+@pytest.mark.parametrize(("content", "what"), [(b"[" * (65 << 20), "bytes"), (b"[" * 3_000_000, "lists")])
+@pytest.mark.parametrize("name", ["preprocess.json", "tokenizer.json"])
+def test_large_and_nested_json_is_not_parsed(copy, name, content, what):
+    put(copy, name, content)
+    with pytest.raises(BundleError, match=f"{name} has .* {what}"):
+        open_bundle(copy)
+
+
+def test_large_intervals_are_not_parsed(copy):
+    put(copy, "intervals.json", b"[" * (2 << 20))
+    with pytest.raises(BundleError, match=r"intervals\.json has .* bytes"):
+        open_bundle(copy)
+
+
+def test_the_number_of_members_is_limited(copy):
+    member = {
+        "weight": 1 / 300,
+        "model": "model.onnx",
+        "tokenizer": "tokenizer.json",
+        "preprocess": "preprocess.json",
+    }
+    manifest = json.loads((copy / MANIFEST).read_text())
+    (copy / MANIFEST).write_text(json.dumps({**manifest, "members": [member] * 300}))
+    with pytest.raises(BundleError, match=r"\(members: .*at most 64"):
+        open_bundle(copy)
+
+
+def test_the_size_of_all_files_is_limited(copy, monkeypatch):
+    monkeypatch.setattr("pricekit.bundle.folder.MOST_BYTES", 50_000)
+    with pytest.raises(BundleError, match="bytes; expected 50,000 at most"):
+        open_bundle(copy)
+
+
+def test_a_model_that_exceeds_the_limits_is_not_exported(run, tmp_path, monkeypatch):
+    def foreign(float32, precision, batches):
+        from pricekit.exporting.precision import Converted
+
+        content = priced_at_one([_node("ConstantOfShape")])
+        return Converted(content, content, [])
+
+    monkeypatch.setattr("pricekit.exporting.export.convert", foreign)
+    with pytest.raises(ExportError, match=r"backbone 'bag' .*ConstantOfShape.* Nothing was published"):
+        export_run(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
