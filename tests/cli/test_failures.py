@@ -30,6 +30,8 @@ CODES = {
         OSError(errno.EDQUOT, "full"),
         BlockingIOError(errno.EAGAIN, "locked"),
         Timeout("lock"),
+        OSError(errno.EMFILE, "too many open files"),
+        RuntimeError("I/O error: No space left on device (os error 28)"),
         MemoryError(),
         _caused_by(ExportError("x"), OSError(errno.ENOSPC, "full")),
         _caused_by(TrainingError("x"), MemoryError()),

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from pricekit.core import hookspecs
+from pricekit.core.calls import plugin_call
 from pricekit.core.loader import registry
 
 OBSERVER = """
@@ -125,3 +126,17 @@ def test_every_event_has_an_observer_hook():
         *("pricekit_run_ended", "pricekit_bundle_exported"),
     }
     assert all(getattr(registry().manager.hook, event).spec for event in events)
+
+
+@pytest.mark.parametrize(
+    "cause", [KeyboardInterrupt(), MemoryError(), OSError(28, "No space left on device")]
+)
+def test_a_failing_machine_is_not_the_fault_of_a_plugin(cause):
+    def call():
+        try:
+            raise cause
+        except BaseException as error:
+            raise RuntimeError("the kernel failed") from error
+
+    with pytest.raises(type(cause)), plugin_call("loss", "smape", "computing"):
+        call()

@@ -1,5 +1,8 @@
 """Exported attention, compared with torch's own."""
 
+import errno
+from types import SimpleNamespace
+
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -7,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from pricekit.exporting.graph import OPSET, TRANSLATIONS
+from pricekit.errors import ExportError
+from pricekit.exporting.graph import OPSET, TRANSLATIONS, export_graph
 
 
 class Attention(nn.Module):
@@ -51,3 +55,27 @@ def test_attention_equals_that_of_torch(tmp_path, kind, scale):
     kinds = [node.op_type for node in onnx.load(path).graph.node]
     assert "IsNaN" not in kinds
     assert np.sum([kind == "MatMul" for kind in kinds]) == 2
+
+
+@pytest.mark.parametrize(
+    ("cause", "raised"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), OSError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (MemoryError(), MemoryError),
+        (ValueError("no kernel"), ExportError),
+    ],
+)
+def test_a_full_disk_or_an_interrupt_is_not_blamed_on_the_model(monkeypatch, tmp_path, cause, raised):
+    def export(*_, **__):
+        try:
+            raise cause
+        except BaseException as error:
+            raise RuntimeError("translation failed") from error
+
+    monkeypatch.setattr(torch.onnx, "export", export)
+    model = SimpleNamespace(eval=lambda: None, encoder=None, loss=None)
+    batch = {name: np.ones((2, 2), np.float32) for name in ("input_ids", "attention_mask", "features")}
+    with pytest.raises(raised) as found:
+        export_graph(model, batch, tmp_path / "m.onnx")
+    assert raised is ExportError or "encoder" not in str(found.value)

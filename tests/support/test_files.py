@@ -2,7 +2,13 @@ import os
 
 import pytest
 
-from pricekit.support.files import describe_failure, publish_folder, write_atomically, write_text
+from pricekit.support.files import (
+    describe_failure,
+    publish_folder,
+    temporary_folder,
+    write_atomically,
+    write_text,
+)
 
 
 def test_a_folder_is_written_and_replaced_atomically(tmp_path):
@@ -62,3 +68,11 @@ def test_an_error_of_a_full_disk_names_the_file_and_not_the_temporary_one(tmp_pa
 def test_a_failed_copy_names_the_file_that_was_written():
     copying = OSError(28, "No space left on device", "from", None, "to")
     assert describe_failure(copying).startswith("to: No space left on device; free some space")
+
+
+def test_a_full_disk_for_temporary_files_names_the_folder_and_its_variable():
+    with pytest.raises(OSError, match="No space") as raised, temporary_folder() as folder:
+        raise OSError(28, "No space left on device")
+    assert str(folder) in describe_failure(raised.value)
+    assert "TMPDIR" in " ".join(raised.value.__notes__)
+    assert not folder.exists()

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Iterator
-
 import click
 
 from pricekit.errors import ConfigError, PluginError, PricekitError
+from pricekit.support.causes import causes, is_temporary
 from pricekit.support.files import describe_failure
 from pricekit.support.text import shorten
 
 INVALID, USAGE, PLUGIN, TEMPORARY, INTERRUPTED = 1, 2, 3, 4, 130
 """The exit codes of failures; 0 is success. `pricekit --help` lists them."""
-
-_TEMPORARY_ERRNO = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.EBUSY, errno.ENOLCK, errno.ENOMEM, errno.ETXTBSY}
-)
-_LOCKED_ON_WINDOWS = frozenset({32, 33})
-"""ERROR_SHARING_VIOLATION and ERROR_LOCK_VIOLATION."""
 
 
 def exit_code(error: BaseException) -> int:
@@ -27,7 +19,7 @@ def exit_code(error: BaseException) -> int:
         return INTERRUPTED
     if isinstance(error, click.ClickException):
         return error.exit_code
-    if any(map(_is_temporary, _causes(error))):
+    if any(map(is_temporary, causes(error))):
         return TEMPORARY
     codes = {ConfigError: USAGE, PluginError: PLUGIN}
     return next((code for kind, code in codes.items() if isinstance(error, kind)), INVALID)
@@ -92,20 +84,3 @@ def _name(parameter: click.Parameter) -> str:
 
 def _closed(sentence: str) -> str:
     return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Return an error and the chain of its causes."""
-    found: BaseException | None = error
-    seen: set[int] = set()
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        yield found
-        found = found.__cause__ or found.__context__
-
-
-def _is_temporary(error: BaseException) -> bool:
-    if isinstance(error, OSError):
-        locked = getattr(error, "winerror", None) in _LOCKED_ON_WINDOWS or type(error).__name__ == "Timeout"
-        return locked or error.errno in _TEMPORARY_ERRNO
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

@@ -11,6 +11,7 @@ from typing import Any
 
 from pricekit.core.loader import registry
 from pricekit.errors import PluginError, PricekitError
+from pricekit.support.causes import raise_outside_cause
 from pricekit.support.log import logger
 from pricekit.support.text import shorten
 
@@ -26,9 +27,10 @@ def plugin_call(kind: str, name: str, action: str) -> Iterator[None]:
     """
     try:
         yield
-    except (PricekitError, MemoryError):
+    except PricekitError:
         raise
     except (Exception, SystemExit) as error:
+        raise_outside_cause(error)
         entry = registry().get(kind, name)
         message = shorten(str(error), 300)
         raise PluginError(

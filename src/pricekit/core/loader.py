@@ -30,6 +30,7 @@ from pricekit import __version__
 from pricekit.core import hookspecs
 from pricekit.core.registry import FILE, KINDS, Entry, FailedPlugin, Registry, remedy_for
 from pricekit.errors import PluginError
+from pricekit.support.causes import raise_outside_cause
 from pricekit.support.log import logger
 
 GROUP = "pricekit"
@@ -102,6 +103,7 @@ def _load_one(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an extension module may raise anything at import
+        raise_outside_cause(error)
         if module is not None and found.manager.is_registered(module):
             found.manager.unregister(module)
         message = " ".join(str(error).split())

@@ -15,6 +15,7 @@ import pluggy
 from pydantic import BaseModel, ValidationError
 
 from pricekit.errors import ConfigError, PluginError, explain_invalid
+from pricekit.support.causes import raise_outside_cause
 from pricekit.support.text import did_you_mean, shorten
 
 KINDS = {
@@ -58,6 +59,7 @@ class Entry:
             with redirect_stdout(sys.stderr):  # stdout is for data
                 return getattr(import_module(module), attribute)
         except (Exception, SystemExit) as error:
+            raise_outside_cause(error)
             raise PluginError(
                 f"the {self.kind} '{self.name}' of package {self.package} {self.version} cannot be loaded "
                 f"from {self.target}: {type(error).__name__}: {error}. "
@@ -163,6 +165,7 @@ class Registry:
         try:
             return plugin() if checked is None else plugin(checked)
         except (Exception, SystemExit) as error:
+            raise_outside_cause(error)
             raise PluginError(
                 f"the {kind} '{name}' cannot be created by {'Plugin()' if checked is None else 'Plugin(options)'}: "
                 f"{type(error).__name__}: {error}. Report it to the plugin's author"

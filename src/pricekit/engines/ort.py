@@ -17,6 +17,7 @@ import numpy as np
 from pricekit.core.contracts import Batch, Graph, PriceBatch
 from pricekit.engines.loaded import BATCH_SIZE
 from pricekit.errors import BundleError, PluginError
+from pricekit.support.causes import raise_outside_cause
 from pricekit.support.cpus import usable_cpus
 from pricekit.support.log import logger
 
@@ -259,6 +260,7 @@ def _session(model: bytes, provider: str, settings: Mapping[str, str], threads: 
             enable_fallback=0,
         )
     except Exception as error:
+        raise_outside_cause(error)
         if provider != "CPUExecutionProvider":
             raise PluginError(
                 f"ONNX Runtime could not open the graph with its {provider}: {' '.join(str(error).split())}; check "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,7 +33,7 @@ from pricekit.runs.folder import (
     open_run,
     read_sample,
 )
-from pricekit.support.files import is_free
+from pricekit.support.files import is_free, temporary_folder
 from pricekit.support.locks import owned
 from pricekit.support.progress import progress
 
@@ -166,8 +165,8 @@ def _check_opens(files: Mapping[str, bytes], backbone: str) -> None:
 
 
 def _float32_graph(run: LoadedRun, inputs: Inputs) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
-        file = Path(folder) / "model.onnx"
+    with temporary_folder() as folder:
+        file = folder / "model.onnx"
         example = inputs.batch(np.arange(2) % len(inputs))
         # At least two tokens: the exporter would treat a length of 1 as a constant.
         longest = max(2, example["input_ids"].shape[1])

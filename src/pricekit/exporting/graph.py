@@ -18,6 +18,7 @@ from pricekit.engines.ort import INPUTS
 from pricekit.errors import ExportError
 from pricekit.model.inference import to_tensors
 from pricekit.model.network import PriceModel
+from pricekit.support.causes import raise_outside_cause
 from pricekit.support.text import shorten
 
 MASKED = float(np.finfo(np.float32).min)
@@ -86,6 +87,7 @@ def export_graph(
 
     Raises:
         ExportError: torch cannot export the model.
+        OSError: the file cannot be written.
     """
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
     tensors = to_tensors(example)
@@ -112,6 +114,7 @@ def export_graph(
                 custom_translation_table=dict(translations),
             )
     except Exception as error:
+        raise_outside_cause(error)
         cause = error.__cause__ or error
         reason = shorten(f"{type(cause).__name__}: {cause}", 300)
         raise ExportError(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -16,6 +14,8 @@ from pricekit.core.contracts import Batch
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
 from pricekit.exporting.intermediates import MASKING, first_difference, peaks, token_count, worst_piece
+from pricekit.support.causes import raise_outside_cause
+from pricekit.support.files import temporary_folder
 from pricekit.support.progress import progress, tracked
 from pricekit.support.text import shorten
 
@@ -198,6 +198,7 @@ def convert(model: bytes, precision: str, batches: Sequence[Batch]) -> Converted
     try:
         return _to_fp16(model, batches) if precision == "fp16" else _to_int8(model)
     except Exception as error:
+        raise_outside_cause(error)
         reason = shorten(f"{type(error).__name__}: {error}", 300)
         raise ExportError(
             f"the graph cannot be converted to {precision} ({reason}). Nothing was published; export it as fp32",
@@ -292,10 +293,10 @@ def _to_int8(model: bytes) -> Converted:
     logging.getLogger().addFilter(_is_not_advice)
     try:
         with (
-            tempfile.TemporaryDirectory(prefix="pricekit-") as folder,
+            temporary_folder() as folder,
             progress("converting to 8 bits", 1) as advance,
         ):
-            out = Path(folder) / "model.onnx"
+            out = folder / "model.onnx"
             quantize_dynamic(
                 graph,
                 out,

@@ -16,6 +16,7 @@ from pricekit.metrics import smape
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel
 from pricekit.preprocess import Inputs
+from pricekit.support.causes import raise_outside_cause
 from pricekit.support.progress import tracked
 from pricekit.support.text import counted, shorten
 
@@ -200,6 +201,7 @@ def _check_shape(pair: _Pair, batch: Batch) -> ShapeCheck:
     try:
         found = pair.engine(batch).astype(np.float64)
     except Exception as error:  # those of onnxruntime, which name the node
+        raise_outside_cause(error)
         reason = shorten(str(error), 300)
         raise pair.failure(
             f"the {pair.precision} graph cannot price {counted(rows, 'row')} of {counted(length, 'token')}: {reason}"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pricekit.support.causes import FULL
 from pricekit.support.leftovers import is_temporary, temporary_path
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @contextmanager
@@ -39,6 +38,19 @@ def write_atomically(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # the folder does not exist
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a folder for temporary files, which is deleted at the end; an error of the system names it."""
+    with tempfile.TemporaryDirectory(prefix="pricekit-", ignore_cleanup_errors=True) as folder:
+        try:
+            yield Path(folder)
+        except OSError as error:
+            if error.filename is None or str(error.filename).startswith(folder):
+                error.filename = folder
+                error.add_note("Temporary files are written below the folder that TMPDIR names.")
+            raise
 
 
 def behind_link(path: Path) -> Path:
@@ -123,4 +135,4 @@ def describe_failure(error: OSError) -> str:
     """Describe which file the system refuses to read or write, and why; add advice if the disk is full."""
     file = error.filename2 or error.filename
     full = "; free some space on that disk, or choose a folder on another one. Finished work is kept"
-    return f"{f'{file}: ' if file else ''}{error.strerror or error}{full if error.errno in _FULL else ''}"
+    return f"{f'{file}: ' if file else ''}{error.strerror or error}{full if error.errno in FULL else ''}"

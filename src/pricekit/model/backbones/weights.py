@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
 from pricekit.errors import ConfigError
+from pricekit.support.causes import raise_outside_cause
 from pricekit.support.text import shorten
 
 _TOKENIZER = ("tokenizer.json", "spm.model", "vocab.txt", "vocab.json")
@@ -79,6 +80,7 @@ def _from_hub(repository: str, backbone: str) -> Path:
                 )
                 return Path(found)
             except Exception as error:  # no network, no such repository, no access: many kinds of errors
+                raise_outside_cause(error)
                 reason = shorten(str(error), 160)
     raise ConfigError(
         f"the weights '{repository}' of the backbone '{backbone}' are not on this machine, and downloading them failed "
@@ -130,6 +132,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         with quiet_transformers():
             return AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
     except Exception as error:  # tokenizers raises bare Exception, and the conversion anything
+        raise_outside_cause(error)
         reason = shorten(str(error), 200)
         raise ConfigError(
             f"{folder} contains no fast tokenizer that can be opened ({reason}); expected tokenizer.json. To convert "
@@ -167,6 +170,7 @@ def load_model(
                 **arguments,
             )
     except Exception as error:  # a damaged file raises many kinds
+        raise_outside_cause(error)
         reason = shorten(str(error), 200)
         raise ConfigError(
             f"the weights in {folder} cannot be loaded into '{name}': {reason}; download them again",

@@ -1,0 +1,71 @@
+"""The causes behind a library's error that are no fault of its own: an interrupt, a full disk, too little memory."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_TEMPORARY = FULL | {
+    errno.EAGAIN,
+    errno.EBUSY,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOLCK,
+    errno.ENOMEM,
+    errno.ETXTBSY,
+}
+_OF_THE_MACHINE = _TEMPORARY | {errno.EIO, errno.EROFS}
+_LOCKED_ON_WINDOWS = frozenset({32, 33})
+"""ERROR_SHARING_VIOLATION and ERROR_LOCK_VIOLATION."""
+
+_RUST = re.compile(r"\(os error (\d+)\)")
+"""How libraries in Rust, such as safetensors, write an error of the system."""
+_NO_MEMORY = re.compile(r"bad_alloc|can(?:'t|not) allocate memory|failed to allocate", re.IGNORECASE)
+"""What libraries in C++ say."""
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and the chain of its causes."""
+    found: BaseException | None = error
+    seen: set[int] = set()
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Return whether an error may disappear without a change of the command: a full or locked disk, too little memory.
+
+    Its causes do not count.
+    """
+    locked = getattr(error, "winerror", None) in _LOCKED_ON_WINDOWS or type(error).__name__ == "Timeout"
+    return locked or _lacks_memory(error) or _number(error) in _TEMPORARY
+
+
+def raise_outside_cause(error: BaseException) -> None:
+    """Raise the interrupt, the lack of memory or the failing disk behind an error; return if there is none.
+
+    Call it before an error is reported as the fault of a plugin or a model.
+    """
+    for cause in causes(error):
+        if isinstance(cause, KeyboardInterrupt) or _lacks_memory(cause):
+            raise cause
+        if isinstance(cause, OSError) and cause.errno in _OF_THE_MACHINE:
+            raise cause
+        if isinstance(cause, RuntimeError) and _NO_MEMORY.search(str(cause)):
+            raise MemoryError(str(cause)) from cause
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+
+
+def _number(error: BaseException) -> int | None:
+    """Return the system's number of an error."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = _RUST.search(str(error)) if isinstance(error, Exception) else None
+    return int(found[1]) if found else None
