@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
 from pricekit.training import monitor
 from pricekit.training.checkpoint import TrainingState
@@ -15,7 +16,15 @@ CPU = torch.device("cpu")
 def session():
     """A stand-in with the attributes that `EpochLoss` reads."""
     processes = SimpleNamespace(device=CPU, count=1, sum=lambda tensor: tensor)
-    return SimpleNamespace(state=TrainingState(epoch=1), processes=processes, epochs=5, monitor=Monitor(CPU))
+    stepper = SimpleNamespace(guard=SimpleNamespace(read=lambda: None))
+    return SimpleNamespace(
+        state=TrainingState(epoch=1),
+        processes=processes,
+        epochs=5,
+        monitor=Monitor(CPU),
+        stepper=stepper,
+        config=RunConfig(),
+    )
 
 
 def test_the_mean_loss_counts_rows_and_leaves_skipped_steps_out(session, monkeypatch):
@@ -42,7 +51,7 @@ def test_the_loss_is_not_read_for_every_note(session, monkeypatch):
 def test_a_loss_that_is_not_finite_stops_training(session):
     total = EpochLoss(session)
     total.add(torch.tensor(float("inf")), 1)
-    with pytest.raises(TrainingError, match=r"lower training\.learning_rate"):
+    with pytest.raises(TrainingError, match=r"a lower training\.learning_rate"):
         total.store()
 
 

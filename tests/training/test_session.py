@@ -49,4 +49,4 @@ def test_a_checkpoint_holds_the_keys_of_version_0_1(run):
         ),
         *("parts", "skipped", "precision"),
     ]
-    assert {"state", "scaler", "optimizer", "groups"} == set(record)
+    assert {"state", "scaler", "optimizer", "groups"} <= set(record)

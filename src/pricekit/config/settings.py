@@ -128,6 +128,15 @@ class TrainingConfig(Section):
     )
     save_steps: int | None = Field(None, ge=1, description="steps between additional checkpoints")
     save_epochs: int = Field(1, ge=1, description="epochs between checkpoints")
+    keep_checkpoints: int = Field(
+        2,
+        ge=1,
+        description="checkpoints to resume from that an unfinished run keeps: the last one and earlier ones",
+    )
+    retry_after_spike: bool = Field(
+        False,
+        description="return once to the last checkpoint, at half the learning rate, if a loss or gradient is infinite",
+    )
     time_budget: Annotated[float | None, BeforeValidator(parse_duration)] = Field(
         None,
         gt=0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from pricekit.model.network import PriceModel
 from pricekit.support.log import logger
 from pricekit.table import Columns, Table
 from pricekit.table.columns import equal_texts
+from pricekit.training.batches import PricedInputs
 from pricekit.training.session import Job
 
 _SAMPLE_ROWS = 64
@@ -136,6 +138,28 @@ def check_shared(train: Table, valid: Table, *, allow_leak: bool) -> None:
             rows=equal,
         )
     logger.warning(f"{what}, so validation metrics are optimistic; remove them from one of the tables")
+
+
+def check_inputs(rows: PricedInputs, names: Sequence[str]) -> None:
+    """Raise DataError for a price or a feature that is not finite, whatever its plugin or its file says.
+
+    Args:
+        rows: N rows.
+        names: of the K feature columns.
+    """
+    if not (np.isfinite(rows.price).all() and (rows.price > 0).all()):
+        row = int(np.flatnonzero(~(np.isfinite(rows.price) & (rows.price > 0)))[0])
+        raise DataError(f"row {row} has the price {rows.price[row]}; expected a finite one above 0", row=row)
+    wrong = ~np.isfinite(rows.inputs.features)
+    if wrong.any():
+        row, column = map(int, np.argwhere(wrong)[0])
+        raise DataError(
+            f"the feature column '{names[column]}' is not finite in row {row}; leave that feature out, or report it to "
+            "its author",
+            parameters=("features",),
+            column=names[column],
+            row=row,
+        )
 
 
 ROWS = 8

@@ -13,6 +13,7 @@ tokenizer.json, preprocess.json    turn a table into model inputs
 backbone.json             values that the backbone stored to rebuild its encoder
 metrics.jsonl             one line per epoch
 last.safetensors          checkpoint to resume from
+last-1.safetensors, …     earlier checkpoints, in case the last one is damaged; deleted when the run is finished
 best.safetensors          weights with the lowest validation SMAPE, or the last ones
 intervals.json            calibrated widths of price intervals
 held_out.parquet          validation rows with their predicted prices
@@ -57,7 +58,7 @@ from pricekit.runs.load import load_model
 from pricekit.runs.source import Split
 from pricekit.support.files import is_free, leftovers, write_atomically
 from pricekit.table import Table, read_table, write_rejected
-from pricekit.training.checkpoint import BEST, LAST, load_checkpoint
+from pricekit.training.checkpoint import BEST, LAST, checkpoints, load_checkpoint
 
 SOURCE = "source.json"
 BACKBONE = "backbone.json"
@@ -142,6 +143,16 @@ def names_rows(file: Path) -> bool:
     return isinstance(facts, dict) and "digest" in facts
 
 
+def read_source(path: Path) -> dict[str, Any]:
+    """Return the content of a run's `source.json`."""
+    return dict(json.loads((path / SOURCE).read_text("utf-8")))
+
+
+def run_id(path: Path) -> str:
+    """Return the id that a run got when it was started; "" for older runs."""
+    return str(read_source(path).get("run", ""))
+
+
 def is_started(out: Path) -> bool:
     """Return whether a run folder contains everything that resuming needs; a checkpoint may be missing."""
     return is_run(out) and (out / BACKBONE).is_file()  # the last file that a new run writes
@@ -202,7 +213,7 @@ def clear_run(path: Path) -> None:
             parameters=("out",),
             path=str(path),
         )
-    for file in [*leftovers(path), *(path / name for name in FILES)]:
+    for file in [*leftovers(path), *checkpoints(path), *(path / name for name in FILES)]:
         file.unlink(missing_ok=True)
 
 
@@ -230,7 +241,7 @@ def open_run(path: Path) -> LoadedRun:
     config = read_saved_config(path / "config.toml")
     preprocessor = read_preprocessor(path)
     model = build_model(ModelPlugins.create(config), config, preprocessor, read_architecture(path), None)
-    load_checkpoint(path / BEST, model)
+    load_checkpoint(path / BEST, model, run=run_id(path))
     facts, kept = json.loads((path / "run.json").read_text("utf-8")), path / INTERVALS
     intervals = read_intervals(kept.read_text("utf-8"), path) if kept.is_file() else None
     return LoadedRun(path, config, preprocessor, model, facts, intervals)
@@ -238,8 +249,7 @@ def open_run(path: Path) -> LoadedRun:
 
 def require_plugins(path: Path) -> None:
     """Raise PluginError if a plugin of a run is not loaded."""
-    source = json.loads((path / SOURCE).read_text("utf-8"))
-    for plugin in source.get("plugins", []):  # the oldest runs do not list them
+    for plugin in read_source(path).get("plugins", []):  # the oldest runs do not list them
         registry().require(plugin["kind"], plugin["name"], plugin["package"], plugin["version"])
 
 

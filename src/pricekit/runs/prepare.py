@@ -6,6 +6,7 @@ A new folder is written, and an older run in it deleted, only after every plugin
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from pricekit.features.fitted import fit_features
 from pricekit.model.network import PriceModel, build_model
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.cache import cached_inputs
-from pricekit.runs.checks import check_feature_leaks, check_plugins
+from pricekit.runs.checks import check_feature_leaks, check_inputs, check_plugins
 from pricekit.runs.folder import (
     BACKBONE,
     SOURCE,
@@ -33,6 +34,8 @@ from pricekit.runs.folder import (
     read_architecture,
     read_out_of_fold,
     read_preprocessor,
+    read_source,
+    run_id,
     write_out_of_fold,
     write_split,
 )
@@ -45,7 +48,8 @@ from pricekit.support.progress import progress
 from pricekit.table import Table
 from pricekit.tokens import pad_id_of
 from pricekit.training.batches import PricedInputs
-from pricekit.training.checkpoint import BEST, LAST
+from pricekit.training.checkpoint import BEST, LAST, checkpoints
+from pricekit.training.recovery import recover_checkpoint
 from pricekit.training.session import Job
 
 
@@ -103,8 +107,8 @@ def prepare(
     processes = setup.processes
     if not processes.main:
         silence()
-    if processes.main and not resume:
-        _check_free(out, overwrite)  # before the table is read, which may take long
+    if processes.main:  # before the table is read, which may take long
+        _check_folder(out, resume=resume, overwrite=overwrite)
     split = split or load_split(source, config, allow_leak=allow_leak, checked=resume)
     resume = resume and is_started(out)
     split = add_pseudo_labels(source, split, config, out if resume else None)
@@ -145,9 +149,9 @@ def prepare_new_run(out: Path, source: Source, setup: Setup, split: Split, *, ov
         advance(1, "inputs of the validation rows")
         valid = _inputs(fitted, split.valid, config)
         advance(1, "model")
-        job = _job(setup, _new_model(setup, fitted, train), train, valid)
+        job = _job(setup, fitted, _new_model(setup, fitted, train), train, valid, secrets.token_hex(16))
         check_plugins(job)
-    _write_run(out, source, setup, split, fitted)
+    _write_run(out, source, job.run, setup, split, fitted)
     return job
 
 
@@ -171,12 +175,20 @@ def reopen_run(out: Path, setup: Setup, split: Split) -> Job:
         model = build_model(setup.plugins, config, fitted.preprocessor, fitted.architecture, None)
     else:
         model = _new_model(setup, fitted, train)
-    return _job(setup, model, train, valid)
+    return _job(setup, fitted, model, train, valid, run_id(out))
+
+
+def _check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
+    """Raise TrainingError unless a run can be written to a folder, or continues there."""
+    if not resume:
+        _check_free(out, overwrite)
+    elif is_started(out):
+        recover_checkpoint(out, run_id(out))
 
 
 def check_same_rows(out: Path, split: Split) -> None:
     """Raise TrainingError if the rows differ from those that a run was started with."""
-    if json.loads((out / SOURCE).read_text("utf-8"))["digest"] != split.digest():
+    if read_source(out)["digest"] != split.digest():
         raise TrainingError(
             f"the rows differ from those that {out} was started with; use the same tables and the same options for "
             "reading them, or train into a new folder",
@@ -189,7 +201,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
     if is_free(out):
         return
     own = is_run(out)
-    untrained = own and not any((out / name).exists() for name in ("run.json", BEST, LAST))
+    untrained = own and not any([*checkpoints(out), (out / BEST).exists(), (out / "run.json").exists()])
     check_replaceable(out, "run", own=own, overwrite=overwrite or untrained, resumable=is_started(out))
 
 
@@ -234,15 +246,19 @@ def _new_model(setup: Setup, fitted: Fitted, train: PricedInputs) -> PriceModel:
     return model
 
 
-def _job(setup: Setup, model: PriceModel, train: PricedInputs, valid: PricedInputs) -> Job:
-    return Job(model, setup.policy, setup.config, train, valid, setup.processes, setup.precision)
+def _job(
+    setup: Setup, fitted: Fitted, model: PriceModel, train: PricedInputs, valid: PricedInputs, run: str
+) -> Job:
+    for rows in (train, valid):
+        check_inputs(rows, fitted.preprocessor.features.names)
+    return Job(model, setup.policy, setup.config, train, valid, setup.processes, setup.precision, run)
 
 
-def _write_run(out: Path, source: Source, setup: Setup, split: Split, fitted: Fitted) -> None:
+def _write_run(out: Path, source: Source, run: str, setup: Setup, split: Split, fitted: Fitted) -> None:
     """Write the files of a new run; `BACKBONE` is the last, and marks the run as started."""
     clear_run(out)
     out.mkdir(parents=True, exist_ok=True)
-    facts = source.facts(split) | {"plugins": [entry.facts() for entry in setup.entries]}
+    facts = source.facts(split) | {"run": run, "plugins": [entry.facts() for entry in setup.entries]}
     write_text(out / SOURCE, json.dumps(facts, indent=2) + "\n")
     write_text(out / "config.toml", setup.config.to_toml())
     if split.pseudo_labelled is not None:

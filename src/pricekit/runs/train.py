@@ -25,7 +25,7 @@ from pricekit.runs.source import Source, Split
 from pricekit.support.files import write_text
 from pricekit.support.locks import owned
 from pricekit.support.progress import progress
-from pricekit.training.checkpoint import TrainingState
+from pricekit.training.checkpoint import TrainingState, checkpoints
 from pricekit.training.loop import fit
 from pricekit.training.machine import Processes
 
@@ -118,6 +118,8 @@ def finish(prepared: Prepared, state: TrainingState, out: Path, started: float) 
             write_held_out(out, held_out_of(split.valid, prices))
             write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
             _check_reopened(out, job.model)
+            for earlier in checkpoints(out)[1:]:
+                earlier.unlink(missing_ok=True)
     return facts
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: safetensors files of a training in progress, with the JSON state in the header."""
+"""Checkpoints: safetensors files of a training in progress, with the JSON state and a checksum in the header."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from pricekit.errors import TrainingError
-from pricekit.support.files import write_atomically
+from pricekit.support.digests import SEAL, DamagedError, check_seal, seal
+from pricekit.support.files import sync, write_atomically
 
 
 @dataclass
@@ -34,6 +36,8 @@ class TrainingState:
         seconds: training time, earlier processes of a resumed run included.
         loss: of the current epoch, summed over rows.
         rows: of the current epoch.
+        rate_factor: of the learning rate; below 1 after a spike.
+        history: the lines of `metrics.jsonl`.
     """
 
     epoch: int = 0
@@ -45,6 +49,12 @@ class TrainingState:
     seconds: float = 0.0
     loss: float = 0.0
     rows: int = 0
+    rate_factor: float = 1.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+NEWER = ("rate_factor", "history")
+"""The values that version 0.1 does not know. A checkpoint stores them elsewhere, so that 0.1 can resume from it."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,16 @@ class EpochResult:
 
 
 LAST, BEST = "last.safetensors", "best.safetensors"
+_EARLIER = re.compile(r"last-([1-9][0-9]*)\.safetensors")
 _MODEL, _OPTIMIZER, _EMA = "model.", "optimizer.", "ema."
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a folder from which training can be resumed, the newest first."""
+    found = {path: _EARLIER.fullmatch(path.name) for path in folder.glob("last-*.safetensors")}
+    earlier = sorted((int(match[1]), path) for path, match in found.items() if match)
+    last = folder / LAST
+    return [*([last] if last.is_file() else []), *(path for _, path in earlier)]
 
 
 def save_checkpoint(
@@ -75,6 +94,9 @@ def save_checkpoint(
     state: Mapping[str, Any],
     ema: nn.Module | None = None,
     scaler: torch.amp.GradScaler | None = None,
+    *,
+    run: str = "",
+    keep: int = 1,
 ) -> None:
     """Write a checkpoint atomically.
 
@@ -85,12 +107,20 @@ def save_checkpoint(
         state: JSON values.
         ema: moving average of the weights, written if it is given.
         scaler: the loss scaler, written if it is given.
+        run: the id of the run.
+        keep: the number of checkpoints to keep: the earlier ones get the names of `checkpoints`.
 
     Raises:
-        TrainingError: the file cannot be written; an earlier file stays unchanged.
+        TrainingError: the file cannot be written; earlier files stay unchanged.
     """
     tensors = _prefixed(_MODEL, model) | (_prefixed(_EMA, ema) if ema is not None else {})
-    record: dict[str, Any] = {"state": dict(state), "scaler": scaler.state_dict() if scaler else {}}
+    record: dict[str, Any] = {
+        "state": {name: value for name, value in state.items() if name not in NEWER},
+        "scaler": scaler.state_dict() if scaler else {},
+        "run": run,
+        "name": path.name,
+        "newer": {name: state[name] for name in NEWER if name in state},
+    }
     if optimizer is not None:
         moments, numbers = _flatten(optimizer.state_dict()["state"])
         tensors |= moments
@@ -98,7 +128,11 @@ def save_checkpoint(
         record["groups"] = [_numbers(group) for group in optimizer.param_groups]
     try:
         with write_atomically(path) as temporary:
-            save_file(tensors, temporary, metadata={"pricekit": json.dumps(record)})
+            save_file(tensors, temporary, metadata={"pricekit": json.dumps(record), **SEAL})
+            seal(temporary)
+            if keep > 1:
+                sync(temporary)
+                _make_room(path, keep)
     except (OSError, SafetensorError) as error:
         cause = _system_error(error)
         reason = getattr(cause, "strerror", None) or cause
@@ -108,6 +142,14 @@ def save_checkpoint(
             parameters=("resume", "out"),
             path=str(path),
         ) from cause
+
+
+def _make_room(path: Path, keep: int) -> None:
+    """Rename each earlier checkpoint to the next number; the oldest is replaced."""
+    names = [path, *(path.with_name(f"last-{number}.safetensors") for number in range(1, keep))]
+    for newer, older in reversed(list(pairwise(names))):
+        if newer.exists():
+            os.replace(newer, older)
 
 
 def _system_error(error: Exception) -> Exception:
@@ -122,15 +164,18 @@ def load_checkpoint(
     optimizer: torch.optim.Optimizer | None = None,
     ema: nn.Module | None = None,
     scaler: torch.amp.GradScaler | None = None,
+    *,
+    run: str = "",
 ) -> dict[str, Any]:
     """Load a file of `save_checkpoint` into the given objects and return its JSON values.
 
     Raises:
-        TrainingError: the file is missing or damaged, or its tensors do not match the objects.
+        TrainingError: the file is missing, damaged or of another run, or its tensors do not match the objects.
     """
     try:
+        state = read_state(path, run)
         with safe_open(path, framework="pt") as file:
-            record = json.loads(file.metadata()["pricekit"])
+            record = _record(file)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         model.load_state_dict(_under(tensors, _MODEL))
         if ema is not None:
@@ -138,20 +183,58 @@ def load_checkpoint(
         if scaler is not None and scaler.is_enabled() and record["scaler"]:
             scaler.load_state_dict(record["scaler"])
         if optimizer is not None:
-            state = _unflatten(_under(tensors, _OPTIMIZER), record["optimizer"])
+            moments = _unflatten(_under(tensors, _OPTIMIZER), record["optimizer"])
             groups = zip(optimizer.state_dict()["param_groups"], record["groups"], strict=True)
-            optimizer.load_state_dict({"state": state, "param_groups": [g | saved for g, saved in groups]})
-        return dict(record["state"])
-    except FileNotFoundError:
-        raise TrainingError(
-            f"there is no checkpoint {path}; train into a new folder", parameters=("out",), path=str(path)
-        ) from None
+            optimizer.load_state_dict({"state": moments, "param_groups": [g | saved for g, saved in groups]})
+        return state
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(
             f"the checkpoint {path} is damaged or from another configuration: {error}; train into a new folder",
             parameters=("out",),
             path=str(path),
         ) from error
+
+
+def read_state(path: Path, run: str = "") -> dict[str, Any]:
+    """Check a file of `save_checkpoint` and return its JSON values.
+
+    Args:
+        path: of the file.
+        run: the id of the run that it must belong to; "": of any.
+
+    Raises:
+        TrainingError: the file is missing, damaged, of another run or another kind of checkpoint.
+    """
+    try:
+        sealed = check_seal(path)
+        with safe_open(path, framework="pt") as file:
+            record = _record(file)
+        state = {**record["state"], **record.get("newer", {})}
+    except FileNotFoundError:
+        raise TrainingError(
+            f"there is no checkpoint {path}; train into a new folder", parameters=("out",), path=str(path)
+        ) from None
+    except (DamagedError, SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        reason = str(error) if isinstance(error, DamagedError) else f"{path} is damaged ({error})"
+        raise TrainingError(
+            f"{reason}; restore it from a copy, or train again", parameters=("overwrite",), path=str(path)
+        ) from error
+    name = _EARLIER.sub(LAST, path.name)
+    if run and (not sealed or record.get("run") != run or record.get("name") != name):
+        raise TrainingError(
+            f"{path} is a file of another run, or another checkpoint of this one; restore it from a copy, or train "
+            "again",
+            parameters=("overwrite",),
+            path=str(path),
+        )
+    return state
+
+
+def _record(file: Any) -> dict[str, Any]:
+    record = json.loads((file.metadata() or {})["pricekit"])
+    if not isinstance(record, dict) or not isinstance(record.get("state"), dict):
+        raise ValueError("it has no training state")
+    return record
 
 
 def _prefixed(prefix: str, module: nn.Module) -> dict[str, Tensor]:

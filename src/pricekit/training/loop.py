@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from dataclasses import asdict
@@ -12,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from pricekit.core.calls import notify
-from pricekit.errors import TrainingError
 from pricekit.metrics import smape
 from pricekit.model.inference import predict
-from pricekit.support.files import write_text
 from pricekit.support.log import logger
 from pricekit.support.progress import Advance, progress
 from pricekit.support.text import counted, duration
 from pricekit.training.batches import micro_batches
 from pricekit.training.checkpoint import BEST, LAST, EpochResult, TrainingState, load_checkpoint
+from pricekit.training.guard import SpikeError, spike
 from pricekit.training.machine import defer_interrupts, describe, fast_math, torch_threads
-from pricekit.training.monitor import DIVERGED, EpochLoss
+from pricekit.training.monitor import EpochLoss
+from pricekit.training.recovery import write_metrics
 from pricekit.training.session import Job, Session, start_session
 from pricekit.training.step import random_seed
 
@@ -45,7 +44,8 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
         started: `time.perf_counter()` when the run began, from which a time budget counts; None: now.
 
     Raises:
-        TrainingError: the loss is not finite, memory ran out, or the checkpoint to resume from is unusable.
+        TrainingError: a loss, gradient or weight is not finite, memory ran out, or the checkpoint to resume from is
+            unusable.
         KeyboardInterrupt: the run was interrupted; a checkpoint was written.
     """
     session = start_session(job, folder, resume=resume, started=started)
@@ -57,7 +57,13 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
         _progress(session) as advance,
     ):
         while not session.finished:
-            out_of_time = run_epoch(session, interrupted, advance)
+            before = session.state.position
+            try:
+                out_of_time = run_epoch(session, interrupted, advance)
+            except SpikeError as error:
+                session.retry(error)
+                advance(session.state.position - before)
+                continue
             if interrupted.is_set():  # during validation
                 session.save(LAST)
                 raise KeyboardInterrupt
@@ -66,7 +72,7 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
                 break
     if advice := session.monitor.advice():
         logger.info(advice)
-    load_checkpoint(folder / BEST, job.model)
+    load_checkpoint(folder / BEST, job.model, run=job.run)
     return session.state
 
 
@@ -142,7 +148,7 @@ def validate(session: Session) -> EpochResult:
     """Return the result of the current epoch: the SMAPE of the scored weights on the validation rows.
 
     Raises:
-        TrainingError: a price is not finite.
+        SpikeError: a price is not finite.
     """
     state, processes, valid = session.state, session.processes, session.job.valid
     processes.broadcast(session.scored_model.buffers())
@@ -157,7 +163,11 @@ def validate(session: Session) -> EpochResult:
             advance=advance,
         )
     if not np.isfinite(prices).all():
-        raise TrainingError(DIVERGED, parameters=("settings",))
+        config = session.config
+        raise spike(
+            f"after step {state.step}, a price of a validation row is not finite. It comes from the backbone "
+            f"'{config.backbone.name}' or the loss '{config.loss.name}'"
+        )
     return EpochResult(
         epoch=state.epoch + 1,
         step=state.step,
@@ -174,9 +184,10 @@ def report_epoch(session: Session, result: EpochResult, rows_per_second: float) 
         "seconds": session.elapsed(),
     }
     record |= session.monitor.record()
+    session.state.history.append(record)
     if session.processes.main and session.folder is not None:
-        _append_line(session.folder / "metrics.jsonl", record)
-        notify("epoch_ended", folder=session.folder, record=record)
+        write_metrics(session.folder, session.state.history)
+        notify("epoch_ended", folder=session.folder, record=dict(record))
     improved = session.config.training.keep == "best" and session.state.best_epoch == result.epoch
     logger.info(
         f"epoch {result.epoch:>3}  loss {result.loss:.4f}  validation SMAPE {result.valid_smape:.2f}"
@@ -195,12 +206,3 @@ def _log_estimate(session: Session) -> None:
     if session.time_budget.just_calibrated:
         seconds = session.time_budget.remaining_seconds(session.state.position)
         logger.info(f"estimated time left: at most {duration(seconds)}")
-
-
-def _append_line(path: Path, record: dict[str, Any]) -> None:
-    """Append a JSON line; drop lines of this and later epochs from a killed process or an older run."""
-    kept = []
-    if path.exists() and record["epoch"] > 1:
-        lines = path.read_text("utf-8").splitlines()
-        kept = [line for line in lines if json.loads(line)["epoch"] < record["epoch"]]
-    write_text(path, "\n".join([*kept, json.dumps(record)]) + "\n")

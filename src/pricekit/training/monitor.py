@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pricekit.errors import TrainingError
+from pricekit.training.guard import spike
 
 if TYPE_CHECKING:
     from pricekit.training.session import Session
@@ -19,11 +19,6 @@ BUSY = 80
 
 NOTE_SECONDS = 0.5
 """The loss is read from the device at most this often: reading waits for the device."""
-
-DIVERGED = (
-    "the loss or a predicted price is not finite; lower training.learning_rate, or set "
-    "training.max_grad_norm=1.0. The checkpoints of earlier epochs are kept"
-)
 
 
 class EpochLoss:
@@ -41,9 +36,10 @@ class EpochLoss:
             self.total += loss * rows
 
     def store(self) -> None:
-        """Move the sum, over all processes, to the training state; raises TrainingError if it is not finite."""
+        """Move the sum, over all processes, to the training state; raises SpikeError if it is not finite."""
         session = self.session
-        session.state.loss = _finite(session.state.loss + float(session.processes.sum(self.total)))
+        session.stepper.guard.read()
+        session.state.loss = _finite(session.state.loss + float(session.processes.sum(self.total)), session)
         self.total.zero_()
 
     def note(self) -> str:
@@ -52,15 +48,21 @@ class EpochLoss:
         if now - self.noted_at <= NOTE_SECONDS:
             return ""
         state, self.noted_at = session.state, now
-        mean = _finite(state.loss + float(self.total) * session.processes.count) / max(1, state.rows)
+        if session.processes.count == 1:  # several would read at different steps
+            session.stepper.guard.read()
+        mean = _finite(state.loss + float(self.total) * session.processes.count, session) / max(1, state.rows)
         speed = (state.rows - self.rows_before) / (now - self.began)
         epoch = f"epoch {state.epoch + 1}/{session.epochs}"
         return f"{epoch}  loss {mean:.4f}  {speed:,.0f} rows/s{session.monitor.note()}"
 
 
-def _finite(loss: float) -> float:
+def _finite(loss: float, session: Session) -> float:
     if not math.isfinite(loss):
-        raise TrainingError(DIVERGED, parameters=("settings",))
+        config = session.config
+        raise spike(
+            f"the loss is not finite at step {session.state.step}. It comes from the loss '{config.loss.name}' or the "
+            f"backbone '{config.backbone.name}'"
+        )
     return loss
 
 

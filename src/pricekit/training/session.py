@@ -17,6 +17,7 @@ from pricekit.core.contracts import Policy
 from pricekit.errors import ConfigError
 from pricekit.model.network import PriceModel
 from pricekit.optim.optimizers import averaged, sparse_embeddings
+from pricekit.support.log import logger
 from pricekit.training.batches import PricedInputs, plan_epoch, steps_per_epoch
 from pricekit.training.checkpoint import (
     BEST,
@@ -26,11 +27,16 @@ from pricekit.training.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
+from pricekit.training.guard import SpikeError, check_finite
 from pricekit.training.loader import Loader
 from pricekit.training.machine import Processes
 from pricekit.training.monitor import Monitor
+from pricekit.training.recovery import restore_metrics
 from pricekit.training.step import Stepper
 from pricekit.training.time_budget import TimeBudget
+
+SPIKE_FACTOR = 0.5
+"""Of the learning rate after a spike."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ class Job:
         valid: rows to validate on.
         processes: the processes that train together.
         precision: the precision of matrix products: fp32, bf16 or fp16.
+        run: the id of the run; its checkpoints store it.
     """
 
     model: PriceModel
@@ -54,6 +61,7 @@ class Job:
     valid: PricedInputs
     processes: Processes
     precision: str
+    run: str = ""
 
 
 @dataclass
@@ -73,6 +81,7 @@ class Session:
         rates: peak learning rate of each parameter group.
         state: the progress of the training.
         began: `time.perf_counter()` when the run began.
+        checked: the last step after which all values were finite.
     """
 
     job: Job
@@ -87,6 +96,7 @@ class Session:
     rates: list[float]
     state: TrainingState
     began: float
+    checked: int = -1
 
     @property
     def config(self) -> RunConfig:
@@ -125,6 +135,11 @@ class Session:
         impatient = patience is not None and state.epoch - state.best_epoch >= patience
         ended = state.epoch >= self.epochs or self.schedule_ended or impatient
         return ended and state.steps_in_epoch == 0
+
+    @property
+    def ended_best_epoch(self) -> bool:
+        """Whether the best epoch has just ended, so that the scored weights are the best ones."""
+        return self.state.best_epoch == self.state.epoch > 0 and self.state.steps_in_epoch == 0
 
     @property
     def save_due(self) -> bool:
@@ -167,7 +182,7 @@ class Session:
                 self.state.position, self.warmup_steps, self.time_budget.total_steps
             )
         for rate, group in zip(self.rates, self.optimizer.param_groups, strict=True):
-            group["lr"] = rate * factor
+            group["lr"] = rate * factor * self.state.rate_factor
 
     def count_step(self, rows: int, *, skipped: bool) -> None:
         """Count an optimizer step; a skipped one changes neither the row count, nor the schedule, nor the average."""
@@ -188,23 +203,57 @@ class Session:
             self.save(BEST)
 
     def save(self, name: str) -> None:
-        """Write a checkpoint: LAST contains everything that a resumed run needs, BEST only the scored weights."""
+        """Write a checkpoint: LAST contains everything that a resumed run needs, BEST only the scored weights.
+
+        Raises:
+            TrainingError: the file cannot be written, or a value is not finite.
+        """
+        self._check_finite()
         if self.processes.main and self.folder is not None:
             path = self.folder / name
             record = asdict(self.state) | {"seconds": self.elapsed()} | self.stepper.state_dict()
             if name == LAST:
-                scaler = self.stepper.scaler
-                save_checkpoint(path, self.job.model, self.optimizer, record, self.ema, scaler)
+                scaler, keep = self.stepper.scaler, self.config.training.keep_checkpoints
+                model, run = self.job.model, self.job.run
+                save_checkpoint(path, model, self.optimizer, record, self.ema, scaler, run=run, keep=keep)
             else:
-                save_checkpoint(path, self.scored_model, None, record)
+                del record["history"]
+                save_checkpoint(path, self.scored_model, None, record, run=self.job.run)
             notify("checkpoint_saved", folder=self.folder, path=path)
         self.processes.wait()
 
+    def _check_finite(self) -> None:
+        self.stepper.guard.read()
+        if self.checked != self.state.step:
+            check_finite(self.state.step, self.job.model, self.ema, self.optimizer, self.config)
+            self.checked = self.state.step
+
     def load(self, path: Path) -> None:
         """Continue from a checkpoint; raises TrainingError."""
-        record = load_checkpoint(path, self.job.model, self.optimizer, self.ema, self.stepper.scaler)
-        self.state = TrainingState(**{field.name: record[field.name] for field in fields(TrainingState)})
+        run = self.job.run
+        record = load_checkpoint(path, self.job.model, self.optimizer, self.ema, self.stepper.scaler, run=run)
+        known = [field.name for field in fields(TrainingState) if field.name in record]  # 0.1 wrote fewer
+        self.state = TrainingState(**{name: record[name] for name in known})
         self.stepper.load_state_dict(record)
+        self.stepper.taken = self.state.step
+
+    def retry(self, error: SpikeError) -> None:
+        """Return to the last checkpoint at half the learning rate, once; otherwise raise `error`."""
+        allowed = self.config.training.retry_after_spike and self.state.rate_factor == 1.0
+        if not allowed or self.folder is None:
+            raise error
+        self.state.seconds, self.began = self.elapsed(), time.perf_counter()
+        seconds, best, best_smape = self.state.seconds, self.state.best_epoch, self.state.best_smape
+        self.stepper.guard.unread.clear()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.load(self.folder / LAST)
+        self.state.seconds, self.state.rate_factor = seconds, SPIKE_FACTOR
+        self.state.best_epoch, self.state.best_smape = best, best_smape  # as in best.safetensors
+        logger.warning(
+            f"{str(error).partition('. Train again')[0]}. Training returns to step {self.state.step}, once, at half "
+            "the learning rate"
+        )
+        self.save(LAST)
 
 
 def start_session(
@@ -246,6 +295,10 @@ def start_session(
     )
     if resume and folder is not None:
         session.load(folder / LAST)
+        if session.ended_best_epoch and not (folder / BEST).exists():
+            session.save(BEST)
+        if session.processes.main:
+            restore_metrics(folder, session.state)
     else:
         session.save(LAST)
     session.after_pause(0.0)

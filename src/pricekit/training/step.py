@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -16,6 +16,7 @@ from pricekit.errors import TrainingError
 from pricekit.model.inference import is_out_of_memory
 from pricekit.model.network import PriceModel
 from pricekit.support.log import logger
+from pricekit.training.guard import GradientGuard, gradient_norms
 from pricekit.training.machine import DTYPES
 
 MAX_SKIPPED = 12
@@ -51,6 +52,8 @@ class Stepper:
     """Takes optimizer steps: accumulation, loss scaling, clipping, and smaller pieces when memory runs out.
 
     Attributes:
+        guard: finds gradients that are not finite.
+        taken: optimizer steps so far.
         parts: pieces of each micro-batch; 1 until memory runs out.
         skipped: consecutive steps that loss scaling skipped.
     """
@@ -73,6 +76,8 @@ class Stepper:
         self.speed = config.speed
         self.processes = processes
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+        self.guard = GradientGuard(model, config, device)
+        self.taken = 0
         self.parts = 1
         self.skipped = 0
 
@@ -101,7 +106,7 @@ class Stepper:
             key: names the step; key and number seed a micro-batch's random state.
 
         Raises:
-            TrainingError: memory ran out, or too many consecutive steps overflowed.
+            TrainingError: memory ran out, too many consecutive steps overflowed, or a gradient is not finite.
         """
         while True:
             try:
@@ -111,8 +116,9 @@ class Stepper:
                 if not is_out_of_memory(error):
                     raise
                 self._halve(max(len(batch["price"]) for _, batch, _ in batches))
+        self.taken += 1
         scale = self.scaler.get_scale()
-        self._update_weights()
+        self._update_weights(loss, [batch for _, batch, _ in batches])
         self.optimizer.zero_grad(set_to_none=self.speed.zero_grad_set_to_none)
         if self.scaler.is_enabled() and self.scaler.get_scale() < scale:
             self._skip()
@@ -120,11 +126,18 @@ class Stepper:
         self.skipped = 0
         return loss
 
-    def _update_weights(self) -> None:
+    def _update_weights(self, loss: Tensor, batches: Sequence[Batch]) -> None:
+        most = self.training.max_grad_norm
         try:
-            if self.training.max_grad_norm is not None:
+            if most is not None:
                 self.scaler.unscale_(self.optimizer)
-                clip_gradients(self.objective.parameters(), self.training.max_grad_norm)
+            if most is not None or not self.scaler.is_enabled():  # the scaler skips what is not finite
+                gradients = self.guard.gradients()
+                norms = gradient_norms(gradients.values(), exact=most is not None)
+                if not self.scaler.is_enabled():
+                    self.guard.watch(self.taken, gradients, norms, loss, batches)
+                if most is not None:
+                    clip_gradients(gradients.values(), norms, most)
             self.scaler.step(self.optimizer)
             self.scaler.update()
         except (RuntimeError, MemoryError) as error:
@@ -232,12 +245,16 @@ def _pieces(batch: Batch, parts: int) -> Iterator[tuple[Batch, float]]:
         yield piece, len(piece["price"]) / rows
 
 
-def clip_gradients(parameters: Any, max_norm: float) -> None:
-    """Scale dense and sparse gradients by one factor, so that their joint norm is at most `max_norm`."""
-    found = [p.grad for p in parameters if p.grad is not None]
-    values = [g.coalesce().values() if g.is_sparse else g for g in found]
-    factor = (max_norm / (torch.nn.utils.get_total_norm(values) + 1e-6)).clamp(max=1.0)
-    torch._foreach_mul_([g for g in found if not g.is_sparse], factor)
-    for gradient in found:
+def clip_gradients(gradients: Collection[Tensor], norms: Tensor, max_norm: float) -> None:
+    """Scale dense and sparse gradients by one factor, so that their joint norm is at most `max_norm`.
+
+    Args:
+        gradients: P of them.
+        norms: of each gradient, (P,).
+        max_norm: above 0.
+    """
+    factor = (max_norm / (torch.linalg.vector_norm(norms) + 1e-6)).clamp(max=1.0)
+    torch._foreach_mul_([g for g in gradients if not g.is_sparse], factor)
+    for gradient in gradients:
         if gradient.is_sparse:
             gradient.mul_(factor)

@@ -21,7 +21,7 @@ from pricekit.support.files import is_free, others, replace_folder, sync, write_
 from pricekit.support.leftovers import temporary_path
 from pricekit.support.locks import owned
 from pricekit.support.progress import progress, tracked
-from pricekit.training.checkpoint import LAST
+from pricekit.training.checkpoint import checkpoints
 
 MIN_WEIGHT = 0.02
 """A model with a lower weight is left out, because it costs as much prediction time as any other."""
@@ -262,10 +262,11 @@ def _facts(runs: Sequence[Path], ensemble: HeldOut) -> dict[str, Any]:
 
 
 def _copy_run(run: Path, folder: Path) -> None:
-    """Copy a run's files except the checkpoint to resume from, and sync them to disk."""
+    """Copy a run's files except the checkpoints to resume from, and sync them to disk."""
     folder.mkdir(parents=True)
+    left_out = checkpoints(run)
     for file in run.iterdir():
-        if file.is_file() and file.name != LAST and not file.name.startswith("."):
+        if file.is_file() and file not in left_out and not file.name.startswith("."):
             shutil.copyfile(file, folder / file.name)
             sync(folder / file.name)
     sync(folder)

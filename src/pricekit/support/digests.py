@@ -1,0 +1,155 @@
+"""Digests that reveal damaged files: a checksum inside each checkpoint, and a list for the other files of a folder.
+
+A safetensors file that `seal` has processed contains its checksum, in the entry "checksum" of its header's metadata.
+`files.json` lists size and SHA-256 of the files of a folder, and the SHA-256 of that list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from pricekit.support.files import write_text
+
+LISTING = "files.json"
+SEAL = {"checksum": "0" * 64}
+"""The metadata that `seal` needs in the header of a safetensors file."""
+
+_SEAL = re.compile(rb'(?<!\\)"checksum":"(.{64})"', re.DOTALL)
+_MOST_HEADER_BYTES = 100 << 20
+_ROWS, _COLUMNS = 128, 256
+"""The tensors are summed in blocks of this many 8-byte words: 256 KiB, which fits into a CPU's cache."""
+
+
+class DamagedError(ValueError):
+    """A file is not as it was written; the message names it."""
+
+
+def seal(path: Path) -> None:
+    """Write the checksum of a safetensors file into its header, where `SEAL` has zeros."""
+    with path.open("r+b", buffering=0) as file:
+        header = _read_header(file)
+        place = _place_of_seal(header)
+        if place is None:
+            raise ValueError(f"{path} has no place for a checksum")
+        checksum = _checksum(header, place, file)
+        file.seek(place)
+        file.write(checksum)
+
+
+def check_seal(path: Path) -> bool:
+    """Compare a safetensors file with its checksum; return whether it has one.
+
+    Raises:
+        DamagedError: they differ.
+        OSError: the file cannot be read.
+    """
+    with path.open("rb", buffering=0) as file:
+        header = _read_header(file)
+        place = _place_of_seal(header)
+        if place is None:
+            return False
+        if _checksum(header, place, file) != header[place : place + 64]:
+            raise DamagedError(
+                f"{path} was altered or damaged: its checksum differs from the one in its header"
+            )
+    return True
+
+
+def _read_header(file: BinaryIO) -> bytes:
+    """Return the bytes before the tensors, at most those of the largest valid header."""
+    size = file.read(8)
+    return size + file.read(min(int.from_bytes(size, "little"), _MOST_HEADER_BYTES))
+
+
+def _place_of_seal(header: bytes) -> int | None:
+    found = _SEAL.search(header)
+    return None if found is None else found.start(1)
+
+
+def _checksum(header: bytes, place: int, tensors: BinaryIO) -> bytes:
+    """Return 64 hexadecimal digits: the SHA-256 of the header, whose 64 bytes at `place` count as zeros, and of sums.
+
+    Of each block of the tensors, every row and every column of 8-byte words is summed modulo 2^64. So any change
+    inside one word is found, and all but about 1 of 2^128 others. A SHA-256 of all bytes, which would also resist
+    intent, takes ten times as long: several percent of the training time of a small model.
+    """
+    digest = hashlib.sha256(header[:place] + SEAL["checksum"].encode() + header[place + 64 :])
+    words = np.zeros((_ROWS, _COLUMNS), "<u8")
+    block = memoryview(words.data).cast("B")
+    while size := tensors.readinto(block):  # type: ignore[attr-defined]
+        block[size:] = bytes(len(block) - size)
+        digest.update(size.to_bytes(8, "little"))
+        digest.update(words.sum(1).tobytes())
+        digest.update(words.sum(0).tobytes())
+    return digest.hexdigest().encode()
+
+
+def list_files(folder: Path, names: Iterable[str]) -> None:
+    """Add those of the named files that exist to a folder's `files.json`, which is created if it is absent.
+
+    Raises:
+        DamagedError: the existing `files.json` is damaged.
+    """
+    listed = read_listing(folder) or {}
+    for name in names:
+        if (folder / name).is_file():
+            listed[name] = {"bytes": (folder / name).stat().st_size, "sha256": _digest_of(folder / name)}
+    write_text(
+        folder / LISTING, json.dumps({"files": listed, "sha256": _digest_of_list(listed)}, indent=1) + "\n"
+    )
+
+
+def read_listing(folder: Path) -> dict[str, dict[str, Any]] | None:
+    """Return size and digest of a folder's files by name; None if it has no `files.json`; raises DamagedError."""
+    path = folder / LISTING
+    if not path.is_file():
+        return None
+    try:
+        record = json.loads(path.read_text("utf-8"))
+        listed: dict[str, dict[str, Any]] = record["files"]
+        if record["sha256"] == _digest_of_list(listed):
+            return listed
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise DamagedError(f"{path} was altered or damaged: it does not match its own SHA-256")
+
+
+def check_files(folder: Path, names: Iterable[str]) -> None:
+    """Compare files with a folder's `files.json`; those that it does not list are not checked.
+
+    Raises:
+        DamagedError: a file is damaged or missing, or `files.json` is damaged.
+    """
+    listed = read_listing(folder) or {}
+    known = [name for name in names if name in listed]
+    wrong = [name for name in known if not _is_as_listed(folder / name, listed[name])]
+    if len(wrong) > 1 and wrong == known:
+        raise DamagedError(f"{folder / LISTING} belongs to another folder: none of the files is as it says")
+    if wrong:
+        path = folder / wrong[0]
+        if not path.is_file():
+            raise DamagedError(f"{path} is missing: {LISTING} lists it")
+        raise DamagedError(f"{path} was altered or damaged: its SHA-256 differs from the one in {LISTING}")
+
+
+def _is_as_listed(path: Path, facts: dict[str, Any]) -> bool:
+    try:
+        return bool(path.stat().st_size == facts["bytes"] and _digest_of(path) == facts["sha256"])
+    except (OSError, KeyError, TypeError, DamagedError):
+        return False
+
+
+def _digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest_of_list(listed: dict[str, dict[str, Any]]) -> str:
+    return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,223 @@
+"""Values that are not finite: found in gradients before they reach the weights, and in whatever a checkpoint stores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pricekit.config import RunConfig
+from pricekit.errors import TrainingError
+from pricekit.model.network import PriceModel
+
+Batch = dict[str, Tensor]
+
+MOST_UNREAD = 256
+"""Steps on a GPU after which their norms are read, which waits for the GPU."""
+
+ADVICE = (
+    "Train again with a lower training.learning_rate, with training.max_grad_norm=1.0, or with "
+    "training.retry_after_spike=true. The last checkpoint is kept, and contains only finite values"
+)
+
+
+class SpikeError(TrainingError):
+    """A loss, a gradient, a weight or a price is no longer finite."""
+
+
+def spike(found: str) -> SpikeError:
+    """Return the error for a value that is not finite, with advice."""
+    return SpikeError(f"{found}. {ADVICE}", parameters=("settings",))
+
+
+class GradientGuard:
+    """Checks the norm of the gradients in each step: at once on a CPU, later on a GPU, which would have to be awaited.
+
+    Args:
+        model: the model in training.
+        config: of the run; names the plugins.
+        device: of the model.
+    """
+
+    def __init__(self, model: PriceModel, config: RunConfig, device: torch.device) -> None:
+        self.model = model
+        self.config = config
+        self.waits = device.type != "cpu"
+        self.named = [(name, parameter) for name, parameter in model.named_parameters()]
+        self.unread: list[tuple[int, Tensor, Tensor, list[str]]] = []
+
+    def gradients(self) -> dict[str, Tensor]:
+        """Return the gradients by the name of their parameter."""
+        return {name: parameter.grad for name, parameter in self.named if parameter.grad is not None}
+
+    def watch(
+        self, step: int, gradients: Mapping[str, Tensor], norms: Tensor, loss: Tensor, batches: Any
+    ) -> None:
+        """Check the norms of a step's gradients, or remember them.
+
+        Args:
+            step: counted from 1.
+            gradients: by the name of their parameter.
+            norms: of each gradient, (P,).
+            loss: of the step, a scalar.
+            batches: of the step, to find the cause.
+
+        Raises:
+            SpikeError: a norm is not finite.
+        """
+        if not self.waits:
+            if not math.isfinite(float(norms.sum())):
+                raise self._error(step, norms, loss, list(gradients), batches)
+            return
+        self.unread.append((step, norms, loss, list(gradients)))
+        if len(self.unread) >= MOST_UNREAD:
+            self.read()
+
+    def read(self) -> None:
+        """Check the norms that were remembered; raises SpikeError."""
+        unread, self.unread = self.unread, []
+        if not unread or bool(torch.cat([norms for _, norms, _, _ in unread]).isfinite().all()):
+            return
+        for step, norms, loss, names in unread:
+            if not bool(norms.isfinite().all()):
+                raise self._error(step, norms, loss, names, ())
+
+    def _error(
+        self, step: int, norms: Tensor, loss: Tensor, names: Sequence[str], batches: Sequence[Batch]
+    ) -> SpikeError:
+        wrong = [name for name, norm in zip(names, norms.tolist(), strict=True) if not math.isfinite(norm)]
+        if not wrong:  # each is finite, but not their sum
+            wrong = list(names)
+        try:
+            cause = _cause(self.model, self.config, batches)
+        except (RuntimeError, MemoryError):  # such as full memory: the error is reported without it
+            cause = ""
+        if math.isfinite(float(loss)):
+            cause = cause or _owner(_last_in_model(wrong), self.config)
+            return spike(
+                f"the gradient of step {step} is not finite, though its loss is {float(loss):.4g}. It comes from "
+                f"{cause}; first parameter: {wrong[0]}"
+            )
+        cause = cause or f"the loss '{self.config.loss.name}'"
+        return spike(f"the loss of step {step} is not finite. It comes from {cause}")
+
+
+def _last_in_model(names: Sequence[str]) -> str:
+    """Return the name that comes last in the forward pass: gradients flow from there to the others."""
+    order = ("loss.", "heads.", "numeric.", "encoder.")
+    return min(names, key=lambda name: next((i for i, part in enumerate(order) if name.startswith(part)), 9))
+
+
+def _owner(name: str, config: RunConfig) -> str:
+    """Return the part of the model that a parameter belongs to, in words."""
+    part = name.partition(".")[0]
+    if part == "encoder":
+        return f"the backbone '{config.backbone.name}'"
+    return (
+        f"the loss '{config.loss.name}'" if part == "loss" else f"the head, or the loss '{config.loss.name}'"
+    )
+
+
+@torch.no_grad()
+def _cause(model: PriceModel, config: RunConfig, batches: Sequence[Batch]) -> str:
+    """Compute the parts of the model again; return the first whose result is not finite, "" for none.
+
+    Without batches nothing is computed: on a GPU, later steps have already changed the weights.
+    """
+    for name, parameter in model.named_parameters() if batches else ():
+        if not _is_finite(parameter):
+            return f"the weights of {_owner(name, config)} ({name}), which the policy '{config.policy.name}' changed"
+    for batch in batches:
+        inputs = {name: tensor for name, tensor in batch.items() if name not in ("features", "price")}
+        if not _is_finite(batch["features"]):
+            return f"the features {', '.join(config.features)}"
+        if not _is_finite(batch["price"]):
+            return "the prices of the training rows"
+        if not _is_finite(model.encoder(**inputs)):
+            return f"the backbone '{config.backbone.name}', whose encoding is not finite"
+        raw = model.raw(features=batch["features"], **inputs)
+        if not _is_finite(raw):
+            return "the head, whose output is not finite"
+        if not _loss_is_finite(model, raw, batch["price"]):
+            return f"the loss '{config.loss.name}', for finite outputs of the model"
+    return ""
+
+
+def _loss_is_finite(model: PriceModel, raw: Tensor, price: Tensor) -> bool:
+    """Return whether the loss and its gradient are finite."""
+    with torch.enable_grad():
+        raw = raw.detach().requires_grad_()
+        loss = model.loss(raw, price[:, None].expand_as(raw))
+        (gradient,) = torch.autograd.grad(loss, raw)
+    return _is_finite(loss) and _is_finite(gradient)
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """Return whether all values are finite; a sum is quick, but may overflow."""
+    if not tensor.is_floating_point():
+        return True
+    tensor = tensor.detach()
+    return math.isfinite(float(tensor.sum())) or bool(tensor.isfinite().all())
+
+
+def check_finite(
+    step: int,
+    model: nn.Module,
+    average: nn.Module | None,
+    optimizer: torch.optim.Optimizer | None,
+    config: RunConfig,
+) -> None:
+    """Raise SpikeError if a weight, an average or the optimizer's state is not finite, so it must not be saved.
+
+    Buffers may be infinite, such as a mask of -inf, but not NaN.
+
+    Args:
+        step: the last one that was taken.
+        model: the model in training.
+        average: moving average of its weights.
+        optimizer: of the model.
+        config: of the run; names the plugins.
+    """
+    for kind, module in (("weights", model), ("averaged weights", average)):
+        for name, value in () if module is None else _values(module):
+            if not _is_finite(value):
+                plain = name.removeprefix("module.")
+                raise spike(
+                    f"after step {step}, the {kind} of {_owner(plain, config)} are not finite ({plain}); the policy "
+                    f"'{config.policy.name}' changed them. They are not saved"
+                )
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    for parameter, state in optimizer.state.items() if optimizer else ():
+        for value in state.values():
+            if isinstance(value, Tensor) and not _is_finite(value):
+                name = names.get(id(parameter), "")
+                raise spike(
+                    f"after step {step}, the optimizer of the policy '{config.policy.name}' has a state that is not "
+                    f"finite, for {_owner(name, config)} ({name}). It is not saved"
+                )
+
+
+def _values(module: nn.Module) -> Iterable[tuple[str, Tensor]]:
+    """Yield the parameters of a module, and the buffers that contain NaN."""
+    yield from module.named_parameters()
+    for name, buffer in module.named_buffers():
+        if buffer.is_floating_point() and bool(buffer.sum().isnan()) and bool(buffer.isnan().any()):
+            yield name, buffer
+
+
+def gradient_norms(gradients: Iterable[Tensor], *, exact: bool) -> Tensor:
+    """Return the norm of each gradient, float32 (P,).
+
+    Args:
+        gradients: dense and sparse ones.
+        exact: add the repeated rows of a sparse gradient first; without it a norm is only finite or not.
+    """
+    values = [_values_of(g, exact) if g.is_sparse else g for g in gradients]
+    return torch.stack(torch._foreach_norm(values))
+
+
+def _values_of(gradient: Tensor, exact: bool) -> Tensor:
+    return gradient.coalesce().values() if exact else gradient._values()

@@ -1,0 +1,237 @@
+"""Values that are not finite are found, named and not saved."""
+
+import json
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from conftest import tiny_config
+from pricekit.config import HeadConfig, RunConfig
+from pricekit.errors import TrainingError
+from pricekit.model.losses import smape
+from pricekit.model.network import PriceModel
+from pricekit.runs.folder import open_run
+from pricekit.runs.source import Source
+from pricekit.runs.train import train
+from pricekit.training.checkpoint import LAST, checkpoints, read_state
+from pricekit.training.guard import GradientGuard, SpikeError, check_finite, gradient_norms
+from pricekit.training.recovery import METRICS
+from pricekit.training.step import Stepper
+
+CPU = torch.device("cpu")
+
+
+class Mean(nn.Module):
+    """An encoder whose output can be disturbed."""
+
+    hidden_size, members = 4, 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10, 4)
+        self.factor = 1.0
+        self.register_buffer("mask", torch.full((2, 2), -math.inf))
+
+    def forward(self, input_ids, attention_mask):
+        return (self.embedding(input_ids) * attention_mask[:, :, None]).sum(1) * self.factor
+
+
+def _batch():
+    return {
+        "input_ids": torch.arange(12).reshape(4, 3) % 10,
+        "attention_mask": torch.ones(4, 3, dtype=torch.int64),
+        "features": torch.ones(4, 2),
+        "price": torch.arange(1.0, 5.0),
+    }
+
+
+def _make(**settings):
+    torch.manual_seed(0)
+    model = PriceModel(Mean(), HeadConfig(widths=[3], dropout=[0.0]), smape(), 2)
+    config = tiny_config(settings)
+    return model, Stepper(model, torch.optim.AdamW(model.parameters(), lr=0.1), config, "fp32", CPU)
+
+
+def _take(stepper, batch=None):
+    return stepper.take([(0, batch or _batch(), 1.0)], "0/0")
+
+
+@pytest.mark.parametrize("clip", [None, 1.0])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize(
+    ("part", "said"), [("encoder", "the backbone 'bag'"), ("heads", "the head, or the loss")]
+)
+def test_a_gradient_that_is_not_finite_is_named_before_the_step(clip, value, part, said):
+    model, stepper = _make(training={"max_grad_norm": clip})
+    _take(stepper)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    name, parameter = next((n, p) for n, p in model.named_parameters() if n.startswith(part))
+    parameter.register_hook(lambda gradient: gradient * value)
+    with pytest.raises(SpikeError, match=rf"the gradient of step 2 .*though its loss is .*{said}.*{name}"):
+        _take(stepper)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def _break_backbone(model, batch):
+    model.encoder.factor = math.nan
+
+
+def _break_weights(model, batch):
+    with torch.no_grad():
+        model.heads[0][0].weight[0, 0] = math.inf
+
+
+def _break_loss(model, batch):
+    model.loss.forward = lambda raw, price: (raw * math.nan).sum()
+
+
+def _break_gradient_of_loss(model, batch):
+    model.loss.forward = lambda raw, price: (raw - raw.detach()).abs().sqrt().sum()
+
+
+def _break_features(model, batch):
+    batch["features"][1, 1] = math.nan
+
+
+def _break_price(model, batch):
+    batch["price"][2] = math.nan
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (_break_backbone, "loss of step 1 is not finite. It comes from the backbone 'bag', whose encoding"),
+        (_break_weights, r"the weights of the head.*\(heads.0.0.weight\), which the policy 'quick' changed"),
+        (_break_loss, "the loss 'smape', for finite outputs"),
+        (
+            _break_gradient_of_loss,
+            "gradient of step 1 is not finite, though its loss is 0. It comes from the loss 'smape'",
+        ),
+        (_break_features, "the features optimized22, numbers"),
+        (_break_price, "the prices of the training rows"),
+    ],
+)
+def test_the_cause_is_named(fault, said):
+    model, stepper = _make()
+    batch = _batch()
+    fault(model, batch)
+    with pytest.raises(SpikeError, match=said) as raised:
+        _take(stepper, batch)
+    assert "training.retry_after_spike=true" in str(raised.value)
+
+
+def test_sparse_gradients_are_checked():
+    table = nn.EmbeddingBag(5, 2, sparse=True, mode="sum")
+    (table(torch.tensor([[0, 0, 3]])).sum() * math.inf).backward()
+    assert not gradient_norms([table.weight.grad], exact=False).isfinite().all()
+    assert not gradient_norms([table.weight.grad], exact=True).isfinite().all()
+
+
+def test_on_a_gpu_norms_are_read_later_and_the_first_bad_step_is_named():
+    model, _ = _make()
+    guard = GradientGuard(model, RunConfig(), CPU)
+    guard.waits = True
+    names = dict(model.named_parameters())
+    good, loss = torch.ones(len(names)), torch.tensor(0.5)
+    bad = good.clone()
+    bad[list(names).index("heads.0.0.bias")] = math.nan
+    for step, norms in enumerate((good, bad, torch.full_like(good, math.nan)), 1):
+        guard.watch(step, names, norms, loss, [])
+    with pytest.raises(SpikeError, match=r"step 2 .*the head, or the loss 'smape'.*heads\.0\.0\.bias"):
+        guard.read()
+    guard.read()
+
+
+def test_only_finite_values_are_saved():
+    model, stepper = _make()
+    _take(stepper)
+    config, optimizer = tiny_config(), stepper.optimizer
+    check_finite(1, model, None, optimizer, config)  # a buffer of -inf is allowed
+    optimizer.state[model.encoder.embedding.weight]["exp_avg"][0, 0] = math.nan
+    with pytest.raises(
+        SpikeError, match=r"step 1, the optimizer of the policy 'quick'.*backbone 'bag' .*embedding"
+    ):
+        check_finite(1, model, None, optimizer, config)
+    optimizer.state.clear()
+    model.encoder.mask[0, 0] = math.nan
+    with pytest.raises(
+        SpikeError, match=r"the weights of the backbone 'bag' are not finite \(encoder\.mask\)"
+    ):
+        check_finite(1, model, None, optimizer, config)
+    model.encoder.mask.zero_()
+    average = torch.optim.swa_utils.AveragedModel(model)
+    average.module.heads[0][0].weight.data[0] = math.inf
+    with pytest.raises(SpikeError, match=r"the averaged weights of the head.*\(heads\.0\.0\.weight\)"):
+        check_finite(1, model, average, optimizer, config)
+
+
+def _spike_at(monkeypatch, *steps):
+    """Disturb the gradient in these steps, counted from 1 over all trainings of the test."""
+    taken = []
+
+    def take(self, batches, key, call=Stepper.take):
+        taken.append(key)
+        hook = None
+        if len(taken) in steps:
+            parameter = next(self.objective.model.heads.parameters())
+            hook = parameter.register_hook(lambda gradient: gradient * math.nan)
+        try:
+            return call(self, batches, key)
+        finally:
+            if hook is not None:
+                hook.remove()
+
+    monkeypatch.setattr(Stepper, "take", take)
+    return taken
+
+
+def test_a_spike_in_a_step_that_is_saved_leaves_finite_checkpoints(catalog, tmp_path, monkeypatch):
+    _spike_at(monkeypatch, 14)
+    config = tiny_config({"training": {"save_steps": 1}})
+    with pytest.raises(TrainingError, match="the gradient of step 14 is not finite"):
+        train(Source(catalog), config, tmp_path / "run")
+    for path in checkpoints(tmp_path / "run"):
+        assert all(value.isfinite().all() for value in load_file(path).values())
+    assert read_state(tmp_path / "run" / LAST)["step"] == 13
+    train(Source(catalog), config, tmp_path / "run", resume=True)
+    assert open_run(tmp_path / "run").facts["metrics"]["smape"] < 200
+
+
+def test_training_returns_once_at_half_the_learning_rate(catalog, tmp_path, monkeypatch, logged):
+    config = tiny_config({"training": {"retry_after_spike": True}})
+    taken = _spike_at(monkeypatch, 14)
+    train(Source(catalog), config, tmp_path / "run")
+    assert [key.split("/")[1] for key in taken] == [*map(str, range(14)), *map(str, range(12, 18))]
+    assert "Training returns to step 12, once, at half the learning rate" in logged()
+    state = read_state(tmp_path / "run" / LAST)
+    assert state["rate_factor"] == 0.5
+    assert [json.loads(line)["epoch"] for line in (tmp_path / "run" / METRICS).read_text().splitlines()] == [
+        1,
+        2,
+        3,
+    ]
+
+
+def test_a_second_spike_stops_training(catalog, tmp_path, monkeypatch):
+    config = tiny_config({"training": {"retry_after_spike": True}})
+    _spike_at(monkeypatch, 14, 20)
+    with pytest.raises(SpikeError, match="the gradient of step 18 is not finite"):
+        train(Source(catalog), config, tmp_path / "run")
+
+
+def test_a_run_that_is_stopped_after_a_spike_resumes_at_half_the_learning_rate(
+    catalog, tmp_path, monkeypatch
+):
+    config = tiny_config({"training": {"retry_after_spike": True}})
+    with monkeypatch.context() as patch:
+        _spike_at(patch, 14, 20)  # the second one stops it, but is not repeated
+        with pytest.raises(SpikeError):
+            train(Source(catalog), config, tmp_path / "run")
+    train(Source(catalog), config, tmp_path / "run", resume=True)
+    _spike_at(monkeypatch, 14)
+    train(Source(catalog), config, tmp_path / "whole")
+    expected = open_run(tmp_path / "whole").model.state_dict()
+    assert all(torch.equal(t, expected[n]) for n, t in open_run(tmp_path / "run").model.state_dict().items())
