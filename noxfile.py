@@ -47,6 +47,13 @@ def slow(session: nox.Session) -> None:
     session.run("pytest", "-m", "slow", *(session.posargs or ["tests"]))
 
 
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Run the fault campaign: its short form, or what the arguments say, such as `-- --trials full --seed 1`."""
+    install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test"))
+    session.run("python", "-m", "tests.faults.campaign", *session.posargs)
+
+
 @nox.session(reuse_venv=False)
 @nox.parametrize("package", PACKAGES, ids=PACKAGES)
 def packages(session: nox.Session, package: str) -> None:

@@ -48,7 +48,7 @@ def trial(case: Case) -> str:
     killed = 0
     for attempt in range(KILLS):
         command = Command(*repeated(kind, attempt), folder=folder)
-        time.sleep(case.random.uniform(0, 1.1) * seconds)
+        time.sleep(case.random.uniform(0, 0.8) * seconds)
         command.send(signal.SIGKILL)
         ended = command.wait()
         if ended.code == 0 or is_complete(kind, ended):

@@ -27,7 +27,7 @@ def trial(case: Case) -> str:
     kill.provide(kind, case)
     seconds = json.loads((case.shared / "seconds.json").read_text())[kind]
     command = Command(*kill.repeated(kind, 0), folder=case.folder)
-    time.sleep(case.random.uniform(0.03, 1.0) * seconds)
+    time.sleep(case.random.uniform(0.03, 0.8) * seconds)
     began = time.perf_counter()
     command.send(number)
     ended = command.wait()
