@@ -33,12 +33,13 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 FAULTS = ("kill", "signals")
 """The modules, in the order of the table."""
@@ -153,6 +154,20 @@ def count_of(fault: str, trials: str) -> int:
     return int(named.get(trials) or trials)
 
 
+def summary(results: Sequence[Result], fault: str) -> dict[str, Any]:
+    """Return the numbers of a fault: trials, failures, minutes, and how often each outcome came."""
+    own = [one for one in results if one.fault == fault]
+    outcomes = Counter(one.outcome for one in own if not one.failure)
+    return {
+        "fault": fault,
+        "requirement": import_module(f"tests.faults.{fault}").REQUIREMENT,
+        "trials": len(own),
+        "failed": [one.number for one in own if one.failure],
+        "minutes": round(sum(one.seconds for one in own) / 60, 1),
+        "outcomes": dict(outcomes.most_common()),
+    }
+
+
 def show(results: Sequence[Result], faults: Sequence[str], seed: int) -> None:
     """Print one line for each fault, and its failures with the command that repeats them."""
     from rich.console import Console
@@ -160,13 +175,10 @@ def show(results: Sequence[Result], faults: Sequence[str], seed: int) -> None:
 
     table = Table("fault", "trials", "failed", "minutes", "outcomes", "requirement")
     for fault in faults:
-        own = [one for one in results if one.fault == fault]
-        outcomes = Counter(one.outcome for one in own if not one.failure)
-        listed = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-        failed = sum(bool(one.failure) for one in own)
-        minutes = sum(one.seconds for one in own) / 60
-        requirement = import_module(f"tests.faults.{fault}").REQUIREMENT
-        table.add_row(fault, f"{len(own):,}", str(failed), f"{minutes:.1f}", listed, requirement)
+        found = summary(results, fault)
+        outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in found["outcomes"].items())
+        numbers = f"{found['trials']:,}", str(len(found["failed"])), f"{found['minutes']:.1f}"
+        table.add_row(fault, *numbers, outcomes, found["requirement"])
     console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(table)
     for one in (one for one in results if one.failure):
@@ -176,16 +188,17 @@ def show(results: Sequence[Result], faults: Sequence[str], seed: int) -> None:
         )
 
 
-def write_json(path: Path, results: Sequence[Result], seed: int) -> None:
-    """Write the seed, the machine, the date and every trial."""
+def write_json(path: Path, results: Sequence[Result], faults: Sequence[str], seed: int) -> None:
+    """Write the seed, the machine, the date and the numbers of each fault."""
     from pricekit import __version__
 
     facts = {
-        "version": __version__,
+        "pricekit_version": __version__,
         "seed": seed,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-        "trials": [asdict(one) for one in sorted(results, key=lambda one: (one.fault, one.number))],
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}",
+        "faults": [summary(results, fault) for fault in faults],
     }
     path.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
 
@@ -200,7 +213,7 @@ def main() -> None:
     parser.add_argument("--number", type=int, help="run this trial alone, in this process")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--json", type=Path, help="also write every trial into this file")
+    parser.add_argument("--json", type=Path, help="also write the table into this file")
     options = parser.parse_args()
     if options.number is not None:
         with tempfile.TemporaryDirectory(prefix="faults-") as root:
@@ -216,7 +229,7 @@ def main() -> None:
     print(f"seed {options.seed}")
     show(results, options.fault, options.seed)
     if options.json:
-        write_json(options.json, results, options.seed)
+        write_json(options.json, results, options.fault, options.seed)
     sys.exit(any(one.failure for one in results))
 
 
