@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,6 +16,9 @@ from pricekit.config.resolve import configure
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.evaluation.held_out import HeldOut
+
+hypothesis.settings.register_profile("pricekit", deadline=None)  # no timing in tests
+hypothesis.settings.load_profile("pricekit")
 
 TINY = {
     "backbone": {"name": "bag", "vocab_size": 1000, "buckets": 512, "width": 8, "members": 2},
