@@ -30,6 +30,7 @@ from pricekit.options import (
     with_options,
 )
 from pricekit.results import CrossValidation, PathLike, Run, delete_with
+from pricekit.support.leftovers import restore
 from pricekit.support.log import logger
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def load(path: PathLike, engine: str | None = None) -> Predictor:
     """
     from pricekit.runs.load import load_model
 
-    return load_model(path_of(path, "path"), engine)
+    return load_model(_model_path(path, "path"), engine)
 
 
 @with_options(ReadingOptions)
@@ -284,7 +285,7 @@ def predict(
             parameters=("table",),
         )
     source, target = path_of(table, "table"), path_of(out, "out")
-    reader = read_model(path_of(model, "model"), engine)
+    reader = read_model(_model_path(model, "model"), engine)
     columns = replace(columns_over(reader.columns, options), price=None)
     check_columns(
         source, columns, read_options_of(options)
@@ -324,7 +325,7 @@ def evaluate(model: PathLike, table: TableSource | None = None, **options: Unpac
     """
     from pricekit.workflows.evaluate import evaluate_model
 
-    return evaluate_model(path_of(model, "model"), _table_or_none(table), options)
+    return evaluate_model(_model_path(model, "model"), _table_or_none(table), options)
 
 
 @with_options(PricedOptions)
@@ -357,7 +358,7 @@ def worst_rows(
     from pricekit.workflows.evaluate import worst_rows_of
 
     target = None if out is None else path_of(out, "out")
-    return worst_rows_of(path_of(model, "model"), _table_or_none(table), options, by=by, out=target)
+    return worst_rows_of(_model_path(model, "model"), _table_or_none(table), options, by=by, out=target)
 
 
 @clear_errors
@@ -386,7 +387,7 @@ def compare(*runs: PathLike) -> Comparison:
 
     if len(runs) < 2:
         raise ConfigError(f"compare needs at least two runs, got {len(runs)}", parameters=("runs",))
-    return compare_folders([path_of(run, "runs") for run in runs])
+    return compare_folders([_model_path(run, "runs") for run in runs])
 
 
 @clear_errors
@@ -413,7 +414,7 @@ def ensemble(runs: Sequence[PathLike], *, out: PathLike | None = None, overwrite
     """
     from pricekit.workflows.ensemble import make_ensemble
 
-    paths = _paths(runs, "runs")
+    paths = tuple(_model_path(run, "runs") for run in _several(runs))
     if len({path.resolve() for path in paths}) < 2:
         raise ConfigError("an ensemble needs at least two different runs", parameters=("runs",))
     with _folder(out) as folder:
@@ -460,7 +461,7 @@ def export(
         raise ConfigError(
             f"the precision is {precision!r}; expected {', '.join(PRECISIONS)}", parameters=("precision",)
         )
-    source, bundle = path_of(run, "run"), path_of(out, "out")
+    source, bundle = _model_path(run, "run"), path_of(out, "out")
     folder = (
         None
         if triton is None
@@ -494,7 +495,7 @@ def inspect(bundle: PathLike) -> Bundle:
     """
     from pricekit.bundle import open_bundle
 
-    return open_bundle(path_of(bundle, "bundle"))
+    return open_bundle(_model_path(bundle, "bundle"))
 
 
 @with_options(ReadingOptions)
@@ -607,6 +608,11 @@ def _several(given: Any) -> tuple[Any, ...]:
 
 def _paths(given: Any, parameter: str) -> tuple[Path, ...]:
     return tuple(path_of(path, parameter) for path in _several(given))
+
+
+def _model_path(given: Any, parameter: str) -> Path:
+    """Return the path of a model to read; a folder that a killed process was replacing is brought back."""
+    return restore(path_of(given, parameter))
 
 
 def _path_or_frame(table: Any) -> Any:

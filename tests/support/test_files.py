@@ -1,7 +1,9 @@
 import os
+import shutil
 
 import pytest
 
+from pricekit.support import files
 from pricekit.support.files import (
     describe_failure,
     publish_folder,
@@ -38,12 +40,35 @@ def test_a_failure_between_the_renames_leaves_the_old_folder(tmp_path, monkeypat
             raise error
         rename(source, target)
 
+    monkeypatch.setattr(files, "exchange", lambda one, other: False)
     monkeypatch.setattr(os, "rename", fail)
     with pytest.raises(type(error)) as raised:
         publish_folder(out, {"a": b"2"})
     assert getattr(raised.value, "filename", str(out)) == str(out)
     assert (out / "a").read_bytes() == b"1"
     assert [p.name for p in tmp_path.iterdir()] == ["bundle"]
+
+
+def test_a_folder_is_never_missing_while_it_is_replaced(tmp_path, monkeypatch):
+    out = tmp_path / "bundle"
+    publish_folder(out, {"a": b"1"})
+    seen = []
+    monkeypatch.setattr(os, "rename", lambda *_: seen.append("rename"))
+    monkeypatch.setattr(shutil, "rmtree", lambda path, **_: seen.append((path / "a").read_bytes()))
+    publish_folder(out, {"a": b"2"})
+    assert (out / "a").read_bytes() == b"2"
+    assert seen[0] == b"1"  # the old folder has the temporary name
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_folders_are_exchanged_or_renamed(tmp_path, monkeypatch, exchanges):
+    if not exchanges:
+        monkeypatch.setattr(files, "_renameat2", lambda: None)
+    publish_folder(tmp_path / "bundle", {"a": b"1"})
+    publish_folder(tmp_path / "bundle", {"a": b"2"})
+    assert (tmp_path / "bundle" / "a").read_bytes() == b"2"
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+    assert not files.exchange(tmp_path / "bundle", tmp_path / "missing")
 
 
 def test_a_text_file_is_replaced_atomically_and_readable_by_others(tmp_path):

@@ -9,11 +9,11 @@ import pytest
 from pricekit.support import leftovers
 from pricekit.support.files import write_atomically
 from pricekit.support.leftovers import (
-    beside,
     delete_leftovers,
     is_temporary,
     machine,
     process_runs,
+    restore,
     temporary_path,
 )
 
@@ -104,8 +104,26 @@ def test_unfinished_folders_are_deleted(tmp_path, dead, logged):
     old.mkdir()
     delete_leftovers(tmp_path / "bundle", locked=True)
     assert list(tmp_path.iterdir()) == [old]
-    assert beside(tmp_path / "bundle", "old") == [old]
     assert logged().endswith(": 2 kB")
+
+
+def test_a_folder_that_was_being_replaced_is_restored(tmp_path, dead, logged):
+    out, link = tmp_path / "bundle", tmp_path / "link"
+    link.symlink_to("bundle")
+    living = _of(out, os.getppid(), "old")
+    living.mkdir()
+    assert restore(out) == out
+    assert not out.exists()  # its owner replaces it now
+    old = _of(out, dead, "old")
+    old.mkdir()
+    assert restore(link) == link
+    assert out.exists()
+    assert "the old folder is back" in logged()
+    old.mkdir()
+    assert restore(out) == out
+    assert old.exists()
+    delete_leftovers(out, locked=False)
+    assert sorted(tmp_path.iterdir()) == sorted([living, out, link])
 
 
 def test_a_zombie_does_not_run(dead):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import cast
 
 from pricekit.support.causes import FULL
 from pricekit.support.leftovers import is_temporary, temporary_path
+
+_HERE, _EXCHANGE = -100, 2
+"""AT_FDCWD and RENAME_EXCHANGE of Linux."""
 
 
 @contextmanager
@@ -103,10 +109,18 @@ def others(path: Path, known: Iterable[str]) -> list[str]:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Rename a complete and synced folder to `path`, replacing an existing folder."""
+    """Rename a complete and synced folder to `path`, replacing an existing folder.
+
+    Both change places in one step where the system can do that. Otherwise a process that is killed between two renames
+    leaves `path` missing, and `pricekit.support.leftovers.restore` brings the old folder back.
+    """
     if not path.exists():
         os.rename(new, path)
         sync(path.parent)
+        return
+    if exchange(new, path):
+        sync(path.parent)
+        shutil.rmtree(new, ignore_errors=True)
         return
     old = temporary_path(path, "old")
     try:
@@ -118,6 +132,22 @@ def replace_folder(new: Path, path: Path) -> None:
         raise
     sync(path.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange two names in one step (Linux); False if the system or the file system cannot."""
+    call = _renameat2()
+    if call is None:
+        return False
+    return call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
+
+
+@cache
+def _renameat2() -> Callable[..., int] | None:
+    try:
+        return cast(Callable[..., int], ctypes.CDLL(None).renameat2)
+    except (AttributeError, OSError, TypeError):  # not Linux, or an old C library
+        return None
 
 
 def sync(path: Path) -> None:

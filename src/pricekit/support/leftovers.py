@@ -14,6 +14,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pricekit.support.log import logger
@@ -55,13 +56,28 @@ def is_temporary(file: Path) -> bool:
     return bool(_TEMPORARY.fullmatch(file.name) or _SAFETENSORS.fullmatch(file.name)) and file.is_file()
 
 
-def beside(path: Path, kind: str) -> list[Path]:
-    """Return the temporary files and folders of one kind for `path`, without a living owner."""
+def restore(path: Path) -> Path:
+    """Return a path; if a process was killed while it replaced that folder, bring the old folder back first."""
+    real = Path(os.path.realpath(path))
+    if not real.exists() and (old := _beside(real, "old", locked=False)):
+        with suppress(OSError):  # another process was faster
+            max(old, key=lambda folder: folder.stat().st_mtime).rename(real)
+            logger.warning(
+                f"{path} was lost when a process that replaced it was killed; the old folder is back"
+            )
+    return path
+
+
+def _beside(path: Path, kind: str, *, locked: bool) -> list[Path]:
+    """Return the temporary files and folders of one kind for `path`, without a living owner.
+
+    Only processes that own `path` write folders.
+    """
     found = []
-    for other in path.parent.iterdir():
+    for other in path.parent.iterdir() if path.parent.is_dir() else ():
         parts = _TEMPORARY.fullmatch(other.name)
-        if parts and (parts["name"], parts["kind"]) == (path.name, kind) and not _is_alive(other):
-            found.append(other)
+        if parts and (parts["name"], parts["kind"]) == (path.name, kind):
+            found += [other] * ((locked and other.is_dir()) or not _is_alive(other))
     return sorted(found)
 
 
@@ -74,7 +90,9 @@ def delete_leftovers(path: Path, *, locked: bool) -> None:
     """
     files = [file for file in _inside(path) if locked or not _is_alive(file)]
     count = size = 0
-    for file in [*files, *(beside(path, "tmp") if path.parent.is_dir() else ())]:
+    files += _beside(path, "tmp", locked=locked)
+    files += _beside(path, "old", locked=locked) if path.exists() else []
+    for file in files:
         freed = _delete(file)
         count, size = count + (freed is not None), size + (freed or 0)
     if count:

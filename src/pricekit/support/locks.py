@@ -20,8 +20,9 @@ from pathlib import Path
 
 from filelock import LeaseCompromise, SoftFileLease, Timeout
 
-from pricekit.support.leftovers import delete_leftovers, machine, process_runs
+from pricekit.support.leftovers import delete_leftovers, machine, process_runs, restore
 from pricekit.support.log import logger
+from pricekit.support.staging import settle
 
 LEASE_SECONDS = 60.0
 """A lock of another machine that was not renewed for this long is taken over."""
@@ -65,7 +66,7 @@ class Owner:
 
 @contextmanager
 def owned(out: Path, kind: str, error: Callable[..., Exception], *, enabled: bool = True) -> Iterator[None]:
-    """Own an output while the block runs, and delete what killed processes left of it.
+    """Own an output while the block runs; first repair and delete what killed processes left of it.
 
     Args:
         out: the file or folder to write; its folder is created.
@@ -87,6 +88,7 @@ def owned(out: Path, kind: str, error: Callable[..., Exception], *, enabled: boo
         )
         locked = _acquire(lease, out, kind, error)
         try:
+            settle(restore(path))
             delete_leftovers(path, locked=locked)
             yield
         finally:

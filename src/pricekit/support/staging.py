@@ -1,0 +1,108 @@
+"""Replacing a folder that takes hours to write: the new one is written beside it, and both change places at the end.
+
+The new folder is `.NAME.new`. A marker in it says that it is complete, so that after a kill at any moment the next
+command knows which of the two folders is the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pricekit.support.files import replace_folder, sync
+from pricekit.support.leftovers import is_temporary
+from pricekit.support.log import logger
+
+_COMPLETE = ".complete"
+
+
+def staging_of(out: Path) -> Path:
+    """Return the folder in which a replacement of `out` is written."""
+    path = Path(os.path.realpath(out))
+    return path.with_name(f".{path.name}.new")
+
+
+def target_of(folder: Path) -> Path:
+    """Return the folder that a folder of `staging_of` replaces, and any other folder unchanged."""
+    staged = folder.name.startswith(".") and folder.name.endswith(".new") and len(folder.name) > 5
+    return folder.with_name(folder.name[1:-4]) if staged else folder
+
+
+def continued(out: Path, begun: Callable[[Path], bool]) -> Path:
+    """Return the folder to resume: the replacement of `out` if one has begun, otherwise `out`.
+
+    Args:
+        out: the folder.
+        begun: tells whether a folder contains something to resume.
+    """
+    return staging if begun(staging := staging_of(out)) else out
+
+
+def can_stage(out: Path) -> bool:
+    """Return whether a replacement can be written beside a folder; log a warning if it cannot."""
+    path = Path(os.path.realpath(out))
+    if os.path.ismount(path) or not os.access(path.parent, os.W_OK):
+        where = "it is a mount point" if os.path.ismount(path) else f"{path.parent} cannot be written"
+        logger.warning(f"{out} is cleared before its replacement is complete, because {where}")
+        return False
+    return True
+
+
+@contextmanager
+def replacing(
+    out: Path, folder: Path, own: Callable[[Path], bool], *, enabled: bool = True
+) -> Iterator[None]:
+    """Put a folder that the block completes into the place of `out`; after an error, `out` is unchanged.
+
+    Args:
+        out: the folder to replace.
+        folder: as of `staging_of`; nothing happens if it is `out` itself.
+        own: tells from a path relative to `out` whether pricekit wrote the file; all others are kept.
+        enabled: False in all but the first of several processes that train together.
+    """
+    if folder == out or not enabled:
+        yield
+        return
+    try:
+        yield
+    except BaseException:
+        logger.warning(f"{out} is unchanged; its unfinished replacement is in {folder}")
+        raise
+    _keep_others(out, folder, own)
+    (folder / _COMPLETE).touch()
+    sync(folder)
+    settle(out)
+
+
+def settle(out: Path) -> None:
+    """Exchange a folder and its replacement if that is complete, and delete the old one.
+
+    After a kill at any moment, the next call continues.
+    """
+    staging = staging_of(out)
+    if (staging / _COMPLETE).exists():
+        replace_folder(staging, target_of(staging))
+    if (out / _COMPLETE).exists():
+        shutil.rmtree(staging, ignore_errors=True)
+        (out / _COMPLETE).unlink()
+
+
+def _keep_others(old: Path, new: Path, own: Callable[[Path], bool]) -> None:
+    """Link the files that pricekit did not write into the new folder."""
+    for file in sorted(old.rglob("*")):
+        copy = new / file.relative_to(old)
+        if (file.is_dir() and not file.is_symlink()) or is_temporary(file) or _is_lock(file):
+            continue
+        if not own(file.relative_to(old)) and not os.path.lexists(copy):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(file, copy, follow_symlinks=False)
+            except OSError:  # a file system without links
+                shutil.copy2(file, copy, follow_symlinks=False)
+
+
+def _is_lock(file: Path) -> bool:
+    return file.name.startswith(".") and file.name.endswith(".lock")
