@@ -32,6 +32,7 @@ from pricekit.options import (
 from pricekit.results import CrossValidation, PathLike, Run, delete_with
 from pricekit.support.leftovers import restore
 from pricekit.support.log import logger
+from pricekit.support.staging import continued
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +106,7 @@ def train(
         unpriced: tables whose rows without a price are trained on, too, at the prices of `teacher`.
         teacher: models that price the rows of `unpriced`; the prices of several are averaged (geometric mean).
         resume: continue the run in `out` from its last checkpoint, with its original settings, or start it.
-        overwrite: replace the run in `out` once the new one can start.
+        overwrite: replace the run in `out`; a finished one stays until the new one is complete.
         allow_leak: train even if columns or texts leak the price.
         **options: see below.
 
@@ -138,11 +139,12 @@ def train(
         from pricekit.runs.setup import resumed_config
         from pricekit.runs.train import train as train_run
 
-        resume = resume and has_begun(folder, is_started(folder), "run")
-        config = resumed_config(folder, options.get("time_budget")) if resume else config_of(options)
+        begun = continued(folder, is_started)
+        resume = resume and has_begun(folder, is_started(begun), "run")
+        config = resumed_config(begun, options.get("time_budget")) if resume else config_of(options)
         if resume:
-            check_agreement(folder / "config.toml", options)
-            check_tables(source, folder / "source.json")
+            check_agreement(begun / "config.toml", options)
+            check_tables(source, begun / "source.json")
         train_run(source, config, folder, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
         return _handle(Run(folder), out)
 
@@ -172,7 +174,7 @@ def cross_validate(
         unpriced: tables whose rows without a price are trained on, too, at the prices of `teacher`.
         teacher: cross-validations with the same folds; each fold learns from the run that has not seen its rows.
         resume: continue the cross-validation in `out`; start it if there is none.
-        overwrite: replace the cross-validation in `out`.
+        overwrite: replace the cross-validation in `out`; a finished one stays until the new one is complete.
         allow_leak: train even if columns or texts leak the price.
         **options: see below.
 
@@ -201,12 +203,13 @@ def cross_validate(
         from pricekit.workflows.cross_validation import cross_validate as run_folds
         from pricekit.workflows.folds import PLAN
 
-        resume = resume and has_begun(folder, is_cv(folder), "cross-validation")
+        begun = continued(folder, is_cv)
+        resume = resume and has_begun(folder, is_cv(begun), "cross-validation")
         below = {"training": {"keep": "last"}}
-        config = resumed_config(folder, options.get("time_budget")) if resume else config_of(options, below)
+        config = resumed_config(begun, options.get("time_budget")) if resume else config_of(options, below)
         if resume:
-            check_agreement(folder / CONFIG, options)
-            check_tables(source, folder / PLAN)
+            check_agreement(begun / CONFIG, options)
+            check_tables(source, begun / PLAN)
         run_folds(source, config, folder, folds, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
         return _handle(CrossValidation(folder), out)
 

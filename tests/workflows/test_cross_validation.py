@@ -238,3 +238,23 @@ def test_a_validation_table_is_refused(table, tmp_path):
 def test_folds_have_separate_weights(done):
     first, second = (open_run(done[0] / f"fold-{fold}").model.state_dict() for fold in (0, 1))
     assert not torch.equal(first["heads.0.0.weight"], second["heads.0.0.weight"])
+
+
+def test_the_old_cross_validation_stays_until_the_new_one_is_complete(done, table, tmp_path, monkeypatch):
+    out = shutil.copytree(done[0], tmp_path / "cv")
+    (out / "fold-2" / "notes.txt").write_text("mine")
+    before = {file.relative_to(out): file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    fast = config({"training": {"epochs": 1}})
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            cv, "write_held_out", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+        )
+        with pytest.raises(OSError, match="No space"):
+            cross_validate(Source(table), fast, out, 2, overwrite=True)
+    assert {file.relative_to(out): file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
+    with pytest.raises(TrainingError, match="unfinished replacement"):
+        cross_validate(Source(table), fast, out, 2)
+    cross_validate(Source(table), fast, out, resume=True)
+    assert len(json.loads((out / "cv.json").read_text("utf-8"))["folds"]) == 2
+    assert sorted(path.name for path in (out / "fold-2").iterdir()) == ["notes.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["cv"]

@@ -22,6 +22,7 @@ from pricekit.cli.options import (
 )
 from pricekit.cli.project import with_project
 from pricekit.cli.terminal import begin, show_result
+from pricekit.support.staging import continued
 
 
 @click.command(short_help="Cross-validate: train on parts of a table and score each on the rest.")
@@ -62,9 +63,9 @@ def cv(**flags: Any) -> None:
     from pricekit.training.machine import Processes
     from pricekit.workflows.cross_validation import CONFIG, is_cv
 
-    if flags["resume"] and is_cv(Path(flags["out"])):
+    if flags["resume"] and is_cv(continued(Path(flags["out"]), is_cv)):
         flags["config"] = config  # it has settings, so those of the project file do not count
-    with resume_hint("cv", flags, Path(flags["out"]) / CONFIG):
+    with resume_hint("cv", flags, CONFIG):
         found = api.cross_validate(**flags)
     show_scores(found.scores)
     Processes().end()

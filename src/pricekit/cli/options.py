@@ -17,6 +17,7 @@ from pricekit.cli.completion import column_names, plugin_names, setting_names
 from pricekit.cli.failures import add_hint
 from pricekit.cli.terminal import RESULT, print_json, set_level, show_result
 from pricekit.errors import PricekitError
+from pricekit.support.staging import staging_of
 
 
 def with_common_options(command: click.Command) -> click.Command:
@@ -337,13 +338,17 @@ def _all(options: Sequence[Decorator]) -> Decorator:
 
 
 @contextmanager
-def resume_hint(command: str, flags: dict[str, Any], marker: Path) -> Iterator[None]:
-    """If the block is interrupted after it wrote `marker`, print the command that continues it."""
-    before = _stamp(marker)
+def resume_hint(command: str, flags: dict[str, Any], marker: str) -> Iterator[None]:
+    """If the block is interrupted after it wrote the file `marker`, print the command that continues it."""
+    out = Path(flags["out"])
+    files = [folder / marker for folder in (out, staging_of(out))]
+    before = list(map(_stamp, files))
     try:
         yield
     except KeyboardInterrupt:
-        if flags["resume"] or _stamp(marker) not in (None, before):
+        if flags["resume"] or any(
+            _stamp(file) not in (None, old) for file, old in zip(files, before, strict=True)
+        ):
             show_result(f"continue with: {_resume_command(command, flags)}")
         raise
 

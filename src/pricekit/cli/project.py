@@ -11,6 +11,7 @@ import click
 
 from pricekit.cli.terminal import announce
 from pricekit.support.log import logger
+from pricekit.support.staging import target_of
 
 PROJECT_FILE = Path("pricekit.toml")
 RUNS, BUNDLES = Path("runs"), Path("bundles")
@@ -93,13 +94,14 @@ def interrupted_run() -> Path:
 
 
 def _latest(folder: Path, argument: str, remedy: str) -> Path:
-    return _report(sorted(folder.glob(f"*/{_WRITTEN_LAST[folder]}"), key=_age), folder, argument, remedy)
+    return _report(sorted(folder.glob(f"[!.]*/{_WRITTEN_LAST[folder]}"), key=_age), folder, argument, remedy)
 
 
 def _report(found: list[Path], folder: Path, argument: str, remedy: str) -> Path:
+    found = [file for file in found if not target_of(file.parent).name.startswith(".")]  # of killed processes
     if not found:
         raise click.UsageError(f"Missing {argument}, and {folder}{'/'} has none. Name one, or {remedy}.")
-    latest = found[-1].parent
+    latest = target_of(found[-1].parent)
     logger.info(f"using {latest}, the latest in {folder}/")
     return latest
 

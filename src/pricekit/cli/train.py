@@ -22,6 +22,7 @@ from pricekit.cli.options import (
 )
 from pricekit.cli.project import interrupted_run, next_run, with_project
 from pricekit.cli.terminal import begin, show_result
+from pricekit.support.staging import continued
 
 
 @click.command(short_help="Train a model on a table of texts and prices.")
@@ -69,9 +70,9 @@ def train(dry_run: bool, **flags: Any) -> None:
     from pricekit.training.machine import Processes
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_run()) or next_run(flags)
-    if flags["resume"] and is_started(Path(flags["out"])):
+    if flags["resume"] and is_started(continued(Path(flags["out"]), is_started)):
         flags["config"] = config  # the run has settings, so those of the project file do not count
-    with resume_hint("train", flags, Path(flags["out"]) / BACKBONE):
+    with resume_hint("train", flags, BACKBONE):
         run = api.train(**flags)
     Processes().end()
     facts, metrics = run.facts, run.metrics
@@ -105,7 +106,8 @@ def _dry_run(flags: dict[str, Any]) -> None:
         Path(flags["table"]), valid, read_options_of(flags), paths["unpriced"], teachers=paths["teacher"]
     )
     out = flags["out"] or interrupted_run() if flags["resume"] else None
-    out = Path(out) if out and is_started(Path(out)) else None
+    out = continued(Path(out), is_started) if out else None
+    out = out if out and is_started(out) else None
     config = resumed_config(out, flags["time_budget"]) if out else config_of(flags)
     if out:
         check_agreement(out / "config.toml", {name: flags[name] for name in ModelOptions.__annotations__})

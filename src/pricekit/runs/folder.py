@@ -58,7 +58,7 @@ from pricekit.runs.load import load_model
 from pricekit.runs.source import Split
 from pricekit.support.files import is_free, leftovers, write_atomically
 from pricekit.table import Table, read_table, write_rejected
-from pricekit.training.checkpoint import BEST, LAST, checkpoints, load_checkpoint
+from pricekit.training.checkpoint import BEST, EARLIER, LAST, checkpoints, load_checkpoint
 
 SOURCE = "source.json"
 BACKBONE = "backbone.json"
@@ -151,6 +151,11 @@ def read_source(path: Path) -> dict[str, Any]:
 def run_id(path: Path) -> str:
     """Return the id that a run got when it was started; "" for older runs."""
     return str(read_source(path).get("run", ""))
+
+
+def is_own(file: Path) -> bool:
+    """Return whether a path relative to a run's folder is that of a file of the run."""
+    return len(file.parts) == 1 and (file.name in FILES or EARLIER.fullmatch(file.name) is not None)
 
 
 def is_started(out: Path) -> bool:

@@ -1,17 +1,18 @@
-"""Resuming: whether there is a run to continue, and whether what the user asks for agrees with it."""
+"""Resuming and replacing runs: the folder to write, and whether what the user asks for agrees with the run."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pricekit.config.layers import read_saved_config
-from pricekit.errors import ConfigError
+from pricekit.errors import ConfigError, TrainingError
 from pricekit.options import RESUMABLE, layers_of
 from pricekit.runs.source import Source
 from pricekit.support.log import logger
+from pricekit.support.staging import can_stage, continued, staging_of
 from pricekit.table import source_name
 
 
@@ -20,6 +21,35 @@ def has_begun(folder: Path, begun: bool, kind: str) -> bool:
     if not begun:
         logger.info(f"there is no {kind} in {folder} to resume yet; a new one starts")
     return begun
+
+
+def working_folder(
+    out: Path, begun: Callable[[Path], bool], finished: str, *, resume: bool, overwrite: bool
+) -> Path:
+    """Return the folder to train in: `out`, or beside it if a finished run stays until the new one is complete.
+
+    Args:
+        out: the folder of a run or of a cross-validation.
+        begun: tells whether a folder can be resumed.
+        finished: name of the last file that is written.
+        resume: continue what has begun.
+        overwrite: replace what is there.
+
+    Raises:
+        TrainingError: an unfinished replacement of `out` is neither to be resumed nor to be overwritten.
+    """
+    if resume:
+        return continued(out, begun)
+    staging = staging_of(out)
+    if overwrite:
+        return staging if begun(out) and (out / finished).is_file() and can_stage(out) else out
+    if begun(staging):
+        raise TrainingError(
+            f"there is an unfinished replacement of {out} in {staging}; resume it, or overwrite it",
+            parameters=("resume", "overwrite", "out"),
+            path=str(out),
+        )
+    return out
 
 
 def check_tables(source: Source, saved: Path) -> None:

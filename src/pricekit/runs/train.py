@@ -19,12 +19,14 @@ from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
 from pricekit.runs.calibration import fit_intervals
-from pricekit.runs.folder import INTERVALS, SAMPLE_ROWS, open_run, read_sample
+from pricekit.runs.folder import INTERVALS, SAMPLE_ROWS, is_own, is_started, open_run, read_sample
 from pricekit.runs.prepare import Prepared, prepare
+from pricekit.runs.resume import working_folder
 from pricekit.runs.source import Source, Split
 from pricekit.support.files import write_text
 from pricekit.support.locks import owned
 from pricekit.support.progress import progress
+from pricekit.support.staging import replacing
 from pricekit.training.checkpoint import TrainingState, checkpoints
 from pricekit.training.loop import fit
 from pricekit.training.machine import Processes
@@ -48,7 +50,7 @@ def train(
         out: a new or empty folder.
         split: the rows of `source`, if they have already been read, checked and split.
         resume: continue the run in `out` from its last checkpoint, or from its beginning if it has none.
-        overwrite: replace the run in `out`; it is deleted once the new one can start.
+        overwrite: replace the run in `out`; a finished one stays until the new one is complete.
         allow_leak: train even if columns or texts leak the price.
 
     Returns:
@@ -61,12 +63,16 @@ def train(
         ConfigError, PluginError: a setting or a plugin is invalid.
         KeyboardInterrupt: training was interrupted; a checkpoint was written.
     """
-    with owned(out, "run", TrainingError, enabled=Processes().main):
-        started = time.perf_counter()
-        prepared = prepare(
-            source, config, out, split=split, resume=resume, overwrite=overwrite, allow_leak=allow_leak
-        )
-        return _train(prepared, out, started)
+    started, processes = time.perf_counter(), Processes()
+    given = {"resume": resume, "overwrite": overwrite}
+    with owned(out, "run", TrainingError, enabled=processes.main):
+        processes.wait()
+        folder = working_folder(out, is_started, "run.json", **given)
+        with replacing(out, folder, is_own, enabled=processes.main):
+            prepared = prepare(source, config, folder, split=split, allow_leak=allow_leak, **given)
+            facts = _train(prepared, folder, started)
+        processes.wait()
+        return facts
 
 
 def _train(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:

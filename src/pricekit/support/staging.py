@@ -57,14 +57,20 @@ def replacing(
 ) -> Iterator[None]:
     """Put a folder that the block completes into the place of `out`; after an error, `out` is unchanged.
 
+    If the block completes `out` itself, an abandoned replacement is deleted.
+
     Args:
         out: the folder to replace.
-        folder: as of `staging_of`; nothing happens if it is `out` itself.
+        folder: as of `staging_of`, or `out` itself.
         own: tells from a path relative to `out` whether pricekit wrote the file; all others are kept.
         enabled: False in all but the first of several processes that train together.
     """
-    if folder == out or not enabled:
+    if not enabled:
         yield
+        return
+    if folder == out:
+        yield
+        _discard(staging_of(out), own)
         return
     try:
         yield
@@ -88,6 +94,13 @@ def settle(out: Path) -> None:
     if (out / _COMPLETE).exists():
         shutil.rmtree(staging, ignore_errors=True)
         (out / _COMPLETE).unlink()
+
+
+def _discard(staging: Path, own: Callable[[Path], bool]) -> None:
+    """Delete a replacement, unless it contains files that pricekit did not write."""
+    files = [file for file in staging.rglob("*") if not file.is_dir() or file.is_symlink()]
+    if all(own(file.relative_to(staging)) or is_temporary(file) for file in files):
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _keep_others(old: Path, new: Path, own: Callable[[Path], bool]) -> None:

@@ -75,13 +75,13 @@ class EpochResult:
 
 
 LAST, BEST = "last.safetensors", "best.safetensors"
-_EARLIER = re.compile(r"last-([1-9][0-9]*)\.safetensors")
+EARLIER = re.compile(r"last-([1-9][0-9]*)\.safetensors")
 _MODEL, _OPTIMIZER, _EMA = "model.", "optimizer.", "ema."
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints of a folder from which training can be resumed, the newest first."""
-    found = {path: _EARLIER.fullmatch(path.name) for path in folder.glob("last-*.safetensors")}
+    found = {path: EARLIER.fullmatch(path.name) for path in folder.glob("last-*.safetensors")}
     earlier = sorted((int(match[1]), path) for path, match in found.items() if match)
     last = folder / LAST
     return [*([last] if last.is_file() else []), *(path for _, path in earlier)]
@@ -219,7 +219,7 @@ def read_state(path: Path, run: str = "") -> dict[str, Any]:
         raise TrainingError(
             f"{reason}; restore it from a copy, or train again", parameters=("overwrite",), path=str(path)
         ) from error
-    name = _EARLIER.sub(LAST, path.name)
+    name = EARLIER.sub(LAST, path.name)
     if run and (not sealed or record.get("run") != run or record.get("name") != name):
         raise TrainingError(
             f"{path} is a file of another run, or another checkpoint of this one; restore it from a copy, or train "

@@ -23,9 +23,10 @@ from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
 from pricekit.metrics import smape
-from pricekit.runs.folder import check_replaceable, clear_run, is_run, names_rows, open_run
+from pricekit.runs.folder import check_replaceable, clear_run, is_own, is_run, names_rows, open_run
 from pricekit.runs.prepare import check_same_rows
 from pricekit.runs.pseudo_labels import add_pseudo_labels
+from pricekit.runs.resume import working_folder
 from pricekit.runs.setup import in_budget
 from pricekit.runs.source import Source, load_rows
 from pricekit.runs.train import train
@@ -33,10 +34,12 @@ from pricekit.support.files import is_free, leftovers, write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger, silence
 from pricekit.support.progress import progress
+from pricekit.support.staging import replacing
 from pricekit.training.machine import Processes
 from pricekit.workflows.folds import FOLDS, PLAN, FoldPlan, check_teachers, make_plan, read_plan, write_plan
 
 CONFIG, FACTS = "cv.toml", "cv.json"
+_FILES = (FACTS, HELD_OUT, CONFIG, FOLDS, PLAN)  # in the order of deletion
 
 
 def cross_validate(
@@ -57,7 +60,7 @@ def cross_validate(
         out: a new or empty folder.
         folds: the number of folds; None: 5, or those of the cross-validation to resume.
         resume: continue the cross-validation in `out`.
-        overwrite: delete the cross-validation in `out` first.
+        overwrite: replace the cross-validation in `out`; a finished one stays until the new one is complete.
         allow_leak: train even if columns or texts leak the price.
 
     Returns:
@@ -71,8 +74,13 @@ def cross_validate(
         silence()
     given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
     with owned(out, "cross-validation", TrainingError, enabled=processes.main):
-        plan, source = _begin(source, config, out, folds, **given)
-        return _run_folds(source, config, plan, out, processes, resume=resume)
+        processes.wait()
+        folder = working_folder(out, is_cv, FACTS, resume=resume, overwrite=overwrite)
+        with replacing(out, folder, _is_own, enabled=processes.main):
+            plan, source = _begin(source, config, folder, folds, **given)
+            scores = _run_folds(source, config, plan, folder, processes, resume=resume)
+        processes.wait()
+        return scores
 
 
 def _run_folds(
@@ -97,6 +105,12 @@ def _run_folds(
 def is_cv(path: Path) -> bool:
     """Return whether a folder looks like a cross-validation."""
     return (path / CONFIG).is_file() and (path / FOLDS).is_file()
+
+
+def _is_own(file: Path) -> bool:
+    """Return whether a path relative to a cross-validation's folder is one of its files."""
+    fold, _, name = file.as_posix().partition("/")
+    return fold in _FILES if not name else fold.startswith("fold-") and is_own(Path(name))
 
 
 def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
@@ -171,7 +185,7 @@ def _clear(out: Path) -> None:
             clear_run(folder)
             if not any(folder.iterdir()):
                 folder.rmdir()
-    files = [out / name for name in (FACTS, HELD_OUT, CONFIG, FOLDS, PLAN)]
+    files = [out / name for name in _FILES]
     for file in [*(leftovers(out) if out.is_dir() else ()), *files]:
         file.unlink(missing_ok=True)
 

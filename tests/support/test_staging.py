@@ -1,0 +1,144 @@
+"""A folder stays until its replacement is complete."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pricekit.errors import TrainingError
+from pricekit.support import files
+from pricekit.support.locks import owned
+from pricekit.support.staging import can_stage, continued, replacing, settle, staging_of, target_of
+
+FILES = ("run.json", "weights")
+
+
+def _own(file):
+    return file.as_posix() in FILES
+
+
+def _write(folder, value):
+    folder.mkdir()
+    for name in FILES:
+        (folder / name).write_text(value)
+
+
+def _read(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+@pytest.fixture(params=["exchange", "renames"])
+def out(request, tmp_path, monkeypatch):
+    """An old folder with two files of the user."""
+    if request.param == "renames":
+        monkeypatch.setattr(files, "_renameat2", lambda: None)
+    _write(tmp_path / "run", "old")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    (tmp_path / "run" / "deep").mkdir()
+    (tmp_path / "run" / "deep" / "weights").write_text("mine")
+    return tmp_path / "run"
+
+
+NEW = {"run.json": "new", "weights": "new", "notes.txt": "mine", "deep/weights": "mine"}
+
+
+def test_the_new_folder_takes_the_place_of_the_old_one(out):
+    with replacing(out, staging_of(out), _own):
+        _write(staging_of(out), "new")
+        assert _read(out)["weights"] == "old"
+    assert _read(out) == NEW
+    assert [path.name for path in out.parent.iterdir()] == ["run"]
+
+
+def test_an_error_leaves_the_old_folder(out, logged):
+    _write(staging_of(out), "new")
+    with pytest.raises(OSError, match="full"), replacing(out, staging_of(out), _own):
+        raise OSError("full")
+    assert _read(out)["weights"] == "old"
+    assert "is unchanged; its unfinished replacement is in" in logged()
+    assert continued(out, lambda folder: (folder / "weights").exists()) == staging_of(out)
+    with replacing(out, out, _own):  # the old folder was completed after all
+        pass
+    assert [path.name for path in out.parent.iterdir()] == ["run"]
+
+
+def _replace_until(out, step):
+    """Replace the folder in another process, which ends before it changes the disk for the nth time."""
+    calls = iter(range(100))
+
+    def stopping(call):
+        def stop(*arguments, **options):
+            if next(calls) == step:
+                os._exit(9)
+            return call(*arguments, **options)
+
+        return stop
+
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    for holder, name in ((os, "rename"), (os, "link"), (os, "unlink"), (os, "rmdir"), (files, "exchange")):
+        setattr(holder, name, stopping(getattr(holder, name)))
+    Path.touch = stopping(Path.touch)
+    with replacing(out, staging_of(out), _own):
+        pass
+    os._exit(0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_after_a_kill_at_any_moment_the_next_command_continues(out):
+    for step in range(100):
+        if not staging_of(out).exists():
+            _write(staging_of(out), "new")
+        ended = _replace_until(out, step)
+        with owned(out, "run", TrainingError):
+            complete = _read(out) == NEW
+            assert complete or _read(out) == NEW | {"run.json": "old", "weights": "old"}
+            assert staging_of(out).exists() is not complete
+        assert {path.name for path in out.parent.iterdir()} <= {"run", ".run.new"}
+        if ended == 0:
+            break
+        if complete:
+            _write(staging_of(out), "new")
+            for name in FILES:
+                (out / name).write_text("old")
+    assert complete
+    assert step > 6
+
+
+def test_without_a_complete_replacement_nothing_is_exchanged(out):
+    _write(staging_of(out), "new")
+    settle(out)
+    assert _read(out)["weights"] == "old"
+    assert _read(staging_of(out))["weights"] == "new"
+
+
+def test_a_replacement_with_files_of_the_user_is_not_deleted(out):
+    _write(staging_of(out), "new")
+    (staging_of(out) / "notes.txt").write_text("mine")
+    with replacing(out, out, _own):
+        pass
+    assert staging_of(out).exists()
+
+
+def test_names(tmp_path):
+    assert target_of(staging_of(tmp_path / "run")) == tmp_path / "run"
+    for name in ("run", ".new", "run.new", ".run"):
+        assert target_of(tmp_path / name) == tmp_path / name
+    (tmp_path / "link").symlink_to("run")
+    assert staging_of(tmp_path / "link") == tmp_path / ".run.new"
+
+
+def test_a_mount_point_and_a_folder_in_a_read_only_one_are_cleared_in_place(tmp_path, monkeypatch, logged):
+    assert can_stage(tmp_path)
+    monkeypatch.setattr(os.path, "ismount", lambda path: True)
+    assert not can_stage(tmp_path)
+    assert (
+        logged() == f"{tmp_path} is cleared before its replacement is complete, because it is a mount point"
+    )
+    monkeypatch.setattr(os.path, "ismount", lambda path: False)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert not can_stage(tmp_path)
+    assert f"because {tmp_path.parent} cannot be written" in logged()
