@@ -1,6 +1,51 @@
-"""`python -m pricekit`, and `accelerate launch -m pricekit`."""
+"""The program: `pricekit`, `python -m pricekit`, and `accelerate launch -m pricekit`."""
 
-from pricekit.cli.main import main
+import os
+import signal
+import sys
+from contextlib import suppress
+
+from pricekit.support.interrupts import end_soon
+
+INTERRUPTED = 130
+
+
+def run() -> None:
+    """Run the command line as a program, which an interrupt ends within about two seconds, without a traceback."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # before the slow imports
+    code: int | str | None = INTERRUPTED
+    said = False
+    try:
+        with end_soon(_end_now):
+            from pricekit.cli.main import main
+
+            said = True  # main reports interrupts
+            main()
+            code = 0
+    except SystemExit as ended:
+        code = ended.code
+    except KeyboardInterrupt:
+        if not said:
+            _say_interrupted()
+    if code == INTERRUPTED:  # do not wait for threads that still compute
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _end_now() -> None:
+    """End the process from another thread, without the locks that the main thread may hold."""
+    _say_interrupted()
+    os._exit(INTERRUPTED)
+
+
+def _say_interrupted() -> None:
+    show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # progress bars hide it
+    with suppress(OSError):
+        os.write(2, f"{show_cursor}\npricekit: interrupted\n".encode())
+
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -131,10 +131,10 @@ def _run(
     if before is not None:
         module, _, function = before.partition(":")
         getattr(import_module(module), function)(value)
-    from pricekit.cli.main import main
+    from pricekit.__main__ import run as run_program
 
     try:
-        main()
+        run_program()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

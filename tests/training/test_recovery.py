@@ -25,10 +25,10 @@ def _weights(run):
 def _stop_in(monkeypatch, epoch):
     """Let training fail in the validation of an epoch, counted from 0."""
 
-    def validate(session, call=loop.validate):
+    def validate(session, interrupted, call=loop.validate):
         if session.state.epoch == epoch:
             raise KeyboardInterrupt
-        return call(session)
+        return call(session, interrupted)
 
     monkeypatch.setattr(loop, "validate", validate)
 
@@ -121,8 +121,8 @@ def test_best_weights_that_no_checkpoint_has_are_an_error(catalog, tmp_path, mon
     _stop_in(monkeypatch, 3)
     config = tiny_config({"training": {"epochs": 5, "learning_rate": 1e-9}})
 
-    def validate(session, call=loop.validate):
-        result = call(session)
+    def validate(session, interrupted, call=loop.validate):
+        result = call(session, interrupted)
         return result if result.epoch == 1 else type(result)(result.epoch, result.step, result.loss, 190.0)
 
     monkeypatch.setattr(loop, "validate", validate)

@@ -64,7 +64,7 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
                 session.retry(error)
                 advance(session.state.position - before)
                 continue
-            if interrupted.is_set():  # during validation
+            if interrupted.is_set():  # at the end of the validation
                 session.save(LAST)
                 raise KeyboardInterrupt
             if out_of_time:
@@ -94,7 +94,7 @@ def run_epoch(session: Session, interrupted: threading.Event, advance: Advance) 
     out_of_time = train_epoch(session, interrupted, advance)
     trained = time.perf_counter()
     rows_per_second = (state.rows - rows_before) / (trained - began)
-    result = validate(session)
+    result = validate(session, interrupted)
     session.end_epoch(result)
     report_epoch(session, result, rows_per_second)
     # The checkpoint comes last: if the run is killed before it, a resumed run overwrites the epoch's line.
@@ -144,8 +144,12 @@ def train_epoch(session: Session, interrupted: threading.Event, advance: Advance
     return out_of_time
 
 
-def validate(session: Session) -> EpochResult:
+def validate(session: Session, interrupted: threading.Event) -> EpochResult:
     """Return the result of the current epoch: the SMAPE of the scored weights on the validation rows.
+
+    Args:
+        session: the training in progress.
+        interrupted: ends the validation with a checkpoint and KeyboardInterrupt when it is set; resuming repeats it.
 
     Raises:
         SpikeError: a price is not finite.
@@ -154,13 +158,20 @@ def validate(session: Session) -> EpochResult:
     processes.broadcast(session.scored_model.buffers())
     shown = session.shows_progress and session.time_budget.pause > BAR_SECONDS
     with progress("validation", len(valid.price), shown=shown) as advance:
+
+        def advance_or_stop(units: float, note: str = "") -> None:
+            advance(units, note)
+            if interrupted.is_set():
+                session.save(LAST)
+                raise KeyboardInterrupt
+
         prices = predict(
             session.scored_model,
             valid.inputs,
             session.config.training.eval_batch_size,
             autocast=session.stepper.objective.autocast,
             processes=processes,
-            advance=advance,
+            advance=advance_or_stop,
         )
     if not np.isfinite(prices).all():
         config = session.config

@@ -16,6 +16,7 @@ from torch import Tensor
 from pricekit.config import SpeedConfig
 from pricekit.errors import ConfigError
 from pricekit.support.cpus import usable_cpus
+from pricekit.support.interrupts import SIGNALS, finish_first
 from pricekit.support.log import logger
 from pricekit.support.text import counted
 
@@ -145,9 +146,6 @@ class Processes:
             self.state.destroy_process_group()
 
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
 @contextmanager
 def defer_interrupts(*, enabled: bool) -> Iterator[threading.Event]:
     """Set the yielded event at the first signal; the second signal raises KeyboardInterrupt.
@@ -166,9 +164,10 @@ def defer_interrupts(*, enabled: bool) -> Iterator[threading.Event]:
         interrupted.set()
         logger.warning("stopping after this step with a checkpoint; interrupt again to stop at once")
 
-    before = {number: signal.signal(number, note) for number in _SIGNALS}
+    before = {number: signal.signal(number, note) for number in SIGNALS}
     try:
-        yield interrupted
+        with finish_first():
+            yield interrupted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
