@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pricekit.support.text import nearest
+from pricekit.support.text import nearest, printable
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -36,12 +36,15 @@ __all__ = [
     "check_limit",
     "explain_invalid",
     "first_invalid_field",
+    "is_panic",
     "path_of",
 ]
 
 
 class PricekitError(Exception):
     """Base class of pricekit's exceptions.
+
+    The message has no control characters, because it may quote a stranger's table or bundle.
 
     Attributes:
         parameters: names of the parameters of `pricekit`'s functions that fix the problem, such as
@@ -56,7 +59,7 @@ class PricekitError(Exception):
     """
 
     def __init__(self, message: str = "", *, parameters: tuple[str, ...] = (), **facts: Any) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.parameters = parameters
         self.facts = facts
 
@@ -99,7 +102,12 @@ class BundleError(PricekitError):
     """A bundle is incomplete, was altered, or has an unknown schema version."""
 
 
-def first_invalid_field(error: Exception) -> str:
+def is_panic(error: BaseException) -> bool:
+    """Return whether an error is the panic of a library written in Rust, such as tokenizers; it is no `Exception`."""
+    return type(error).__module__ == "pyo3_runtime"
+
+
+def first_invalid_field(error: BaseException) -> str:
     """Return the first invalid value of a validation error and the reason, in brackets; "" for other errors."""
     from pydantic import ValidationError  # slow to import
 

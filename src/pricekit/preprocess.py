@@ -15,9 +15,11 @@ from tokenizers import Tokenizer
 
 from pricekit.config.settings import MAX_LENGTH
 from pricekit.core.contracts import Batch
-from pricekit.errors import BundleError, first_invalid_field
+from pricekit.errors import BundleError, first_invalid_field, is_panic
 from pricekit.features.fitted import FittedFeatures
 from pricekit.features.rowwise import FEW
+from pricekit.support.causes import raise_outside_cause
+from pricekit.support.text import shorten
 from pricekit.table import Columns, Table
 from pricekit.tokens import Tokens, WordCache, encode, pad_rows
 
@@ -198,10 +200,13 @@ def load_preprocessor(files: Mapping[str, bytes], where: Path) -> Preprocessor:
     try:
         record = _Record.model_validate(json.loads(files["preprocess.json"]))
         tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
-    except Exception as error:  # the tokenizers library raises bare Exceptions
+    except BaseException as error:  # the tokenizers library raises bare Exceptions, and panics
+        if not (isinstance(error, Exception) or is_panic(error)):
+            raise
+        raise_outside_cause(error)
+        reason = first_invalid_field(error) or f" ({type(error).__name__}: {shorten(str(error), 300)})"
         raise BundleError(
-            f"{where}: tokenizer.json or preprocess.json is damaged"
-            f"{first_invalid_field(error) or f' ({type(error).__name__}: {error})'}; train or export it again"
+            f"{where}: tokenizer.json or preprocess.json is damaged{reason}; train or export it again"
         ) from None
     columns = Columns(record.columns.text, record.columns.price, record.columns.id)
     features = FittedFeatures.from_json([dict(part) for part in record.features])

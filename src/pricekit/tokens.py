@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
@@ -12,6 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
+
+from pricekit.errors import BundleError, is_panic
+from pricekit.support.text import shorten
 
 CHARS_PER_TOKEN = 6
 """A text is cut to this many characters for each token of `max_length` before it is tokenised."""
@@ -102,6 +106,8 @@ def encode(
 ) -> Tokens:
     """Tokenise texts, each cut to `max_length` tokens; a text without tokens becomes one `pad_id`.
 
+    Raises BundleError if the tokenizer fails, for example because it has no token for unknown characters.
+
     Args:
         tokenizer: the model's tokenizer.
         texts: N texts; equal ones are tokenised once.
@@ -149,7 +155,7 @@ def splits_at_spaces(tokenizer: Tokenizer) -> bool:
     """Return whether the tokens of a text are the tokens of its space-separated words, in order."""
     first = tokenizer.pre_tokenizer
     if isinstance(first, pre_tokenizers.Sequence):
-        first = first[0]
+        first = next(iter(first), None)
     return (
         isinstance(first, pre_tokenizers.Whitespace | pre_tokenizers.WhitespaceSplit)
         and isinstance(tokenizer.normalizer, normalizers.Lowercase | None)
@@ -217,7 +223,9 @@ def _tokenize_words(tokenizer: Tokenizer, words: list[str]) -> pa.ListArray:
     """Return the tokens of each word, many words in one call."""
     groups = [words[i : i + _WORDS_PER_CALL] for i in range(0, len(words), _WORDS_PER_CALL)]
     ids, word = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    for number, encoding in enumerate(tokenizer.encode_batch(groups, is_pretokenized=True)):
+    with _ready(tokenizer):
+        encodings = tokenizer.encode_batch(groups, is_pretokenized=True)
+    for number, encoding in enumerate(encodings):
         ids.append(np.array(encoding.ids, np.int32))
         word.append(np.array(encoding.word_ids, np.int64) + number * _WORDS_PER_CALL)
     offsets = np.zeros(len(words) + 1, np.int32)
@@ -226,17 +234,38 @@ def _tokenize_words(tokenizer: Tokenizer, words: list[str]) -> pa.ListArray:
 
 
 def _tokenize_texts(tokenizer: Tokenizer, texts: list[str], max_length: int) -> Tokens:
-    padding = tokenizer.padding
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length)
-    encodings = tokenizer.encode_batch_fast(texts)
-    tokenizer.no_truncation()  # restore the settings, because the tokenizer's JSON is part of the model
-    if padding:
-        tokenizer.enable_padding(**padding)
-    rows = [encoding.ids for encoding in encodings]
+    with _ready(tokenizer):
+        tokenizer.enable_truncation(max_length)
+        rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     return Tokens(np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets)
+
+
+@contextmanager
+def _ready(tokenizer: Tokenizer) -> Iterator[None]:
+    """Turn off padding and truncation; restore the padding, because the tokenizer's JSON is part of the model.
+
+    Raises:
+        BundleError: the tokenizer fails, or the library panics.
+    """
+    try:
+        padding = tokenizer.padding
+        try:
+            tokenizer.no_padding()
+            tokenizer.no_truncation()
+            yield
+        finally:
+            tokenizer.no_truncation()
+            if padding:
+                tokenizer.enable_padding(**padding)
+    except BaseException as error:  # the library raises bare Exceptions, and panics
+        if type(error) is not Exception and not is_panic(error):
+            raise
+        raise BundleError(
+            f"the model's tokenizer ({type(tokenizer.model).__name__}) cannot tokenise these texts: "
+            f"{shorten(str(error), 300)}. Train or export the model again; do not trust one of others that does this"
+        ) from error
 
 
 def _fill_empty_rows(tokens: Tokens, pad_id: int) -> Tokens:

@@ -1,10 +1,11 @@
+import json
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricekit.support.text import duration, printable
+from pricekit.support.text import duration, printable, printable_json
 
 
 @pytest.mark.parametrize(
@@ -30,3 +31,11 @@ def test_printable_text_has_no_control_characters_and_is_otherwise_the_same(text
     assert "Cc" not in kinds
     plain = all(letter in "\t\n" or unicodedata.category(letter) not in ("Cc", "Cf") for letter in text)
     assert found == text or not plain
+
+
+def test_escaped_json_has_the_same_values_and_no_control_characters():
+    value = {"name": "tea \x1b[2J\x9b\u202e ü"}
+    found = printable_json(json.dumps(value, ensure_ascii=False))
+    assert json.loads(found) == value
+    assert printable(found) == found
+    assert "ü" in found

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from pricekit.support.log import logger
-from pricekit.support.text import printable
+from pricekit.support.text import printable, printable_json
 
 RESULT = 35
 """The log level of a command's result: above warnings, so that --quiet prints it, and below errors."""
@@ -140,7 +140,7 @@ def _as_json(record: logging.LogRecord, message: str) -> str:
     }
     extra = {name: getattr(record, name, None) for name in ("facts", "parameters")}
     line |= {name: value for name, value in extra.items() if value}
-    return json.dumps(line, ensure_ascii=False, default=str)
+    return printable_json(json.dumps(line, ensure_ascii=False, default=str))
 
 
 @contextmanager

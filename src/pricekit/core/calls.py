@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.core.loader import registry
-from pricekit.errors import PluginError, PricekitError
+from pricekit.errors import PluginError, PricekitError, is_panic
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.log import logger
 from pricekit.support.text import shorten
@@ -18,7 +18,7 @@ from pricekit.support.text import shorten
 
 @contextmanager
 def plugin_call(kind: str, name: str, action: str) -> Iterator[None]:
-    """Turn any exception of a plugin into a PluginError that names the plugin and its action.
+    """Turn any exception of a plugin, and a panic, into a PluginError that names the plugin and its action.
 
     Args:
         kind: of the plugin, such as `loss`.
@@ -29,7 +29,9 @@ def plugin_call(kind: str, name: str, action: str) -> Iterator[None]:
         yield
     except PricekitError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if not (isinstance(error, Exception | SystemExit) or is_panic(error)):
+            raise
         raise_outside_cause(error)
         entry = registry().get(kind, name)
         message = shorten(str(error), 300)

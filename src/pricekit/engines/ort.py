@@ -20,6 +20,7 @@ from pricekit.errors import BundleError, PluginError
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.cpus import usable_cpus
 from pricekit.support.log import logger
+from pricekit.support.text import shorten
 
 SHAPES = 64
 """Maximum number of shapes with buffers. Batches of other shapes are priced without buffers."""
@@ -231,7 +232,16 @@ def load_cpu(model: bytes, threads: int | None = None) -> PriceBatch:
 
 def _prices(session: Any) -> PriceBatch:
     def run(batch: Batch) -> np.ndarray:
-        return np.asarray(session.run(["price"], dict(batch))[0])
+        try:
+            return np.asarray(session.run(["price"], dict(batch))[0])
+        except Exception as error:  # ONNX Runtime has its own classes
+            raise_outside_cause(error)
+            rows, length = batch["input_ids"].shape
+            raise BundleError(
+                f"the graph cannot price a batch of {rows} rows and {length} tokens: {shorten(str(error), 300)}; "
+                "export the run again, and do not trust a bundle of others that does this",
+                shape=(rows, length),
+            ) from error
 
     return run
 
@@ -263,12 +273,14 @@ def _session(model: bytes, provider: str, settings: Mapping[str, str], threads: 
         raise_outside_cause(error)
         if provider != "CPUExecutionProvider":
             raise PluginError(
-                f"ONNX Runtime could not open the graph with its {provider}: {' '.join(str(error).split())}; check "
+                f"ONNX Runtime could not open the graph with its {provider}: {shorten(str(error), 400)}; check "
                 "the GPU, its driver and its memory, or choose the engine ort-cpu",
                 parameters=("engine",),
                 provider=provider,
             ) from error
-        raise BundleError(f"the graph cannot be loaded by ONNX Runtime: {error}; export it again") from error
+        raise BundleError(
+            f"the graph cannot be loaded by ONNX Runtime: {shorten(str(error), 400)}; export it again"
+        ) from error
     if session.get_providers()[0] != provider:
         raise PluginError(
             f"ONNX Runtime could not load its {provider}{_missing_library(ort, provider)}; install what is missing, "
@@ -276,12 +288,24 @@ def _session(model: bytes, provider: str, settings: Mapping[str, str], threads: 
             parameters=("engine",),
             provider=provider,
         )
-    found = tuple(i.name for i in session.get_inputs()), tuple(o.name for o in session.get_outputs())
-    if set(found[0]) != set(INPUTS) or found[1] != ("price",):
-        raise BundleError(
-            f"the graph has inputs and outputs {found}, expected {INPUTS} and price; export it again"
-        )
+    _check_ends(session)
     return session
+
+
+def _check_ends(session: Any) -> None:
+    """Raise BundleError if a graph has other inputs and outputs than pricekit's."""
+    expected = (
+        {**dict.fromkeys(INPUTS, "tensor(int64)"), "features": "tensor(float)"},
+        {"price": "tensor(float)"},
+    )
+    found = tuple(
+        {end.name: end.type for end in ends} for ends in (session.get_inputs(), session.get_outputs())
+    )
+    if found != expected:
+        shown = shorten(" and ".join(map(str, found)), 400)
+        raise BundleError(
+            f"the graph has inputs and outputs {shown}; expected {expected[0]} and {expected[1]}. Export it again"
+        )
 
 
 def _check_provider(provider: str) -> Any:

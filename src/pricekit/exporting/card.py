@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pricekit.runs.folder import Ensemble, LoadedRun
+from pricekit.support.text import printable, shorten
 
 _CARD = """# {backbone} price model
 
@@ -19,7 +20,7 @@ new rows to score a little worse):
 {metrics}
 ## Training
 
-- {train:,} rows of `{table}`; text from {text}; price from `{price}`
+- {train:,} rows of {table}; text from {text}; price from {price}
 - backbone `{backbone}`, features {features}, loss `{loss}`, policy `{policy}`
 - best epoch {best_epoch}, seed {seed}
 
@@ -43,7 +44,7 @@ without that row:
 {metrics}
 ## Training
 
-Rows of `{table}`; text from {text}; price from `{price}`.
+Rows of {table}; text from {text}; price from {price}.
 
 | member | weight | SMAPE on its own held-out rows |
 |---|---|---|
@@ -98,9 +99,9 @@ def ensemble_card(ensemble: Ensemble, facts: Mapping[str, Any]) -> str:
         version=facts["pricekit_version"],
         valid=facts["rows"]["valid"],
         metrics=_metrics(facts),
-        table=facts["table"],
-        text=", ".join(f"`{name}`" for name in columns.text),
-        price=columns.price,
+        table=_code(facts["table"]),
+        text=", ".join(map(_code, columns.text)),
+        price=_code(columns.price),
         members="\n".join(members),
         precision=_PRECISION[facts["precision"]] + "\n",
         use=_USE,
@@ -117,10 +118,10 @@ def model_card(run: LoadedRun, facts: Mapping[str, Any]) -> str:
         valid=facts["rows"]["valid"],
         train=facts["rows"]["train"],
         metrics=_metrics(facts),
-        table=facts["table"],
-        text=", ".join(f"`{name}`" for name in config.columns.text),
-        price=config.columns.price,
-        features=", ".join(f"`{name}`" for name in config.features) or "none",
+        table=_code(facts["table"]),
+        text=", ".join(map(_code, config.columns.text)),
+        price=_code(config.columns.price),
+        features=", ".join(map(_code, config.features)) or "none",
         loss=config.loss.name,
         policy=config.policy.name,
         best_epoch=facts["best_epoch"],
@@ -130,6 +131,11 @@ def model_card(run: LoadedRun, facts: Mapping[str, Any]) -> str:
         use=_USE,
         limits=_LIMITS,
     )
+
+
+def _code(name: object) -> str:
+    """Return a name from a table as code in Markdown, on one line, without marks that end the code."""
+    return f"`{shorten(printable(str(name)), 100).replace('`', chr(39))}`"
 
 
 def _metrics(facts: Mapping[str, Any]) -> str:

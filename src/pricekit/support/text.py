@@ -43,6 +43,11 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
+def printable_json(text: str) -> str:
+    """Return JSON with the same characters escaped as JSON escapes them."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the most similar of `names`, ignoring case; None if none is close."""
     folded = {candidate.casefold(): candidate for candidate in names}

@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
-from pricekit.errors import ConfigError
+from pricekit.errors import ConfigError, is_panic
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.text import shorten
 
@@ -131,7 +131,9 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
         with quiet_transformers():
             return AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
-    except Exception as error:  # tokenizers raises bare Exception, and the conversion anything
+    except BaseException as error:  # tokenizers raises bare Exception and panics, and the conversion anything
+        if not (isinstance(error, Exception) or is_panic(error)):
+            raise
         raise_outside_cause(error)
         reason = shorten(str(error), 200)
         raise ConfigError(
