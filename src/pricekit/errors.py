@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pricekit.support.digests import DamagedError, check_files
 from pricekit.support.text import nearest, printable
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "PluginError",
     "PricekitError",
     "TrainingError",
+    "check_intact",
     "check_limit",
     "explain_invalid",
     "first_invalid_field",
@@ -105,6 +107,28 @@ class BundleError(PricekitError):
 def is_panic(error: BaseException) -> bool:
     """Return whether an error is the panic of a library written in Rust, such as tokenizers; it is no `Exception`."""
     return type(error).__module__ == "pyo3_runtime"
+
+
+def check_intact(
+    folder: Path, names: Iterable[str], remedy: str = "train again", error: type[PricekitError] | None = None
+) -> None:
+    """Compare files with the list of digests in their folder, if it has one.
+
+    Args:
+        folder: of the files.
+        names: of the files.
+        remedy: what to do, for the message.
+        error: the class of the error; None: TrainingError.
+
+    Raises:
+        PricekitError: a file is damaged or missing.
+    """
+    try:
+        check_files(folder, names)
+    except DamagedError as found:
+        raise (error or TrainingError)(
+            f"{found}; restore it from a copy, or {remedy}", path=str(folder)
+        ) from None
 
 
 def first_invalid_field(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pricekit.errors import TrainingError, path_of
+from pricekit.errors import TrainingError, check_intact, path_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -185,6 +185,7 @@ def delete_with(handle: Run | CrossValidation, folder: Path) -> None:
 
 
 def _read_json(file: Path, kind: str) -> dict[str, Any]:
+    check_intact(file.parent, [file.name])
     try:
         return dict(json.loads(file.read_text("utf-8")))
     except (OSError, ValueError, TypeError) as error:

@@ -49,8 +49,11 @@ def test_the_cache_gives_the_same_weights(catalog, run, tmp_path, monkeypatch):
     found = cached_inputs(preprocessor, changed, str(tmp_path / "cache"))
     assert np.array_equal(found.tokens.ids, preprocessor(changed).tokens.ids)
     assert len(list((tmp_path / "cache").iterdir())) == 3
-    broken = next((tmp_path / "cache").iterdir())
+    broken, flipped, _ = (tmp_path / "cache").iterdir()
     broken.write_bytes(b"broken")
+    content = bytearray(flipped.read_bytes())
+    content[-2] ^= 64
+    flipped.write_bytes(content)
     for part in (split.train, split.valid, changed):
         again = cached_inputs(preprocessor, part, str(tmp_path / "cache"))
         assert np.array_equal(again.tokens.ids, preprocessor(part).tokens.ids)

@@ -136,7 +136,7 @@ def test_a_different_table_is_not_resumed(done, table, tmp_path, change, begun):
 def test_a_damaged_cross_validation_is_reported(done, table, tmp_path, name):
     out = shutil.copytree(done[0], tmp_path / "cv")
     (out / name).write_text("{")
-    with pytest.raises(TrainingError, match="is damaged"):
+    with pytest.raises(TrainingError, match="altered or damaged"):
         cross_validate(Source(table), config(), out, resume=True)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pricekit.errors import DataError
+from pricekit.errors import DataError, check_intact
 from pricekit.support.files import write_atomically
 from pricekit.table import Table
 
@@ -131,6 +131,7 @@ def read_held_out_frame(folder: Path) -> pd.DataFrame:
     """
     if not (folder / FILE).is_file():
         raise DataError(_absence(folder), path=str(folder))
+    check_intact(folder, [FILE], "train again", DataError)
     try:
         frame = pd.read_parquet(folder / FILE)
         found = _of_frame(frame)

@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from pricekit import __version__
 from pricekit.preprocess import Inputs, Preprocessor, without_price
+from pricekit.support.digests import SEAL, DamagedError, check_seal, seal
 from pricekit.support.files import write_atomically
 from pricekit.support.log import logger
 from pricekit.table import Table
@@ -22,7 +23,7 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) 
     """Return the model inputs of a table: from the cache, or computed and then cached.
 
     The key is a hash of the table's content, the fitted preprocessor and the version of pricekit. So a change of a
-    text, the tokenizer, the length or a feature results in another file. An unreadable file is replaced.
+    text, the tokenizer, the length or a feature results in another file. An unreadable or damaged file is replaced.
 
     Args:
         preprocessor: the fitted preprocessor.
@@ -39,9 +40,10 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) 
         )
         return preprocessor(table)
     try:
+        check_seal(path)
         found = load_file(path)
         return Inputs(Tokens(found["ids"], found["offsets"]), found["features"], preprocessor.pad_id)
-    except (OSError, SafetensorError, KeyError):
+    except (OSError, SafetensorError, KeyError, DamagedError):
         inputs = preprocessor(table)
     arrays = {
         "ids": inputs.tokens.ids,
@@ -51,7 +53,8 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with write_atomically(path) as temporary:
-            save_file(arrays, temporary)
+            save_file(arrays, temporary, metadata=SEAL)
+            seal(temporary)
     except (OSError, SafetensorError) as error:
         logger.warning(
             f"tokens and features of this table are not cached: {path} cannot be written ({error})"

@@ -18,6 +18,7 @@ best.safetensors          weights with the lowest validation SMAPE, or the last 
 intervals.json            calibrated widths of price intervals
 held_out.parquet          validation rows with their predicted prices
 run.json                  table, rows, plugins, metrics of the best weights; written last
+files.json                size and SHA-256 of the files that are read again, except checkpoints, which have a checksum
 
 An ensemble, which predicts and is exported like one run:
 
@@ -26,6 +27,7 @@ members/N                 a copy of each member's run, without the checkpoint to
 held_out.parquet          rows that no member was trained on, with the ensemble's predictions
 intervals.json            half widths of the price intervals
 run.json                  table, rows, plugins, metrics on the held-out rows
+files.json                size and SHA-256 of these files, and of each member's files.json
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from pricekit.core.contracts import State
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.engines.loaded import LoadedEngine
-from pricekit.errors import PricekitError, TrainingError
+from pricekit.errors import PricekitError, TrainingError, check_intact
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
@@ -56,6 +58,7 @@ from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Preprocessor, load_preprocessor
 from pricekit.runs.load import load_model
 from pricekit.runs.source import Split
+from pricekit.support.digests import LISTING
 from pricekit.support.files import is_free, leftovers, write_atomically
 from pricekit.table import Table, read_table, write_rejected
 from pricekit.training.checkpoint import BEST, EARLIER, LAST, checkpoints, load_checkpoint
@@ -72,10 +75,16 @@ SAMPLE_ROWS = 512
 
 # In the order of deletion: the first file marks a finished run, the second a started run, the last one any run.
 FILES = (
-    *("run.json", BACKBONE, "config.toml", "split.parquet", "rejected.parquet", "sample.parquet"),
+    *("run.json", LISTING, BACKBONE, "config.toml", "split.parquet", "rejected.parquet", "sample.parquet"),
     *("tokenizer.json", "preprocess.json", OUT_OF_FOLD, PSEUDO_LABELLED, OLD_PSEUDO_LABELLED),
     *("metrics.jsonl", LAST, BEST, INTERVALS, HELD_OUT, SOURCE),
 )
+
+
+FINISHED = (BEST, INTERVALS, HELD_OUT, "run.json")
+STARTED = tuple(name for name in FILES if name not in (*FINISHED, LAST, LISTING, "metrics.jsonl"))
+"""What `files.json` lists when a run is started, and FINISHED when it is finished; checkpoints hold `metrics.jsonl`."""
+_READ = (SOURCE, "config.toml", *FILES_OF_PREPROCESSOR, BACKBONE, BEST, INTERVALS, "run.json")
 
 
 @dataclass(frozen=True)
@@ -130,16 +139,29 @@ def files_digest(files: Iterable[Path]) -> str:
 
 
 def is_run(path: Path) -> bool:
-    """Return whether a folder is a run, finished or not."""
+    """Return whether a folder is a run, finished or not; raises TrainingError if its `source.json` is damaged."""
     return names_rows(path / SOURCE)
 
 
 def names_rows(file: Path) -> bool:
-    """Return whether a JSON file contains a digest of training rows, as only the files of runs do."""
+    """Return whether a JSON file contains a digest of training rows, as only the files of runs do.
+
+    Raises:
+        TrainingError: the file is damaged.
+    """
+    check_intact(file.parent, [file.name], "delete the folder and train again")
     try:
         facts = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return False
+    except (OSError, ValueError) as error:
+        if not any((file.parent / name).is_file() for name in ("config.toml", "cv.toml")):
+            return False  # a file of something else
+        raise TrainingError(
+            f"{file} is damaged ({error}); restore it from a copy, or train into another folder",
+            parameters=("out",),
+            path=str(file.parent),
+        ) from None
     return isinstance(facts, dict) and "digest" in facts
 
 
@@ -159,8 +181,15 @@ def is_own(file: Path) -> bool:
 
 
 def is_started(out: Path) -> bool:
-    """Return whether a run folder contains everything that resuming needs; a checkpoint may be missing."""
-    return is_run(out) and (out / BACKBONE).is_file()  # the last file that a new run writes
+    """Return whether a run folder contains everything that resuming needs; a checkpoint may be missing.
+
+    Raises:
+        TrainingError: a file is damaged.
+    """
+    if not is_run(out) or not (out / BACKBONE).is_file():  # the last file that a new run writes
+        return False
+    check_intact(out, [BACKBONE])
+    return True
 
 
 def check_replaceable(
@@ -242,6 +271,7 @@ def open_run(path: Path) -> LoadedRun:
         raise TrainingError(
             f"{path} is not a run: expected the folder that training wrote, with {SOURCE}", path=str(path)
         )
+    check_intact(path, _READ)
     require_plugins(path)
     config = read_saved_config(path / "config.toml")
     preprocessor = read_preprocessor(path)
@@ -264,7 +294,8 @@ def read_preprocessor(path: Path) -> Preprocessor:
 
 
 def read_sample(run: LoadedRun) -> Table:
-    """Return the sample rows of a run, with their prices."""
+    """Return the sample rows of a run, with their prices; raises TrainingError if the file is damaged."""
+    check_intact(run.path, ["sample.parquet"])
     return read_table(run.path / "sample.parquet", run.preprocessor.columns, notices=lambda _: None)
 
 
@@ -369,6 +400,8 @@ def is_ensemble(path: Path) -> bool:
 
 def open_ensemble(path: Path) -> Ensemble:
     """Open an ensemble; raises TrainingError, PluginError, ConfigError, BundleError."""
+    listed_members = [f"members/{folder.name}/{LISTING}" for folder in (path / "members").glob("*")]
+    check_intact(path, [ENSEMBLE, "run.json", INTERVALS, *listed_members], "create the ensemble again")
     try:
         listed = json.loads((path / ENSEMBLE).read_text("utf-8"))["members"]
         members = [(int(number), float(member["weight"])) for number, member in enumerate(listed)]

@@ -18,7 +18,7 @@ from pricekit.config import RunConfig
 from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import State
 from pricekit.core.registry import Entry
-from pricekit.errors import TrainingError
+from pricekit.errors import TrainingError, check_intact
 from pricekit.features.fitted import fit_features
 from pricekit.model.network import PriceModel, build_model
 from pricekit.preprocess import Preprocessor, without_price
@@ -26,7 +26,9 @@ from pricekit.runs.cache import cached_inputs
 from pricekit.runs.checks import check_feature_leaks, check_inputs, check_plugins
 from pricekit.runs.folder import (
     BACKBONE,
+    FINISHED,
     SOURCE,
+    STARTED,
     check_replaceable,
     clear_run,
     is_run,
@@ -42,6 +44,7 @@ from pricekit.runs.folder import (
 from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
 from pricekit.runs.setup import Setup
 from pricekit.runs.source import Source, Split, columns_of, load_split
+from pricekit.support.digests import list_files, unlist_files
 from pricekit.support.files import is_free, write_text
 from pricekit.support.log import logger, silence
 from pricekit.support.progress import progress
@@ -183,7 +186,9 @@ def _check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
     if not resume:
         _check_free(out, overwrite)
     elif is_started(out):
+        check_intact(out, STARTED)
         recover_checkpoint(out, run_id(out))
+        unlist_files(out, FINISHED)  # they are written again
 
 
 def check_same_rows(out: Path, split: Split) -> None:
@@ -268,4 +273,6 @@ def _write_run(out: Path, source: Source, run: str, setup: Setup, split: Split, 
         write_text(out / name, text)
     if fitted.out_of_fold:
         write_out_of_fold(out, fitted.out_of_fold)
-    write_text(out / BACKBONE, json.dumps(fitted.architecture, indent=1) + "\n")
+    architecture = json.dumps(fitted.architecture, indent=1) + "\n"
+    list_files(out, STARTED, {BACKBONE: architecture})
+    write_text(out / BACKBONE, architecture)

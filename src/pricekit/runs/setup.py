@@ -12,7 +12,7 @@ from pricekit.config.layers import read_saved_config
 from pricekit.core.contracts import Backbone, Policy
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
-from pricekit.errors import ConfigError, TrainingError
+from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.model.network import ModelPlugins
 from pricekit.runs.folder import is_run, is_started, plugins_of, require_plugins
 from pricekit.training.machine import Processes, choose_precision
@@ -82,6 +82,7 @@ def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
             f"the run in {folder} was interrupted before its first step; train without resume",
             parameters=("resume",),
         )
+    check_intact(folder, ["config.toml"])
     require_plugins(folder)
     return in_budget(folder / "config.toml", time_budget)
 

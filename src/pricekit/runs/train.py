@@ -19,10 +19,11 @@ from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
 from pricekit.runs.calibration import fit_intervals
-from pricekit.runs.folder import INTERVALS, SAMPLE_ROWS, is_own, is_started, open_run, read_sample
+from pricekit.runs.folder import FINISHED, INTERVALS, SAMPLE_ROWS, is_own, is_started, open_run, read_sample
 from pricekit.runs.prepare import Prepared, prepare
 from pricekit.runs.resume import working_folder
 from pricekit.runs.source import Source, Split
+from pricekit.support.digests import list_files
 from pricekit.support.files import write_text
 from pricekit.support.locks import owned
 from pricekit.support.progress import progress
@@ -122,7 +123,9 @@ def finish(prepared: Prepared, state: TrainingState, out: Path, started: float) 
             intervals = fit_intervals(prices, job.valid.price).to_json()
             write_text(out / INTERVALS, json.dumps(intervals) + "\n")
             write_held_out(out, held_out_of(split.valid, prices))
-            write_text(out / "run.json", json.dumps(facts, indent=2) + "\n")
+            record = json.dumps(facts, indent=2) + "\n"
+            list_files(out, FINISHED, {"run.json": record})
+            write_text(out / "run.json", record)
             _check_reopened(out, job.model)
             for earlier in checkpoints(out)[1:]:
                 earlier.unlink(missing_ok=True)

@@ -9,11 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import numpy as np
 
 from pricekit.support.files import write_text
 
@@ -80,6 +78,8 @@ def _checksum(header: bytes, place: int, tensors: BinaryIO) -> bytes:
     inside one word is found, and all but about 1 of 2^128 others. A SHA-256 of all bytes, which would also resist
     intent, takes ten times as long: several percent of the training time of a small model.
     """
+    import numpy as np  # slow to import, and this module is among the first
+
     digest = hashlib.sha256(header[:place] + SEAL["checksum"].encode() + header[place + 64 :])
     words = np.zeros((_ROWS, _COLUMNS), "<u8")
     block = memoryview(words.data).cast("B")
@@ -91,8 +91,13 @@ def _checksum(header: bytes, place: int, tensors: BinaryIO) -> bytes:
     return digest.hexdigest().encode()
 
 
-def list_files(folder: Path, names: Iterable[str]) -> None:
-    """Add those of the named files that exist to a folder's `files.json`, which is created if it is absent.
+def list_files(folder: Path, names: Iterable[str], coming: Mapping[str, str] | None = None) -> None:
+    """Add files to a folder's `files.json`, which is created if it is absent.
+
+    Args:
+        folder: of the files.
+        names: of the files; those that do not exist are left out.
+        coming: texts of files that are about to be written, by name.
 
     Raises:
         DamagedError: the existing `files.json` is damaged.
@@ -101,9 +106,22 @@ def list_files(folder: Path, names: Iterable[str]) -> None:
     for name in names:
         if (folder / name).is_file():
             listed[name] = {"bytes": (folder / name).stat().st_size, "sha256": _digest_of(folder / name)}
-    write_text(
-        folder / LISTING, json.dumps({"files": listed, "sha256": _digest_of_list(listed)}, indent=1) + "\n"
-    )
+    for name, text in (coming or {}).items():
+        content = text.encode()
+        listed[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    _write_listing(folder, listed)
+
+
+def unlist_files(folder: Path, names: Iterable[str]) -> None:
+    """Remove files, which are about to change, from a folder's `files.json`; raises DamagedError."""
+    listed = read_listing(folder)
+    if listed is not None and not listed.keys().isdisjoint(names := set(names)):
+        _write_listing(folder, {name: facts for name, facts in listed.items() if name not in names})
+
+
+def _write_listing(folder: Path, listed: dict[str, dict[str, Any]]) -> None:
+    record = {"files": listed, "sha256": _digest_of_list(listed)}
+    write_text(folder / LISTING, json.dumps(record, indent=1) + "\n")
 
 
 def read_listing(folder: Path) -> dict[str, dict[str, Any]] | None:

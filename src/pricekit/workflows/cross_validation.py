@@ -5,6 +5,7 @@ folds.parquet        row numbers, folds, and groups of duplicates
 plan.json            a digest of the rows, columns that leak, the teachers
 fold-0, fold-1, …    ordinary runs
 held_out.parquet     every row with its prediction; written at the end, like cv.json
+files.json           size and SHA-256 of these files; a run has its own
 cv.json              metrics of each fold, their mean and standard deviation, and scores by group
 """
 
@@ -18,18 +19,19 @@ from typing import Any
 import numpy as np
 
 from pricekit.config import RunConfig
-from pricekit.errors import ConfigError, TrainingError
+from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
 from pricekit.metrics import smape
-from pricekit.runs.folder import check_replaceable, clear_run, is_own, is_run, names_rows, open_run
+from pricekit.runs.folder import FILES, check_replaceable, clear_run, is_own, is_run, names_rows, open_run
 from pricekit.runs.prepare import check_same_rows
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.resume import working_folder
 from pricekit.runs.setup import in_budget
 from pricekit.runs.source import Source, load_rows
 from pricekit.runs.train import train
+from pricekit.support.digests import LISTING, list_files, unlist_files
 from pricekit.support.files import is_free, leftovers, write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger, silence
@@ -39,7 +41,7 @@ from pricekit.training.machine import Processes
 from pricekit.workflows.folds import FOLDS, PLAN, FoldPlan, check_teachers, make_plan, read_plan, write_plan
 
 CONFIG, FACTS = "cv.toml", "cv.json"
-_FILES = (FACTS, HELD_OUT, CONFIG, FOLDS, PLAN)  # in the order of deletion
+_FILES = (FACTS, LISTING, HELD_OUT, CONFIG, FOLDS, PLAN)  # in the order of deletion
 
 
 def cross_validate(
@@ -97,7 +99,9 @@ def _run_folds(
     scores = scores_of(held_out)
     if processes.main:
         write_held_out(out, held_out)
-        write_text(out / FACTS, json.dumps(_facts(source, config, runs, scores), indent=2) + "\n")
+        record = json.dumps(_facts(source, config, runs, scores), indent=2) + "\n"
+        list_files(out, [HELD_OUT], {FACTS: record})
+        write_text(out / FACTS, record)
     processes.wait()
     return scores
 
@@ -124,6 +128,7 @@ def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
             f"there is no cross-validation in {folder} to resume; start it without resume",
             parameters=("resume",),
         )
+    check_intact(folder, [CONFIG], "cross-validate again")
     return in_budget(folder / CONFIG, time_budget)
 
 
@@ -143,6 +148,8 @@ def _begin(
     table, rejected = load_rows(source, config)
     if resume:
         plan, paths = read_plan(out, table, rejected)
+        if Processes().main:
+            unlist_files(out, [FACTS, HELD_OUT])
         if folds not in (None, plan.folds):
             raise ConfigError(
                 f"a resumed cross-validation keeps its {plan.folds} folds; found {folds}. Leave the number out, or "
@@ -162,6 +169,7 @@ def _begin(
         out.mkdir(parents=True, exist_ok=True)
         write_plan(out, source, plan)
         write_text(out / CONFIG, config.to_toml())
+        list_files(out, [PLAN, FOLDS, CONFIG])
     processes.wait()
     return plan, source
 
@@ -196,6 +204,7 @@ def _run_fold(
     """Train the run of a fold unless it is finished; return its facts and its prices of the held-out rows."""
     folder, split = out / f"fold-{fold}", plan.split(fold, config)
     if resume and (folder / "run.json").is_file():
+        check_intact(folder, FILES)
         check_same_rows(folder, add_pseudo_labels(source, split, config, folder))
         facts = dict(json.loads((folder / "run.json").read_text("utf-8")))
     else:

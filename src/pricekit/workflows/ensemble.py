@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.errors import TrainingError
+from pricekit.errors import TrainingError, check_intact
 from pricekit.evaluation.compare import row_keys
 from pricekit.evaluation.held_out import HeldOut, read_held_out, write_held_out
 from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.runs.calibration import fit_intervals
-from pricekit.runs.folder import ENSEMBLE, INTERVALS, check_replaceable, is_ensemble, is_run
+from pricekit.runs.folder import ENSEMBLE, FILES, INTERVALS, check_replaceable, is_ensemble, is_run
+from pricekit.support.digests import LISTING, list_files
 from pricekit.support.files import is_free, others, replace_folder, sync, write_text
 from pricekit.support.leftovers import temporary_path
 from pricekit.support.locks import owned
@@ -171,7 +172,9 @@ def _check_free(out: Path, overwrite: bool) -> None:
     if is_free(out):
         return
     foreign = (
-        others(out, [ENSEMBLE, INTERVALS, "held_out.parquet", "run.json", "members"]) if out.is_dir() else []
+        others(out, [ENSEMBLE, INTERVALS, "held_out.parquet", "run.json", "members", LISTING])
+        if out.is_dir()
+        else []
     )
     check_replaceable(out, "ensemble", own=is_ensemble(out), overwrite=overwrite, foreign=foreign)
 
@@ -185,6 +188,8 @@ def _read_input(path: Path) -> EnsembleInput:
         raise TrainingError(
             f"{unfinished[0]} is not a finished run; repeat the cross-validation", path=str(unfinished[0])
         )
+    for run in runs:
+        check_intact(run, FILES)
     return EnsembleInput(path, runs, held_out)
 
 
@@ -287,6 +292,8 @@ def _write(out: Path, record: dict[str, Any], facts: dict[str, Any], ensemble: H
         write_text(temporary / INTERVALS, json.dumps(intervals) + "\n")
         write_text(temporary / "run.json", json.dumps(facts, indent=2) + "\n")
         write_text(temporary / ENSEMBLE, json.dumps(record, indent=2) + "\n")
+        members = [f"members/{number}/{LISTING}" for number in range(len(record["members"]))]
+        list_files(temporary, [*members, "held_out.parquet", INTERVALS, "run.json", ENSEMBLE])
         sync(temporary)
         replace_folder(temporary, out)
     finally:

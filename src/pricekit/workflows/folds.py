@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.config import RunConfig
-from pricekit.errors import ConfigError, DataError, TrainingError
+from pricekit.errors import ConfigError, DataError, TrainingError, check_intact
 from pricekit.evaluation.duplicates import split_groups_of
 from pricekit.runs.checks import check_leaks
 from pricekit.runs.source import Source, Split, digest_of, split_table
@@ -171,6 +171,7 @@ def read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> tuple[FoldPlan
     Raises:
         TrainingError: a file is damaged, or the rows differ from those of the plan.
     """
+    check_intact(out, [FOLDS, PLAN], "cross-validate again")
     try:
         frame = pd.read_parquet(out / FOLDS)
         facts = json.loads((out / PLAN).read_text("utf-8"))
@@ -211,6 +212,7 @@ def check_teachers(source: Source, plan: FoldPlan) -> None:
                 "cross-validation of the same table with the same folds and seed",
                 teacher,
             )
+        check_intact(teacher, [FOLDS], "cross-validate it again")
         frame = pd.read_parquet(teacher / FOLDS)
         if not (np.array_equal(frame["row"], plan.row_numbers) and np.array_equal(frame["fold"], plan.fold)):
             raise _wrong_teacher(

@@ -1,0 +1,197 @@
+"""Damaged files of runs, ensembles and cross-validations are named before they are used."""
+
+import json
+import shutil
+
+import pytest
+
+import pricekit as pk
+from conftest import TINY, tiny_config
+from pricekit.errors import DataError, PricekitError, TrainingError
+from pricekit.runs.folder import STARTED, is_run, is_started, open_run, read_sample
+from pricekit.runs.source import Source
+from pricekit.runs.train import train
+from pricekit.support.digests import LISTING, read_listing
+from pricekit.training import loop
+from pricekit.training.checkpoint import BEST
+
+READ = ["source.json", "config.toml", "tokenizer.json", "preprocess.json", "backbone.json", "intervals.json"]
+
+
+def _flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def copy(run, tmp_path):
+    return shutil.copytree(run, tmp_path / "copy")
+
+
+@pytest.fixture(scope="module")
+def stopped(catalog, tmp_path_factory):
+    """A run that was interrupted in its second epoch."""
+    out = tmp_path_factory.mktemp("stopped") / "run"
+
+    def validate(session, call=loop.validate):
+        if session.state.epoch:
+            raise KeyboardInterrupt
+        return call(session)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "validate", validate)
+        with pytest.raises(KeyboardInterrupt):
+            train(Source(catalog), tiny_config(), out)
+    return out
+
+
+def test_a_run_lists_what_is_read_again(run):
+    listed = read_listing(run)
+    assert {*READ, BEST, "run.json", "held_out.parquet", "sample.parquet", "split.parquet"} <= set(listed)
+    assert {"last.safetensors", "metrics.jsonl", LISTING}.isdisjoint(listed)
+
+
+@pytest.mark.parametrize("name", [*READ, BEST, "run.json"])
+def test_a_damaged_file_of_a_run_is_named(copy, name):
+    _flip(copy / name)
+    with pytest.raises(
+        TrainingError, match=f"copy/{name} was altered or damaged.*restore it from a copy, or train"
+    ):
+        open_run(copy)
+
+
+@pytest.mark.parametrize("name", ["source.json", "run.json", "config.toml", BEST])
+def test_a_file_of_another_run_is_named(copy, catalog, tmp_path, name):
+    train(Source(catalog), tiny_config({"seed": 1, "training": {"epochs": 1}}), tmp_path / "other")
+    shutil.copyfile(tmp_path / "other" / name, copy / name)
+    with pytest.raises(TrainingError, match=f"copy/{name} was altered"):
+        open_run(copy)
+
+
+def test_an_edited_configuration_is_named(copy):
+    path = copy / "config.toml"
+    path.write_text(path.read_text().replace("max_length = 64", "max_length = 65"))
+    with pytest.raises(TrainingError, match=r"config\.toml was altered or damaged"):
+        pk.load(copy)
+    with pytest.raises(TrainingError, match=r"config\.toml was altered or damaged"):
+        pk.train(copy / "table.csv", out=copy, resume=True)
+
+
+def test_held_out_rows_sample_and_facts_are_checked(copy):
+    opened, handle = open_run(copy), pk.Run(copy)
+    _flip(copy / "held_out.parquet")
+    with pytest.raises(DataError, match=r"held_out\.parquet was altered"):
+        handle.held_out  # noqa: B018
+    with pytest.raises(DataError, match=r"held_out\.parquet was altered"):
+        pk.evaluate(copy)
+    _flip(copy / "sample.parquet")
+    with pytest.raises(TrainingError, match=r"sample\.parquet was altered"):
+        read_sample(opened)
+    _flip(copy / "run.json")
+    with pytest.raises(TrainingError, match=r"run\.json was altered"):
+        pk.Run(copy)
+
+
+@pytest.mark.parametrize(
+    "name", sorted({*STARTED} - {"taught.parquet", "out_of_fold.parquet", "pseudo_labelled.parquet"})
+)
+def test_an_unfinished_run_is_checked_before_any_work(stopped, tmp_path, name):
+    copy = shutil.copytree(stopped, tmp_path / "copy")
+    _flip(copy / name)
+    with pytest.raises(TrainingError, match=f"copy/{name} was altered or damaged"):
+        train(Source(copy / "no table"), tiny_config(), copy, resume=True)
+
+
+def test_a_damaged_source_is_not_reported_as_an_absent_run(stopped, tmp_path, catalog):
+    copy = shutil.copytree(stopped, tmp_path / "copy")
+    (copy / "source.json").write_text("{")
+    for call in (is_run, is_started, pk.load, lambda path: pk.train(catalog, out=path, resume=True)):
+        with pytest.raises(TrainingError, match=r"source\.json was altered or damaged"):
+            call(copy)
+    (copy / LISTING).unlink()  # as in older runs
+    with pytest.raises(TrainingError, match=r"source\.json is damaged"):
+        is_run(copy)
+    (copy / "config.toml").unlink()
+    assert not is_run(copy)
+
+
+def test_a_damaged_list_is_named(copy):
+    _flip(copy / LISTING)
+    with pytest.raises(TrainingError, match=r"files\.json was altered or damaged"):
+        open_run(copy)
+
+
+def test_runs_without_a_list_open_and_resume(copy, catalog):
+    (copy / LISTING).unlink()
+    open_run(copy)
+    train(Source(catalog), tiny_config(), copy, resume=True)
+    open_run(copy)
+
+
+def test_a_finished_run_that_is_resumed_replaces_its_damaged_facts(copy, catalog):
+    smape = json.loads((copy / "run.json").read_text())["metrics"]["smape"]
+    for name in ("run.json", "held_out.parquet", "intervals.json"):
+        _flip(copy / name)
+    facts = train(Source(catalog), tiny_config(), copy, resume=True)
+    assert facts["metrics"]["smape"] == smape
+    assert open_run(copy).facts["metrics"]["smape"] == smape
+
+
+@pytest.fixture(scope="module")
+def folders(catalog, tmp_path_factory):
+    """A cross-validation, and an ensemble of it and a run."""
+    out = tmp_path_factory.mktemp("folders")
+    settings = TINY | {"training": {"epochs": 1}}
+    pk.cross_validate(catalog, out=out / "cv", folds=2, settings=settings)
+    pk.cross_validate(catalog, out=out / "other", folds=2, settings=settings | {"seed": 1})
+    pk.ensemble([out / "cv", out / "other"], out=out / "ensemble")
+    return out
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ensemble.json", "run.json", "intervals.json", "members/0/files.json", f"members/1/{BEST}", LISTING],
+)
+def test_a_damaged_file_of_an_ensemble_is_named(folders, tmp_path, name):
+    copy = shutil.copytree(folders / "ensemble", tmp_path / "copy")
+    pk.load(copy)
+    _flip(copy / name)
+    with pytest.raises(TrainingError, match=f"copy/{name} was altered or damaged"):
+        pk.load(copy)
+
+
+def test_exchanged_members_of_an_ensemble_are_found(folders, tmp_path):
+    copy = shutil.copytree(folders / "ensemble", tmp_path / "copy")
+    (copy / "members" / "0").rename(copy / "members" / "x")
+    (copy / "members" / "1").rename(copy / "members" / "0")
+    (copy / "members" / "x").rename(copy / "members" / "1")
+    with pytest.raises(TrainingError, match=r"members/[01]/files\.json was altered"):
+        pk.load(copy)
+
+
+def test_a_damaged_run_joins_no_ensemble(folders, tmp_path):
+    copy = shutil.copytree(folders / "cv", tmp_path / "copy")
+    _flip(copy / "fold-1" / BEST)
+    with pytest.raises(TrainingError, match=f"fold-1/{BEST} was altered"):
+        pk.ensemble([copy, folders / "other"], out=tmp_path / "ensemble")
+
+
+@pytest.mark.parametrize(
+    "name", ["cv.toml", "plan.json", "folds.parquet", "fold-1/run.json", f"fold-0/{BEST}"]
+)
+def test_a_damaged_file_of_a_cross_validation_is_named(catalog, folders, tmp_path, name):
+    copy = shutil.copytree(folders / "cv", tmp_path / "copy")
+    _flip(copy / name)
+    with pytest.raises(TrainingError, match=f"copy/{name} was altered or damaged"):
+        pk.cross_validate(catalog, out=copy, resume=True)
+
+
+@pytest.mark.parametrize("name", ["cv.json", "held_out.parquet"])
+def test_damaged_results_of_a_cross_validation_are_named_and_made_again(catalog, folders, tmp_path, name):
+    copy = shutil.copytree(folders / "cv", tmp_path / "copy")
+    _flip(copy / name)
+    with pytest.raises(PricekitError, match=f"copy/{name} was altered or damaged"):
+        pk.CrossValidation(copy).held_out  # noqa: B018
+    pk.cross_validate(catalog, out=copy, resume=True)
+    assert pk.CrossValidation(copy).held_out.equals(pk.CrossValidation(folders / "cv").held_out)
