@@ -12,6 +12,7 @@ from filelock import SoftFileLease
 
 from pricekit.errors import TrainingError
 from pricekit.support import locks
+from pricekit.support.leftovers import start_of
 from pricekit.support.locks import owned, read_owner
 
 HOLD = """
@@ -70,6 +71,27 @@ def test_a_killed_owner_blocks_nobody(tmp_path):
     with owned(out, "run", TrainingError):
         assert read_owner(tmp_path / ".run.lock").process == os.getpid()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_process_with_the_number_of_a_killed_owner_blocks_nobody(tmp_path, monkeypatch):
+    """A restarted container has the same name, and its processes have the same numbers."""
+    monkeypatch.setattr(locks, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(locks, "_BEAT_SECONDS", 0.1)
+    with owned(tmp_path / "run", "run", TrainingError):
+        text = (tmp_path / ".run.lock").read_text()
+    own = f"started={start_of(os.getpid())}\n"
+    assert own in text
+    (tmp_path / ".run.lock").write_text(
+        text.replace(own, "started=1\n").replace("duration=60.0", "duration=0.3")
+    )
+    with owned(tmp_path / "run", "run", TrainingError):
+        assert own in (tmp_path / ".run.lock").read_text()
+    (tmp_path / ".run.lock").write_text(text)
+    with (
+        pytest.raises(TrainingError, match="another thread of this process"),
+        owned(tmp_path / "run", "run", TrainingError),
+    ):
+        pass
 
 
 def test_a_lock_that_a_killed_process_did_not_write_is_replaced(tmp_path, monkeypatch):

@@ -132,10 +132,25 @@ def process_runs(process: int) -> bool:
         return False
     except OSError:  # of another user
         pass
+    facts = _facts_of(process)
+    return not facts or facts[0] != "Z"
+
+
+def start_of(process: int) -> str:
+    """Return when a process of this machine was started, in ticks since the machine was; "" if it is unknown.
+
+    A restarted container may have the same name, and give its processes the same numbers.
+    """
+    facts = _facts_of(process)
+    return facts[19] if len(facts) > 19 else ""
+
+
+def _facts_of(process: int) -> list[str]:
+    """Return the fields of a process after its name, see proc(5); empty where there is no /proc."""
     try:
-        return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
-    except (OSError, IndexError):  # not Linux
-        return True
+        return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].decode("ascii").split()
+    except (OSError, ValueError):
+        return []
 
 
 def _delete(path: Path) -> int | None:

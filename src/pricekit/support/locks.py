@@ -20,7 +20,7 @@ from pathlib import Path
 
 from filelock import LeaseCompromise, SoftFileLease, Timeout
 
-from pricekit.support.leftovers import delete_leftovers, machine, process_runs, restore
+from pricekit.support.leftovers import delete_leftovers, machine, process_runs, restore, start_of
 from pricekit.support.log import logger
 from pricekit.support.staging import settle
 
@@ -43,6 +43,7 @@ class Owner:
         machine: as of `pricekit.support.leftovers.machine`.
         kind: what it writes, such as "run".
         since: when it began, in ISO format.
+        started: as of `pricekit.support.leftovers.start_of`; "" if it is unknown.
         renewed: time stamp of the file, in nanoseconds.
     """
 
@@ -51,11 +52,14 @@ class Owner:
     machine: str
     kind: str
     since: str
+    started: str
     renewed: int
 
     def here(self) -> bool:
         """Return whether it is a running process of this machine."""
-        return self.machine == machine() and process_runs(self.process)
+        if self.machine != machine() or not process_runs(self.process):
+            return False
+        return self.started in ("", start_of(self.process))  # otherwise its number belongs to a new process
 
     def __str__(self) -> str:
         """Return "another process (PID 17 on host)", or the name for another thread."""
@@ -148,7 +152,15 @@ def read_owner(file: str | Path) -> Owner | None:
             renewed = os.fstat(stream.fileno()).st_mtime_ns
         values = dict(line.split("=", 1) for line in lines if "=" in line)
         host = values["host"].partition("?pidns-")[0]
-        return Owner(int(values["pid"]), host, values["machine"], values["kind"], values["since"], renewed)
+        return Owner(
+            int(values["pid"]),
+            host,
+            values["machine"],
+            values["kind"],
+            values["since"],
+            values.get("started", ""),
+            renewed,
+        )
     except (OSError, ValueError, KeyError):
         return None
 
@@ -157,7 +169,7 @@ def _describe(file: str, kind: str) -> None:
     """Add what only pricekit knows to a lock file; filelock ignores other lines than its own."""
     since = datetime.now().astimezone().isoformat(timespec="seconds")
     with suppress(OSError), open(file, "a", encoding="utf-8", newline="\n") as stream:
-        stream.write(f"machine={machine()}\nkind={kind}\nsince={since}\n")
+        stream.write(f"machine={machine()}\nkind={kind}\nsince={since}\nstarted={start_of(os.getpid())}\n")
 
 
 def _refusal(owner: Owner | None, out: Path, kind: str, error: Callable[..., Exception]) -> Exception:
