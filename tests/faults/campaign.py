@@ -41,7 +41,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-FAULTS = ("kill", "signals")
+FAULTS = ("kill", "signals", "concurrent")
 """The modules, in the order of the table."""
 
 SECONDS = 180

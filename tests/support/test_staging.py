@@ -1,14 +1,25 @@
 """A folder stays until its replacement is complete."""
 
 import os
+import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from pricekit.bundle import folder, open_bundle
 from pricekit.errors import TrainingError
 from pricekit.support import files
 from pricekit.support.locks import owned
-from pricekit.support.staging import can_stage, continued, replacing, settle, staging_of, target_of
+from pricekit.support.staging import (
+    can_stage,
+    continued,
+    read_whole,
+    replacing,
+    settle,
+    staging_of,
+    target_of,
+)
 
 FILES = ("run.json", "weights")
 
@@ -142,3 +153,38 @@ def test_a_mount_point_and_a_folder_in_a_read_only_one_are_cleared_in_place(tmp_
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert not can_stage(tmp_path)
     assert f"because {tmp_path.parent} cannot be written" in logged()
+
+
+def _read_while_replaced(out, error):
+    first = (out / "run.json").read_text()
+    if staging_of(out).exists():
+        with owned(out, "run", TrainingError), replacing(out, staging_of(out), _own):
+            pass
+        if error:
+            raise error
+    return first, (out / "weights").read_text()
+
+
+def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(out):
+    """Between its two files, and while the second one is missing."""
+    for error in (None, OSError("the folder is gone")):
+        _write(staging_of(out), "new")
+        assert read_whole(out, partial(_read_while_replaced, error=error)) == ("new", "new")
+    with pytest.raises(FileNotFoundError):
+        read_whole(out, lambda folder: (folder / "missing").read_text())
+
+
+def test_a_bundle_is_read_whole(bundle, tmp_path, monkeypatch):
+    """It is replaced after its manifest was read."""
+    old, new = (shutil.copytree(bundle, tmp_path / age) for age in ("old", "new"))
+    (new / "manifest.json").write_text((new / "manifest.json").read_text() + "\n")
+    expected, read_manifest = open_bundle(new).digest, folder._read_manifest
+
+    def then_replace(path):
+        found = read_manifest(path)
+        if new.exists():
+            files.replace_folder(new, path)
+        return found
+
+    monkeypatch.setattr(folder, "_read_manifest", then_replace)
+    assert open_bundle(old).digest == expected

@@ -27,6 +27,7 @@ from pricekit.bundle.limits import MOST_BYTES, check_json, check_member
 from pricekit.bundle.manifest import SCHEMA_VERSION, Manifest
 from pricekit.errors import BundleError, first_invalid_field
 from pricekit.support.files import others, publish_folder
+from pricekit.support.staging import read_whole
 
 MANIFEST = "manifest.json"
 PARTS = {"model": "model.onnx", "tokenizer": "tokenizer.json", "preprocess": "preprocess.json"}
@@ -89,6 +90,10 @@ def unlisted_files(path: Path) -> list[str]:
 
 def open_bundle(path: Path) -> Bundle:
     """Read a bundle and check every file's size, hash and limits; raises BundleError."""
+    return read_whole(path, _open_bundle)
+
+
+def _open_bundle(path: Path) -> Bundle:
     manifest, digest = _read_manifest(path)
     listed = manifest["files"]
     required = [member[part] for member in _members(manifest) for part in PARTS]

@@ -60,6 +60,7 @@ from pricekit.runs.load import load_model
 from pricekit.runs.source import Split
 from pricekit.support.digests import LISTING
 from pricekit.support.files import is_free, leftovers, write_atomically
+from pricekit.support.staging import read_whole
 from pricekit.table import Table, read_table, write_rejected
 from pricekit.training.checkpoint import BEST, EARLIER, LAST, checkpoints, load_checkpoint
 
@@ -261,6 +262,10 @@ def open_run(path: Path) -> LoadedRun:
         TrainingError: the folder is not a finished run, or a file is damaged.
         PluginError, ConfigError: a plugin is missing, or rejects the options of the run.
     """
+    return read_whole(path, _open_run)
+
+
+def _open_run(path: Path) -> LoadedRun:
     if not (path / "run.json").is_file():
         if is_run(path):
             raise TrainingError(
@@ -400,6 +405,10 @@ def is_ensemble(path: Path) -> bool:
 
 def open_ensemble(path: Path) -> Ensemble:
     """Open an ensemble; raises TrainingError, PluginError, ConfigError, BundleError."""
+    return read_whole(path, _open_ensemble)
+
+
+def _open_ensemble(path: Path) -> Ensemble:
     listed_members = [f"members/{folder.name}/{LISTING}" for folder in (path / "members").glob("*")]
     check_intact(path, [ENSEMBLE, "run.json", INTERVALS, *listed_members], "create the ensemble again")
     try:

@@ -11,12 +11,16 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from pricekit.support.files import replace_folder, sync
 from pricekit.support.leftovers import is_temporary
 from pricekit.support.log import logger
 
+Item = TypeVar("Item")
+
 _COMPLETE = ".complete"
+_READS = 3
 
 
 def staging_of(out: Path) -> Path:
@@ -81,6 +85,32 @@ def replacing(
     (folder / _COMPLETE).touch()
     sync(folder)
     settle(out)
+
+
+def read_whole(path: Path, read: Callable[[Path], Item]) -> Item:
+    """Return what `read` returns for a folder; if another process replaces the folder meanwhile, read it again.
+
+    Otherwise some files could be those of the old folder, and others those of the new one.
+    """
+    for _ in range(_READS):
+        before = _identity(path)
+        try:
+            found = read(path)
+        except Exception:
+            if _identity(path) == before:
+                raise
+        else:
+            if _identity(path) == before:
+                return found
+    return read(path)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def settle(out: Path) -> None:
