@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 
 from pricekit.support.interrupts import end_soon
 
@@ -12,6 +13,7 @@ INTERRUPTED = 130
 
 def run() -> None:
     """Run the command line as a program, which an interrupt ends within about two seconds, without a traceback."""
+    _open_streams()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # before the slow imports
     code: int | str | None = INTERRUPTED
     said = False
@@ -33,6 +35,23 @@ def run() -> None:
                 stream.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Make the standard streams usable: closed ones are discarded, and characters that they lack are escaped.
+
+    Otherwise a file that the program opens would take the number of a closed stream, and receive its output.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _end_now() -> None:

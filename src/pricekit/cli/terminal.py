@@ -43,7 +43,14 @@ class TerminalHandler(logging.Handler):
             line = f"pricekit: {message}"
         else:
             line = click.style(message, fg="yellow") if record.levelno == logging.WARNING else message
-        click.echo(line, file=sys.stderr)  # a progress bar replaces sys.stderr, and then prints above itself
+        try:
+            click.echo(
+                line, file=sys.stderr
+            )  # a progress bar replaces sys.stderr, and then prints above itself
+        except BrokenPipeError:
+            raise
+        except OSError:  # a log file on a full disk stops no work
+            pass
 
 
 @contextmanager
