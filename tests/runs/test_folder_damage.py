@@ -34,10 +34,10 @@ def stopped(catalog, tmp_path_factory):
     """A run that was interrupted in its second epoch."""
     out = tmp_path_factory.mktemp("stopped") / "run"
 
-    def validate(session, call=loop.validate):
+    def validate(session, *rest, call=loop.validate):
         if session.state.epoch:
             raise KeyboardInterrupt
-        return call(session)
+        return call(session, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "validate", validate)
