@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from pricekit.cli.main import COMMANDS
+from pricekit.datasets import make_catalog
 from pricekit.prediction.checkpoint import PredictionCheckpoint
 
 TINY = (
@@ -244,3 +245,15 @@ def test_a_full_disk_is_reported_with_the_folder_and_a_fix(pricekit, run, tmp_pa
     assert code == 4
     assert f"pricekit: {tmp_path / 'bundle'}: No space left on device; free some space" in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_is_no_better_than_a_constant_price_exits_with_5(pricekit, tmp_path):
+    """The texts say nothing about the prices."""
+    frame = make_catalog(120, seed=3)
+    frame["price"] = np.exp(np.random.default_rng(0).normal(2, 1, len(frame)))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = ["--epochs", "6", "--set", "training.learning_rate=0.1", "--set", "training.keep=last"]
+    for command, out in (("train", tmp_path / "run"), ("cv", tmp_path / "cv")):
+        code, _, err = pricekit(command, tmp_path / "t.csv", "--out", out, *options)
+        assert (code, "not below that of a constant price" in " ".join(err.split())) == (5, True), err
+    assert pricekit("predict", tmp_path / "run", tmp_path / "t.csv", "--out", tmp_path / "p.csv")[0] == 0

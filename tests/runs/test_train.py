@@ -15,7 +15,7 @@ from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import smape
 from pricekit.runs.folder import open_run, read_sample
 from pricekit.runs.source import Source
-from pricekit.runs.train import train
+from pricekit.runs.train import train, warn_if_useless
 from pricekit.table import ReadOptions
 
 ONE_EPOCH = {"training": {"epochs": 1}}
@@ -138,3 +138,11 @@ def test_the_saved_configuration_repeats_the_run(run):
     saved = build_config([read_toml(run / "config.toml")])
     assert saved == tiny_config()
     assert saved.backbone.options["token_dropout"] == 0.4  # a default, written out
+
+
+@pytest.mark.parametrize(
+    ("smape_", "constant", "useless"), [(50, 60, False), (60, 60, True), (70, 60, True), (1, 0, False)]
+)
+def test_a_model_that_is_no_better_than_a_constant_price_is_reported(logged, smape_, constant, useless):
+    warn_if_useless(smape_, constant)
+    assert ("not below that of a constant price" in logged()) is useless

@@ -94,6 +94,7 @@ def cli() -> None:
       2    wrong usage: an unknown command, option or setting, or a value out of range
       3    a plugin failed
       4    a temporary failure: a full or locked disk, too little memory
+      5    training succeeded, but its prices are no better than a constant one
       130  interrupted
     """
 
@@ -125,7 +126,9 @@ def main() -> None:
     with logging_to_terminal():
         try:
             with _sigterm_as_interrupt():
-                cli(standalone_mode=False, prog_name="pricekit", complete_var=COMPLETE_VARIABLE)
+                code = cli(standalone_mode=False, prog_name="pricekit", complete_var=COMPLETE_VARIABLE)
+            if code:  # of click.exceptions.Exit, which click returns
+                sys.exit(code)
         except click.exceptions.Exit as error:
             sys.exit(error.exit_code)
         except BrokenPipeError:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from pricekit.cli.failures import USELESS
 from pricekit.cli.options import (
     FOLDER,
     TABLE,
@@ -67,6 +68,7 @@ def train(dry_run: bool, **flags: Any) -> None:
         return
     from pricekit import api
     from pricekit.runs.folder import BACKBONE, is_started
+    from pricekit.runs.train import is_useless
     from pricekit.training.machine import Processes
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_run()) or next_run(flags)
@@ -88,6 +90,8 @@ def train(dry_run: bool, **flags: Any) -> None:
         f"the run is in {folder}; next: pricekit export {shlex.quote(folder)} --out BUNDLE{again()}",
         run=folder,
     )
+    if is_useless(metrics["smape"], facts["constant_smape"]):
+        raise click.exceptions.Exit(USELESS)
 
 
 def _dry_run(flags: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ from pricekit.runs.source import Source, Split
 from pricekit.support.digests import list_files
 from pricekit.support.files import write_text
 from pricekit.support.locks import owned
+from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.support.staging import replacing
 from pricekit.training.checkpoint import TrainingState, checkpoints
@@ -109,7 +110,7 @@ def finish(prepared: Prepared, state: TrainingState, out: Path, started: float) 
     with _without_compilation(job.config):
         prices = _price(prepared)
         job.model.cpu()
-        facts = {
+        facts: dict[str, Any] = {
             "table": prepared.source.table_name,
             "currency": split.train.currency,
             "rows": split.count(),
@@ -129,6 +130,7 @@ def finish(prepared: Prepared, state: TrainingState, out: Path, started: float) 
             _check_reopened(out, job.model)
             for earlier in checkpoints(out)[1:]:
                 earlier.unlink(missing_ok=True)
+            warn_if_useless(facts["metrics"]["smape"], facts["constant_smape"])
     return facts
 
 
@@ -146,6 +148,26 @@ def _constant_smape(prepared: Prepared) -> float:
     """Return the SMAPE on the validation rows of the best constant price of the training rows."""
     actual = prepared.job.valid.price
     return smape(np.full_like(actual, best_constant(prepared.job.train.price)), actual)
+
+
+def is_useless(smape: float, constant_smape: float) -> bool:
+    """Return whether a model is no better than a constant price; never if all prices are equal."""
+    return 0 < constant_smape <= smape
+
+
+def warn_if_useless(smape: float, constant_smape: float) -> None:
+    """Warn about a model that is no better than a constant price.
+
+    Args:
+        smape: of the model on held-out rows.
+        constant_smape: of the best constant price on the same rows.
+    """
+    if is_useless(smape, constant_smape):
+        logger.warning(
+            f"the SMAPE of {smape:.2f} is not below that of a constant price, {constant_smape:.2f}: the model has "
+            "learned nothing that helps. Check that the text columns describe the products and that prices are read "
+            "correctly; then train longer, with a lower training.learning_rate, or on more rows"
+        )
 
 
 def _without_compilation(config: RunConfig) -> AbstractContextManager[object]:

@@ -30,7 +30,7 @@ from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.resume import working_folder
 from pricekit.runs.setup import in_budget
 from pricekit.runs.source import Source, load_rows
-from pricekit.runs.train import train
+from pricekit.runs.train import train, warn_if_useless
 from pricekit.support.digests import LISTING, list_files, unlist_files
 from pricekit.support.files import is_free, leftovers, write_text
 from pricekit.support.locks import owned
@@ -225,6 +225,7 @@ def _facts(source: Source, config: RunConfig, runs: list[dict[str, Any]], scores
     ]
     constant, seconds = np.mean([run["constant_smape"] for run in runs]), sum(run["seconds"] for run in runs)
     logger.info(f"{seconds:,.0f} s of training; SMAPE of a constant price {constant:.2f}")
+    warn_if_useless(scores.metrics["smape"], float(constant))
     return {
         "table": source.table_name,
         "folds": folds,
