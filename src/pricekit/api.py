@@ -37,13 +37,13 @@ from pricekit.support.staging import continued
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pricekit.bundle import Bundle
     from pricekit.evaluation.compare import Comparison
     from pricekit.evaluation.errors import ErrorReport
     from pricekit.evaluation.scores import Scores
     from pricekit.evaluation.table_report import TableReport
     from pricekit.exporting.verify import VerificationReport
     from pricekit.prediction.predictor import Predictor
+    from pricekit.prediction.sandbox import Inspection
     from pricekit.table import TableSource
 
 
@@ -478,16 +478,19 @@ def export(
 
 
 @clear_errors
-def inspect(bundle: PathLike) -> Bundle:
-    """Check every file of a bundle against its hash, and return the bundle with its manifest.
+def inspect(bundle: PathLike) -> Inspection:
+    """Check a bundle, which may be a stranger's, and return its manifest and files.
 
-    The function runs nothing from the bundle and parses only the manifest.
+    The function checks every file against its hash and the limits of docs/bundle-format.md. Then another process, with
+    10 seconds of time and 2 GiB of memory, opens the bundle and prices a few generated rows. Only Linux can limit a
+    process in this way; elsewhere the `note` of the result says that this did not happen.
 
     Args:
         bundle: its folder.
 
     Raises:
-        BundleError: the bundle is damaged, was changed, or is newer than this version of pricekit.
+        BundleError: the bundle is damaged, was changed, is newer than this version of pricekit, or cannot be used
+            within the limits.
 
     Example:
         >>> import pricekit as pk, tempfile
@@ -497,8 +500,9 @@ def inspect(bundle: PathLike) -> Bundle:
         'fp32'
     """
     from pricekit.bundle import open_bundle
+    from pricekit.prediction.sandbox import inspect_bundle
 
-    return open_bundle(_model_path(bundle, "bundle"))
+    return inspect_bundle(open_bundle(_model_path(bundle, "bundle")))
 
 
 @with_options(ReadingOptions)

@@ -9,33 +9,44 @@ import click
 
 from pricekit.cli.options import FOLDER
 from pricekit.cli.terminal import show_table
+from pricekit.support.log import logger
 
 _SHOWN = "schema_version pricekit_version created precision opset table currency best_epoch"
 
 
-@click.command(short_help="Check a bundle and show its manifest.")
+@click.command(short_help="Check a bundle in a sandbox and show its manifest.")
 @click.argument("bundle", type=FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on stdout.")
 def inspect(bundle: str, as_json: bool) -> None:
-    """Check every file of BUNDLE against its hash, and show its origin and requirements.
+    """Check BUNDLE, which may be a stranger's, and show its origin and requirements.
 
     \b
     pricekit inspect bundle
 
-    The command runs nothing from the bundle and parses only the manifest.
+    The command checks every file against its hash and the limits of bundles. On Linux, a process with limited time and
+    memory then opens the bundle and prices a few generated rows.
     """
     from pricekit import api
 
-    opened = api.inspect(bundle)
+    found = api.inspect(bundle)
+    if found.note:
+        logger.warning(f"the bundle was not opened: {found.note}")
     if as_json:
-        click.echo(json.dumps(opened.manifest, indent=2))
+        click.echo(json.dumps(found.manifest, indent=2))
         return
-    rows = [[name, value] for name, value in _facts(opened.manifest)]
+    rows = [[name, value] for name, value in _facts(found.manifest)]
+    if found.seconds is not None:
+        rows.append(
+            [
+                "opened",
+                f"in {found.seconds:.1f} s with {found.megabytes:,.0f} MB of memory, and priced 8 rows",
+            ]
+        )
     show_table(f"{bundle}: all files match their hashes", ["fact", "value"], rows, stderr=False)
-    if members := opened.manifest.get("members"):
+    if members := found.manifest.get("members"):
         lines = [[member["model"], f"{member['weight']:.3f}"] for member in members]
         show_table("members, whose log prices are averaged", ["graph", "weight"], lines, stderr=False)
-    sizes = [[name, f"{len(content):,}"] for name, content in opened.files.items()]
+    sizes = [[name, f"{len(content):,}"] for name, content in found.bundle.files.items()]
     show_table("files", ["name", "bytes"], sizes, stderr=False)
 
 

@@ -31,7 +31,7 @@ COMMANDS = {
     "errors": "List the rows with the largest errors, and what they have in common.",
     "ensemble": "Combine several runs into one model.",
     "export": "Export a run into a bundle that predicts without torch.",
-    "inspect": "Check a bundle and show its manifest.",
+    "inspect": "Check a bundle in a sandbox and show its manifest.",
     "predict": "Price the rows of a table with a run or a bundle.",
     "features": "Compute the engineered features of a table.",
     "config": "Show a configuration and the source of each value, or its JSON schema.",

@@ -13,8 +13,8 @@ import numpy as np
 
 from pricekit import __version__
 from pricekit.bundle import PARTS, unlisted_files, write_bundle
+from pricekit.bundle.folder import MOST_MEMBERS
 from pricekit.bundle.limits import check_member
-from pricekit.bundle.manifest import MOST_MEMBERS
 from pricekit.core.calls import notify
 from pricekit.engines.loaded import batches_of
 from pricekit.errors import BundleError, ExportError

@@ -1,0 +1,219 @@
+"""Opening a bundle in a process of its own, with limits on time and memory.
+
+The checks of `bundle` bound what a file may contain. What its graph computes, and how libraries written in C++ and Rust
+treat odd values, is only known after a trial. The trial happens here: a crash or an endless computation ends the child.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pricekit.bundle import Bundle
+from pricekit.errors import BundleError, PricekitError
+from pricekit.support.text import shorten
+
+SECONDS = 10
+"""Time to open a bundle and price the rows, after the libraries are loaded."""
+
+MEMORY = 2 << 30
+"""Bytes of memory, libraries included; a bundle of more than 256 MiB may take four times its size, and 1 GiB."""
+
+ROWS = 8
+"""Generated rows that are priced."""
+
+CPUS = 2
+"""CPUs that the child uses: each thread takes address space."""
+
+_START_SECONDS = 120
+_REPORT_CHARACTERS = 1_000
+_START = (
+    "import sys; sys.path[:] = sys.argv[4:]; from pricekit.prediction.sandbox import run; run(*sys.argv[1:4])"
+)
+_OF_LIBRARIES = ("PRICEKIT_", "LD_", "TOKENIZERS_")
+"""Beginnings of the environment variables that the child gets: the choice of plugins, and where libraries are."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A bundle whose files match their hashes, and how it opened in a sandbox.
+
+    Attributes:
+        bundle: its manifest and files.
+        seconds: to open it and to price a few generated rows; None if it was not opened.
+        megabytes: of memory at most, libraries included; None if it was not opened.
+        note: why it was not opened; "" if it was.
+    """
+
+    bundle: Bundle
+    seconds: float | None = None
+    megabytes: float | None = None
+    note: str = ""
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The contents of manifest.json."""
+        return self.bundle.manifest
+
+
+def inspect_bundle(bundle: Bundle, *, seconds: int = SECONDS, memory: int = MEMORY) -> Inspection:
+    """Open a bundle in a sandbox and price a few generated rows there.
+
+    Args:
+        bundle: it is read again from its folder.
+        seconds: see `SECONDS`.
+        memory: see `MEMORY`.
+
+    Raises:
+        BundleError: the bundle cannot be used, or exceeds the limits.
+    """
+    if note := _unavailable():
+        return Inspection(bundle, note=note)
+    size = sum(map(len, bundle.files.values()))
+    report = _run_child(bundle.path, seconds, memory if size <= memory // 8 else 4 * size + memory // 2)
+    if report["kind"] == "BundleError":
+        raise BundleError(
+            f"the bundle {bundle.path} was opened in a sandbox, and cannot be used: {report['message']}",
+            path=bundle.path,
+        )
+    if report["kind"]:  # a missing plugin is not the bundle's fault
+        return Inspection(bundle, note=report["message"])
+    return Inspection(bundle, report["seconds"], report["megabytes"])
+
+
+def _unavailable() -> str:
+    """Return why there is no sandbox here, "" if there is one."""
+    if sys.platform != "linux":
+        return "only Linux limits the memory of a process"
+    if find_spec("onnxruntime") is None:
+        return "onnxruntime is not installed: pip install 'pricekit[cpu]'"
+    return ""
+
+
+def _run_child(bundle: Path, seconds: int, memory: int) -> dict[str, Any]:
+    """Return the child's report: kind and message of the error, seconds, megabytes."""
+    paths = map(os.path.abspath, sys.path)
+    with tempfile.TemporaryDirectory(prefix="pricekit-") as home:
+        command = [
+            sys.executable,
+            "-I",
+            "-c",
+            _START,
+            str(bundle.absolute()),
+            str(seconds),
+            str(memory),
+            *paths,
+        ]
+        child = subprocess.Popen(  # noqa: S603
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=home,
+            env=_environment(home),
+            start_new_session=True,
+        )
+        try:
+            output, _ = child.communicate(timeout=_START_SECONDS + seconds)
+        except subprocess.TimeoutExpired:
+            child.returncode = -signal.SIGALRM
+            output = b""
+        finally:
+            child.kill()
+            child.wait()
+    return _report(output, child.returncode, seconds, memory)
+
+
+def _environment(home: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name.startswith(_OF_LIBRARIES)}
+    threads = {"OMP_NUM_THREADS": str(CPUS), "RAYON_NUM_THREADS": str(CPUS), "MALLOC_ARENA_MAX": "2"}
+    return {**kept, **threads, "HOME": home, "TMPDIR": home, "XDG_CACHE_HOME": home}
+
+
+def _report(output: bytes, code: int, seconds: int, memory: int) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(output)
+    except ValueError:
+        if code in (-signal.SIGALRM, -signal.SIGXCPU):
+            reason = f"it takes more than {seconds} seconds to open it and to price {ROWS} rows"
+        else:
+            ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            reason = f"it ends the process that opens it ({ended}), or needs more than {memory >> 20:,} MiB of memory"
+        found = {"kind": "BundleError", "message": f"{reason}. Do not trust it"}
+    return found
+
+
+def run(path: str, seconds: str, memory: str) -> None:
+    """Open a bundle under limits, and print a report as JSON; the child's main function."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CPUS])
+    from pricekit.core.loader import registry
+    from pricekit.prediction.predictor import Predictor  # load the libraries before the limits begin
+
+    for module in ("onnxruntime", "pricekit.datasets", "pricekit.engines.ort"):
+        __import__(module)
+    registry()
+    _set_limits(int(seconds), int(memory))
+    began, kind, message = time.perf_counter(), "", ""
+    try:
+        _price(Predictor.load(path, "ort-cpu"))
+    except MemoryError:
+        kind, message = (
+            "BundleError",
+            f"it needs more than {int(memory) >> 20:,} MiB of memory. Do not trust it",
+        )
+    except PricekitError as error:
+        kind, message = type(error).__name__, shorten(str(error), _REPORT_CHARACTERS)
+    except Exception as error:
+        kind, message = "BundleError", f"{type(error).__name__}: {shorten(str(error), 300)}. Do not trust it"
+    report = {
+        "kind": kind,
+        "message": message,
+        "seconds": time.perf_counter() - began,
+        "megabytes": _most_memory() / 1e6,
+    }
+    sys.__stdout__.write(json.dumps(report))  # type: ignore[union-attr]
+    sys.__stdout__.flush()  # type: ignore[union-attr]
+    os._exit(0)  # threads of libraries may still compute
+
+
+def _price(predictor: Any) -> None:
+    """Price generated rows with every column that the model reads."""
+    import pandas as pd
+
+    from pricekit.datasets import make_catalog
+
+    texts = make_catalog(ROWS).iloc[:, 1].astype(str)
+    rows = pd.DataFrame(dict.fromkeys(predictor.columns.text, texts))
+    level = None if predictor.intervals is None else float(predictor.intervals.levels[0])
+    predictor.predict(rows, interval=level)
+
+
+def _set_limits(seconds: int, memory: int) -> None:
+    """Limit the process from now on: its memory to `memory` bytes in all, its time, and files that it writes."""
+    import resource
+
+    page = resource.getpagesize()
+    size, resident = (int(pages) * page for pages in Path("/proc/self/statm").read_text().split()[:2])
+    for limit, most in (
+        (resource.RLIMIT_AS, size + max(0, memory - resident)),
+        (resource.RLIMIT_CPU, int(time.process_time()) + seconds * CPUS + 1),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(limit, (most, most))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _most_memory() -> int:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
