@@ -31,6 +31,7 @@ def prepare(folder: Path) -> None:
     """Run each command without a fault, and note how long it takes."""
     write_table(folder / "table.csv")
     write_table(folder / "more.csv", 20_000, seed=1)
+    succeed("--version", folder=folder)  # starts the server
     seconds = {}
     for kind in ("train", "cv", "ensemble", "export", "predict", "pretrain"):
         began = time.perf_counter()
