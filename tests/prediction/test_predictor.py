@@ -18,12 +18,15 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from conftest import tiny_config
 from pricekit.bundle import open_bundle
-from pricekit.errors import BundleError, ConfigError, DataError
+from pricekit.errors import BundleError, ConfigError, DataError, TrainingError
 from pricekit.prediction.members import read_bundle
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.folder import open_run
 from pricekit.runs.load import load_model
+from pricekit.runs.source import Source
+from pricekit.runs.train import train
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +158,15 @@ def test_a_run_with_changed_weights_is_rejected(run, tmp_path):
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
+    with pytest.raises(TrainingError, match=r"best\.safetensors was altered or damaged"):
+        pickle.loads(sent)
+
+
+def test_a_predictor_of_a_run_that_was_trained_again_is_rejected(run, catalog, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    sent = pickle.dumps(load_model(copied))
+    config = tiny_config({"training": {"epochs": 1}})
+    train(Source(catalog), config, copied, overwrite=True)
     with pytest.raises(BundleError, match="has changed since"):
         pickle.loads(sent)
 

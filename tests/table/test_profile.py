@@ -15,7 +15,7 @@ from pricekit.table.source import open_table
 
 def profiles(path: Path, **said: object) -> list[Profile]:
     file = open_table(path, ReadOptions(**said), lambda _: None)  # type: ignore[arg-type]
-    return profile(next(file.chunks(1000, ReadWarnings())).columns)
+    return profile(file.name, next(file.chunks(1000, ReadWarnings())).columns)
 
 
 def test_the_kinds_of_columns_are_recognised(tmp_path: Path) -> None:

@@ -254,7 +254,6 @@ ODD_COLUMNS = {
     "nanoseconds of a day": pa.array([1, None, 3], pa.time64("ns")),
 }
 UNREADABLE_COLUMNS = {
-    "no time zone": pa.array([1, 2, 3], pa.timestamp("us", "Foo/Bar")),
     "lists of such dates": pa.array([[_FAR], [], None], pa.list_(pa.int32())).cast(pa.list_(pa.date32())),
     "a struct of such a time": pa.array([{"a": 2**62}, None, None], pa.struct([("a", pa.timestamp("us"))])),
 }
