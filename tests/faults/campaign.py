@@ -41,7 +41,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-FAULTS = ("kill", "signals", "concurrent")
+FAULTS = ("kill", "signals", "concurrent", "full_disk")
 """The modules, in the order of the table."""
 
 SECONDS = 180

@@ -48,7 +48,7 @@ def trial(case: Case) -> str:
     seconds = json.loads((case.shared / "seconds.json").read_text())[kind]
     killed = 0
     for attempt in range(KILLS):
-        command = Command(*repeated(kind, attempt), folder=folder)
+        command = Command(*repeated(kind, attempt, folder), folder=folder)
         time.sleep(case.random.uniform(0, 0.8) * seconds)
         command.send(signal.SIGKILL)
         ended = command.wait()
@@ -59,7 +59,7 @@ def trial(case: Case) -> str:
         if kind == "overwrite":
             assert_equal_weights(folder / "run/best.safetensors", case.shared / "run/best.safetensors")
     else:
-        ended = run(*repeated(kind, 1), folder=folder)
+        ended = run(*repeated(kind, 1, folder), folder=folder)
         assert ended.code == 0 or is_complete(kind, ended), ended
     compare(kind, case)
     assert_nothing_left(folder)
@@ -80,12 +80,16 @@ def provide(kind: str, case: Case) -> None:
         shutil.copytree(case.shared / name, case.folder / name)
 
 
-def repeated(kind: str, attempt: int) -> list[str]:
-    """Return the command; from the second time on with the option that continues it, if it has one."""
+def repeated(kind: str, attempt: int, folder: Path) -> list[str]:
+    """Return the command; from the second time on with the option that continues it, if it has one.
+
+    A replacement that has not begun cannot be continued: `--resume` would continue the old run.
+    """
     words = command_of("train" if kind == "overwrite" else kind)
     if kind == "overwrite":
         words += ["--overwrite", "--set", "training.learning_rate=0.02"]
-    if attempt and kind in ("train", "cv", "predict", "pretrain", "overwrite"):
+    begun = kind != "overwrite" or (folder / ".run.new/backbone.json").exists()
+    if attempt and begun and kind in ("train", "cv", "predict", "pretrain", "overwrite"):
         words = [word for word in words if word != "--overwrite"] + ["--resume"]
     return words
 

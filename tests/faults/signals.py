@@ -26,7 +26,7 @@ def trial(case: Case) -> str:
     kind, number = KINDS[case.number % len(KINDS)], case.random.choice([signal.SIGTERM, signal.SIGINT])
     kill.provide(kind, case)
     seconds = json.loads((case.shared / "seconds.json").read_text())[kind]
-    command = Command(*kill.repeated(kind, 0), folder=case.folder)
+    command = Command(*kill.repeated(kind, 0, case.folder), folder=case.folder)
     time.sleep(case.random.uniform(0.03, 0.8) * seconds)
     began = time.perf_counter()
     command.send(number)
@@ -38,7 +38,7 @@ def trial(case: Case) -> str:
     ended.check_explained(130)
     assert "interrupted" in ended.output, ended.output
     assert took < LATE, f"{took:.1f} s after {number.name}:\n{ended.output}"
-    again = run(*kill.repeated(kind, 1), folder=case.folder)
+    again = run(*kill.repeated(kind, 1, case.folder), folder=case.folder)
     assert again.code == 0 or kill.is_complete(kind, again), again
     kill.compare(kind, case)
     assert_nothing_left(case.folder)

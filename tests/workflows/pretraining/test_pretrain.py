@@ -11,6 +11,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from pricekit.cli.failures import exit_code
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, DataError, TrainingError
 from pricekit.model.backbones.bpe import train_bpe
@@ -18,6 +19,7 @@ from pricekit.model.backbones.transformer import (
     SmallTransformer,
 )
 from pricekit.tokens import encode
+from pricekit.workflows.pretraining import loop
 from pricekit.workflows.pretraining.loop import PretrainCallback, explain_write_errors
 from pricekit.workflows.pretraining.pretrain import FACTS, pretrain
 from pricekit.workflows.pretraining.start import PretrainSettings
@@ -193,3 +195,16 @@ def test_a_loss_that_does_not_decrease_is_reported(table, tmp_path, logged):
     with pytest.raises(TrainingError, match="no longer finite"):
         pretrain([table], replace(TINY, epochs=1, learning_rate=1e30, limit=20), out, overwrite=True)
     assert json.loads((out / FACTS).read_text())["settings"]["learning_rate"] == 1e-12  # the old ones stay
+
+
+def test_a_library_that_does_not_name_a_full_disk(tmp_path, monkeypatch):
+    """torch.save only says that a position in the file is unexpected."""
+    (tmp_path / "probe").symlink_to("/dev/full")
+    monkeypatch.setattr(loop, "temporary_path", lambda path: path)
+    with (
+        pytest.raises(TrainingError, match="cannot be written: No space left on device") as raised,
+        explain_write_errors(tmp_path),
+    ):
+        raise RuntimeError("unexpected pos 576 vs 464")
+    assert exit_code(raised.value) == 4
+    assert list(tmp_path.iterdir()) == []

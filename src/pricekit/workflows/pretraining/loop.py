@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from transformers.trainer_callback import PrinterCallback
 from pricekit.config import SpeedConfig, TrainingConfig
 from pricekit.errors import TrainingError
 from pricekit.model.inference import is_out_of_memory
+from pricekit.support.leftovers import temporary_path
 from pricekit.support.progress import Advance
 from pricekit.tokens import Tokens, pad_rows
 from pricekit.training.batches import epoch_batches
@@ -30,6 +31,7 @@ SAVE_SECONDS = 600.0
 _WINDOW = 50
 _WARMUP = 0.06
 _NOTE_STEPS = 20
+_PROBE_BYTES = 1 << 20
 
 
 class BatchOrder:
@@ -119,13 +121,28 @@ def explain_write_errors(folder: Path) -> Iterator[None]:
     except (OSError, SafetensorError, RuntimeError) as error:
         if is_out_of_memory(error):
             raise
+        cause = _refused(folder) if isinstance(error, RuntimeError) else None
         resumable = last_checkpoint(folder) is not None
         advice = "resume from the last checkpoint" if resumable else "pretrain again"
         raise TrainingError(
-            f"{folder} cannot be written: {error}. Free space on that disk and {advice}",
+            f"{folder} cannot be written: {cause.strerror if cause else error}. Free space on that disk and {advice}",
             parameters=("resume",) if resumable else (),
             path=str(folder),
-        ) from error
+        ) from (cause or error)
+
+
+def _refused(folder: Path) -> OSError | None:
+    """Return the system's error if a file cannot be written to a folder: torch.save does not name it."""
+    file = temporary_path(folder / "probe")
+    try:
+        with file.open("wb") as stream:
+            stream.write(bytes(_PROBE_BYTES))
+    except OSError as error:
+        return error
+    finally:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+    return None
 
 
 def last_checkpoint(work: Path) -> Path | None:
