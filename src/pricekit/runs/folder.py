@@ -18,7 +18,7 @@ best.safetensors          weights with the lowest validation SMAPE, or the last 
 intervals.json            calibrated widths of price intervals
 held_out.parquet          validation rows with their predicted prices
 run.json                  table, rows, plugins, metrics of the best weights; written last
-files.json                size and SHA-256 of the files that are read again, except checkpoints, which have a checksum
+files.json                size and SHA-256 of the files that are read again, except checkpoints to resume from
 
 An ensemble, which predicts and is exported like one run:
 

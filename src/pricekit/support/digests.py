@@ -1,7 +1,7 @@
 """Digests that reveal damaged files: a checksum inside each checkpoint, and a list for the other files of a folder.
 
 A safetensors file that `seal` has processed contains its checksum, in the entry "checksum" of its header's metadata.
-`files.json` lists size and SHA-256 of the files of a folder, and the SHA-256 of that list.
+`files.json` lists size and SHA-256 of the files of a folder, or the checksum of a sealed one, and its own SHA-256.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def seal(path: Path) -> None:
         file.write(checksum)
 
 
-def check_seal(path: Path) -> bool:
-    """Compare a safetensors file with its checksum; return whether it has one.
+def check_seal(path: Path) -> str:
+    """Compare a safetensors file with its checksum; return the checksum, "" if it has none.
 
     Raises:
         DamagedError: they differ.
@@ -52,12 +52,13 @@ def check_seal(path: Path) -> bool:
         header = _read_header(file)
         place = _place_of_seal(header)
         if place is None:
-            return False
-        if _checksum(header, place, file) != header[place : place + 64]:
+            return ""
+        checksum = header[place : place + 64]
+        if _checksum(header, place, file) != checksum:
             raise DamagedError(
                 f"{path} was altered or damaged: its checksum differs from the one in its header"
             )
-    return True
+    return checksum.decode()
 
 
 def _read_header(file: BinaryIO) -> bytes:
@@ -105,7 +106,7 @@ def list_files(folder: Path, names: Iterable[str], coming: Mapping[str, str] | N
     listed = read_listing(folder) or {}
     for name in names:
         if (folder / name).is_file():
-            listed[name] = {"bytes": (folder / name).stat().st_size, "sha256": _digest_of(folder / name)}
+            listed[name] = _facts_of(folder / name)
     for name, text in (coming or {}).items():
         content = text.encode()
         listed[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
@@ -159,14 +160,18 @@ def check_files(folder: Path, names: Iterable[str]) -> None:
 
 def _is_as_listed(path: Path, facts: dict[str, Any]) -> bool:
     try:
-        return bool(path.stat().st_size == facts["bytes"] and _digest_of(path) == facts["sha256"])
-    except (OSError, KeyError, TypeError, DamagedError):
+        return _facts_of(path) == facts
+    except (OSError, DamagedError):
         return False
 
 
-def _digest_of(path: Path) -> str:
+def _facts_of(path: Path) -> dict[str, Any]:
+    """Return the size of a file, and its SHA-256, or for a sealed file the checksum inside it; raises DamagedError."""
+    size = {"bytes": path.stat().st_size}
+    if path.suffix == ".safetensors" and (checksum := check_seal(path)):
+        return {**size, "checksum": checksum}
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return {**size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def _digest_of_list(listed: dict[str, dict[str, Any]]) -> str:

@@ -16,7 +16,7 @@ from pricekit.errors import TrainingError
 from pricekit.model.inference import is_out_of_memory
 from pricekit.model.network import PriceModel
 from pricekit.support.log import logger
-from pricekit.training.guard import GradientGuard, gradient_norms
+from pricekit.training.guard import GradientGuard, gradient_norms, gradient_sums
 from pricekit.training.machine import DTYPES
 
 MAX_SKIPPED = 12
@@ -133,7 +133,7 @@ class Stepper:
                 self.scaler.unscale_(self.optimizer)
             if most is not None or not self.scaler.is_enabled():  # the scaler skips what is not finite
                 gradients = self.guard.gradients()
-                norms = gradient_norms(gradients.values(), exact=most is not None)
+                norms = (gradient_sums if most is None else gradient_norms)(gradients.values())
                 if not self.scaler.is_enabled():
                     self.guard.watch(self.taken, gradients, norms, loss, batches)
                 if most is not None:
