@@ -41,7 +41,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-FAULTS = ("kill", "signals", "concurrent", "full_disk")
+FAULTS = ("kill", "signals", "concurrent", "full_disk", "hostile_bundles", "manifests")
 """The modules, in the order of the table."""
 
 SECONDS = 180

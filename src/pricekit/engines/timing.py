@@ -127,7 +127,7 @@ def sample_inputs(graph: Graph, vocab_size: int) -> Inputs:
     """Return rows of equal length and random tokens, as many as the largest batch may have."""
     rng = np.random.default_rng(0)
     length = min(LENGTH, graph.max_length)
-    ids = rng.integers(0, vocab_size, BATCH_SIZE * length).astype(np.int32)
+    ids = rng.integers(0, max(1, vocab_size), BATCH_SIZE * length).astype(np.int32)
     tokens = Tokens(ids, np.arange(BATCH_SIZE + 1) * length)
     return Inputs(tokens, rng.normal(size=(BATCH_SIZE, graph.features)).astype(np.float32), 0)
 
