@@ -1,10 +1,13 @@
 """Two commands never write one output."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from filelock import SoftFileLease
 from pricekit.errors import TrainingError
 from pricekit.support import locks
 from pricekit.support.leftovers import start_of
-from pricekit.support.locks import owned, read_owner
+from pricekit.support.locks import owned, read_owner, renewed_in_child
 
 HOLD = """
 import sys
@@ -205,3 +208,30 @@ def test_some_outputs_need_no_lock(tmp_path):
     for out, enabled in ((Path("/"), True), (tmp_path / "run", False)):
         with owned(out, "run", TrainingError, enabled=enabled), nullcontext():
             assert list(tmp_path.iterdir()) == []
+
+
+@renewed_in_child
+class Slow:
+    """A value that another thread is computing when the process is forked."""
+
+    @cached_property
+    def value(self):
+        HOLDS.set()
+        time.sleep(0.2)
+        return 1
+
+
+HOLDS = threading.Event()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_computes_what_a_thread_of_its_parent_was_computing():
+    thread = threading.Thread(target=lambda: Slow().value)
+    thread.start()
+    HOLDS.wait()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(5)
+        os._exit(Slow().value)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    thread.join()

@@ -74,7 +74,7 @@ def pricekit_run_started(
     """Observe the start of training, after the table was read and every plugin was tried on a batch.
 
     Args:
-        folder: of the run.
+        folder: of the run; while it replaces a finished run, a hidden folder beside that.
         config: the complete configuration as nested tables, without settings that are None.
         rows: the numbers of rows: `train` and `valid`.
         resumed: the run continues from its last checkpoint.

@@ -37,6 +37,7 @@ from pricekit.features.quantity import (
     Unit,
 )
 from pricekit.features.words import Words, split_words
+from pricekit.support.locks import renewed_in_child
 
 FEW = 32
 """Texts up to which this is faster than `vectorized`."""
@@ -120,6 +121,7 @@ class Row:
         return counts.get(category, 0)
 
 
+@renewed_in_child
 class RowwiseTexts:
     """N parsed texts, see `columns.ParsedTexts`."""
 

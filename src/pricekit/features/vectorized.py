@@ -18,8 +18,10 @@ from pricekit.features import brand_category, quantity
 from pricekit.features.labelled_lines import Ints, Lines, Texts, join_texts, numpy_of, split_lines
 from pricekit.features.quantity import Amounts, Packs
 from pricekit.features.words import Words, split_words
+from pricekit.support.locks import renewed_in_child
 
 
+@renewed_in_child
 class VectorizedTexts:
     """N parsed texts, see `columns.ParsedTexts`; each attribute is computed on first use."""
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricekit.features.labelled_lines import Bytes, Ints, Texts
+from pricekit.support.locks import renewed_in_child
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,6 +30,7 @@ def _among(data: Bytes, first: str, last: str) -> npt.NDArray[np.bool_]:
     return (data - np.uint8(ord(first))) <= ord(last) - ord(first)
 
 
+@renewed_in_child
 class Words:
     """Word statistics of N texts, fewer than 2**20; shared arrays are computed on first use."""
 

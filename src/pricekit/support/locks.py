@@ -6,23 +6,30 @@ killed leaves the file behind, and the next one replaces it: at once on the same
 lease has not been renewed for `LEASE_SECONDS`. A forked child does not own the lock of its parent.
 
 Without permission to write beside the output, commands continue without a lock.
+
+`renewed_in_child` is for another kind of lock, that of a thread, which a forked child cannot release.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from filelock import LeaseCompromise, SoftFileLease, Timeout
 
 from pricekit.support.leftovers import delete_leftovers, machine, process_runs, restore, start_of
 from pricekit.support.log import logger
 from pricekit.support.staging import settle
+
+Kind = TypeVar("Kind")
 
 LEASE_SECONDS = 60.0
 """A lock of another machine that was not renewed for this long is taken over."""
@@ -142,6 +149,27 @@ class _Watch:
                 self.file.unlink()
                 return True
         return False
+
+
+def renewed_in_child(kind: type[Kind]) -> type[Kind]:
+    """Give the cached properties of a class new locks in a forked child.
+
+    Python 3.11 holds a lock while it computes one. A process that is forked while another thread computes has that
+    lock, but not the thread that would release it. Later versions have no such lock.
+    """
+    locked = [
+        value
+        for value in vars(kind).values()
+        if isinstance(value, cached_property) and hasattr(value, "lock")
+    ]
+
+    def renew() -> None:
+        for value in locked:
+            setattr(value, "lock", threading.RLock())  # noqa: B010 - unknown to later versions
+
+    if locked and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=renew)
+    return kind
 
 
 def read_owner(file: str | Path) -> Owner | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -166,6 +167,10 @@ def _console() -> Any:
     from rich.console import Console
 
     return Console(stderr=True)
+
+
+if hasattr(os, "register_at_fork"):  # another thread may hold the console's lock while it draws
+    os.register_at_fork(after_in_child=_console.cache_clear)
 
 
 def _bar_html(title: str, total: float, done: float, note: str, left: float | None) -> str:

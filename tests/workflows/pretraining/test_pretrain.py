@@ -208,3 +208,24 @@ def test_a_library_that_does_not_name_a_full_disk(tmp_path, monkeypatch):
         raise RuntimeError("unexpected pos 576 vs 464")
     assert exit_code(raised.value) == 4
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_overwriting_that_was_interrupted_is_continued(table, tmp_path, monkeypatch):
+    """Also with the settings of the old weights, which had another table."""
+    settings, out = replace(TINY, epochs=2, limit=20), tmp_path / "out"
+    other = tmp_path / "other.csv"
+    pd.read_csv(table).iloc[::-1].to_csv(other, index=False)
+    pretrain([table], settings, out)
+    old = (out / "model.safetensors").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr("pricekit.workflows.pretraining.pretrain._files", _unwritten)
+        with pytest.raises(TrainingError, match="resume from the last checkpoint"):
+            pretrain([other], settings, out, overwrite=True)
+    assert (out / "model.safetensors").read_bytes() == old
+    pretrain([other], settings, out, resume=True)
+    pretrain([other], settings, tmp_path / "new")
+    assert (
+        (out / "model.safetensors").read_bytes()
+        == (tmp_path / "new" / "model.safetensors").read_bytes()
+        != old
+    )

@@ -91,12 +91,12 @@ def _pretrain(
     """Pretrain into a folder that no other process writes."""
     started, work, processes = time.perf_counter(), _checkpoint_folder(out), Processes()
     backbone = create_backbone(settings)  # fails before the tables are read
-    if resume and (finished := _finished(out, with_defaults(backbone, settings))) is not None:
+    if resume and (finished := _finished(out, work, with_defaults(backbone, settings))) is not None:
         logger.info(f"the pretraining {out} is finished already")
         shutil.rmtree(work, ignore_errors=True)
         return finished
     resume = resume and has_begun(out, is_unfinished(out), "pretraining")
-    _check_free(out, work, resume=resume, overwrite=overwrite)
+    _check_free(out, work, resume=resume, overwrite=overwrite or resume)
     if processes.count > 1:
         raise ConfigError("pretraining uses one process; start it without accelerate launch")
     with progress("preparing", 2, shown=shown) as advance:
@@ -119,14 +119,21 @@ def is_unfinished(out: Path) -> bool:
     return last_checkpoint(_checkpoint_folder(out)) is not None
 
 
-def _finished(out: Path, settings: PretrainSettings) -> dict[str, Any] | None:
-    """Return the content of `pretrain.json` if `out` is a finished pretraining with these settings."""
-    try:
-        facts = dict(json.loads((out / FACTS).read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
+def _finished(out: Path, work: Path, settings: PretrainSettings) -> dict[str, Any] | None:
+    """Return the content of `pretrain.json` if `out` is finished with these settings and is not being replaced.
+
+    A pretraining that was killed after its last step has left its own checkpoints, which begin with the same loss.
+    """
+    facts, start = _read(out / FACTS), _read(work / _START)
     same = facts.get("settings") == json.loads(json.dumps(asdict(settings)))
-    return facts if same else None
+    return facts if same and start.get("loss_before") in (None, facts.get("loss_before")) else None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(file.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def _checkpoint_folder(out: Path) -> Path:
