@@ -45,3 +45,8 @@ def test_a_full_stdout_is_named_and_a_full_stderr_stops_nothing(shell):
     code, _, error = shell(f"{PROGRAM} plugins list > /dev/full")
     assert (code, error.startswith("pricekit: standard output: No space left on device")) == (4, True)
     assert shell(f"{PROGRAM} check TABLE 2> /dev/full")[0] == 0
+
+
+def test_too_little_address_space_is_one_paragraph(shell):
+    code, _, error = shell(f"ulimit -v 1000000; {PROGRAM} train TABLE --out run")
+    assert (code, "need 2.5 GB; raise the limit with ulimit -v" in error) == (1, True)

@@ -5,6 +5,7 @@ import errno
 import pytest
 from safetensors import SafetensorError
 
+from pricekit.cli.failures import exit_code, explain
 from pricekit.support.causes import is_temporary, raise_outside_cause
 
 
@@ -35,10 +36,22 @@ def test_the_cause_is_raised_instead_of_the_error(cause):
     assert raised.value is cause
 
 
-@pytest.mark.parametrize("text", ["std::bad_alloc", "DefaultCPUAllocator: can't allocate memory"])
-def test_a_library_without_memory_is_a_memory_error(text):
-    with pytest.raises(MemoryError):
-        raise_outside_cause(wrapped(RuntimeError(text)))
+@pytest.mark.parametrize(
+    "cause",
+    [
+        RuntimeError("std::bad_alloc"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        ImportError("libx.so: failed to map segment from shared object"),
+        RuntimeError("can't start new thread"),
+    ],
+)
+def test_a_library_without_memory_or_threads_is_not_to_blame(cause):
+    with pytest.raises(type(cause)) as raised:
+        raise_outside_cause(wrapped(cause))
+    assert raised.value is cause
+    assert is_temporary(cause)
+    assert exit_code(wrapped(cause)) == 4
+    assert "unexpected" not in explain(wrapped(cause))
 
 
 @pytest.mark.parametrize("cause", [ValueError("x"), FileNotFoundError(2, "x"), RuntimeError("x")])

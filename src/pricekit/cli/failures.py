@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pricekit.errors import ConfigError, PluginError, PricekitError
-from pricekit.support.causes import causes, is_temporary
+from pricekit.support.causes import causes, is_temporary, lacks_memory, lacks_threads
 from pricekit.support.files import describe_failure
 from pricekit.support.text import shorten
 
@@ -41,12 +41,16 @@ def add_hint(error: PricekitError, context: click.Context) -> None:
 def _sentence(error: BaseException) -> str:
     if isinstance(error, PricekitError):
         return _closed(str(error)) if hasattr(error, "__notes__") else str(error)
+    if any(map(lacks_memory, causes(error))):
+        return "out of memory; use a smaller table or --limit, or a larger machine"
+    if any(map(lacks_threads, causes(error))):
+        return (
+            "the system starts no more threads; end other programs, or raise the limits that ulimit -a shows"
+        )
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
         extra = "" if package == "pricekit" else ": pip install 'pricekit[train]'"
         return f"this command needs {error.name}, which is not installed{extra}"
-    if isinstance(error, MemoryError):
-        return "out of memory; use a smaller table or --limit, or a larger machine"
     if isinstance(error, OSError):
         return describe_failure(error)
     text = shorten(str(error), 500)

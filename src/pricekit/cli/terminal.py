@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from pricekit.errors import PricekitError
 from pricekit.support.log import logger
 from pricekit.support.text import printable, printable_json
 
@@ -21,6 +22,14 @@ RESULT = 35
 """The log level of a command's result: above warnings, so that --quiet prints it, and below errors."""
 
 logging.addLevelName(RESULT, "RESULT")
+
+_ADDRESS_SPACE = {
+    "pricekit.prediction.": 2_000_000_000,
+    "pricekit.runs.": 2_500_000_000,
+    "pricekit.workflows.": 2_500_000_000,
+    "pricekit.exporting.": 2_500_000_000,
+}
+"""Bytes of address space that libraries need, by the module that imports them; measured on x86-64 Linux."""
 
 _PYTHON_WARNINGS = logging.getLogger("py.warnings")
 
@@ -103,9 +112,25 @@ def announce(message: str) -> None:
 def begin(message: str, module: str) -> None:
     """Print the first line of a command, then show a spinner while a slow module is imported."""
     announce(message)
+    check_address_space(module)
     visible = os.isatty(2) and any(not h.as_json and h.level <= logging.INFO for h in _handlers())
     with _spinner("loading libraries") if visible else nullcontext():
         import_module(module)
+
+
+def check_address_space(module: str) -> None:
+    """Raise PricekitError if `ulimit -v` leaves too little for the libraries of a module, which would hang or abort."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    needed = next((least for name, least in _ADDRESS_SPACE.items() if module.startswith(name)), 0)
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise PricekitError(
+            f"the address space of this process is limited to {limit / 1e9:.2g} GB, and the libraries of this command "
+            f"need {needed / 1e9:.2g} GB; raise the limit with ulimit -v"
+        )
 
 
 def show_table(

@@ -22,8 +22,11 @@ _LOCKED_ON_WINDOWS = frozenset({32, 33})
 
 _RUST = re.compile(r"\(os error (\d+)\)")
 """How libraries in Rust, such as safetensors, write an error of the system."""
-_NO_MEMORY = re.compile(r"bad_alloc|can(?:'t|not) allocate memory|failed to allocate", re.IGNORECASE)
-"""What libraries in C++ say."""
+_NO_MEMORY = re.compile(
+    r"bad_alloc|can(?:'t|not) allocate memory|failed to (?:allocate|map segment)", re.IGNORECASE
+)
+"""What libraries in C++ and the loader of libraries say."""
+_NO_THREAD = "can't start new thread"
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -42,7 +45,7 @@ def is_temporary(error: BaseException) -> bool:
     Its causes do not count.
     """
     locked = getattr(error, "winerror", None) in _LOCKED_ON_WINDOWS or type(error).__name__ == "Timeout"
-    return locked or _lacks_memory(error) or _number(error) in _TEMPORARY
+    return locked or lacks_memory(error) or lacks_threads(error) or _number(error) in _TEMPORARY
 
 
 def raise_outside_cause(error: BaseException) -> None:
@@ -51,16 +54,21 @@ def raise_outside_cause(error: BaseException) -> None:
     Call it before an error is reported as the fault of a plugin or a model.
     """
     for cause in causes(error):
-        if isinstance(cause, KeyboardInterrupt) or _lacks_memory(cause):
+        machine = isinstance(cause, OSError) and cause.errno in _OF_THE_MACHINE
+        if machine or isinstance(cause, KeyboardInterrupt) or lacks_memory(cause) or lacks_threads(cause):
             raise cause
-        if isinstance(cause, OSError) and cause.errno in _OF_THE_MACHINE:
-            raise cause
-        if isinstance(cause, RuntimeError) and _NO_MEMORY.search(str(cause)):
-            raise MemoryError(str(cause)) from cause
 
 
-def _lacks_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+def lacks_memory(error: BaseException) -> bool:
+    """Return whether an error means that memory ran out; its causes do not count."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError | ImportError | OSError) and bool(_NO_MEMORY.search(str(error)))
+
+
+def lacks_threads(error: BaseException) -> bool:
+    """Return whether an error means that the system refuses to start a thread."""
+    return isinstance(error, RuntimeError) and _NO_THREAD in str(error)
 
 
 def _number(error: BaseException) -> int | None:
