@@ -41,7 +41,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-FAULTS = ("kill", "signals", "concurrent", "full_disk", "hostile_bundles", "manifests")
+FAULTS = (
+    *("kill", "signals", "concurrent", "full_disk"),
+    *("hostile_bundles", "manifests"),
+    "settings",
+)
 """The modules, in the order of the table."""
 
 SECONDS = 180
