@@ -43,6 +43,7 @@ from typing import Any
 
 FAULTS = (
     *("kill", "signals", "concurrent", "full_disk"),
+    *("damage", "nonfinite", "memory"),
     *("hostile_bundles", "manifests"),
     "settings",
 )

@@ -235,3 +235,20 @@ def test_a_run_that_is_stopped_after_a_spike_resumes_at_half_the_learning_rate(
     train(Source(catalog), config, tmp_path / "whole")
     expected = open_run(tmp_path / "whole").model.state_dict()
     assert all(torch.equal(t, expected[n]) for n, t in open_run(tmp_path / "run").model.state_dict().items())
+
+
+def test_weights_that_are_not_finite_after_the_last_step_of_an_epoch_are_named(
+    catalog, tmp_path, monkeypatch
+):
+    """No step follows that could find them, so the validation does."""
+
+    def disturb(self, *arguments, call=Stepper._update_weights):
+        call(self, *arguments)
+        if self.taken == 6:
+            next(self.objective.model.heads.parameters()).data.fill_(math.nan)
+
+    monkeypatch.setattr(Stepper, "_update_weights", disturb)
+    with pytest.raises(
+        SpikeError, match=r"after step 6, the weights of the head.*the policy 'quick' changed them"
+    ):
+        train(Source(catalog), tiny_config(), tmp_path / "run")

@@ -174,6 +174,7 @@ def validate(session: Session, interrupted: threading.Event) -> EpochResult:
             advance=advance_or_stop,
         )
     if not np.isfinite(prices).all():
+        session.check_values()  # names a more precise cause
         config = session.config
         raise spike(
             f"after step {state.step}, a price of a validation row is not finite. It comes from the backbone "

@@ -208,7 +208,7 @@ class Session:
         Raises:
             TrainingError: the file cannot be written, or a value is not finite.
         """
-        self._check_finite()
+        self.check_values()
         if self.processes.main and self.folder is not None:
             path = self.folder / name
             record = asdict(self.state) | {"seconds": self.elapsed()} | self.stepper.state_dict()
@@ -222,7 +222,8 @@ class Session:
             notify("checkpoint_saved", folder=self.folder, path=path)
         self.processes.wait()
 
-    def _check_finite(self) -> None:
+    def check_values(self) -> None:
+        """Raise SpikeError if a gradient, a weight, an average or the optimizer's state is not finite."""
         self.stepper.guard.read()
         if self.checked != self.state.step:
             check_finite(self.state.step, self.job.model, self.ema, self.optimizer, self.config)
