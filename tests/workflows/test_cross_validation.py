@@ -1,6 +1,9 @@
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +24,13 @@ from pricekit.workflows import folds
 from pricekit.workflows.cross_validation import cross_validate
 from pricekit.workflows.ensemble import make_ensemble
 
+HOLD_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from pricekit.support.locks import owned
+with owned(Path(sys.argv[1]), "run", ValueError):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 SMALL = {"backbone": {"name": "bag", "vocab_size": 300, "buckets": 64, "width": 4, "members": 1}}
 
 
@@ -104,6 +114,8 @@ def test_a_killed_cross_validation_resumes_where_it_stopped(done, table, tmp_pat
     for name in ("cv.json", "held_out.parquet", "fold-1/run.json", "fold-1/held_out.parquet"):
         (out / name).unlink()
     shutil.rmtree(out / "fold-2")
+    dead = subprocess.run([sys.executable, "-c", HOLD_AND_DIE, out / "fold-0"], check=False)
+    assert (dead.returncode, (out / ".fold-0.lock").exists()) == (-signal.SIGKILL, True)
 
     def train(*args, call=cv.train, **named):
         called.append(args[2].name)
@@ -116,6 +128,7 @@ def test_a_killed_cross_validation_resumes_where_it_stopped(done, table, tmp_pat
     whole, mine = read_held_out(done[0]), read_held_out(out)
     assert np.array_equal(whole.fold, mine.fold)
     assert np.array_equal(whole.predicted, mine.predicted)
+    assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
 
 
 @pytest.mark.parametrize("change", ["fewer rows", "other prices"])

@@ -204,9 +204,12 @@ def _run_fold(
     """Train the run of a fold unless it is finished; return its facts and its prices of the held-out rows."""
     folder, split = out / f"fold-{fold}", plan.split(fold, config)
     if resume and (folder / "run.json").is_file():
-        check_intact(folder, FILES)
-        check_same_rows(folder, add_pseudo_labels(source, split, config, folder))
-        facts = dict(json.loads((folder / "run.json").read_text("utf-8")))
+        with owned(
+            folder, "run", TrainingError, enabled=Processes().main
+        ):  # deletes the lock of a killed process
+            check_intact(folder, FILES)
+            check_same_rows(folder, add_pseudo_labels(source, split, config, folder))
+            facts = dict(json.loads((folder / "run.json").read_text("utf-8")))
     else:
         logger.info(f"{folder.name}: fold {fold + 1} of {plan.folds}")
         teachers = tuple(path / folder.name for path in source.teachers)  # not trained on the fold's rows
