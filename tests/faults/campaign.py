@@ -45,7 +45,7 @@ FAULTS = (
     *("kill", "signals", "concurrent", "full_disk"),
     *("damage", "nonfinite", "memory"),
     *("hostile_bundles", "manifests"),
-    "settings",
+    *("tables", "settings", "environment"),
 )
 """The modules, in the order of the table."""
 
