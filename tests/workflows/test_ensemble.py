@@ -179,3 +179,16 @@ def test_a_run_that_is_better_alone_is_an_ensemble_of_one(pricekit, run, catalog
     found = Predictor.load(tmp_path / "bundle", "ort-cpu").predict(texts)
     assert found == pytest.approx(open_run(run).predictor().predict(texts), rel=1e-4)
     assert "the price of its only member" in (tmp_path / "bundle" / "README.md").read_text()
+
+
+def test_a_full_disk_is_named(run, other, tmp_path, monkeypatch):
+    """Syncing a folder gives an error without a file name."""
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pricekit.workflows.ensemble.sync", full)
+    with pytest.raises(OSError, match="No space") as raised:
+        make_ensemble([run, other], tmp_path / "ensemble")
+    assert raised.value.filename == str(tmp_path / "ensemble")
+    assert list(tmp_path.iterdir()) == []

@@ -81,10 +81,14 @@ def replacing(
     except BaseException:
         logger.warning(f"{out} is unchanged; its unfinished replacement is in {folder}")
         raise
-    _keep_others(out, folder, own)
-    (folder / _COMPLETE).touch()
-    sync(folder)
-    settle(out)
+    try:
+        _keep_others(out, folder, own)
+        (folder / _COMPLETE).touch()
+        sync(folder)
+        settle(out)
+    except OSError as error:
+        error.filename = error.filename or str(out)  # an error for a full disk may have no file name
+        raise
 
 
 def read_whole(path: Path, read: Callable[[Path], Item]) -> Item:

@@ -296,5 +296,8 @@ def _write(out: Path, record: dict[str, Any], facts: dict[str, Any], ensemble: H
         list_files(temporary, [*members, "held_out.parquet", INTERVALS, "run.json", ENSEMBLE])
         sync(temporary)
         replace_folder(temporary, out)
+    except OSError as error:
+        error.filename = error.filename or str(out)  # an error for a full disk may have no file name
+        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
