@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pricekit.support.digests import DamagedError, check_files
-from pricekit.support.text import nearest, printable
+from pricekit.support.text import nearest, printable, shorten
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -138,7 +138,7 @@ def first_invalid_field(error: BaseException) -> str:
     if not isinstance(error, ValidationError):
         return ""
     first = error.errors()[0]
-    return f" ({'.'.join(map(str, first['loc']))}: {first['msg']})"
+    return f" ({shorten('.'.join(map(str, first['loc'])), 100)}: {shorten(first['msg'], 300)})"
 
 
 def explain_invalid(error: ValidationError, where: str, names: Iterable[str]) -> ConfigError:

@@ -159,7 +159,9 @@ def test_a_newer_schema_is_rejected_with_advice(copy):
         open_bundle(copy)
 
 
-@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", "a\\b", "x" * 300])
+@pytest.mark.parametrize(
+    "name", ["../secret", "/etc/passwd", "a/b", "..", "a\\b", "x" * 300, "a\nb", "\x1b[2J"]
+)
 def test_paths_outside_of_the_folder_are_rejected(copy, name):
     files = json.loads((copy / MANIFEST).read_text())["files"]
     _edit(copy, files={**files, name: {"sha256": "0", "bytes": 1}})

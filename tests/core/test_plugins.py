@@ -9,6 +9,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from pricekit.core.loader import load, registry
+from pricekit.core.registry import install_line
 from pricekit.errors import ConfigError, PluginError
 
 GOOD = """
@@ -181,3 +182,8 @@ def test_a_hint_from_a_model_contains_no_command(package):
         registry().require("feature", "missing", "good.package-1", "1.0")
     with pytest.raises(PluginError, match=r"load its file 'a; rm b\.py'"):
         registry().require("feature", "missing", "a; rm b.py", "file 12ab")
+
+
+def test_the_hint_for_a_plugin_file_is_one_line():
+    found = install_line("\x1b[2J\nrm -rf ~\n", "file 123")
+    assert "\n" not in found

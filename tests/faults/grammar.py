@@ -39,8 +39,8 @@ def odd(rng: random.Random) -> Json:
         lambda: "x" * 10 ** rng.randint(1, 6),
         list,
         dict,
-        lambda: [odd(rng) for _ in range(rng.randint(1, 3))],
-        lambda: {str(odd(rng))[:20]: odd(rng)},
+        lambda: [odd(rng) for _ in range(rng.randint(0, 2))],
+        lambda: {str(odd(rng))[:20]: 0},
         lambda: [rng.choice([0, "x", None, []])] * 10 ** rng.randint(1, 5),
         lambda: json.loads("[" * 400 + "]" * 400),
     ]
@@ -119,7 +119,7 @@ def _size(rng: random.Random) -> int:
     return 10 ** rng.randint(0, 10)
 
 
-def normalizer(rng: random.Random) -> Json:
+def normalizer(rng: random.Random, depth: int = 0) -> Json:
     """Return a component that rewrites texts."""
     pattern = rng.choice(
         [{"String": rng.choice(["", " ", "a", "tea"])}, {"Regex": rng.choice(["", " ", r"\s+", "(a*)*$"])}]
@@ -134,12 +134,15 @@ def normalizer(rng: random.Random) -> Json:
         *({"type": name} for name in ("ByteLevel", "NFKD", "StripAccents", "Nmt", "Lowercase", "Script")),
         {"type": "Strip", "strip_left": True, "strip_right": odd(rng)},
     ]
-    if rng.random() < 0.3:
-        return {"type": "Sequence", "normalizers": [normalizer(rng) for _ in range(rng.choice([1, 3, 40]))]}
+    if rng.random() < 0.3 and depth < 2:
+        return {
+            "type": "Sequence",
+            "normalizers": [normalizer(rng, depth + 1) for _ in range(rng.choice([1, 3, 40]))],
+        }
     return rng.choice(kinds)
 
 
-def pre_tokenizer(rng: random.Random) -> Json:
+def pre_tokenizer(rng: random.Random, depth: int = 0) -> Json:
     """Return a component that splits texts."""
     pattern = rng.choice(
         [{"Regex": rng.choice([r"\w+", "(x+x+)+y", "(?:a?){50}a{50}"])}, {"String": rng.choice(["", "a"])}]
@@ -421,8 +424,9 @@ RULES: dict[str, Rule] = {
     },
 }
 
-CORPUS: tuple[tuple[str, int], ...] = (("crash", 0),)
-"""Rules and seeds that once broke a requirement, or that a sandbox alone survives."""
+CORPUS: tuple[tuple[str, int], ...] = (("crash", 0), ("outside", 5))
+"""Rules and seeds that once broke a requirement, or that the sandbox alone survives: a trap of the processor, and a
+file name with line breaks."""
 
 
 def spoil(bundle: Path, number: int, rng: random.Random) -> str:

@@ -28,6 +28,7 @@ def trial(case: Case) -> str:
     except (BundleError, PluginError) as error:
         message = str(error)
         assert printable(message) == message
+        assert "\n" not in message, message
         assert len(message) < 2_500, message
         return type(error).__name__
     return "opened"

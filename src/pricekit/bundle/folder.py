@@ -31,6 +31,7 @@ from pricekit.bundle.limits import MOST_BYTES, check_json, check_member
 from pricekit.errors import BundleError, first_invalid_field
 from pricekit.support.files import others, publish_folder
 from pricekit.support.staging import read_whole
+from pricekit.support.text import shorten
 
 MANIFEST = "manifest.json"
 PARTS = {"model": "model.onnx", "tokenizer": "tokenizer.json", "preprocess": "preprocess.json"}
@@ -204,7 +205,9 @@ def _open_bundle(path: Path) -> Bundle:
     required = [member[part] for member in _members(manifest) for part in PARTS]
     for name in required:
         if name not in listed:
-            raise BundleError(f"the bundle {path} lists no {name} in its manifest; export it again")
+            raise BundleError(
+                f"the bundle {path} lists no {shorten(repr(name))} in its manifest; export it again"
+            )
     if (size := sum(facts["bytes"] for facts in listed.values())) > MOST_BYTES:
         raise BundleError(
             f"the files of the bundle {path} have {size:,} bytes; expected {MOST_BYTES:,} at most. Do not trust it"
@@ -267,10 +270,11 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
 
 def _read_file(path: Path, name: str, expected: Any) -> bytes:
     file = path / name
-    if Path(name).name != name or "\\" in name or name in ("", ".", "..") or len(name) > _LONGEST_NAME:
+    plain = Path(name).name == name and "\\" not in name and name not in ("", ".", "..")
+    if not plain or not name.isprintable() or len(name) > _LONGEST_NAME:
         raise BundleError(
-            f"the bundle {path} names the file '{name[:_LONGEST_NAME]}', which is outside its folder or too "
-            "long; do not trust it"
+            f"the bundle {path} names the file {shorten(repr(name), _LONGEST_NAME)}, which is outside its folder, too "
+            "long or not printable; do not trust it"
         )
     if file.is_symlink() or not file.is_file():
         raise BundleError(f"the bundle {path} lacks {name}, or it is a link; copy the whole bundle again")

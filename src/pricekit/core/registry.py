@@ -249,7 +249,7 @@ def remedy_for(error: BaseException, package: str, version: str) -> str:
 def install_line(package: str, version: str) -> str:
     """Return how to get a missing plugin; package and version may come from a stranger's bundle."""
     if version.startswith(FILE):
-        return f"load its file {shlex.quote(package)}"
+        return f"load its file {shlex.quote(shorten(package, 200))}"
     if not _PACKAGE_NAME.fullmatch(package):
         return f"its package has no valid name ({shorten(package)!r}); do not trust the model"
     return f"pip install {package}"

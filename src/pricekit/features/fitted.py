@@ -14,6 +14,7 @@ from pricekit.core.contracts import Feature, State
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PluginError, PricekitError
 from pricekit.support.log import logger
+from pricekit.support.text import shorten
 from pricekit.table import Table
 from pricekit.table.columns import equal_texts, few_distinct
 
@@ -177,7 +178,7 @@ def _record(part: FittedFeature) -> dict[str, Any]:
 
 def _restore(record: Mapping[str, Any]) -> FittedFeature:
     """Restore a feature; warn if its version differs, and raise PluginError if its columns differ."""
-    name, made_with = record["name"], f"{record['package']} {record['version']}"
+    name, made_with = record["name"], shorten(f"{record['package']} {record['version']}")
     registry().require("feature", name, record["package"], record["version"])
     entry = registry().get("feature", name)
     here = f"{entry.package} {entry.version}"
@@ -191,7 +192,7 @@ def _restore(record: Mapping[str, Any]) -> FittedFeature:
     if list(part.plugin.names) != columns:
         raise PluginError(
             f"the feature '{name}' of {here} has the columns {', '.join(part.plugin.names)}; the model was made with "
-            f"{made_with}, which has {', '.join(columns)}. Install that version, or train again"
+            f"{made_with}, which has {shorten(', '.join(columns), 300)}. Install that version, or train again"
         )
     if here != made_with and entry.package != "pricekit":
         logger.warning(
