@@ -205,9 +205,7 @@ def _open_bundle(path: Path) -> Bundle:
     required = [member[part] for member in _members(manifest) for part in PARTS]
     for name in required:
         if name not in listed:
-            raise BundleError(
-                f"the bundle {path} lists no {shorten(repr(name))} in its manifest; export it again"
-            )
+            raise BundleError(f"the bundle {path} lists no {shorten(name)} in its manifest; export it again")
     if (size := sum(facts["bytes"] for facts in listed.values())) > MOST_BYTES:
         raise BundleError(
             f"the files of the bundle {path} have {size:,} bytes; expected {MOST_BYTES:,} at most. Do not trust it"
