@@ -17,7 +17,14 @@ def put(bundle: Path, name: str, content: bytes) -> None:
     (bundle / name).write_bytes(content)
     manifest = json.loads((bundle / MANIFEST).read_text("utf-8"))
     manifest["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-    (bundle / MANIFEST).write_text(json.dumps(manifest), "utf-8")
+    write_manifest(bundle, manifest)
+
+
+def write_manifest(bundle: Path, manifest: dict[str, Any]) -> None:
+    """Replace the manifest, with a valid hash of its own."""
+    values = {name: value for name, value in manifest.items() if name != "sha256"}
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    (bundle / MANIFEST).write_text(json.dumps({**values, "sha256": digest}), "utf-8")
 
 
 def change(bundle: Path, name: str, edit: Callable[[dict[str, Any]], object]) -> None:

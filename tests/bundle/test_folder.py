@@ -11,6 +11,7 @@ from pricekit.bundle.folder import SCHEMA_VERSION, json_schema
 from pricekit.errors import BundleError, PluginError
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import load_preprocessor
+from tests.bundle.hostile import write_manifest
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def copy(bundle, tmp_path):
 
 def _edit(copy, **changes):
     manifest = json.loads((copy / MANIFEST).read_text())
-    (copy / MANIFEST).write_text(json.dumps({**manifest, **changes}))
+    write_manifest(copy, {**manifest, **changes})
 
 
 def _put_graph(copy, content):
@@ -125,6 +126,18 @@ def test_a_graph_with_other_inputs_is_rejected(copy):
     _put_graph(copy, graph.SerializeToString())
     with pytest.raises(BundleError, match="has inputs and outputs"):
         Predictor.load(copy)
+
+
+def test_an_altered_manifest_is_refused(copy):
+    path = copy / MANIFEST
+    table = json.loads(path.read_text("utf-8"))["table"]
+    path.write_text(path.read_text("utf-8").replace(f'"table": "{table}"', '"table": "other.csv"'), "utf-8")
+    with pytest.raises(BundleError, match=r"manifest\.json was altered"):
+        open_bundle(copy)
+    manifest = json.loads(path.read_text("utf-8"))
+    del manifest["sha256"]  # as in bundles of version 0.1
+    path.write_text(json.dumps(manifest), "utf-8")
+    assert open_bundle(copy).manifest["table"] == "other.csv"
 
 
 def test_a_manifest_that_is_too_large_is_not_read(copy):

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from tests.bundle.hostile import MANIFEST, change, graph, priced_at_one, put
+from tests.bundle.hostile import MANIFEST, change, graph, priced_at_one, put, write_manifest
 
 Rule = Callable[[Path, random.Random], None]
 Json = Any
@@ -73,10 +73,12 @@ def mutated(name: str) -> Rule:
         for _ in range(rng.randint(1, 3)):
             record = mutate(record, rng)
         text = json.dumps(record).encode()
-        if name == MANIFEST:
-            (bundle / name).write_bytes(text)
-        else:
+        if name != MANIFEST:
             put(bundle, name, text)
+        elif isinstance(record, dict) and rng.random() < 0.9:
+            write_manifest(bundle, record)
+        else:
+            (bundle / name).write_bytes(text)
 
     return rule
 
@@ -383,7 +385,7 @@ def _members(bundle: Path, rng: random.Random) -> None:
         "weight": 1 / max(1, count),
         **dict(zip(("model", "tokenizer", "preprocess"), names, strict=True)),
     }
-    (bundle / MANIFEST).write_text(json.dumps({**manifest, "schema_version": 2, "members": [member] * count}))
+    write_manifest(bundle, {**manifest, "schema_version": 2, "members": [member] * count})
 
 
 def _outside(bundle: Path, rng: random.Random) -> None:
@@ -396,7 +398,7 @@ def _outside(bundle: Path, rng: random.Random) -> None:
     manifest = json.loads((bundle / MANIFEST).read_text("utf-8"))
     name = rng.choice(["../secret", "/etc/passwd", "..", "a/../../secret", "secret\0", ESCAPES])
     manifest["files"][name] = {"sha256": "0" * 64, "bytes": 0}
-    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    write_manifest(bundle, manifest)
 
 
 RULES: dict[str, Rule] = {

@@ -27,6 +27,7 @@ from pricekit.runs.folder import open_run
 from pricekit.runs.load import load_model
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
+from tests.bundle.hostile import write_manifest
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +144,7 @@ def test_a_model_that_changed_after_pickling_is_refused(bundle, tmp_path):
     copied = shutil.copytree(bundle, tmp_path / "copied")
     sent = pickle.dumps(Predictor.load(copied, "ort-cpu"))
     manifest = json.loads((copied / "manifest.json").read_text())
-    (copied / "manifest.json").write_text(json.dumps(manifest | {"table": "other.csv"}))
+    write_manifest(copied, manifest | {"table": "other.csv"})
     with pytest.raises(BundleError, match=r"copied has changed since its predictor was pickled"):
         pickle.loads(sent)
     shutil.rmtree(copied)

@@ -128,6 +128,9 @@ class Manifest(BaseModel, extra="allow"):
     constant_smape: float | None = Field(None, description="of the best constant price, on the same rows")
     plugins: list[PluginFacts] | None = None
     verified: Verified | None = None
+    sha256: str | None = Field(
+        None, description="of the other values, as JSON with sorted keys; older bundles have none"
+    )
 
     @field_validator("members")
     @classmethod
@@ -179,6 +182,7 @@ def write_bundle(
     """
     listed = {name: {"sha256": _sha256(content), "bytes": len(content)} for name, content in files.items()}
     manifest = {"schema_version": schema_version, **facts, "files": listed}
+    manifest["sha256"] = _digest_of(manifest)
     text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
     publish_folder(path, {**files, MANIFEST: text.encode()})
     return manifest
@@ -263,7 +267,17 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
             f"the bundle {path} has schema version {version}, this pricekit reads up to {SCHEMA_VERSION}; "
             "upgrade pricekit, or export the run again with this version"
         )
+    if "sha256" in manifest and manifest["sha256"] != _digest_of(manifest):
+        raise BundleError(
+            f"{source} was altered: its SHA-256 differs from its own; copy or export the bundle again"
+        )
     return dict(manifest), _sha256(content)
+
+
+def _digest_of(manifest: Mapping[str, Any]) -> str:
+    """Return the hash of a manifest's values, other than the hash itself."""
+    values = {name: value for name, value in manifest.items() if name != "sha256"}
+    return _sha256(json.dumps(values, sort_keys=True).encode())
 
 
 def _read_file(path: Path, name: str, expected: Any) -> bytes:
