@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
+import pricekit
 from conftest import TINY
 from pricekit.config.resolve import configure
 from pricekit.datasets import make_catalog
@@ -129,6 +130,16 @@ def test_a_killed_cross_validation_resumes_where_it_stopped(done, table, tmp_pat
     assert np.array_equal(whole.fold, mine.fold)
     assert np.array_equal(whole.predicted, mine.predicted)
     assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["with digests", "of an older version"])
+def test_a_damaged_plan_is_named_before_any_work(done, table, tmp_path, listed):
+    out = shutil.copytree(done[0], tmp_path / "cv")
+    (out / "plan.json").write_bytes(b'{"digest": "\xe0')
+    if not listed:
+        (out / "files.json").unlink()
+    with pytest.raises(TrainingError, match=r"plan\.json (was altered or|is) damaged"):
+        pricekit.cross_validate(tmp_path / "absent.csv", out=out, resume=True)
 
 
 @pytest.mark.parametrize("change", ["fewer rows", "other prices"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.config.layers import read_saved_config
-from pricekit.errors import ConfigError, TrainingError
+from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.options import RESUMABLE, layers_of
 from pricekit.runs.source import Source
 from pricekit.support.log import logger
@@ -53,8 +53,16 @@ def working_folder(
 
 
 def check_tables(source: Source, saved: Path) -> None:
-    """Raise ConfigError if unpriced tables or teachers are given that differ from those of the run to resume."""
-    facts = json.loads(saved.read_text("utf-8"))
+    """Raise ConfigError if unpriced tables or teachers are given that differ from those of the run to resume.
+
+    Raises:
+        TrainingError: the file with the names of the tables is damaged.
+    """
+    check_intact(saved.parent, [saved.name], "start again")
+    try:
+        facts = dict(json.loads(saved.read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:  # of a run without digests
+        raise TrainingError(f"{saved} is damaged ({error}); start again", path=str(saved)) from None
     for parameter, key, given in (
         ("unpriced", "unpriced", source.unpriced),
         ("teacher", "teachers", source.teachers),
