@@ -5,6 +5,7 @@ import shutil
 import pandas as pd
 import pytest
 
+from pricekit.cli.failures import USELESS
 from tests.cli.test_commands import TINY
 
 HEADER = "sample_id,catalog_content,price\n"
@@ -83,7 +84,7 @@ def test_irregular_tables_are_read_and_reported(pricekit, tmp_path, case):
     content, rows, saying = HANDLED[case]
     table = _table(tmp_path, content)
     code, _, err = pricekit("train", table, "--out", tmp_path / "run", *TINY)
-    assert code == 0, err
+    assert code in (0, USELESS), err  # thirty rows teach little
     assert saying in err
     code, _, err = pricekit("predict", tmp_path / "run", table, "--out", tmp_path / "prices.csv")
     assert code == 0, err

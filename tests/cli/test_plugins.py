@@ -75,9 +75,8 @@ def test_the_built_ins_work_next_to_twelve_broken_packages(with_broken, catalog,
     listed = json.loads(with_broken("plugins", "list", "--json").stdout)
     assert [p["version"] for p in listed if p["state"] == "failed"] == ["1.0"] * 11
     assert {p["kind"] for p in listed if p["package"] == "pricekit"} == set(KINDS)
-    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64"]
     for command in (
-        ["train", catalog, "--out", tmp_path / "run", *small],
+        ["train", catalog, "--out", tmp_path / "run", *SMALL],
         ["export", tmp_path / "run", "--out", tmp_path / "bundle"],
         ["predict", tmp_path / "bundle", catalog, "--out", tmp_path / "prices.csv", "--engine", "ort-cpu"],
     ):
@@ -114,6 +113,11 @@ def test_the_environment_selects_the_loaded_plugins(with_broken, catalog):
     )
 
 
+SMALL = [
+    *("--epochs", "8", "--set", "training.learning_rate=0.01"),
+    *("--set", "backbone.width=8", "--set", "backbone.buckets=64"),
+]
+
 FEATURE = """
 import numpy as np
 import pricekit
@@ -136,8 +140,7 @@ def test_a_file_of_plugins_is_used_like_a_package(pricekit, catalog, tmp_path):
     file.write_text(FEATURE)
     code, out, _ = pricekit("plugins", "show", "characters", "--plugin", file)
     assert (code, "my features.py file" in out) == (0, True)
-    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64"]
-    train = ["train", catalog, "--out", tmp_path / "run", "--features", "characters", *small]
+    train = ["train", catalog, "--out", tmp_path / "run", "--features", "characters", *SMALL]
     assert pricekit(*train)[0] == 3
     assert pricekit(*train, "--plugin", file)[0] == 0
     assert pricekit("export", tmp_path / "run", "--out", tmp_path / "bundle", "--plugin", file)[0] == 0
@@ -192,10 +195,9 @@ def test_help_is_quick_because_it_imports_no_plugin(broken):
 def test_a_changed_feature_in_a_bundle_is_reported(pricekit, catalog, tmp_path):
     file = tmp_path / "features.py"
     file.write_text(FEATURE)
-    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64"]
     run, bundle = tmp_path / "run", tmp_path / "bundle"
     code, _, err = pricekit(
-        "train", catalog, "--out", run, "--features", "characters", *small, "--plugin", file
+        "train", catalog, "--out", run, "--features", "characters", *SMALL, "--plugin", file
     )
     assert code == 0
     assert "--out BUNDLE --plugin " in " ".join(err.split())  # what is next can be pasted
@@ -214,9 +216,8 @@ def test_a_changed_feature_in_a_bundle_is_reported(pricekit, catalog, tmp_path):
 def test_a_run_without_its_plugin_file_names_it(pricekit, catalog, tmp_path, command):
     file, run = tmp_path / "features.py", tmp_path / "run"
     file.write_text(FEATURE)
-    small = ["--epochs", "1", "--set", "backbone.width=8", "--set", "backbone.buckets=64"]
     assert (
-        pricekit("train", catalog, "--out", run, "--features", "characters", *small, "--plugin", file)[0] == 0
+        pricekit("train", catalog, "--out", run, "--features", "characters", *SMALL, "--plugin", file)[0] == 0
     )
     arguments = {
         "train": ["train", catalog, "--out", run, "--resume"],

@@ -42,7 +42,7 @@ def new_plugin(folder: Path, kind: str, name: str, table: Path) -> None:
     run(folder, "pricekit", "plugins", "check", name)
     run(folder / name, sys.executable, "-m", "pytest", "-q", "-W", "error")
     trained, bundle, prices = (folder / f"{kind}-{what}" for what in ("run", "bundle", "prices.csv"))
-    run(folder, "pricekit", "train", table, "--out", trained, *USE[kind], "--epochs", "2", "--quiet")
+    run(folder, "pricekit", "train", table, "--out", trained, *USE[kind], "--epochs", "10", "--quiet")
     run(folder, "pricekit", "export", trained, "--out", bundle)
     engine = "my-engine" if kind == "engine" else "ort-cpu"
     predict = ["predict", bundle, table, "--out", prices, "--engine", engine]

@@ -48,6 +48,9 @@ def start(code):
     """Start a program, and wait until it prints that it is ready."""
     process = subprocess.Popen(
         [sys.executable, "-c", code],
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a shell's background jobs ignore it
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

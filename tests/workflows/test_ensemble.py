@@ -16,6 +16,7 @@ from pricekit.runs.load import load_model
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 from pricekit.workflows.ensemble import make_ensemble
+from tests.bundle.hostile import write_manifest
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +136,8 @@ def test_a_member_that_is_not_listed_among_the_files_is_refused(bundle_of_both, 
     copy = shutil.copytree(bundle_of_both, tmp_path / "copy")
     manifest = json.loads((copy / MANIFEST).read_text())
     del manifest["files"]["1-tokenizer.json"]
-    (copy / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(BundleError, match=r"lists no 1-tokenizer\.json"):
+    write_manifest(copy, manifest)
+    with pytest.raises(BundleError, match=r"lists no '?1-tokenizer\.json"):
         open_bundle(copy)
 
 

@@ -111,7 +111,7 @@ main()
 def test_from_a_table_to_prices_where_torch_is_absent(pricekit, catalog, tmp_path):
     run, bundle = tmp_path / "run", tmp_path / "bundle"
     settings = ["backbone.width=8", "backbone.buckets=64", "feature_options.lightgbm.rounds=8"]
-    train = ["train", catalog, "--out", run, "--features", "optimized22,lightgbm", "--epochs", 2, "--quiet"]
+    train = ["train", catalog, "--out", run, "--features", "optimized22,lightgbm", "--epochs", 8, "--quiet"]
     assert pricekit(*train, *(part for s in settings for part in ("--set", s)))[0] == 0
     assert pd.read_parquet(run / "out_of_fold.parquet").columns.tolist() == ["lightgbm_log_price"]
     assert pricekit("export", run, "--out", bundle)[0] == 0

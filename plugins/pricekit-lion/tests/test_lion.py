@@ -94,7 +94,7 @@ def test_from_a_table_to_prices(pricekit, catalog, tmp_path):
     run, bundle, prices = tmp_path / "run", tmp_path / "bundle", tmp_path / "prices.csv"
     small = [f"backbone.{k}={v}" for k, v in TINY["backbone"].items() if k != "name"]
     settings = [part for s in [*small, "policy.betas=[0.95,0.98]", "max_length=24"] for part in ("--set", s)]
-    assert pricekit("train", catalog, "--policy", "lion", "--epochs", 1, *settings, "--out", run)[0] == 0
+    assert pricekit("train", catalog, "--policy", "lion", "--epochs", 8, *settings, "--out", run)[0] == 0
     assert open_run(run).config.policy.options == {"betas": [0.95, 0.98]}
     assert pricekit("export", run, "--out", bundle)[0] == 0
     assert pricekit("predict", bundle, catalog, "--out", prices)[0] == 0
