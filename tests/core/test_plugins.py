@@ -96,6 +96,8 @@ def test_a_plugin_registers_and_takes_options(plugin):
         found.create("loss", "mine", {"gamma": "x"})
     with pytest.raises(ConfigError, match="takes no options"):
         found.create("loss", "plain", {"gamma": 1})
+    with pytest.raises(ConfigError, match="but got a b; remove them"):  # one line, whatever the name
+        found.create("loss", "plain", {"a\r\nb": 1})
     with pytest.raises(PluginError, match=r"cannot be loaded from toy_good:Gone.*Upgrade toy_good"):
         found.create("loss", "gone")
 

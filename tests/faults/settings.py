@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from pricekit.config import RunConfig
+from pricekit.config.layers import build_config
 from pricekit.config.project import read_project
 from pricekit.config.resolve import configure, explain
 from pricekit.core.loader import registry
@@ -127,7 +128,7 @@ def trial(case: Case) -> str:
         assert text.strip(), "an empty message"
         assert len(text) < 10_000, f"a message of {len(text)} characters"
         return f"{form} refused"
-    again = configure([tomllib.loads(config.to_toml())])
+    again = build_config([tomllib.loads(config.to_toml())])
     assert again == config, f"{config.to_toml()}\nbecame\n{again.to_toml()}"
     return f"{form} accepted"
 

@@ -186,7 +186,8 @@ class Registry:
         if model is None:
             if options:
                 raise ConfigError(
-                    f"the {kind} '{name}' takes no options, but got {', '.join(options)}; remove them",
+                    f"the {kind} '{name}' takes no options, but got {shorten(', '.join(options), 300)}; remove "
+                    "them",
                     parameters=("settings",),
                     setting=next(iter(options)),
                     candidates=[],
