@@ -14,6 +14,7 @@ from pricekit.support.locks import owned
 from pricekit.support.staging import (
     can_stage,
     continued,
+    keep_others,
     read_whole,
     replacing,
     settle,
@@ -188,3 +189,20 @@ def test_a_bundle_is_read_whole(bundle, tmp_path, monkeypatch):
 
     monkeypatch.setattr(folder, "_read_manifest", then_replace)
     assert open_bundle(old).digest == expected
+
+
+def test_files_that_an_observer_deletes_in_the_new_folder_do_not_come_back(tmp_path):
+    out, new = tmp_path / "run", staging_of(tmp_path / "run")
+    for each in (out, new):
+        each.mkdir()
+        (each / "run.json").write_text(each.name)
+    (out / "log.txt").write_text("of the old run")
+    (out / "notes.txt").write_text("of the user")
+    with replacing(out, new, lambda name: name.name == "run.json"):
+        keep_others(out, new, lambda name: name.name == "run.json")
+        (new / "log.txt").unlink()
+        assert (out / "log.txt").exists()
+        (out / "later.txt").write_text("written during the training")
+    assert {file.name for file in out.iterdir()} == {"run.json", "notes.txt", "later.txt"}
+    assert (out / "run.json").read_text() == new.name
+    assert not new.exists()

@@ -28,7 +28,7 @@ from pricekit.support.files import write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
-from pricekit.support.staging import replacing
+from pricekit.support.staging import keep_others, replacing
 from pricekit.training.checkpoint import TrainingState, checkpoints
 from pricekit.training.loop import fit
 from pricekit.training.machine import Processes
@@ -72,6 +72,8 @@ def train(
         folder = working_folder(out, is_started, "run.json", **given)
         with replacing(out, folder, is_own, enabled=processes.main):
             prepared = prepare(source, config, folder, split=split, allow_leak=allow_leak, **given)
+            if folder != out and processes.main:
+                keep_others(out, folder, is_own)
             facts = _train(prepared, folder, started)
         processes.wait()
         return facts

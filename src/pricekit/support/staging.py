@@ -19,7 +19,8 @@ from pricekit.support.log import logger
 
 Item = TypeVar("Item")
 
-_COMPLETE = ".complete"
+_COMPLETE, _KEPT = ".complete", ".kept"
+"""Markers in a replacement: it is complete; the other files of the old folder are in it."""
 _READS = 3
 
 
@@ -74,7 +75,7 @@ def replacing(
         return
     if folder == out:
         yield
-        _discard(staging_of(out), own)
+        _discard(staging_of(out), out, own)
         return
     try:
         yield
@@ -82,7 +83,7 @@ def replacing(
         logger.warning(f"{out} is unchanged; its unfinished replacement is in {folder}")
         raise
     try:
-        _keep_others(out, folder, own)
+        keep_others(out, folder, own)
         (folder / _COMPLETE).touch()
         sync(folder)
         settle(out)
@@ -127,19 +128,33 @@ def settle(out: Path) -> None:
         replace_folder(staging, target_of(staging))
     if (out / _COMPLETE).exists():
         shutil.rmtree(staging, ignore_errors=True)
+        (out / _KEPT).unlink(missing_ok=True)
         (out / _COMPLETE).unlink()
 
 
-def _discard(staging: Path, own: Callable[[Path], bool]) -> None:
-    """Delete a replacement, unless it contains files that pricekit did not write."""
+def _discard(staging: Path, out: Path, own: Callable[[Path], bool]) -> None:
+    """Delete a replacement, unless it contains files that pricekit did not write and that are not in the old folder."""
     files = [file for file in staging.rglob("*") if not file.is_dir() or file.is_symlink()]
-    if all(own(file.relative_to(staging)) or is_temporary(file) for file in files):
+    if all(_is_dispensable(file, file.relative_to(staging), out, own) for file in files):
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _keep_others(old: Path, new: Path, own: Callable[[Path], bool]) -> None:
-    """Link the files that pricekit did not write into the new folder."""
+def _is_dispensable(file: Path, name: Path, out: Path, own: Callable[[Path], bool]) -> bool:
+    if own(name) or is_temporary(file) or name.name == _KEPT:
+        return True
+    return (out / name).exists() and file.samefile(out / name)
+
+
+def keep_others(old: Path, new: Path, own: Callable[[Path], bool]) -> None:
+    """Link the files that pricekit did not write into the new folder; a second call links only later files.
+
+    A plugin that observes a run finds its own files of the old run in the new folder, and may delete them there.
+    """
+    marker = new / _KEPT
+    since = marker.stat().st_mtime_ns if marker.exists() else 0
     for file in sorted(old.rglob("*")):
+        if file.lstat().st_mtime_ns <= since:
+            continue
         copy = new / file.relative_to(old)
         if (file.is_dir() and not file.is_symlink()) or is_temporary(file) or _is_lock(file):
             continue
@@ -149,6 +164,7 @@ def _keep_others(old: Path, new: Path, own: Callable[[Path], bool]) -> None:
                 os.link(file, copy, follow_symlinks=False)
             except OSError:  # a file system without links
                 shutil.copy2(file, copy, follow_symlinks=False)
+    marker.touch()
 
 
 def _is_lock(file: Path) -> bool:
