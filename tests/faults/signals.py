@@ -35,6 +35,8 @@ def trial(case: Case) -> str:
     if ended.code == 0:
         kill.compare(kind, case)
         return f"{kind} ended before"
+    if ended.code == -number and not ended.output:  # Python had not yet begun to handle signals
+        return f"{kind} had not begun"
     ended.check_explained(130)
     assert "interrupted" in ended.output, ended.output
     assert took < LATE, f"{took:.1f} s after {number.name}:\n{ended.output}"

@@ -66,3 +66,17 @@ def test_an_idle_gpu_gives_advice():
     assert "busy 55% of the time" in found.advice()
     found.readings = [90]
     assert found.advice() == ""
+
+
+def test_the_loss_of_an_epoch_does_not_depend_on_interrupts(session):
+    losses = torch.rand(200, generator=torch.Generator().manual_seed(0))
+    found = []
+    for stored in (set(), {7, 8, 150}, set(range(200))):
+        session.state.loss, total = 0.0, EpochLoss(session)
+        for step, loss in enumerate(losses):
+            total.add(loss, 63)
+            if step in stored:
+                total.store()
+        total.store()
+        found.append(session.state.loss)
+    assert found[0] == found[1] == found[2]

@@ -26,14 +26,18 @@ class EpochLoss:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.total = torch.zeros((), device=session.processes.device)
+        device = session.processes.device
+        # In float64 the sum of float32 losses is exact, so it does not depend on when it is stored.
+        self.total = torch.zeros(
+            (), dtype=torch.float32 if device.type == "mps" else torch.float64, device=device
+        )
         self.began, self.noted_at = time.perf_counter(), 0.0
         self.rows_before = session.state.rows
 
     def add(self, loss: Tensor | None, rows: int) -> None:
         """Add the mean loss of a step, a scalar, over its rows; None is a skipped step."""
         if loss is not None:
-            self.total += loss * rows
+            self.total += loss.to(self.total.dtype) * rows
 
     def store(self) -> None:
         """Move the sum, over all processes, to the training state; raises SpikeError if it is not finite."""
