@@ -31,6 +31,7 @@ GUARDS = (
     "pricekit.training.checkpoint:check_seal",
     "pricekit.training.session:check_finite",
     "pricekit.training.step:gradient_norms",
+    "pricekit.training.step:gradient_sums",
     "pricekit.training.guard:GradientGuard.gradients",
     "pricekit.training.guard:GradientGuard.watch",
 )
