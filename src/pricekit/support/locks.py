@@ -42,7 +42,7 @@ _UNREADABLE_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Owner:
-    """The content of a lock file.
+    """The process that holds a lock, as its lock file describes it.
 
     Attributes:
         process: its number.

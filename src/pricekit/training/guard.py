@@ -112,7 +112,7 @@ def _last_in_model(names: Sequence[str]) -> str:
 
 
 def _owner(name: str, config: RunConfig) -> str:
-    """Return the part of the model that a parameter belongs to, in words."""
+    """Describe the part of the model that contains a parameter."""
     part = name.partition(".")[0]
     if part == "encoder":
         return f"the backbone '{config.backbone.name}'"
