@@ -23,7 +23,7 @@ from pricekit.support.digests import (
 def sealed(tmp_path):
     path = tmp_path / "a.safetensors"
     values = {f"t{i}": np.random.default_rng(i).normal(size=(100, 77)).astype(np.float32) for i in range(8)}
-    save_file(values, path, metadata={"pricekit": '{"checksum":"%s"}' % ("0" * 64)} | SEAL)
+    save_file(values, path, metadata={"pricekit": '{"checksum":"%s"}' % ("0" * 32)} | SEAL)
     seal(path)
     return path
 

@@ -17,7 +17,14 @@ from pricekit.runs.folder import open_run
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 from pricekit.training.checkpoint import LAST, checkpoints, read_state
-from pricekit.training.guard import GradientGuard, SpikeError, check_finite, gradient_norms, gradient_sums
+from pricekit.training.guard import (
+    READ_EVERY,
+    GradientGuard,
+    SpikeError,
+    check_finite,
+    gradient_norms,
+    gradient_sums,
+)
 from pricekit.training.recovery import METRICS
 from pricekit.training.step import Stepper
 
@@ -59,13 +66,12 @@ def _take(stepper, batch=None):
     return stepper.take([(0, batch or _batch(), 1.0)], "0/0")
 
 
-@pytest.mark.parametrize("clip", [None, 1.0])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize(
     ("part", "said"), [("encoder", "the backbone 'bag'"), ("heads", "the head, or the loss")]
 )
-def test_a_gradient_that_is_not_finite_is_named_before_the_step(clip, value, part, said):
-    model, stepper = _make(training={"max_grad_norm": clip})
+def test_a_gradient_that_is_not_finite_is_named_before_the_step(value, part, said):
+    model, stepper = _make(training={"max_grad_norm": 1.0})
     _take(stepper)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     name, parameter = next((n, p) for n, p in model.named_parameters() if n.startswith(part))
@@ -73,6 +79,57 @@ def test_a_gradient_that_is_not_finite_is_named_before_the_step(clip, value, par
     with pytest.raises(SpikeError, match=rf"the gradient of step 2 .*though its loss is .*{said}.*{name}"):
         _take(stepper)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "heads.0.0.bias",
+            r"the gradient of step 2 .*though its loss is .*the head, or the loss.*heads\.0\.0\.bias",
+        ),
+        (
+            "heads.0.0.weight",
+            r"the loss of step 3 .*or the loss 'smape' \(heads\.0\.0\.weight\), which a gradient or the policy",
+        ),
+        ("encoder.embedding.weight", r"the loss of step 3 .*the weights of the backbone 'bag'"),
+    ],
+)
+def test_without_clipping_a_gradient_that_is_not_finite_is_found_by_the_next_loss(name, said):
+    model, stepper = _make()
+    _take(stepper)
+    hook = dict(model.named_parameters())[name].register_hook(lambda gradient: gradient * math.nan)
+    _take(stepper)
+    hook.remove()
+    with pytest.raises(SpikeError, match=said):
+        _take(stepper)
+
+
+@pytest.mark.parametrize("name", ["heads.0.0.bias", "heads.0.0.weight"])
+def test_without_clipping_all_gradients_are_checked_at_times_whatever_the_loss_is(name):
+    model, stepper = _make()
+    dict(model.named_parameters())[name].register_hook(lambda gradient: gradient * math.nan)
+    stepper.optimizer.param_groups[0]["lr"] = 0.0
+    stepper.optimizer.step = lambda: None  # so the loss stays finite
+    step = 1 if name.endswith("bias") else READ_EVERY
+    for _ in range(READ_EVERY - 1):
+        _take(stepper)
+    with pytest.raises(SpikeError, match=f"the gradient of step {step} is not finite"):
+        _take(stepper)
+
+
+@pytest.mark.parametrize(("set_to_none", "processes"), [(False, 1), (True, 2)])
+def test_gradients_are_not_remembered_if_they_are_zeroed_in_place_or_processes_train_together(
+    set_to_none, processes
+):
+    """Another process would wait for ever for one that stops because of its own loss."""
+    model, stepper = _make(speed={"zero_grad_set_to_none": set_to_none})
+    stepper.guard = GradientGuard(
+        model, tiny_config({"speed": {"zero_grad_set_to_none": set_to_none}}), CPU, processes
+    )
+    dict(model.named_parameters())["heads.0.0.bias"].register_hook(lambda gradient: gradient * math.nan)
+    with pytest.raises(SpikeError, match="the gradient of step 1 is not finite"):
+        _take(stepper)
 
 
 def _break_backbone(model, batch):
@@ -115,7 +172,7 @@ def _break_price(model, batch):
     ],
 )
 def test_the_cause_is_named(fault, said):
-    model, stepper = _make()
+    model, stepper = _make(training={"max_grad_norm": 1.0})
     batch = _batch()
     fault(model, batch)
     with pytest.raises(SpikeError, match=said) as raised:
@@ -176,7 +233,7 @@ def _spike_at(monkeypatch, *steps):
         taken.append(key)
         hook = None
         if len(taken) in steps:
-            parameter = next(self.objective.model.heads.parameters())
+            parameter = next(p for p in self.objective.model.heads.parameters() if p.dim() == 1)
             hook = parameter.register_hook(lambda gradient: gradient * math.nan)
         try:
             return call(self, batches, key)
@@ -188,9 +245,10 @@ def _spike_at(monkeypatch, *steps):
     return taken
 
 
-def test_a_spike_in_a_step_that_is_saved_leaves_finite_checkpoints(catalog, tmp_path, monkeypatch):
+@pytest.mark.parametrize("clip", [None, 1.0])
+def test_a_spike_in_a_step_that_is_saved_leaves_finite_checkpoints(catalog, tmp_path, monkeypatch, clip):
     _spike_at(monkeypatch, 14)
-    config = tiny_config({"training": {"save_steps": 1}})
+    config = tiny_config({"training": {"save_steps": 1, "max_grad_norm": clip}})
     with pytest.raises(TrainingError, match="the gradient of step 14 is not finite"):
         train(Source(catalog), config, tmp_path / "run")
     for path in checkpoints(tmp_path / "run"):
@@ -201,7 +259,7 @@ def test_a_spike_in_a_step_that_is_saved_leaves_finite_checkpoints(catalog, tmp_
 
 
 def test_training_returns_once_at_half_the_learning_rate(catalog, tmp_path, monkeypatch, logged):
-    config = tiny_config({"training": {"retry_after_spike": True}})
+    config = tiny_config({"training": {"retry_after_spike": True, "max_grad_norm": 1.0}})
     taken = _spike_at(monkeypatch, 14)
     train(Source(catalog), config, tmp_path / "run")
     assert [key.split("/")[1] for key in taken] == [*map(str, range(14)), *map(str, range(12, 18))]
@@ -216,7 +274,7 @@ def test_training_returns_once_at_half_the_learning_rate(catalog, tmp_path, monk
 
 
 def test_a_second_spike_stops_training(catalog, tmp_path, monkeypatch):
-    config = tiny_config({"training": {"retry_after_spike": True}})
+    config = tiny_config({"training": {"retry_after_spike": True, "max_grad_norm": 1.0}})
     _spike_at(monkeypatch, 14, 20)
     with pytest.raises(SpikeError, match="the gradient of step 18 is not finite"):
         train(Source(catalog), config, tmp_path / "run")
@@ -225,7 +283,7 @@ def test_a_second_spike_stops_training(catalog, tmp_path, monkeypatch):
 def test_a_run_that_is_stopped_after_a_spike_resumes_at_half_the_learning_rate(
     catalog, tmp_path, monkeypatch
 ):
-    config = tiny_config({"training": {"retry_after_spike": True}})
+    config = tiny_config({"training": {"retry_after_spike": True, "max_grad_norm": 1.0}})
     with monkeypatch.context() as patch:
         _spike_at(patch, 14, 20)  # the second one stops it, but is not repeated
         with pytest.raises(SpikeError):

@@ -16,7 +16,7 @@ from pricekit.errors import TrainingError
 from pricekit.model.inference import is_out_of_memory
 from pricekit.model.network import PriceModel
 from pricekit.support.log import logger
-from pricekit.training.guard import GradientGuard, gradient_norms, gradient_sums
+from pricekit.training.guard import GradientGuard, gradient_norms
 from pricekit.training.machine import DTYPES
 
 MAX_SKIPPED = 12
@@ -76,7 +76,7 @@ class Stepper:
         self.speed = config.speed
         self.processes = processes
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
-        self.guard = GradientGuard(model, config, device)
+        self.guard = GradientGuard(model, config, device, processes)
         self.taken = 0
         self.parts = 1
         self.skipped = 0
@@ -131,13 +131,13 @@ class Stepper:
         try:
             if most is not None:
                 self.scaler.unscale_(self.optimizer)
-            if most is not None or not self.scaler.is_enabled():  # the scaler skips what is not finite
                 gradients = self.guard.gradients()
-                norms = (gradient_sums if most is None else gradient_norms)(gradients.values())
-                if not self.scaler.is_enabled():
+                norms = gradient_norms(gradients.values())
+                if not self.scaler.is_enabled():  # the scaler skips what is not finite
                     self.guard.watch(self.taken, gradients, norms, loss, batches)
-                if most is not None:
-                    clip_gradients(gradients.values(), norms, most)
+                clip_gradients(gradients.values(), norms, most)
+            elif not self.scaler.is_enabled():
+                self.guard.check(self.taken, loss, batches)
             self.scaler.step(self.optimizer)
             self.scaler.update()
         except (RuntimeError, MemoryError) as error:
