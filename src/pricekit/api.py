@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from pricekit.errors import ConfigError, DataError, path_of
+from pricekit.errors import ConfigError, DataError, ExportError, path_of
 from pricekit.options import (
     ModelOptions,
     PretrainingOptions,
@@ -459,21 +459,20 @@ def export(
     from pricekit.bundle import open_bundle
     from pricekit.exporting.export import export_run
     from pricekit.exporting.triton import model_folder, write_triton
+    from pricekit.support.locks import owned
 
     if precision not in PRECISIONS:
         raise ConfigError(
             f"the precision is {precision!r}; expected {', '.join(PRECISIONS)}", parameters=("precision",)
         )
     source, bundle = _model_path(run, "run"), path_of(out, "out")
-    folder = (
-        None
-        if triton is None
-        else model_folder(path_of(triton, "triton"), source, bundle, overwrite=overwrite)
-    )
-    report = export_run(source, bundle, precision=precision, overwrite=overwrite)
-    if folder is not None:
+    if triton is None:
+        return export_run(source, bundle, precision=precision, overwrite=overwrite)
+    folder = model_folder(path_of(triton, "triton"), source, bundle, overwrite=overwrite)
+    with owned(folder, "Triton model", ExportError):
+        report = export_run(source, bundle, precision=precision, overwrite=overwrite)
         write_triton(open_bundle(bundle), folder)
-        logger.info(f"the model for Triton is in {folder}")
+    logger.info(f"the model for Triton is in {folder}")
     return report
 
 

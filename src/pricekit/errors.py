@@ -110,13 +110,16 @@ def is_panic(error: BaseException) -> bool:
 
 
 def check_intact(
-    folder: Path, names: Iterable[str], remedy: str = "train again", error: type[PricekitError] | None = None
+    folder: Path,
+    names: Iterable[str] | None,
+    remedy: str = "train again",
+    error: type[PricekitError] | None = None,
 ) -> None:
     """Compare files with the list of digests in their folder, if it has one.
 
     Args:
         folder: of the files.
-        names: of the files.
+        names: of the files; None: all that are listed.
         remedy: what to do, for the message.
         error: the class of the error; None: TrainingError.
 

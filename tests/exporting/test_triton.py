@@ -5,6 +5,9 @@ import re
 import onnx
 import pytest
 
+from pricekit.errors import ExportError
+from pricekit.support.locks import owned
+
 
 def test_a_repository_holds_the_graph_and_its_inputs(pricekit, run, tmp_path):
     code, _, err = pricekit("export", run, "--out", tmp_path / "my prices", "--triton", tmp_path / "models")
@@ -39,6 +42,15 @@ def test_an_existing_model_is_replaced_only_on_request(pricekit, run, tmp_path):
     assert pricekit(*arguments)[0] == 1
     assert pricekit(*arguments, "--overwrite")[0] == 0
     assert (repository / "b" / "config.pbtxt").read_text()
+
+
+def test_two_exports_never_write_one_model(pricekit, run, tmp_path):
+    with owned(tmp_path / "models" / "b", "Triton model", ExportError):
+        code, _, err = pricekit("export", run, "--out", tmp_path / "b", "--triton", tmp_path / "models")
+    assert code == 4
+    assert "another thread of this process" in err
+    assert not (tmp_path / "b").exists()
+    assert not (tmp_path / "models").exists()
 
 
 def test_a_run_without_features_is_refused(pricekit, catalog, tmp_path):

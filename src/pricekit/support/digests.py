@@ -120,22 +120,25 @@ def list_files(folder: Path, names: Iterable[str], coming: Mapping[str, str] | N
     for name in names:
         if (folder / name).is_file():
             listed[name] = _facts_of(folder / name)
-    for name, text in (coming or {}).items():
-        content = text.encode()
-        listed[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    _write_listing(folder, listed)
+    listed |= {name: _facts_of_bytes(text.encode()) for name, text in (coming or {}).items()}
+    write_text(folder / LISTING, _listing(listed))
 
 
 def unlist_files(folder: Path, names: Iterable[str]) -> None:
     """Remove files, which are about to change, from a folder's `files.json`; raises DamagedError."""
     listed = read_listing(folder)
     if listed is not None and not listed.keys().isdisjoint(names := set(names)):
-        _write_listing(folder, {name: facts for name, facts in listed.items() if name not in names})
+        rest = {name: facts for name, facts in listed.items() if name not in names}
+        write_text(folder / LISTING, _listing(rest))
 
 
-def _write_listing(folder: Path, listed: dict[str, dict[str, Any]]) -> None:
-    record = {"files": listed, "sha256": _digest_of_list(listed)}
-    write_text(folder / LISTING, json.dumps(record, indent=1) + "\n")
+def listing_of(files: Mapping[str, bytes]) -> bytes:
+    """Return the content of `files.json` for the contents of files by name."""
+    return _listing({name: _facts_of_bytes(content) for name, content in files.items()}).encode()
+
+
+def _listing(listed: dict[str, dict[str, Any]]) -> str:
+    return json.dumps({"files": listed, "sha256": _digest_of_list(listed)}, indent=1) + "\n"
 
 
 def read_listing(folder: Path) -> dict[str, dict[str, Any]] | None:
@@ -153,14 +156,18 @@ def read_listing(folder: Path) -> dict[str, dict[str, Any]] | None:
     raise DamagedError(f"{path} was altered or damaged: it does not match its own SHA-256")
 
 
-def check_files(folder: Path, names: Iterable[str]) -> None:
+def check_files(folder: Path, names: Iterable[str] | None = None) -> None:
     """Compare files with a folder's `files.json`; those that it does not list are not checked.
+
+    Args:
+        folder: of the files.
+        names: of the files; None: all that are listed.
 
     Raises:
         DamagedError: a file is damaged or missing, or `files.json` is damaged.
     """
     listed = read_listing(folder) or {}
-    known = [name for name in names if name in listed]
+    known = [name for name in (listed if names is None else names) if name in listed]
     wrong = [name for name in known if not _is_as_listed(folder / name, listed[name])]
     if len(wrong) > 1 and wrong == known:
         raise DamagedError(f"{folder / LISTING} belongs to another folder: none of the files is as it says")
@@ -176,6 +183,10 @@ def _is_as_listed(path: Path, facts: dict[str, Any]) -> bool:
         return _facts_of(path) == facts
     except (OSError, DamagedError):
         return False
+
+
+def _facts_of_bytes(content: bytes) -> dict[str, Any]:
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def _facts_of(path: Path) -> dict[str, Any]:

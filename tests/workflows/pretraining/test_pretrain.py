@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import signal
 from dataclasses import replace
 
@@ -18,10 +19,11 @@ from pricekit.model.backbones.bpe import train_bpe
 from pricekit.model.backbones.transformer import (
     SmallTransformer,
 )
+from pricekit.model.backbones.weights import PRETRAINED, find_weights
 from pricekit.tokens import encode
 from pricekit.workflows.pretraining import loop
 from pricekit.workflows.pretraining.loop import PretrainCallback, explain_write_errors
-from pricekit.workflows.pretraining.pretrain import FACTS, pretrain
+from pricekit.workflows.pretraining.pretrain import pretrain
 from pricekit.workflows.pretraining.start import PretrainSettings
 from tests.model.backbones.test_contract import TEXTS
 
@@ -33,7 +35,7 @@ TINY = PretrainSettings(
     batch_size=8,
     learning_rate=0.01,
 )
-FILES = {"config.json", "model.safetensors", "tokenizer.json", FACTS}
+FILES = {"config.json", "model.safetensors", "tokenizer.json", PRETRAINED, "files.json"}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,7 @@ def test_the_loss_falls_and_the_folder_is_whole(pretrained):
     assert list(out.parent.iterdir()) == [out]  # no checkpoints are left
     assert facts["loss_after"] < facts["loss_before"] - 0.1
     assert (facts["rows"], facts["texts"], facts["held_out"]) == (63, 60, 3)
-    assert json.loads((out / FACTS).read_text()) == facts | {
+    assert json.loads((out / PRETRAINED).read_text()) == facts | {
         "settings": facts["settings"] | {"text": ["catalog_content"]}
     }
 
@@ -79,6 +81,20 @@ def test_the_encoder_has_the_very_tensors(pretrained):
     absent = SmallTransformer(SmallTransformer.Options(weights="absent/folder"))
     empty = absent.encoder(architecture, tokenizer, None)  # a run opens without the folder
     assert {n: t.shape for n, t in empty.model.state_dict().items()} == {n: t.shape for n, t in state.items()}
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "model.safetensors", "tokenizer.json", PRETRAINED, "files.json"]
+)
+def test_damaged_weights_are_named_before_they_are_used(pretrained, tmp_path, name):
+    folder = tmp_path / "weights"
+    shutil.copytree(pretrained[0], folder)
+    assert find_weights(str(folder), "bert") == folder
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=f"{name} was altered or damaged.*or pretrain again"):
+        find_weights(str(folder), "bert")
 
 
 def test_an_interrupt_leaves_a_checkpoint_that_leads_to_the_same_weights(
@@ -194,7 +210,9 @@ def test_a_loss_that_does_not_decrease_is_reported(table, tmp_path, logged):
     assert ("the loss did not decrease" in said) == (facts["loss_after"] >= facts["loss_before"])
     with pytest.raises(TrainingError, match="no longer finite"):
         pretrain([table], replace(TINY, epochs=1, learning_rate=1e30, limit=20), out, overwrite=True)
-    assert json.loads((out / FACTS).read_text())["settings"]["learning_rate"] == 1e-12  # the old ones stay
+    assert (
+        json.loads((out / PRETRAINED).read_text())["settings"]["learning_rate"] == 1e-12
+    )  # the old ones stay
 
 
 def test_a_library_that_does_not_name_a_full_disk(tmp_path, monkeypatch):

@@ -11,12 +11,15 @@ import torch
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
-from pricekit.errors import ConfigError, is_panic
+from pricekit.errors import ConfigError, check_intact, is_panic
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.text import shorten
 
 _TOKENIZER = ("tokenizer.json", "spm.model", "vocab.txt", "vocab.json")
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+PRETRAINED = "pretrain.json"
+"""Describes a folder of weights that `pretrain` has written, with digests in `files.json`."""
+
 _PATTERNS = ["config.json", "tokenizer*.json", "spm.model", "vocab.*", "merges.txt", "*.safetensors*"]
 
 
@@ -66,6 +69,8 @@ def _checked(folder: Path) -> Path:
             parameters=("weights",),
             missing=missing,
         )
+    if (folder / PRETRAINED).is_file():
+        check_intact(folder, None, "pretrain again", ConfigError)
     return folder
 
 

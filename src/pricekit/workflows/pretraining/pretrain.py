@@ -13,10 +13,11 @@ from typing import Any
 
 from pricekit import __version__
 from pricekit.errors import ConfigError, TrainingError
-from pricekit.model.backbones.weights import quiet_transformers
+from pricekit.model.backbones.weights import PRETRAINED, quiet_transformers
 from pricekit.model.inference import is_out_of_memory
 from pricekit.runs.folder import check_replaceable
 from pricekit.runs.resume import has_begun
+from pricekit.support.digests import LISTING, listing_of
 from pricekit.support.files import is_free, publish_folder, write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
@@ -39,7 +40,6 @@ from pricekit.workflows.pretraining.start import (
     with_defaults,
 )
 
-FACTS = "pretrain.json"
 _START = "start.json"
 
 
@@ -124,7 +124,7 @@ def _finished(out: Path, work: Path, settings: PretrainSettings) -> dict[str, An
 
     A pretraining that was killed after its last step has left its own checkpoints, which begin with the same loss.
     """
-    facts, start = _read(out / FACTS), _read(work / _START)
+    facts, start = _read(out / PRETRAINED), _read(work / _START)
     same = facts.get("settings") == json.loads(json.dumps(asdict(settings)))
     return facts if same and start.get("loss_before") in (None, facts.get("loss_before")) else None
 
@@ -142,7 +142,7 @@ def _checkpoint_folder(out: Path) -> Path:
 
 def _check_free(out: Path, work: Path, *, resume: bool, overwrite: bool) -> None:
     if not is_free(out):
-        check_replaceable(out, "pretraining", own=(out / FACTS).is_file(), overwrite=overwrite)
+        check_replaceable(out, "pretraining", own=(out / PRETRAINED).is_file(), overwrite=overwrite)
     if last_checkpoint(work) is not None and not resume and not overwrite:
         raise TrainingError(
             f"there is an unfinished pretraining of {out}; resume it, or overwrite it",
@@ -217,4 +217,5 @@ def _files(job: PretrainJob, work: Path, facts: dict[str, Any]) -> dict[str, byt
         job.model.save_pretrained(saved)
     files = {name: (saved / name).read_bytes() for name in ("config.json", "model.safetensors")}
     files["tokenizer.json"] = job.tokenizer.to_str(pretty=True).encode()
-    return files | {FACTS: (json.dumps(facts, indent=2) + "\n").encode()}
+    files[PRETRAINED] = (json.dumps(facts, indent=2) + "\n").encode()
+    return files | {LISTING: listing_of(files)}
