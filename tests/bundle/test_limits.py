@@ -248,6 +248,14 @@ def test_the_number_of_members_is_limited(copy):
         open_bundle(copy)
 
 
+def test_the_number_of_tokens_is_limited(monkeypatch):
+    content = tokenizer().to_str().encode()
+    limits.check_tokenizer(content, "here")
+    monkeypatch.setattr(limits, "MOST_TOKENS", 1)
+    with pytest.raises(BundleError, match="tokenizer.json has 2 tokens; expected 1 at most"):
+        limits.check_tokenizer(content, "here")
+
+
 def test_the_size_of_all_files_is_limited(copy, monkeypatch):
     monkeypatch.setattr("pricekit.bundle.folder.MOST_BYTES", 50_000)
     with pytest.raises(BundleError, match="bytes; expected 50,000 at most"):

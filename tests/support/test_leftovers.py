@@ -95,6 +95,33 @@ def test_temporary_files_in_a_locked_folder_have_no_owner(tmp_path, logged):
     assert "deleted 5 unfinished files of a killed process in" in logged()
 
 
+def test_locks_that_killed_processes_were_taking_over_are_deleted(tmp_path, dead, logged):
+    names = [
+        f".run.lock.break.{dead}.{'a' * 32}",
+        f".run.lock.restore.{dead}.{'b' * 32}",
+        f".run.lock.break.{os.getppid()}.{'c' * 32}",
+        f".other.lock.break.{dead}.{'d' * 32}",
+        ".run.lock",
+    ]
+    for name in names:
+        (tmp_path / name).touch()
+    delete_leftovers(tmp_path / "run", locked=False)
+    assert len(list(tmp_path.iterdir())) == 5
+    delete_leftovers(tmp_path / "run", locked=True)
+    assert {path.name for path in tmp_path.iterdir()} == set(names[2:])
+    assert "deleted 2 unfinished files" in logged()
+
+
+def test_in_a_folder_without_a_lock_only_files_of_dead_processes_are_deleted(tmp_path, dead):
+    out = tmp_path / "run"
+    out.mkdir()
+    files = _of(out / "run.json", dead), _of(out / "run.json", os.getppid())
+    for file in files:
+        file.touch()
+    delete_leftovers(out, locked=False)
+    assert list(out.iterdir()) == [files[1]]
+
+
 def test_unfinished_folders_are_deleted(tmp_path, dead, logged):
     folder = _of(tmp_path / "bundle", dead)
     folder.mkdir()
@@ -122,6 +149,13 @@ def test_a_folder_that_was_being_replaced_is_restored(tmp_path, dead, logged):
     old.mkdir()
     assert restore(out) == out
     assert old.exists()
+    out.rmdir()
+    older = old.with_name(old.name.replace("0123", "4567"))
+    older.mkdir()
+    os.utime(older, (0, 0))
+    (old / "newer").touch()
+    restore(out)
+    assert (out / "newer").exists()
     delete_leftovers(out, locked=False)
     assert sorted(tmp_path.iterdir()) == sorted([living, out, link])
 

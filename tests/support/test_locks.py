@@ -15,7 +15,7 @@ from filelock import SoftFileLease
 
 from pricekit.errors import TrainingError
 from pricekit.support import locks
-from pricekit.support.leftovers import start_of
+from pricekit.support.leftovers import machine, start_of
 from pricekit.support.locks import owned, read_owner, renewed_in_child
 
 HOLD = """
@@ -202,6 +202,31 @@ def test_the_folder_of_an_output_is_created_and_deleted_if_nothing_is_written(tm
     with owned(tmp_path / "a" / "run", "run", TrainingError):
         (tmp_path / "a" / "run").touch()
     assert (tmp_path / "a" / "run").exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_does_not_delete_the_folder_of_an_output(tmp_path):
+    scope = owned(tmp_path / "a" / "run", "run", TrainingError)
+    with scope:
+        (tmp_path / "a" / ".run.lock").unlink()  # so the folder is empty
+        pid = os.fork()
+        if pid == 0:
+            try:
+                scope.__exit__(None, None, None)
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        assert (tmp_path / "a").is_dir()
+
+
+def test_the_owner_first_brings_back_what_a_killed_process_was_replacing(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    old = tmp_path / f".run.{machine()}.{process.pid:x}.0123.old"
+    old.mkdir()
+    (old / "run.json").touch()
+    with owned(tmp_path / "run", "run", TrainingError):
+        assert (tmp_path / "run" / "run.json").exists()
 
 
 def test_some_outputs_need_no_lock(tmp_path):

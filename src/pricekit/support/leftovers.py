@@ -30,6 +30,8 @@ _OWNED = r"(?:(?P<machine>[0-9a-f]{8})\.(?P<process>[0-9a-f]{1,8})\.[0-9a-f]{4}|
 _TEMPORARY = re.compile(rf"\.(?P<name>.+?)\.{_OWNED}\.(?P<kind>tmp|old)")
 _SAFETENSORS = re.compile(r"\.tmp[A-Za-z0-9]{6}")
 """The files that safetensors writes before it renames them."""
+_LOCK = re.compile(r"\.(?P<name>.+)\.lock\.(?:break|restore)\.(?P<process>\d+)\.[0-9a-f]{32}")
+"""The files with which filelock takes over the lock of a process that was killed."""
 
 
 def machine() -> str:
@@ -91,6 +93,7 @@ def delete_leftovers(path: Path, *, locked: bool) -> None:
     files = [file for file in _inside(path) if locked or not _is_alive(file)]
     count = size = 0
     files += _beside(path, "tmp", locked=locked)
+    files += _locks_beside(path) if locked else []
     files += _beside(path, "old", locked=locked) if path.exists() else []
     for file in files:
         freed = _delete(file)
@@ -99,6 +102,16 @@ def delete_leftovers(path: Path, *, locked: bool) -> None:
         logger.info(
             f"deleted {counted(count, 'unfinished file')} of a killed process in {path}: {_bytes(size)}"
         )
+
+
+def _locks_beside(path: Path) -> list[Path]:
+    """Return what processes left that were killed while they took over the lock of `path`."""
+    found = [(other, _LOCK.fullmatch(other.name)) for other in path.parent.iterdir()]
+    return [
+        other
+        for other, parts in found
+        if parts and parts["name"] == path.name and not process_runs(int(parts["process"]))
+    ]
 
 
 def _inside(path: Path) -> Iterator[Path]:
