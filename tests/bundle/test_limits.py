@@ -133,6 +133,7 @@ HOSTILE = {
     "two maps": (lambda t: t.update(normalizer=_sequence(*[_precompiled(charsmap())] * 2)), "character maps"),
     "padding": (lambda t: t.update(padding=_fixed(10**9)), "padding"),
     "rounding": (lambda t: t.update(padding=_fixed(1, pad_to_multiple_of=10**9)), "padding"),
+    "padding id": (lambda t: t.update(padding=_fixed(1, pad_id=1 << 32)), "id of a token"),
     "truncation": (lambda t: t.update(truncation={"max_length": 10**12, "stride": 0}), "truncation"),
     "template": (
         lambda t: t.update(
