@@ -122,6 +122,19 @@ HOSTILE = {
         lambda t: t.update(normalizer=_sequence(*[_replace({"String": "a"}, "aa")] * 30)),
         "characters for one",
     ),
+    "prepending": (
+        lambda t: t.update(normalizer=_sequence(*[{"type": "Prepend", "prepend": "xx"}] * 3)),
+        "characters for one",
+    ),
+    "metaspaces": (
+        lambda t: t.update(
+            pre_tokenizer={
+                "type": "Sequence",
+                "pretokenizers": [{"type": "Metaspace", "replacement": "_", "prepend_scheme": "always"}] * 5,
+            }
+        ),
+        "characters for one",
+    ),
     "many": (lambda t: t.update(normalizer=_sequence(*[{"type": "Lowercase"}] * 33)), "components"),
     "nested": (lambda t: t.update(normalizer=_sequence(_sequence(*[{"type": "ByteLevel"}] * 3))), "for one of a text"),
     "empty pattern": (lambda t: t.update(normalizer=_replace({"String": ""}, "a")), "damaged"),
