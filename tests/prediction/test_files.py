@@ -120,9 +120,17 @@ def test_an_incomplete_window_is_priced_again(predictor, catalog, interrupted):
     assert not parts.exists()
 
 
-def test_a_damaged_window_and_those_after_it_are_priced_again(predictor, catalog, interrupted):
-    part = interrupted.with_name(".prices.csv.parts") / "part-000001.parquet"
-    part.write_bytes(part.read_bytes()[:-9])
+@pytest.mark.parametrize("damage", ["truncated", "a changed bit", "without a digest"])
+def test_a_damaged_window_and_those_after_it_are_priced_again(predictor, catalog, interrupted, damage):
+    (part,) = interrupted.with_name(".prices.csv.parts").glob("part-000001-*.parquet")
+    content = bytearray(part.read_bytes())
+    if damage == "truncated":
+        part.write_bytes(content[:-9])
+    elif damage == "a changed bit":
+        content[len(content) // 3] ^= 1
+        part.write_bytes(content)
+    else:
+        part.rename(part.with_name("part-000001.parquet"))
     engine = Failing(predictor)
     _with(predictor, engine).predict_file(catalog, interrupted, resume=True)
     assert engine.rows == 400 - 64

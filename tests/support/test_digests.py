@@ -1,12 +1,15 @@
 """Damaged files are found by their digests."""
 
 import contextlib
+import errno
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from pricekit.support import digests
 from pricekit.support.digests import (
     LISTING,
     SEAL,
@@ -60,6 +63,23 @@ def test_zeroed_truncated_and_exchanged_blocks_are_found(sealed):
         sealed.write_bytes(content)
         with pytest.raises(DamagedError, match="altered or damaged"):
             check_seal(sealed)
+
+
+@pytest.mark.parametrize(("number", "found"), [(errno.EMFILE, OSError), (errno.EIO, DamagedError)])
+def test_a_file_that_cannot_be_read_now_is_not_called_damaged(tmp_path, monkeypatch, number, found):
+    (tmp_path / "a").write_text("x")
+    list_files(tmp_path, ["a"])
+
+    def refuse(path):
+        raise OSError(number, "refused", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(digests, "_facts_of", refuse)
+        with pytest.raises(found):
+            check_files(tmp_path, ["a"])
+    monkeypatch.setattr(Path, "read_text", lambda self, *_: refuse(self))
+    with pytest.raises(found):
+        read_listing(tmp_path)
 
 
 def test_files_without_a_seal_are_not_checked(tmp_path):

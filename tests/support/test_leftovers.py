@@ -82,6 +82,9 @@ def test_temporary_files_in_a_locked_folder_have_no_owner(tmp_path, logged):
         tmp_path / ".run.new" / ".tmpAbc123",
         tmp_path / ".run.parts" / ".part-000000.parquet.0123abcd.tmp",
     ]
+    for folder in (out, out / "fold-0"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "source.json").touch()
     others = [out / ".tmpfiles", out / "run.json", out / "mine" / ".tmpAbc123", link / ".tmpAbc123"]
     for file in [*inside, *others]:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -110,6 +113,18 @@ def test_locks_that_killed_processes_were_taking_over_are_deleted(tmp_path, dead
     delete_leftovers(tmp_path / "run", locked=True)
     assert {path.name for path in tmp_path.iterdir()} == set(names[2:])
     assert "deleted 2 unfinished files" in logged()
+
+
+def test_in_a_folder_of_something_else_only_files_of_dead_processes_are_deleted(tmp_path, dead):
+    """Another command may write a prediction into the folder."""
+    out = tmp_path / "data"
+    out.mkdir()
+    dying, living = _of(out / "prices.csv", dead), _of(out / "prices.csv", os.getppid())
+    others = {living, out / ".tmpAbc123", out / ".prices.csv.0123abcd.tmp"}
+    for file in (dying, *others):
+        file.touch()
+    delete_leftovers(out, locked=True)
+    assert set(out.iterdir()) == others
 
 
 def test_in_a_folder_without_a_lock_only_files_of_dead_processes_are_deleted(tmp_path, dead):

@@ -1,5 +1,6 @@
 """Two commands never write one output."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -193,6 +194,19 @@ def test_without_locks_the_output_is_written_nevertheless(tmp_path, monkeypatch,
         (tmp_path / ".run.lock").write_text(OTHER_MACHINE)
         with pytest.raises(TrainingError, match="elsewhere"), owned(tmp_path / "run", "run", TrainingError):
             pass
+
+
+def test_without_space_for_a_lock_the_output_is_not_written(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SoftFileLease, "acquire", refuse)
+    with (
+        pytest.raises(OSError, match="No space left") as raised,
+        owned(tmp_path / "run", "run", TrainingError),
+    ):
+        pass
+    assert raised.value.filename == str(tmp_path / "run")
 
 
 def test_the_folder_of_an_output_is_created_and_deleted_if_nothing_is_written(tmp_path):

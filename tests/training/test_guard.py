@@ -2,6 +2,8 @@
 
 import json
 import math
+from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from pricekit.model.network import PriceModel
 from pricekit.runs.folder import open_run
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
+from pricekit.training import loop
 from pricekit.training.checkpoint import LAST, checkpoints, read_state
 from pricekit.training.guard import (
     READ_EVERY,
@@ -271,6 +274,38 @@ def test_training_returns_once_at_half_the_learning_rate(catalog, tmp_path, monk
         2,
         3,
     ]
+
+
+def test_a_spike_that_is_found_when_an_epoch_ends_does_not_count_as_the_best_epoch(
+    catalog, tmp_path, monkeypatch
+):
+    def validate(session, interrupted, call=loop.validate):
+        result = call(session, interrupted)
+        if session.state.rate_factor == 1.0:  # the first time
+            result = replace(result, valid_smape=1.0)
+            state = next(state for state in session.optimizer.state.values() if "exp_avg_sq" in state)
+            state["exp_avg_sq"].fill_(math.inf)
+        return result
+
+    monkeypatch.setattr(loop, "validate", validate)
+    config = tiny_config({"training": {"retry_after_spike": True}})
+    train(Source(catalog), config, tmp_path / "run")
+    lines = [json.loads(line) for line in (tmp_path / "run" / METRICS).read_text().splitlines()]
+    best = min(lines, key=lambda line: line["valid_smape"])
+    assert best["valid_smape"] > 1.0
+    assert open_run(tmp_path / "run").facts["metrics"]["smape"] == pytest.approx(
+        best["valid_smape"], rel=1e-3
+    )
+
+
+def test_the_progress_bar_goes_back_to_the_checkpoint(catalog, tmp_path, monkeypatch):
+    moved = []
+    monkeypatch.setattr(loop, "_progress", lambda session: nullcontext(lambda steps, *_: moved.append(steps)))
+    _spike_at(monkeypatch, 14)
+    config = tiny_config({"training": {"retry_after_spike": True, "max_grad_norm": 1.0}})
+    train(Source(catalog), config, tmp_path / "run")
+    assert -1 in moved
+    assert sum(moved) == 18
 
 
 def test_a_second_spike_stops_training(catalog, tmp_path, monkeypatch):

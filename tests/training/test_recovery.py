@@ -1,10 +1,13 @@
 """Damaged checkpoints: a resumed run falls back to an earlier one, and ends with the same weights."""
 
+import errno
 import json
 import shutil
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from conftest import tiny_config
 from pricekit.errors import TrainingError
@@ -13,7 +16,7 @@ from pricekit.runs.source import Source
 from pricekit.runs.train import train
 from pricekit.training import loop
 from pricekit.training.checkpoint import BEST, LAST, checkpoints, read_state
-from pricekit.training.recovery import METRICS
+from pricekit.training.recovery import METRICS, recover_checkpoint
 
 EARLIER = "last-1.safetensors"
 
@@ -163,3 +166,28 @@ def test_a_line_of_a_killed_epoch_is_no_damage(catalog, copy, whole, logged):
     train(Source(catalog), tiny_config(), copy, resume=True)
     assert "damaged" not in logged()
     _is_like(copy, whole)
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_not_replaced(copy, monkeypatch):
+    before = {path.name: path.read_bytes() for path in copy.glob("*.safetensors")}
+
+    def refuse(path):
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    monkeypatch.setattr("pricekit.training.checkpoint.check_seal", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        recover_checkpoint(copy, "")
+    assert {path.name: path.read_bytes() for path in copy.glob("*.safetensors")} == before
+
+
+def test_missing_best_weights_are_named_if_nothing_replaces_them(copy):
+    (copy / BEST).unlink()
+    state = read_state(copy / LAST)
+    for path in checkpoints(copy):
+        with safe_open(path, framework="pt") as file:
+            record, tensors = json.loads(file.metadata()["pricekit"]), load_file(path)
+        record["state"] |= {"best_epoch": 1, "epoch": 2}
+        save_file(tensors, path, metadata={"pricekit": json.dumps(record)})
+    assert state["epoch"] == 2
+    with pytest.raises(TrainingError, match=r"best\.safetensors is missing\. No other checkpoint"):
+        recover_checkpoint(copy, "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,14 +13,15 @@ from typing import Self
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
 from pricekit.support.files import behind_link, write_text
 from pricekit.table import PredictionWriter, read_predictions
 
-_WINDOWS = "part-" + 6 * "[0-9]" + ".parquet"
+_WINDOWS = "part-" + 6 * "[0-9]" + "*.parquet"
+_NAME = re.compile(r"part-(?P<number>\d{6})-(?P<digest>[0-9a-f]{16})\.parquet")
+"""The name of a finished window ends with the beginning of its SHA-256."""
 
 
 class PredictionCheckpoint:
@@ -41,7 +44,13 @@ class PredictionCheckpoint:
         target = behind_link(out)
         self.folder = target.with_name(f".{target.name}.parts")
         self.key: dict[str, object] = json.loads(json.dumps(key))
-        self.count = 0
+        self.windows: list[Path] = []
+        self._found: list[Path] = []
+
+    @property
+    def count(self) -> int:
+        """The number of finished windows."""
+        return len(self.windows)
 
     def __enter__(self) -> Self:
         if self.folder.is_symlink():
@@ -65,9 +74,7 @@ class PredictionCheckpoint:
 
     def found(self) -> tuple[int, list[str]]:
         """Return the number of windows of an earlier prediction, and the names of the key's values that differ."""
-        windows = 0
-        while _is_intact(self._window(windows)):
-            windows += 1
+        self._found = self._intact_windows()
         file = self.folder / "key.json"
         try:
             saved = json.loads(file.read_text("utf-8")) if file.is_file() else {}
@@ -76,11 +83,11 @@ class PredictionCheckpoint:
         except ValueError:
             saved = {}
         known = saved if isinstance(saved, dict) else {}
-        return windows, [name for name, value in self.key.items() if known.get(name, ...) != value]
+        return len(self._found), [name for name, value in self.key.items() if known.get(name, ...) != value]
 
     def resume(self, windows: int) -> None:
-        """Continue after the first `windows` windows."""
-        self.count = windows
+        """Continue after the first `windows` windows of `found`."""
+        self.windows = self._found[:windows]
 
     def start(self) -> None:
         """Delete the windows of an earlier prediction, and write the key."""
@@ -92,30 +99,35 @@ class PredictionCheckpoint:
 
     def add(self, ids: pd.Series, price: np.ndarray) -> None:
         """Store a window: ids (N,) and prices, float (N,)."""
-        with PredictionWriter(self._window(self.count)) as writer:
+        written = self.folder / f"part-{self.count:06d}.parquet"
+        with PredictionWriter(written) as writer:
             writer.write(ids, price)
-        self.count += 1
+        self.windows.append(written.rename(written.with_stem(f"{written.stem}-{_digest(written)}")))
 
     def __iter__(self) -> Iterator[tuple[pd.Series, np.ndarray]]:
         """Yield ids and prices, float32, of all windows in order; ids of several types become text."""
-        windows = [self._window(number) for number in range(self.count)]
-        types = {pq.read_schema(window).field(0).type for window in windows}
-        for window in windows:
+        types = {pq.read_schema(window).field(0).type for window in self.windows}
+        for window in self.windows:
             yield read_predictions(window, text_ids=len(types) > 1)
 
     def clear(self) -> None:
         """Delete all windows and the key."""
         for path in [*self.folder.glob(_WINDOWS), *self.folder.glob(".*.tmp"), self.folder / "key.json"]:
             path.unlink(missing_ok=True)
-        self.count = 0
+        self.windows = []
 
-    def _window(self, number: int) -> Path:
-        return self.folder / f"part-{number:06d}.parquet"
+    def _intact_windows(self) -> list[Path]:
+        """Return the windows before the first one that is missing or damaged; that and later ones are priced again."""
+        names = sorted(self.folder.glob(_WINDOWS))
+        named = [(path, found) for path in names if (found := _NAME.fullmatch(path.name))]
+        intact: list[Path] = []
+        for path, found in named:
+            if int(found["number"]) == len(intact) and _digest(path) == found["digest"]:
+                intact.append(path)
+        return intact
 
 
-def _is_intact(window: Path) -> bool:
-    """Return whether a window exists and is undamaged; a damaged one and those after it are priced again."""
-    try:
-        return bool(pq.read_metadata(window).num_rows)
-    except (OSError, pa.ArrowException):
-        return False
+def _digest(window: Path) -> str:
+    """Return the beginning of the SHA-256 of a file."""
+    with window.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -6,6 +6,7 @@ A safetensors file that `seal` has processed contains its checksum, in the entry
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import mmap
@@ -26,8 +27,24 @@ _BLOCK_BYTES = 256 << 10
 """Of a file at a time, which fits into a CPU's cache."""
 
 
+_OF_DAMAGE = {
+    errno.EIO,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EBADMSG,
+    getattr(errno, "EUCLEAN", 0),
+}
+"""Errors of a disk, and of a file that is missing or is a folder."""
+
+
 class DamagedError(ValueError):
     """A file is not as it was written; the message names it."""
+
+
+def tells_damage(error: OSError) -> bool:
+    """Return whether an error says that a file is damaged or missing; others, such as too many open files, pass."""
+    return error.errno in _OF_DAMAGE
 
 
 def seal(path: Path) -> None:
@@ -151,7 +168,10 @@ def read_listing(folder: Path) -> dict[str, dict[str, Any]] | None:
         listed: dict[str, dict[str, Any]] = record["files"]
         if record["sha256"] == _digest_of_list(listed):
             return listed
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except OSError as error:
+        if not tells_damage(error):
+            raise
+    except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise DamagedError(f"{path} was altered or damaged: it does not match its own SHA-256")
 
@@ -165,6 +185,7 @@ def check_files(folder: Path, names: Iterable[str] | None = None) -> None:
 
     Raises:
         DamagedError: a file is damaged or missing, or `files.json` is damaged.
+        OSError: a file cannot be read now.
     """
     listed = read_listing(folder) or {}
     known = [name for name in (listed if names is None else names) if name in listed]
@@ -181,7 +202,11 @@ def check_files(folder: Path, names: Iterable[str] | None = None) -> None:
 def _is_as_listed(path: Path, facts: dict[str, Any]) -> bool:
     try:
         return _facts_of(path) == facts
-    except (OSError, DamagedError):
+    except DamagedError:
+        return False
+    except OSError as error:
+        if not tells_damage(error):
+            raise
         return False
 
 

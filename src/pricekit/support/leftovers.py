@@ -28,6 +28,8 @@ UNKNOWN_OWNER_SECONDS = 86400.0
 
 _OWNED = r"(?:(?P<machine>[0-9a-f]{8})\.(?P<process>[0-9a-f]{1,8})\.[0-9a-f]{4}|[0-9a-f]{8})"
 _TEMPORARY = re.compile(rf"\.(?P<name>.+?)\.{_OWNED}\.(?P<kind>tmp|old)")
+_MARKS = ("source.json", "cv.toml", "ensemble.json", "manifest.json")
+"""Files that tell a run, a cross-validation, an ensemble or a bundle."""
 _SAFETENSORS = re.compile(r"\.tmp[A-Za-z0-9]{6}")
 """The files that safetensors writes before it renames them."""
 _LOCK = re.compile(r"\.(?P<name>.+)\.lock\.(?:break|restore)\.(?P<process>\d+)\.[0-9a-f]{32}")
@@ -90,7 +92,7 @@ def delete_leftovers(path: Path, *, locked: bool) -> None:
         path: the output; it may not exist.
         locked: no other process writes it, so no temporary file in the folder has a living owner.
     """
-    files = [file for file in _inside(path) if locked or not _is_alive(file)]
+    files = [file for file in _inside(path) if _is_abandoned(file, locked=locked)]
     count = size = 0
     files += _beside(path, "tmp", locked=locked)
     files += _locks_beside(path) if locked else []
@@ -122,6 +124,16 @@ def _inside(path: Path) -> Iterator[Path]:
             for each in (folder, *folder.glob("fold-*")):
                 if each.is_dir() and (each == folder or not each.is_symlink()):
                     yield from filter(is_temporary, list(each.iterdir()))
+
+
+def _is_abandoned(file: Path, *, locked: bool) -> bool:
+    """Return whether a temporary file in a folder has no living owner.
+
+    In a folder that only pricekit writes, the lock proves it. Elsewhere others may write files with such names.
+    """
+    if any((file.parent / name).exists() for name in _MARKS) or file.parent.name.endswith((".new", ".parts")):
+        return locked or not _is_alive(file)
+    return bool(_TEMPORARY.fullmatch(file.name)) and not _is_alive(file)
 
 
 def _is_alive(file: Path) -> bool:

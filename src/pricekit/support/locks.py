@@ -12,6 +12,7 @@ Without permission to write beside the output, commands continue without a lock.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -34,6 +35,8 @@ Kind = TypeVar("Kind")
 LEASE_SECONDS = 60.0
 """A lock of another machine that was not renewed for this long is taken over."""
 
+_NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSYS, errno.ENOTSUP}
+"""Errors of a folder in which nobody may create a lock, or of a file system without them."""
 _BEAT_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 _UNREADABLE_SECONDS = 3.0
@@ -114,6 +117,9 @@ def _acquire(lease: SoftFileLease, out: Path, kind: str, error: Callable[..., Ex
     except Timeout as timeout:
         raise _refusal(read_owner(lease.lock_file), out, kind, error) from timeout
     except (OSError, NotImplementedError) as problem:
+        if isinstance(problem, OSError) and problem.errno not in _NOT_ALLOWED:
+            problem.filename = problem.filename or str(out)
+            raise
         owner = read_owner(lease.lock_file)
         if owner is not None and time.time() - owner.renewed / 1e9 < LEASE_SECONDS:  # of another user
             raise _refusal(owner, out, kind, error) from problem

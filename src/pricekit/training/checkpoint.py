@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from pricekit.errors import TrainingError
-from pricekit.support.digests import SEAL, DamagedError, check_seal, seal
+from pricekit.support.digests import SEAL, DamagedError, check_seal, seal, tells_damage
 from pricekit.support.files import sync, write_atomically
 
 
@@ -188,6 +188,8 @@ def load_checkpoint(
             optimizer.load_state_dict({"state": moments, "param_groups": [g | saved for g, saved in groups]})
         return state
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, OSError) and not tells_damage(error):
+            raise
         raise TrainingError(
             f"the checkpoint {path} is damaged or from another configuration: {error}; train into a new folder",
             parameters=("out",),
@@ -204,6 +206,7 @@ def read_state(path: Path, run: str = "") -> dict[str, Any]:
 
     Raises:
         TrainingError: the file is missing, damaged, of another run or another kind of checkpoint.
+        OSError: the system cannot read the file now, which says nothing about it.
     """
     try:
         sealed = check_seal(path)
@@ -215,6 +218,8 @@ def read_state(path: Path, run: str = "") -> dict[str, Any]:
             f"there is no checkpoint {path}; train into a new folder", parameters=("out",), path=str(path)
         ) from None
     except (DamagedError, SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, OSError) and not tells_damage(error):
+            raise
         reason = str(error) if isinstance(error, DamagedError) else f"{path} is damaged ({error})"
         raise TrainingError(
             f"{reason}; restore it from a copy, or train again", parameters=("overwrite",), path=str(path)

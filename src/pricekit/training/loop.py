@@ -57,10 +57,10 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
         _progress(session) as advance,
     ):
         while not session.finished:
-            before = session.state.position
             try:
                 out_of_time = run_epoch(session, interrupted, advance)
             except SpikeError as error:
+                before = session.state.position
                 session.retry(error)
                 advance(session.state.position - before)
                 continue

@@ -44,6 +44,7 @@ def recover_checkpoint(folder: Path, run: str) -> None:
             _use(folder, path, state, problems)
             return
         sought = max(sought, state["best_epoch"])
+    problems = problems or [f"{folder / BEST} is missing"]
     raise TrainingError(
         f"{'; '.join(problems)}. No other checkpoint can replace it: restore the file from a copy, or train again",
         parameters=("overwrite",),
