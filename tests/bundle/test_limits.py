@@ -5,6 +5,7 @@ import shutil
 import struct
 from pathlib import Path
 
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, pr
 from pricekit.bundle import limits, open_bundle
 from pricekit.errors import BundleError, ExportError
 from pricekit.exporting.export import export_run
-from tests.bundle.hostile import MANIFEST, change, priced_at_one, put
+from tests.bundle.hostile import MANIFEST, change, priced_at_one, put, write_manifest
 
 GOLDEN = Path("tests/golden/bundle")
 n, p, q = normalizers, pre_tokenizers, processors
@@ -271,8 +272,81 @@ def test_the_number_of_tokens_is_limited(monkeypatch):
 
 
 def test_the_size_of_all_files_is_limited(copy, monkeypatch):
-    monkeypatch.setattr("pricekit.bundle.folder.MOST_BYTES", 50_000)
+    monkeypatch.setattr("pricekit.bundle.limits.MOST_BYTES", 50_000)
     with pytest.raises(BundleError, match="bytes; expected 50,000 at most"):
+        open_bundle(copy)
+
+
+def share(bundle, *members):
+    """Give a bundle members of equal weight, each with the names of its graph and tokenizer."""
+    manifest = json.loads((bundle / MANIFEST).read_text())
+    facts = [
+        {"weight": 1 / len(members), "model": model, "tokenizer": tokens, "preprocess": "preprocess.json"}
+        for model, tokens in members
+    ]
+    write_manifest(bundle, {**manifest, "schema_version": 2, "members": facts})
+
+
+@pytest.fixture
+def alike(copy):
+    """A bundle with an equal copy of its graph and of its tokenizer."""
+    for name in ("model.onnx", "tokenizer.json"):
+        put(copy, f"1-{name}", (copy / name).read_bytes())
+    return copy
+
+
+def test_files_that_members_share_are_checked_once(alike, monkeypatch):
+    graph, tokens = (alike / "model.onnx").read_bytes(), (alike / "tokenizer.json").read_bytes()
+    monkeypatch.setattr(limits, "GRAPHS_FIELDS", limits.check_graph(graph, "here"))
+    monkeypatch.setattr(limits, "TOKENIZERS_BYTES", len(tokens))
+    share(alike, *[("model.onnx", "tokenizer.json"), ("1-model.onnx", "1-tokenizer.json")] * 32)
+    (first, _), *others = open_bundle(alike).members()
+    assert all(files[name] is content for files, _ in others for name, content in first.items())
+
+
+def test_the_work_for_the_files_of_all_members_is_limited(alike, monkeypatch):
+    graph = onnx.load(alike / "model.onnx")
+    graph.doc_string = "other"
+    put(alike, "1-model.onnx", graph.SerializeToString())
+    put(alike, "1-tokenizer.json", (alike / "tokenizer.json").read_bytes() + b" ")
+    share(alike, ("model.onnx", "tokenizer.json"), ("1-model.onnx", "1-tokenizer.json"))
+    open_bundle(alike)
+    monkeypatch.setattr(limits, "TOKENIZERS_BYTES", (alike / "1-tokenizer.json").stat().st_size)
+    with pytest.raises(BundleError, match=r"bytes in its tokenizers; expected .*do not trust it"):
+        open_bundle(alike)
+    monkeypatch.setattr(limits, "GRAPHS_FIELDS", 2000)
+    with pytest.raises(BundleError, match=r"fields in its graphs; expected 2,000 at most"):
+        open_bundle(alike)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "message"),
+    [
+        ("padding", 65 << 20, "bytes in files that no member uses; expected 67,108,864 at most"),
+        ("model.onnx", 3 << 30, r"model\.onnx has 3,221,225,472 bytes"),
+        ("preprocess.json", 3 << 30, r"preprocess\.json has 3,221,225,472 bytes"),
+    ],
+)
+def test_files_that_are_too_large_are_not_read(copy, name, size, message):
+    """The hash in the manifest is wrong, which a reader would find."""
+    with open(copy / name, "wb") as file:
+        file.truncate(size)
+    manifest = json.loads((copy / MANIFEST).read_text())
+    manifest["files"][name] = {"sha256": "0", "bytes": size}
+    write_manifest(copy, manifest)
+    with pytest.raises(BundleError, match=f"{message}.*do not trust it"):
+        open_bundle(copy)
+
+
+def test_small_files_of_later_versions_are_allowed(copy):
+    put(copy, "later.bin", b"new")
+    assert open_bundle(copy).files["later.bin"] == b"new"
+
+
+def test_a_bundle_larger_than_the_available_memory_is_not_read(copy, tmp_path, monkeypatch):
+    monkeypatch.setattr("pricekit.support.cpus._MEMORY", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text("MemFree: 1 kB\nMemAvailable:   10 kB\n")
+    with pytest.raises(BundleError, match="only 10,240 bytes of memory are available"):
         open_bundle(copy)
 
 

@@ -1,4 +1,7 @@
+import os
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -91,6 +94,63 @@ def test_a_missing_plugin_is_not_the_bundles_fault(copy):
 def test_without_a_sandbox_a_note_says_why(name, value, note, monkeypatch):
     monkeypatch.setattr(name, value)
     assert note in inspect_bundle(open_bundle(GOLDEN)).note
+
+
+def _children():
+    return {pid for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()}
+
+
+def test_a_slow_start_is_not_the_bundles_fault_and_the_child_is_killed(copy, tmp_path, monkeypatch):
+    before = _children()
+    (tmp_path / "slow.py").write_text("import time; time.sleep(3600)")
+    monkeypatch.setenv("PRICEKIT_PLUGIN_FILES", str(tmp_path / "slow.py"))
+    monkeypatch.setattr(sandbox, "_START_SECONDS", 0)
+    found = inspect_bundle(open_bundle(copy), seconds=1)
+    assert "did not start within 0 seconds, which is no fault of the bundle" in found.note
+    assert found.seconds is None
+    assert _children() <= before
+
+
+@pytest.mark.parametrize(
+    ("code", "note"),
+    [
+        (
+            "raise RuntimeError('boom')",
+            "cannot start: the plugin .*plugin.py cannot be loaded: RuntimeError: boom",
+        ),
+        ("import os; os.abort()", r"ended at its start \(SIGABRT\), which is no fault of the bundle"),
+    ],
+)
+def test_a_plugin_that_fails_at_the_start_is_not_the_bundles_fault(copy, tmp_path, monkeypatch, code, note):
+    (tmp_path / "plugin.py").write_text(code)
+    monkeypatch.setenv("PRICEKIT_PLUGIN_FILES", str(tmp_path / "plugin.py"))
+    assert re.search(note, inspect_bundle(open_bundle(copy)).note)
+
+
+def test_the_child_loads_plugin_files_with_relative_paths(copy, tmp_path, monkeypatch):
+    (tmp_path / "plugin.py").write_text("import os; os.write(1, b'printed')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PRICEKIT_PLUGIN_FILES", f"plugin.py{os.pathsep}")
+    assert inspect_bundle(open_bundle(copy)).note == ""
+    assert sandbox._environment("/home")["PRICEKIT_PLUGIN_FILES"] == str(tmp_path / "plugin.py")
+
+
+def test_the_child_gets_no_more_memory_than_is_available(copy, tmp_path, monkeypatch):
+    monkeypatch.setattr("pricekit.support.cpus._MEMORY", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text(f"MemAvailable: {700 << 10} kB")
+    assert inspect_bundle(open_bundle(copy)).note == ""
+    put(copy, "model.onnx", expanded(1000, 300_000))
+    with pytest.raises(BundleError, match="Only 700 MiB of memory were available, of the usual 2,048"):
+        inspect_bundle(open_bundle(copy))
+
+
+def test_limits_of_the_user_are_kept():
+    code = (
+        "import resource as r; r.setrlimit(r.RLIMIT_AS, (4 << 30, 4 << 30))\n"
+        "from pricekit.prediction.sandbox import _set_limits; _set_limits(60, 1 << 40); print(r.getrlimit(r.RLIMIT_AS))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == f"{(4 << 30, 4 << 30)}\n"
 
 
 def test_the_child_gets_no_secrets(monkeypatch):

@@ -4,7 +4,7 @@ import os
 import pytest
 
 from pricekit.support import cpus
-from pricekit.support.cpus import cpu_quota, limit_spinning, usable_cpus
+from pricekit.support.cpus import available_memory, cpu_quota, limit_spinning, usable_cpus
 
 
 @pytest.fixture
@@ -88,3 +88,14 @@ def test_the_wait_policy_of_the_user_takes_precedence(monkeypatch, given, expect
     monkeypatch.setattr(os, "environ", environment)
     limit_spinning()
     assert environment.get("GOMP_SPINCOUNT") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("MemTotal: 9 kB\nMemAvailable:    5 kB\n", 5120), ("MemTotal: 9 kB\n", math.inf), (None, math.inf)],
+)
+def test_the_memory_that_is_available(tmp_path, monkeypatch, text, expected):
+    monkeypatch.setattr(cpus, "_MEMORY", tmp_path / "meminfo")
+    if text:
+        (tmp_path / "meminfo").write_text(text)
+    assert available_memory() == expected

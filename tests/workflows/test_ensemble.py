@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from conftest import tiny_config
-from pricekit.bundle import MANIFEST, open_bundle
-from pricekit.errors import BundleError
+from pricekit.bundle import MANIFEST, limits, open_bundle
+from pricekit.errors import BundleError, ExportError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.exporting.export import export_run
 from pricekit.prediction.predictor import Predictor
@@ -193,3 +193,17 @@ def test_a_full_disk_is_named(run, other, tmp_path, monkeypatch):
         make_ensemble([run, other], tmp_path / "ensemble")
     assert raised.value.filename == str(tmp_path / "ensemble")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_ensemble_beyond_the_limits_of_all_members_is_not_exported(
+    both, bundle_of_both, tmp_path, monkeypatch
+):
+    graphs = [(bundle_of_both / f"{number}-model.onnx").read_bytes() for number in (0, 1)]
+    monkeypatch.setattr(
+        limits, "GRAPHS_FIELDS", max(limits.check_graph(graph, "here") for graph in graphs) + 1
+    )
+    with pytest.raises(
+        ExportError, match=r"the ensemble has .* fields in its graphs.* Nothing was published"
+    ):
+        export_run(both, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

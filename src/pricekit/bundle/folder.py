@@ -20,15 +20,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field, field_validator
 
-from pricekit.bundle.limits import MOST_BYTES, check_json, check_member
+from pricekit.bundle.limits import check_json, check_members, check_sizes
 from pricekit.errors import BundleError, first_invalid_field
+from pricekit.support.cpus import available_memory
 from pricekit.support.files import others, publish_folder
 from pricekit.support.staging import read_whole
 from pricekit.support.text import shorten
@@ -152,7 +154,7 @@ class Bundle:
     Attributes:
         path: the folder that it was read from.
         manifest: the contents of manifest.json.
-        files: the contents of all other files by name; each matches its hash.
+        files: the contents of all other files by name; each matches its hash. Equal contents are one object.
         digest: hash of the manifest, and so of all files.
     """
 
@@ -210,27 +212,42 @@ def _open_bundle(path: Path) -> Bundle:
     for name in required:
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {shorten(name)} in its manifest; export it again")
-    if (size := sum(facts["bytes"] for facts in listed.values())) > MOST_BYTES:
-        raise BundleError(
-            f"the files of the bundle {path} have {size:,} bytes; expected {MOST_BYTES:,} at most. Do not trust it"
-        )
-    files = {name: _read_file(path, name, facts) for name, facts in listed.items()}
+    _check_sizes(path, manifest)
+    same: dict[str, bytes] = {}
+    files = {
+        name: same.setdefault(facts["sha256"], _read_file(path, name, facts))
+        for name, facts in listed.items()
+    }
     bundle = Bundle(path, manifest, files, digest)
-    _check_limits(bundle)
+    with _limits_of(path) as where:
+        check_members([files for files, _ in bundle.members()], where)
+        if "intervals.json" in files:
+            check_json(files["intervals.json"], "intervals.json", where)
     return bundle
 
 
-def _check_limits(bundle: Bundle) -> None:
-    where = f"the bundle {bundle.path}"
+def _check_sizes(path: Path, manifest: Mapping[str, Any]) -> None:
+    sizes = {name: facts["bytes"] for name, facts in manifest["files"].items()}
+    with _limits_of(path) as where:
+        names = [{plain: member[part] for part, plain in PARTS.items()} for member in _members(manifest)]
+        check_sizes(sizes, names, where)
+    if (size := sum(sizes.values())) > (available := available_memory()):
+        raise BundleError(
+            f"the files of the bundle {path} have {size:,} bytes, but only {available:,.0f} bytes of memory are "
+            "available; end other programs, or open it on a larger machine",
+            path=path,
+        )
+
+
+@contextmanager
+def _limits_of(path: Path) -> Iterator[str]:
+    """Yield the words for a bundle, and add what to do to an error about its limits."""
     try:
-        for files, _ in bundle.members():
-            check_member(files, where)
-        if "intervals.json" in bundle.files:
-            check_json(bundle.files["intervals.json"], "intervals.json", where)
+        yield f"the bundle {path}"
     except BundleError as error:
         raise BundleError(
             f"{error}. pricekit exports no such bundle: do not trust it, or export the run again",
-            path=bundle.path,
+            path=path,
             **error.facts,
         ) from None
 

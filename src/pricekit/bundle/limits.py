@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, prod
 from typing import Any
 
@@ -23,6 +23,14 @@ from pricekit.support.text import shorten
 MOST_BYTES = 16 << 30
 """Bytes of all files together."""
 JSON_BYTES = {"tokenizer.json": 64 << 20, "preprocess.json": 64 << 20, "intervals.json": 1 << 20}
+FILE_BYTES = {"model.onnx": 2 << 30, **JSON_BYTES}
+"""Bytes of a file, by its name in a bundle with one member; protocol buffers have 2 GiB at most."""
+OTHER_BYTES = 64 << 20
+"""Bytes of all files that no member uses: the intervals, the model card, and what later versions may add."""
+TOKENIZERS_BYTES = 256 << 20
+"""Bytes of all members' tokenizers; equal ones count once. The largest known ones have 33 MB."""
+GRAPHS_FIELDS = 8_000_000
+"""Fields of all members' graphs; equal ones count once."""
 MOST_CONTAINERS = 2_000_000
 """Lists and objects in a JSON file: an empty one takes 2 bytes there and 64 in memory."""
 
@@ -83,19 +91,50 @@ PATTERNS = frozenset(
 """Regular expressions of `bag` and of common encoders (GPT-2, CLIP, Llama 3, Qwen 2). Others may take hours."""
 
 
-def check_member(files: Mapping[str, bytes], where: str) -> None:
-    """Check a member's files, under the names that they have in a bundle with one member.
+def check_sizes(sizes: Mapping[str, int], members: Sequence[Mapping[str, str]], where: str) -> None:
+    """Check the sizes of a bundle's files before they are read.
 
     Args:
-        files: contents by name.
+        sizes: bytes by file name.
+        members: the file names of each member, by the names that they have in a bundle with one member.
+        where: names the bundle in errors.
+
+    Raises:
+        BundleError: a limit is exceeded.
+    """
+    check = _Check(where)
+    check.limit(sum(sizes.values()), MOST_BYTES, "bytes")
+    for plain, name in sorted({part for names in members for part in names.items()}):
+        _Check(f"{where}: {plain}").limit(sizes[name], FILE_BYTES[plain], "bytes")
+    others = sizes.keys() - {name for names in members for name in names.values()}
+    check.limit(sum(sizes[name] for name in others), OTHER_BYTES, "bytes in files that no member uses")
+
+
+def check_members(members: Sequence[Mapping[str, bytes]], where: str) -> None:
+    """Check the members' files, each object once.
+
+    Args:
+        members: the contents of each member, by the names that they have in a bundle with one member. Equal contents
+            are one object: to compare gigabytes would take seconds.
         where: names the bundle in errors.
 
     Raises:
         BundleError: a limit is exceeded, or a file is damaged.
     """
-    check_graph(files["model.onnx"], f"the graph of {where}")
-    check_json(files["preprocess.json"], "preprocess.json", where)
-    check_tokenizer(files["tokenizer.json"], where)
+    check, fields = _Check(where), 0
+    for graph in _distinct(members, "model.onnx"):
+        fields += check_graph(graph, f"the graph of {where}")
+        check.limit(fields, GRAPHS_FIELDS, "fields in its graphs")
+    for content in _distinct(members, "preprocess.json"):
+        check_json(content, "preprocess.json", where)
+    tokenizers = _distinct(members, "tokenizer.json")
+    check.limit(sum(map(len, tokenizers)), TOKENIZERS_BYTES, "bytes in its tokenizers")
+    for content in tokenizers:
+        check_tokenizer(content, where)
+
+
+def _distinct(members: Sequence[Mapping[str, bytes]], name: str) -> list[bytes]:
+    return list({id(files[name]): files[name] for files in members}.values())
 
 
 def check_json(content: bytes, name: str, where: str) -> None:

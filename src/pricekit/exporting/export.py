@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from pricekit import __version__
 from pricekit.bundle import PARTS, unlisted_files, write_bundle
 from pricekit.bundle.folder import MOST_MEMBERS
-from pricekit.bundle.limits import check_member
+from pricekit.bundle.limits import check_members
 from pricekit.core.calls import notify
 from pricekit.engines.loaded import batches_of
 from pricekit.errors import BundleError, ExportError
@@ -103,7 +103,7 @@ def _export_members(
             "smaller one"
         )
     files: dict[str, bytes] = {}
-    members, reports, float32_nodes = [], [], []
+    members, models, reports, float32_nodes = [], [], [], []
     with progress("exporting", len(ensemble.members)) as advance:
         for number, (run, weight) in enumerate(ensemble.members):
             exported = _export_model(run, precision)
@@ -111,9 +111,11 @@ def _export_members(
             files |= {names[part]: exported.files[plain] for part, plain in PARTS.items()}
             verified, metrics = _verification_facts(exported.report), run.facts["metrics"]
             members.append({"weight": weight, **names, "metrics": metrics, "verified": verified})
+            models.append(exported.files)
             reports.append(exported.report)
             float32_nodes += [f"{number}-{name}" for name in exported.float32_nodes]
             advance(1, run.config.backbone.name)
+    _check_opens(models, "the ensemble")
     report = _combined(reports)
     facts = {"members": members, **_facts(precision, ensemble.facts, float32_nodes, report)}
     return report, files | _common_files(ensemble_card(ensemble, facts), ensemble.intervals), facts
@@ -139,7 +141,7 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
     converted = convert(float32, precision, [*shapes(inputs, run.config.max_length), *batches])
     texts = {name: text.encode() for name, text in run.preprocessor.files().items()}
     files = {"model.onnx": converted.model, **texts}
-    _check_opens(files, run.config.backbone.name)
+    _check_opens([files], f"the model of the backbone '{run.config.backbone.name}'")
     for graph in dict.fromkeys((converted.model, converted.simulated)):
         report = verify_graph(
             run.model,
@@ -153,10 +155,12 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
     return ExportedModel(files, converted.float32_nodes, report)
 
 
-def _check_opens(files: Mapping[str, bytes], backbone: str) -> None:
-    """Raise ExportError if a file exceeds the limits of bundles."""
+def _check_opens(members: Sequence[Mapping[str, bytes]], what: str) -> None:
+    """Raise ExportError if the files of the members exceed the limits of bundles."""
+    same: dict[bytes, bytes] = {}
+    members = [{name: same.setdefault(content, content) for name, content in m.items()} for m in members]
     try:
-        check_member(files, f"the model of the backbone '{backbone}'")
+        check_members(members, what)
     except BundleError as error:
         raise ExportError(
             f"no bundle can hold this model: {error}. Nothing was published; docs/bundle-format.md lists the limits",

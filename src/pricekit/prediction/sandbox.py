@@ -16,17 +16,22 @@ import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pricekit.bundle import Bundle
+from pricekit.core import loader
 from pricekit.errors import BundleError, PricekitError
+from pricekit.support.cpus import available_memory
 from pricekit.support.text import shorten
 
 SECONDS = 10
 """Time to open a bundle and price the rows, after the libraries are loaded."""
 
 MEMORY = 2 << 30
-"""Bytes of memory, libraries included; a bundle of more than 256 MiB may take four times its size, and 1 GiB."""
+"""Bytes of memory, libraries included; a bundle of more than 256 MiB may take four times its size, and 1 GiB.
+
+No bundle may take more than is available on the machine.
+"""
 
 ROWS = 8
 """Generated rows that are priced."""
@@ -35,6 +40,8 @@ CPUS = 2
 """CPUs that the child uses: each thread takes address space."""
 
 _START_SECONDS = 120
+_STARTED = "\0started\n"
+"""What the child writes when the limits begin; any failure before is not the bundle's fault."""
 _REPORT_CHARACTERS = 1_000
 _START = (
     "import sys; sys.path[:] = sys.argv[4:]; from pricekit.prediction.sandbox import run; run(*sys.argv[1:4])"
@@ -79,13 +86,17 @@ def inspect_bundle(bundle: Bundle, *, seconds: int = SECONDS, memory: int = MEMO
     if note := _unavailable():
         return Inspection(bundle, note=note)
     size = sum(map(len, bundle.files.values()))
-    report = _run_child(bundle.path, seconds, memory if size <= memory // 8 else 4 * size + memory // 2)
+    usual = memory if size <= memory // 8 else 4 * size + memory // 2
+    allowed = int(min(usual, available_memory()))
+    report = _run_child(bundle.path, seconds, allowed)
     if report["kind"] == "BundleError":
+        scarce = f". Only {allowed >> 20:,} MiB of memory were available, of the usual {usual >> 20:,}"
         raise BundleError(
-            f"the bundle {bundle.path} was opened in a sandbox, and cannot be used: {report['message']}",
+            f"the bundle {bundle.path} was opened in a sandbox, and cannot be used: {report['message']}"
+            f"{scarce if allowed < usual else ''}",
             path=bundle.path,
         )
-    if report["kind"]:  # a missing plugin is not the bundle's fault
+    if report["kind"]:  # a missing plugin, or a failure of the sandbox
         return Inspection(bundle, note=report["message"])
     return Inspection(bundle, report["seconds"], report["megabytes"])
 
@@ -113,7 +124,7 @@ def _run_child(bundle: Path, seconds: int, memory: int) -> dict[str, Any]:
             str(memory),
             *paths,
         ]
-        child = subprocess.Popen(  # noqa: S603
+        with subprocess.Popen(  # noqa: S603
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -121,68 +132,98 @@ def _run_child(bundle: Path, seconds: int, memory: int) -> dict[str, Any]:
             cwd=home,
             env=_environment(home),
             start_new_session=True,
-        )
-        try:
-            output, _ = child.communicate(timeout=_START_SECONDS + seconds)
-        except subprocess.TimeoutExpired:
-            child.returncode = -signal.SIGALRM
-            output = b""
-        finally:
-            child.kill()
-            child.wait()
-    return _report(output, child.returncode, seconds, memory)
+        ) as child:
+            late = False
+            try:
+                output, _ = child.communicate(timeout=_START_SECONDS + seconds)
+            except subprocess.TimeoutExpired as error:
+                late, output = True, error.output or b""
+            finally:
+                child.kill()
+    return _report(output, -signal.SIGALRM if late else child.returncode, seconds, memory)
 
 
 def _environment(home: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name.startswith(_OF_LIBRARIES)}
+    if plugins := kept.get(loader.FILES):  # the child has another working directory
+        absolute = [str(Path(name).absolute()) for name in plugins.split(os.pathsep) if name]
+        kept[loader.FILES] = os.pathsep.join(absolute)
     threads = {"OMP_NUM_THREADS": str(CPUS), "RAYON_NUM_THREADS": str(CPUS), "MALLOC_ARENA_MAX": "2"}
     return {**kept, **threads, "HOME": home, "TMPDIR": home, "XDG_CACHE_HOME": home}
 
 
 def _report(output: bytes, code: int, seconds: int, memory: int) -> dict[str, Any]:
+    """Return the report that the child wrote, or one about how the child ended."""
+    _, started, rest = output.rpartition(_STARTED.encode())
     try:
-        found: dict[str, Any] = json.loads(output)
+        found: dict[str, Any] = json.loads(rest)
+        return found
     except ValueError:
-        if code in (-signal.SIGALRM, -signal.SIGXCPU):
-            reason = f"it takes more than {seconds} seconds to open it and to price {ROWS} rows"
-        else:
-            ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            reason = f"it ends the process that opens it ({ended}), or needs more than {memory >> 20:,} MiB of memory"
-        found = {"kind": "BundleError", "message": f"{reason}. Do not trust it"}
-    return found
+        ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    late = code in (-signal.SIGALRM, -signal.SIGXCPU)
+    if not started:
+        state = f"did not start within {_START_SECONDS} seconds" if late else f"ended at its start ({ended})"
+        return _failed_start(f"the sandbox {state}, which is no fault of the bundle; try again")
+    needs = f"needs more than {memory >> 20:,} MiB of memory"
+    reason = f"it ends the process that opens it ({ended}), or {needs}"
+    if late:
+        reason = f"it takes more than {seconds} seconds to open it and to price {ROWS} rows"
+    return {"kind": "BundleError", "message": f"{reason}. Do not trust it"}
+
+
+def _failed_start(message: str) -> dict[str, Any]:
+    return {"kind": "sandbox", "message": message}
 
 
 def run(path: str, seconds: str, memory: str) -> None:
     """Open a bundle under limits, and print a report as JSON; the child's main function."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CPUS])
-    from pricekit.core.loader import registry
-    from pricekit.prediction.predictor import Predictor  # load the libraries before the limits begin
+    sys.stdout = sys.stderr  # stdout is for the report
+    try:
+        _load_libraries()
+        _set_limits(int(seconds), int(memory))
+    except Exception as error:
+        reason = "" if isinstance(error, PricekitError) else f"{type(error).__name__}: "
+        _end(_failed_start(f"the sandbox cannot start: {reason}{shorten(str(error), _REPORT_CHARACTERS)}"))
+    _write(_STARTED)
+    _open(path, int(memory))
 
-    for module in ("onnxruntime", "pricekit.datasets", "pricekit.engines.ort"):
-        __import__(module)
-    registry()
-    _set_limits(int(seconds), int(memory))
+
+def _open(path: str, memory: int) -> None:
+    """Open a bundle, report on it, and end the process."""
+    from pricekit.prediction.predictor import Predictor
+
     began, kind, message = time.perf_counter(), "", ""
     try:
         _price(Predictor.load(path, "ort-cpu"))
     except MemoryError:
-        kind, message = (
-            "BundleError",
-            f"it needs more than {int(memory) >> 20:,} MiB of memory. Do not trust it",
-        )
+        kind, message = "BundleError", f"it needs more than {memory >> 20:,} MiB of memory. Do not trust it"
     except PricekitError as error:
         kind, message = type(error).__name__, shorten(str(error), _REPORT_CHARACTERS)
     except Exception as error:
         kind, message = "BundleError", f"{type(error).__name__}: {shorten(str(error), 300)}. Do not trust it"
-    report = {
-        "kind": kind,
-        "message": message,
-        "seconds": time.perf_counter() - began,
-        "megabytes": _most_memory() / 1e6,
-    }
-    sys.__stdout__.write(json.dumps(report))  # type: ignore[union-attr]
+    seconds = time.perf_counter() - began
+    _end({"kind": kind, "message": message, "seconds": seconds, "megabytes": _most_memory() / 1e6})
+
+
+def _end(report: dict[str, Any]) -> NoReturn:
+    """Write a report as JSON, and end the process, in which threads of libraries may still compute."""
+    _write(json.dumps(report))
+    os._exit(0)
+
+
+def _write(text: str) -> None:
+    sys.__stdout__.write(text)  # type: ignore[union-attr]
     sys.__stdout__.flush()  # type: ignore[union-attr]
-    os._exit(0)  # threads of libraries may still compute
+
+
+def _load_libraries() -> None:
+    """Load libraries and plugins before the limits begin."""
+    from pricekit.core.loader import registry
+
+    for name in ("onnxruntime", "pricekit.datasets", "pricekit.engines.ort", "pricekit.prediction.predictor"):
+        __import__(name)
+    registry()
 
 
 def _price(predictor: Any) -> None:
@@ -209,6 +250,8 @@ def _set_limits(seconds: int, memory: int) -> None:
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
+        hard = resource.getrlimit(limit)[1]  # of the user, who may have limited this process
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(limit, (most, most))
     signal.setitimer(signal.ITIMER_REAL, seconds)
 

@@ -1,4 +1,4 @@
-"""The number of CPUs that this process may use, from its affinity and the CPU quota of its control group."""
+"""The CPUs that this process may use, from its affinity and the quota of its control group, and the free memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PROC, _CGROUP = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+_MEMORY = Path("/proc/meminfo")
 
 
 def usable_cpus() -> int:
@@ -61,6 +62,19 @@ def _quota(group: Path) -> float:
             period = (group / "cpu.cfs_period_us").read_text("utf-8")
         return float(quota) / float(period) if float(quota) > 0 else math.inf
     except (OSError, ValueError):  # "max" is no number: no quota
+        return math.inf
+
+
+def available_memory() -> float:
+    """Return the bytes that programs can take without swapping; infinity where the system does not tell.
+
+    >>> available_memory() > 0
+    True
+    """
+    try:
+        lines = _MEMORY.read_text("utf-8").splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):  # another system, or Linux before 3.14
         return math.inf
 
 
