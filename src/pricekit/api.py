@@ -139,7 +139,7 @@ def train(
         from pricekit.runs.setup import resumed_config
         from pricekit.runs.train import train as train_run
 
-        begun = continued(folder, is_started)
+        begun = continued(folder, is_started) if resume else folder
         resume = resume and has_begun(folder, is_started(begun), "run")
         config = resumed_config(begun, options.get("time_budget")) if resume else config_of(options)
         if resume:

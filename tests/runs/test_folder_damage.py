@@ -12,6 +12,7 @@ from pricekit.runs.folder import STARTED, is_run, is_started, open_run, read_sam
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 from pricekit.support.digests import LISTING, read_listing
+from pricekit.support.staging import staging_of
 from pricekit.training import loop
 from pricekit.training.checkpoint import BEST
 
@@ -138,6 +139,53 @@ def test_a_finished_run_that_is_resumed_replaces_its_damaged_facts(copy, catalog
     assert open_run(copy).facts["metrics"]["smape"] == smape
 
 
+@pytest.mark.parametrize("name", ["backbone.json", "files.json", "source.json", "config.toml", "run.json"])
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_damaged_run_is_overwritten(run, stopped, catalog, pricekit, tmp_path, finished, name):
+    """Also an unfinished one, in its place, and an unfinished replacement of a run."""
+    copy = shutil.copytree(run if finished else stopped, tmp_path / "run")
+    (copy / "notes.txt").write_text("mine")
+    for damaged in (copy, shutil.copytree(stopped, staging_of(copy))):
+        (damaged / name).write_text("{")
+    tiny = ("--set=backbone.name=bag", "--set=backbone.vocab_size=1000", "--set=training.epochs=1")
+    code, out, err = pricekit("train", catalog, "--out", copy, "--overwrite", *tiny)
+    assert (code, f"the run is in {copy}" in out + err) == (0, True)
+    open_run(copy)
+    assert (copy / "notes.txt").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_replacement_that_is_damaged_is_still_an_unfinished_one(copy, catalog):
+    damaged = shutil.copytree(copy, staging_of(copy))
+    (damaged / "backbone.json").write_text("{")
+    with pytest.raises(TrainingError, match=r"unfinished replacement of .* resume it, or overwrite it"):
+        pk.train(catalog, out=copy, settings=TINY)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("files.json", "run.json"),
+        ("files.json", "source.json", "run.json"),
+        ("source.json", "run.json"),
+        ("backbone.json",),
+    ],
+)
+def test_a_folder_that_is_no_run_is_not_overwritten(catalog, tmp_path, names):
+    """Other programs have files of these names, too."""
+    content = dict.fromkeys((*names, "tokenizer.json"), b'{"digest": 1}')
+    if "source.json" in names:
+        content["source.json"] = b"{"
+        content["config.toml"] = b""
+    (tmp_path / "mine").mkdir()
+    for name, text in content.items():
+        (tmp_path / "mine" / name).write_bytes(text)
+    with pytest.raises(TrainingError):
+        pk.train(catalog, out=tmp_path / "mine", overwrite=True, settings=TINY)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "mine").iterdir()} == content
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
 @pytest.fixture(scope="module")
 def folders(catalog, tmp_path_factory):
     """A cross-validation, and an ensemble of it and a run."""
@@ -195,3 +243,15 @@ def test_damaged_results_of_a_cross_validation_are_named_and_made_again(catalog,
         pk.CrossValidation(copy).held_out  # noqa: B018
     pk.cross_validate(catalog, out=copy, resume=True)
     assert pk.CrossValidation(copy).held_out.equals(pk.CrossValidation(folders / "cv").held_out)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_damaged_cross_validation_is_overwritten(catalog, folders, tmp_path, finished):
+    copy = shutil.copytree(folders / "cv", tmp_path / "copy")
+    for name in ("files.json", "plan.json", "fold-0/files.json", "fold-1/source.json"):
+        _flip(copy / name)
+    if not finished:
+        (copy / "cv.json").unlink()
+    pk.cross_validate(catalog, out=copy, folds=2, settings=TINY | {"training": {"epochs": 1}}, overwrite=True)
+    assert pk.CrossValidation(copy).held_out.equals(pk.CrossValidation(folders / "cv").held_out)
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]

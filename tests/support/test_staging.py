@@ -76,6 +76,12 @@ def test_an_error_leaves_the_old_folder(out, logged):
     assert [path.name for path in out.parent.iterdir()] == ["run"]
 
 
+def test_an_error_before_the_replacement_begins_names_no_replacement(out, logged):
+    with pytest.raises(OSError, match="no table"), replacing(out, staging_of(out), _own):
+        raise OSError("no table")
+    assert logged() == f"{out} is unchanged"
+
+
 def _replace_until(out, step):
     """Replace the folder in another process, which ends before it changes the disk for the nth time."""
     calls = iter(range(100))
@@ -91,8 +97,9 @@ def _replace_until(out, step):
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    for holder, name in ((os, "rename"), (os, "link"), (os, "unlink"), (os, "rmdir"), (files, "exchange")):
-        setattr(holder, name, stopping(getattr(holder, name)))
+    for name in ("rename", "replace", "link", "unlink", "rmdir"):
+        setattr(os, name, stopping(getattr(os, name)))
+    files.exchange = stopping(files.exchange)
     Path.touch = stopping(Path.touch)
     with replacing(out, staging_of(out), _own):
         pass
@@ -206,3 +213,99 @@ def test_files_that_an_observer_deletes_in_the_new_folder_do_not_come_back(tmp_p
     assert {file.name for file in out.iterdir()} == {"run.json", "notes.txt", "later.txt"}
     assert (out / "run.json").read_text() == new.name
     assert not new.exists()
+
+
+def _edit(file, text):
+    """Write a file as editors do that rename the new version; it seems to be old, as after `mv` or `cp -p`."""
+    new = file.with_name("new version")
+    new.write_text(text)
+    os.utime(new, (1e9, 1e9))
+    new.rename(file)
+
+
+@pytest.fixture(params=["links", "copies"])
+def links(request, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError("no links here")
+
+    if request.param == "copies":
+        monkeypatch.setattr(os, "link", refuse)
+    return request.param == "links"
+
+
+@pytest.fixture
+def begun(out, links):
+    """An old folder whose files are in its replacement."""
+    for name in ("log.txt", "state.txt"):
+        (out / name).write_text("of a plugin")
+    _write(staging_of(out), "new")
+    keep_others(out, staging_of(out), _own)
+    return out
+
+
+def test_what_users_change_in_the_old_folder_meanwhile_is_kept(begun):
+    new = staging_of(begun)
+    with replacing(begun, new, _own):
+        _edit(begun / "notes.txt", "edited")
+        (begun / "deep" / "weights").write_text("edited in place")
+        _edit(begun / "precious.txt", "moved in")
+        _edit(begun / "log.txt", "of the plugin, but edited")
+        for name in ("log.txt", "state.txt"):
+            _edit(new / name, "of the new run")
+    assert _read(begun) == NEW | {
+        "notes.txt": "edited",
+        "deep/weights": "edited in place",
+        "precious.txt": "moved in",
+        "log.txt": "of the new run",
+        "state.txt": "of the new run",
+    }
+
+
+def test_changes_before_a_resumed_training_are_kept_as_those_after_it(begun, links):
+    new = staging_of(begun)
+    for text in ("first version", "the second version"):
+        _edit(begun / "notes.txt", text)
+        keep_others(begun, new, _own)
+        assert (new / "notes.txt").read_text() == text
+        assert (new / "notes.txt").samefile(begun / "notes.txt") is links
+    (new / "state.txt").unlink()
+    keep_others(begun, new, _own)
+    assert not (new / "state.txt").exists()
+
+
+def test_a_marker_of_an_earlier_version_counts_by_its_time(begun):
+    new = staging_of(begun)
+    (new / ".kept").write_text("")
+    (new / "log.txt").unlink()
+    (begun / "later.txt").write_text("later")
+    later = (new / ".kept").stat().st_mtime + 10
+    os.utime(begun / "later.txt", (later, later))
+    with replacing(begun, new, _own):
+        pass
+    assert _read(begun) == NEW | {"state.txt": "of a plugin", "later.txt": "later"}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_changes_after_a_kill_at_any_moment_are_kept(tmp_path):
+    for step in range(100):
+        out = tmp_path / str(step) / "run"
+        out.mkdir(parents=True)
+        for name in ("run.json", "first.txt", "second.txt"):
+            (out / name).write_text("old")
+        _write(staging_of(out), "new")
+        if step % 2:
+            keep_others(out, staging_of(out), _own)
+        edited = {"first.txt": "edited", "second.txt": "edited", "third.txt": "moved in"}
+        for name, text in edited.items():
+            _edit(out / name, text)
+        _replace_until(out, step)
+        if (out / ".complete").exists() or (staging_of(out) / ".complete").exists():
+            break
+        edited |= {"first.txt": "edited again", "fourth.txt": "moved in"}
+        for name, text in edited.items():
+            _edit(out / name, text)
+        with owned(out, "run", TrainingError), replacing(out, staging_of(out), _own):
+            pass
+        assert _read(out) == {"run.json": "new", "weights": "new"} | edited
+        assert [path.name for path in out.parent.iterdir()] == ["run"]
+    assert step > 8

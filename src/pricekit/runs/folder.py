@@ -58,7 +58,7 @@ from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Preprocessor, load_preprocessor
 from pricekit.runs.load import load_model
 from pricekit.runs.source import Split
-from pricekit.support.digests import LISTING
+from pricekit.support.digests import LISTING, DamagedError, read_listing
 from pricekit.support.files import is_free, leftovers, write_atomically
 from pricekit.support.staging import read_whole
 from pricekit.table import Table, read_table, write_rejected
@@ -193,6 +193,47 @@ def is_started(out: Path) -> bool:
     return True
 
 
+def is_replaceable(path: Path) -> bool:
+    """Return whether a folder is a run, with damaged files or not; what is no run is never overwritten.
+
+    Raises:
+        TrainingError: `source.json` or `files.json` is damaged, and the other one does not tell that it is a run.
+    """
+    try:
+        return is_run(path)
+    except TrainingError:
+        if _has_source(path):
+            return True
+        raise
+
+
+def _has_source(path: Path) -> bool:
+    """Return whether a folder contains the `source.json` of a run: by its content, or by an intact list of digests."""
+    if not (path / "config.toml").is_file():
+        return False
+    try:
+        facts = json.loads((path / SOURCE).read_text("utf-8"))
+        if isinstance(facts, dict) and "digest" in facts:
+            return True
+    except OSError:
+        return False
+    except ValueError:
+        pass
+    try:
+        return SOURCE in (read_listing(path) or {})
+    except DamagedError:
+        return False
+
+
+def was_started(out: Path) -> bool:
+    """Return whether a folder is a run that was started, as `is_started`, but also if files of it are damaged.
+
+    Raises:
+        TrainingError: as of `is_replaceable`.
+    """
+    return is_replaceable(out) and (out / BACKBONE).is_file()
+
+
 def check_replaceable(
     out: Path,
     kind: str,
@@ -242,7 +283,7 @@ def clear_run(path: Path) -> None:
     """Delete the files of a run and nothing else; raises TrainingError if the folder is not a run."""
     if not path.exists():
         return
-    if not is_free(path) and not is_run(path):
+    if not is_free(path) and not is_replaceable(path):
         raise TrainingError(
             f"{path} is not a run, so it is not overwritten; choose another folder",
             parameters=("out",),

@@ -31,7 +31,7 @@ from pricekit.runs.folder import (
     STARTED,
     check_replaceable,
     clear_run,
-    is_run,
+    is_replaceable,
     is_started,
     read_architecture,
     read_out_of_fold,
@@ -205,9 +205,10 @@ def check_same_rows(out: Path, split: Split) -> None:
 def _check_free(out: Path, overwrite: bool) -> None:
     if is_free(out):
         return
-    own = is_run(out)
+    own = is_replaceable(out)
     untrained = own and not any([*checkpoints(out), (out / BEST).exists(), (out / "run.json").exists()])
-    check_replaceable(out, "run", own=own, overwrite=overwrite or untrained, resumable=is_started(out))
+    resumable = not overwrite and is_started(out)
+    check_replaceable(out, "run", own=own, overwrite=overwrite or untrained, resumable=resumable)
 
 
 def _fit(setup: Setup, train: Table) -> Fitted:

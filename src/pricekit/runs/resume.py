@@ -30,7 +30,7 @@ def working_folder(
 
     Args:
         out: the folder of a run or of a cross-validation.
-        begun: tells whether a folder can be resumed.
+        begun: tells whether a folder contains something to resume or to replace.
         finished: name of the last file that is written.
         resume: continue what has begun.
         overwrite: replace what is there.

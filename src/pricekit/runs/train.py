@@ -19,7 +19,16 @@ from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
 from pricekit.runs.calibration import fit_intervals
-from pricekit.runs.folder import FINISHED, INTERVALS, SAMPLE_ROWS, is_own, is_started, open_run, read_sample
+from pricekit.runs.folder import (
+    FINISHED,
+    INTERVALS,
+    SAMPLE_ROWS,
+    is_own,
+    is_started,
+    open_run,
+    read_sample,
+    was_started,
+)
 from pricekit.runs.prepare import Prepared, prepare
 from pricekit.runs.resume import working_folder
 from pricekit.runs.source import Source, Split
@@ -69,7 +78,7 @@ def train(
     given = {"resume": resume, "overwrite": overwrite}
     with owned(out, "run", TrainingError, enabled=processes.main):
         processes.wait()
-        folder = working_folder(out, is_started, "run.json", **given)
+        folder = working_folder(out, is_started if resume else was_started, "run.json", **given)
         with replacing(out, folder, is_own, enabled=processes.main):
             prepared = prepare(source, config, folder, split=split, allow_leak=allow_leak, **given)
             if folder != out and processes.main:

@@ -6,21 +6,22 @@ command knows which of the two folders is the new one.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from pricekit.support.files import replace_folder, sync
+from pricekit.support.files import replace_folder, sync, write_text
 from pricekit.support.leftovers import is_temporary
 from pricekit.support.log import logger
 
 Item = TypeVar("Item")
 
 _COMPLETE, _KEPT = ".complete", ".kept"
-"""Markers in a replacement: it is complete; the other files of the old folder are in it."""
+"""Markers in a replacement: it is complete; the other files of the old folder are in it, see `keep_others`."""
 _READS = 3
 
 
@@ -80,7 +81,8 @@ def replacing(
     try:
         yield
     except BaseException:
-        logger.warning(f"{out} is unchanged; its unfinished replacement is in {folder}")
+        where = f"; its unfinished replacement is in {folder}" if folder.exists() else ""
+        logger.warning(f"{out} is unchanged{where}")
         raise
     try:
         keep_others(out, folder, own)
@@ -146,25 +148,82 @@ def _is_dispensable(file: Path, name: Path, out: Path, own: Callable[[Path], boo
 
 
 def keep_others(old: Path, new: Path, own: Callable[[Path], bool]) -> None:
-    """Link the files that pricekit did not write into the new folder; a second call links only later files.
+    """Link the files that pricekit did not write into the new folder.
 
-    A plugin that observes a run finds its own files of the old run in the new folder, and may delete them there.
+    A later call adds the files that came since, and replaces those that have changed in the old folder only. A plugin
+    that observes a run finds its own files of the old run in the new folder; those that it deletes there stay deleted.
+
+    The marker lists the files. It first lists those that are about to be linked; after a kill, they are linked again.
     """
+    files = {file.relative_to(old).as_posix(): file for file in _others(old, own)}
+    kept = _read_kept(new, files)
+    due = [name for name, file in files.items() if _is_due(file, new / name, kept.get(name))]
+    if due:
+        rest = {name: marks for name, marks in kept.items() if name not in due}
+        _write_kept(new, rest, due)
+        kept = rest | {name: _keep(files[name], new / name) for name in due}
+    _write_kept(new, kept)
+
+
+def _others(folder: Path, own: Callable[[Path], bool]) -> Iterator[Path]:
+    """Yield the files in a folder that pricekit did not write."""
+    for file in sorted(folder.rglob("*")):
+        if not (is_temporary(file) or _is_lock(file) or (file.is_dir() and not file.is_symlink())):
+            yield from () if own(file.relative_to(folder)) else (file,)
+
+
+def _read_kept(new: Path, files: Mapping[str, Path]) -> dict[str, list[list[int]]]:
+    """Return the names of the files that earlier calls kept, with the marks of `_keep`; without marks if unknown."""
     marker = new / _KEPT
-    since = marker.stat().st_mtime_ns if marker.exists() else 0
-    for file in sorted(old.rglob("*")):
-        if file.lstat().st_mtime_ns <= since:
-            continue
-        copy = new / file.relative_to(old)
-        if (file.is_dir() and not file.is_symlink()) or is_temporary(file) or _is_lock(file):
-            continue
-        if not own(file.relative_to(old)) and not os.path.lexists(copy):
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(file, copy, follow_symlinks=False)
-            except OSError:  # a file system without links
-                shutil.copy2(file, copy, follow_symlinks=False)
-    marker.touch()
+    if not marker.exists():
+        return {}
+    try:
+        record = json.loads(marker.read_text("utf-8"))
+    except ValueError:  # it was empty in earlier versions, and only its time counted
+        since = marker.stat().st_mtime_ns
+        return {name: [] for name, file in files.items() if file.lstat().st_mtime_ns <= since}
+    for name in record["begun"]:
+        (new / name).unlink(missing_ok=True)
+    return dict(record["kept"])
+
+
+def _write_kept(new: Path, kept: Mapping[str, list[list[int]]], begun: Iterable[str] = ()) -> None:
+    write_text(new / _KEPT, json.dumps({"kept": kept, "begun": list(begun)}) + "\n")
+
+
+def _is_due(file: Path, copy: Path, marks: list[list[int]] | None) -> bool:
+    """Return whether a file is to be linked: it is new, or it has changed and its copy has not.
+
+    Args:
+        file: in the old folder.
+        copy: in the new folder; it may not exist.
+        marks: as `_keep` returned them; empty if they are unknown, None for a file that was not kept before.
+    """
+    if not os.path.lexists(copy):
+        return marks is None  # otherwise a plugin deleted it
+    if not marks:
+        return False
+    before, after = marks
+    compared = slice(1) if before[0] == after[0] else slice(1, None)  # a link changes with its file
+    return _mark(file)[compared] != before[compared] and _mark(copy)[compared] == after[compared]
+
+
+def _keep(file: Path, copy: Path) -> list[list[int]]:
+    """Link a file into the new folder, in the place of an earlier version, and return the marks of both."""
+    before = _mark(file)
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.unlink(missing_ok=True)
+    try:
+        os.link(file, copy, follow_symlinks=False)
+    except OSError:  # a file system without links
+        shutil.copy2(file, copy, follow_symlinks=False)
+    return [before, _mark(copy)]
+
+
+def _mark(file: Path) -> list[int]:
+    """Return what tells a file from a later version of it: its inode, size and time."""
+    found = file.lstat()
+    return [found.st_ino, found.st_size, found.st_mtime_ns]
 
 
 def _is_lock(file: Path) -> bool:

@@ -24,7 +24,16 @@ from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
 from pricekit.metrics import smape
-from pricekit.runs.folder import FILES, check_replaceable, clear_run, is_own, is_run, names_rows, open_run
+from pricekit.runs.folder import (
+    FILES,
+    check_replaceable,
+    clear_run,
+    is_own,
+    is_replaceable,
+    is_run,
+    names_rows,
+    open_run,
+)
 from pricekit.runs.prepare import check_same_rows
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.resume import working_folder
@@ -182,17 +191,17 @@ def _check_free(out: Path, overwrite: bool) -> None:
 
 def _is_incomplete(path: Path) -> bool:
     """Return whether a cross-validation was interrupted while its folder was created or deleted."""
-    trained = any(is_run(folder) for folder in path.glob("fold-*"))  # runs are deleted first
-    return names_rows(path / PLAN) and not is_cv(path) and not trained
+    if is_cv(path) or not names_rows(path / PLAN):
+        return False
+    return not any(is_run(folder) for folder in path.glob("fold-*"))  # runs are deleted first
 
 
 def _clear(out: Path) -> None:
     """Delete the files of a cross-validation and of its runs, and nothing else."""
-    for folder in out.glob("fold-*"):
-        if is_run(folder):
-            clear_run(folder)
-            if not any(folder.iterdir()):
-                folder.rmdir()
+    for folder in [folder for folder in out.glob("fold-*") if is_replaceable(folder)]:
+        clear_run(folder)
+        if not any(folder.iterdir()):
+            folder.rmdir()
     files = [out / name for name in _FILES]
     for file in [*(leftovers(out) if out.is_dir() else ()), *files]:
         file.unlink(missing_ok=True)

@@ -148,6 +148,17 @@ def test_too_few_texts_and_a_folder_that_is_taken(table, pretrained, tmp_path):
         pretrain([table], TINY, tmp_path / "mine", overwrite=True)
 
 
+def test_files_of_users_beside_the_weights_are_named_before_any_work(pretrained, tmp_path):
+    out = shutil.copytree(pretrained[0], tmp_path / "weights")
+    (out / "letter.txt").write_text("dear")
+    with pytest.raises(TrainingError, match=r"also contains letter\.txt, .* would be lost; move it"):
+        pretrain([tmp_path / "absent.csv"], TINY, out, overwrite=True)
+    assert {path.name for path in out.iterdir()} == FILES | {"letter.txt"}
+    (out / "letter.txt").unlink()
+    with pytest.raises(DataError, match=r"absent\.csv"):
+        pretrain([tmp_path / "absent.csv"], TINY, out, overwrite=True)
+
+
 def test_resume_starts_a_pretraining_that_has_not_begun_and_keeps_a_finished_one(
     pretrained, table, tmp_path, caplog
 ):

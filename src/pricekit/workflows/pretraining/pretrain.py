@@ -18,7 +18,7 @@ from pricekit.model.inference import is_out_of_memory
 from pricekit.runs.folder import check_replaceable
 from pricekit.runs.resume import has_begun
 from pricekit.support.digests import LISTING, listing_of
-from pricekit.support.files import is_free, publish_folder, write_text
+from pricekit.support.files import is_free, others, publish_folder, write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
@@ -41,6 +41,8 @@ from pricekit.workflows.pretraining.start import (
 )
 
 _START = "start.json"
+_SAVED = ("config.json", "model.safetensors")
+_FILES = (*_SAVED, "tokenizer.json", PRETRAINED, LISTING)
 
 
 def pretrain(
@@ -142,7 +144,8 @@ def _checkpoint_folder(out: Path) -> Path:
 
 def _check_free(out: Path, work: Path, *, resume: bool, overwrite: bool) -> None:
     if not is_free(out):
-        check_replaceable(out, "pretraining", own=(out / PRETRAINED).is_file(), overwrite=overwrite)
+        own, foreign = (out / PRETRAINED).is_file(), others(out, _FILES) if out.is_dir() else []
+        check_replaceable(out, "pretraining", own=own, overwrite=overwrite, foreign=foreign)
     if last_checkpoint(work) is not None and not resume and not overwrite:
         raise TrainingError(
             f"there is an unfinished pretraining of {out}; resume it, or overwrite it",
@@ -215,7 +218,7 @@ def _files(job: PretrainJob, work: Path, facts: dict[str, Any]) -> dict[str, byt
     saved = work / "model"
     with quiet_transformers(), explain_write_errors(work):
         job.model.save_pretrained(saved)
-    files = {name: (saved / name).read_bytes() for name in ("config.json", "model.safetensors")}
+    files = {name: (saved / name).read_bytes() for name in _SAVED}
     files["tokenizer.json"] = job.tokenizer.to_str(pretty=True).encode()
     files[PRETRAINED] = (json.dumps(facts, indent=2) + "\n").encode()
     return files | {LISTING: listing_of(files)}
