@@ -49,6 +49,15 @@ def copy(tmp_path):
     return shutil.copytree(GOLDEN, tmp_path / "copy")
 
 
+def test_the_memory_of_the_process_that_inspects_does_not_count():
+    script = (
+        "import numpy, pricekit as pk; held = numpy.ones(150_000_000)\n"
+        "print(pk.inspect('tests/golden/bundle').megabytes)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert 10 < float(done.stdout) < 1000
+
+
 @pytest.mark.parametrize("name", ["bundle", "v0.1/bundle-ensemble"])
 def test_a_bundle_opens_and_prices_rows(name):
     found = inspect_bundle(open_bundle(GOLDEN.parent / name))

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -123,6 +124,8 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 def main() -> None:
     """Run the command line."""
+    # Where processes cannot share semaphores, joblib says so at its import; pricekit's prices do not depend on it.
+    warnings.filterwarnings("ignore", message=".*joblib will operate in serial mode")
     with logging_to_terminal():
         try:
             with _sigterm_as_interrupt():
