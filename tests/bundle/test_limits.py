@@ -361,3 +361,16 @@ def test_a_model_that_exceeds_the_limits_is_not_exported(run, tmp_path, monkeypa
     with pytest.raises(ExportError, match=r"backbone 'bag' .*ConstantOfShape.* Nothing was published"):
         export_run(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_bundle_that_could_not_be_read_is_not_exported(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(limits.FILE_BYTES, "model.onnx", 1000)
+    with pytest.raises(
+        ExportError, match=r"model\.onnx has .* bytes; expected 1,000 at most.* Nothing was published"
+    ):
+        export_run(run, tmp_path / "out")
+    monkeypatch.undo()
+    monkeypatch.setattr("pricekit.bundle.folder.MAX_MANIFEST_BYTES", 100)
+    with pytest.raises(ExportError, match=r"manifest has .* bytes; expected 100 at most"):
+        export_run(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

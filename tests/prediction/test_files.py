@@ -121,7 +121,9 @@ def test_an_incomplete_window_is_priced_again(predictor, catalog, interrupted):
 
 
 @pytest.mark.parametrize("damage", ["truncated", "a changed bit", "without a digest"])
-def test_a_damaged_window_and_those_after_it_are_priced_again(predictor, catalog, interrupted, damage):
+def test_a_damaged_window_and_those_after_it_are_priced_again(
+    predictor, catalog, interrupted, damage, logged
+):
     (part,) = interrupted.with_name(".prices.csv.parts").glob("part-000001-*.parquet")
     content = bytearray(part.read_bytes())
     if damage == "truncated":
@@ -134,6 +136,7 @@ def test_a_damaged_window_and_those_after_it_are_priced_again(predictor, catalog
     engine = Failing(predictor)
     _with(predictor, engine).predict_file(catalog, interrupted, resume=True)
     assert engine.rows == 400 - 64
+    assert (damage == "without a digest") != (f"{part} was altered or damaged" in logged())
     alone = interrupted.with_name("alone.csv")
     predictor.predict_file(catalog, alone)
     assert interrupted.read_text() == alone.read_text()

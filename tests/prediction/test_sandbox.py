@@ -149,8 +149,11 @@ def test_the_child_gets_no_more_memory_than_is_available(copy, tmp_path, monkeyp
     (tmp_path / "meminfo").write_text(f"MemAvailable: {700 << 10} kB")
     assert inspect_bundle(open_bundle(copy)).note == ""
     put(copy, "model.onnx", expanded(1000, 300_000))
-    with pytest.raises(BundleError, match="Only 700 MiB of memory were available, of the usual 2,048"):
-        inspect_bundle(open_bundle(copy))
+    note = inspect_bundle(open_bundle(copy)).note
+    assert (
+        note
+        == "it needs more than 700 MiB of memory, and this process may not take more; try a larger machine"
+    )
 
 
 def test_limits_of_the_user_are_kept():

@@ -255,3 +255,11 @@ def test_a_damaged_cross_validation_is_overwritten(catalog, folders, tmp_path, f
     pk.cross_validate(catalog, out=copy, folds=2, settings=TINY | {"training": {"epochs": 1}}, overwrite=True)
     assert pk.CrossValidation(copy).held_out.equals(pk.CrossValidation(folders / "cv").held_out)
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+
+
+def test_a_run_without_its_source_is_replaced_on_request(copy, catalog):
+    (copy / "source.json").unlink()
+    with pytest.raises(TrainingError, match=r"source\.json is missing"):
+        train(Source(catalog), tiny_config(), copy)
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), copy, overwrite=True)
+    assert open_run(copy).facts

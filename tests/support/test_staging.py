@@ -9,7 +9,7 @@ import pytest
 
 from pricekit.bundle import folder, open_bundle
 from pricekit.errors import TrainingError
-from pricekit.support import files
+from pricekit.support import files, staging
 from pricekit.support.locks import owned
 from pricekit.support.staging import (
     can_stage,
@@ -309,3 +309,28 @@ def test_changes_after_a_kill_at_any_moment_are_kept(tmp_path):
         assert _read(out) == {"run.json": "new", "weights": "new"} | edited
         assert [path.name for path in out.parent.iterdir()] == ["run"]
     assert step > 8
+
+
+def test_files_that_come_after_a_replacement_was_complete_are_kept(tmp_path, monkeypatch):
+    """The process was killed before the folders changed places."""
+    out, folder = tmp_path / "run", tmp_path / ".run.new"
+    for each in (out, folder):
+        each.mkdir()
+        (each / "run.json").write_text(each.name)
+    (out / "notes.md").write_text("old")
+    with monkeypatch.context() as patch:
+        patch.setattr(staging, "settle", lambda out: None)
+        with replacing(out, folder, lambda name: name.name == "run.json"):
+            pass
+    for name in ("later.txt", "notes.md"):
+        written = out / f"{name}~"
+        written.write_text("new")
+        os.utime(written, (4_000_000_000, 4_000_000_000))
+        written.replace(out / name)
+    settle(out)
+    assert {path.name: path.read_text() for path in out.iterdir()} == {
+        "run.json": ".run.new",
+        "notes.md": "new",
+        "later.txt": "new",
+    }
+    assert not folder.exists()

@@ -108,6 +108,37 @@ def test_without_clipping_a_gradient_that_is_not_finite_is_found_by_the_next_los
         _take(stepper)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("heads.0.0.bias", "the gradient of step 1 is not finite"),
+        ("heads.0.0.weight", "after step 1, the weights"),
+    ],
+)
+def test_a_plugin_that_refuses_what_an_earlier_step_left_is_not_the_cause(name, said):
+    model, stepper = _make()
+    hook = dict(model.named_parameters())[name].register_hook(lambda gradient: gradient * math.nan)
+    _take(stepper)
+    hook.remove()
+
+    def refuse(raw, price):
+        raise ValueError("expected finite values")
+
+    model.loss.forward = refuse
+    with pytest.raises(SpikeError, match=said):
+        _take(stepper)
+
+
+def test_one_of_several_processes_does_not_stop_because_of_its_own_loss():
+    model, _ = _make()
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    guard = GradientGuard(model, tiny_config(), CPU, processes=2)
+    guard.check(1, torch.tensor(math.inf), [])
+    with pytest.raises(SpikeError):
+        GradientGuard(model, tiny_config(), CPU).check(1, torch.tensor(math.inf), [])
+
+
 @pytest.mark.parametrize("name", ["heads.0.0.bias", "heads.0.0.weight"])
 def test_without_clipping_all_gradients_are_checked_at_times_whatever_the_loss_is(name):
     model, stepper = _make()
@@ -280,12 +311,12 @@ def test_a_spike_that_is_found_when_an_epoch_ends_does_not_count_as_the_best_epo
     catalog, tmp_path, monkeypatch
 ):
     def validate(session, interrupted, call=loop.validate):
-        result = call(session, interrupted)
-        if session.state.rate_factor == 1.0:  # the first time
-            result = replace(result, valid_smape=1.0)
+        first = session.state.rate_factor == 1.0
+        if first:
             state = next(state for state in session.optimizer.state.values() if "exp_avg_sq" in state)
             state["exp_avg_sq"].fill_(math.inf)
-        return result
+        result = call(session, interrupted)
+        return replace(result, valid_smape=1.0) if first else result
 
     monkeypatch.setattr(loop, "validate", validate)
     config = tiny_config({"training": {"retry_after_spike": True}})

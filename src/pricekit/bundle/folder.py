@@ -181,12 +181,18 @@ def write_bundle(
         files: contents by file name.
         facts: the values of the manifest other than schema version and hashes.
         schema_version: the lowest version whose readers predict the right prices.
+
+    Raises:
+        BundleError: the bundle would exceed the limits of those that are read.
     """
     listed = {name: {"sha256": _sha256(content), "bytes": len(content)} for name, content in files.items()}
     manifest = {"schema_version": schema_version, **facts, "files": listed}
     manifest["sha256"] = _digest_of(manifest)
-    text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
-    publish_folder(path, {**files, MANIFEST: text.encode()})
+    text = (json.dumps(manifest, ensure_ascii=False, indent=2) + "\n").encode()
+    check_sizes({name: len(content) for name, content in files.items()}, _names(manifest), "the bundle")
+    if len(text) > MAX_MANIFEST_BYTES:
+        raise BundleError(f"its manifest has {len(text):,} bytes; expected {MAX_MANIFEST_BYTES:,} at most")
+    publish_folder(path, {**files, MANIFEST: text})
     return manifest
 
 
@@ -229,14 +235,18 @@ def _open_bundle(path: Path) -> Bundle:
 def _check_sizes(path: Path, manifest: Mapping[str, Any]) -> None:
     sizes = {name: facts["bytes"] for name, facts in manifest["files"].items()}
     with _limits_of(path) as where:
-        names = [{plain: member[part] for part, plain in PARTS.items()} for member in _members(manifest)]
-        check_sizes(sizes, names, where)
+        check_sizes(sizes, _names(manifest), where)
     if (size := sum(sizes.values())) > (available := available_memory()):
         raise BundleError(
             f"the files of the bundle {path} have {size:,} bytes, but only {available:,.0f} bytes of memory are "
             "available; end other programs, or open it on a larger machine",
             path=path,
         )
+
+
+def _names(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the file names of each member, by the names that they have in a bundle with one member."""
+    return [{plain: member[part] for part, plain in PARTS.items()} for member in _members(manifest)]
 
 
 @contextmanager

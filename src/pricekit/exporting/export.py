@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -88,7 +89,8 @@ def _export(path: Path, out: Path, precision: str) -> VerificationReport:
         report, files = exported.report, exported.files
         facts = _facts(precision, run.facts, exported.float32_nodes, report)
         files |= _common_files(model_card(run, facts), run.intervals)
-    manifest = write_bundle(out, files, facts, schema_version=version)
+    with _within_limits():
+        manifest = write_bundle(out, files, facts, schema_version=version)
     notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
     return report
 
@@ -159,8 +161,15 @@ def _check_opens(members: Sequence[Mapping[str, bytes]], what: str) -> None:
     """Raise ExportError if the files of the members exceed the limits of bundles."""
     same: dict[bytes, bytes] = {}
     members = [{name: same.setdefault(content, content) for name, content in m.items()} for m in members]
-    try:
+    with _within_limits():
         check_members(members, what)
+
+
+@contextmanager
+def _within_limits() -> Iterator[None]:
+    """Turn the errors of a bundle's limits into an ExportError."""
+    try:
+        yield
     except BundleError as error:
         raise ExportError(
             f"no bundle can hold this model: {error}. Nothing was published; docs/bundle-format.md lists the limits",

@@ -16,7 +16,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
+from pricekit.support.digests import tells_damage
 from pricekit.support.files import behind_link, write_text
+from pricekit.support.log import logger
 from pricekit.table import PredictionWriter, read_predictions
 
 _WINDOWS = "part-" + 6 * "[0-9]" + "*.parquet"
@@ -102,7 +104,7 @@ class PredictionCheckpoint:
         written = self.folder / f"part-{self.count:06d}.parquet"
         with PredictionWriter(written) as writer:
             writer.write(ids, price)
-        self.windows.append(written.rename(written.with_stem(f"{written.stem}-{_digest(written)}")))
+        self.windows.append(written.replace(written.with_stem(f"{written.stem}-{_digest(written)}")))
 
     def __iter__(self) -> Iterator[tuple[pd.Series, np.ndarray]]:
         """Yield ids and prices, float32, of all windows in order; ids of several types become text."""
@@ -122,12 +124,19 @@ class PredictionCheckpoint:
         named = [(path, found) for path in names if (found := _NAME.fullmatch(path.name))]
         intact: list[Path] = []
         for path, found in named:
-            if int(found["number"]) == len(intact) and _digest(path) == found["digest"]:
+            if _digest(path) != found["digest"]:
+                logger.warning(f"{path} was altered or damaged; it and later windows are priced again")
+            elif int(found["number"]) == len(intact):
                 intact.append(path)
         return intact
 
 
 def _digest(window: Path) -> str:
-    """Return the beginning of the SHA-256 of a file."""
-    with window.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    """Return the beginning of the SHA-256 of a file; "" if it cannot be read because of damage."""
+    try:
+        with window.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError as error:
+        if not tells_damage(error):
+            raise
+        return ""

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from pricekit.bundle import Bundle
 from pricekit.core import loader
 from pricekit.errors import BundleError, PricekitError
+from pricekit.support.causes import NO_MEMORY
 from pricekit.support.cpus import available_memory
 from pricekit.support.text import shorten
 
@@ -38,6 +39,9 @@ ROWS = 8
 
 CPUS = 2
 """CPUs that the child uses: each thread takes address space."""
+
+_MEMORY = "memory"
+"""The kind of a report on a bundle that needs too much memory, or ends the process."""
 
 _START_SECONDS = 120
 _STARTED = "\0started\n"
@@ -89,16 +93,26 @@ def inspect_bundle(bundle: Bundle, *, seconds: int = SECONDS, memory: int = MEMO
     usual = memory if size <= memory // 8 else 4 * size + memory // 2
     allowed = int(min(usual, available_memory()))
     report = _run_child(bundle.path, seconds, allowed)
-    if report["kind"] == "BundleError":
-        scarce = f". Only {allowed >> 20:,} MiB of memory were available, of the usual {usual >> 20:,}"
+    if report["kind"] == _MEMORY and (allowed < usual or _is_limited()):
+        return Inspection(
+            bundle, note=f"{report['message']}, and this process may not take more; try a larger machine"
+        )
+    if report["kind"] in ("BundleError", _MEMORY):
+        advice = ". Do not trust it" if report["kind"] == _MEMORY else ""
         raise BundleError(
-            f"the bundle {bundle.path} was opened in a sandbox, and cannot be used: {report['message']}"
-            f"{scarce if allowed < usual else ''}",
+            f"the bundle {bundle.path} was opened in a sandbox, and cannot be used: {report['message']}{advice}",
             path=bundle.path,
         )
     if report["kind"]:  # a missing plugin, or a failure of the sandbox
         return Inspection(bundle, note=report["message"])
     return Inspection(bundle, report["seconds"], report["megabytes"])
+
+
+def _is_limited() -> bool:
+    """Return whether the user limits the address space of this process, and so of the sandbox."""
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _unavailable() -> str:
@@ -165,9 +179,9 @@ def _report(output: bytes, code: int, seconds: int, memory: int) -> dict[str, An
         state = f"did not start within {_START_SECONDS} seconds" if late else f"ended at its start ({ended})"
         return _failed_start(f"the sandbox {state}, which is no fault of the bundle; try again")
     needs = f"needs more than {memory >> 20:,} MiB of memory"
-    reason = f"it ends the process that opens it ({ended}), or {needs}"
-    if late:
-        reason = f"it takes more than {seconds} seconds to open it and to price {ROWS} rows"
+    if not late:
+        return {"kind": _MEMORY, "message": f"it ends the process that opens it ({ended}), or {needs}"}
+    reason = f"it takes more than {seconds} seconds to open it and to price {ROWS} rows"
     return {"kind": "BundleError", "message": f"{reason}. Do not trust it"}
 
 
@@ -194,12 +208,15 @@ def _open(path: str, memory: int) -> None:
     from pricekit.prediction.predictor import Predictor
 
     began, kind, message = time.perf_counter(), "", ""
+    needs = f"it needs more than {memory >> 20:,} MiB of memory"
     try:
         _price(Predictor.load(path, "ort-cpu"))
     except MemoryError:
-        kind, message = "BundleError", f"it needs more than {memory >> 20:,} MiB of memory. Do not trust it"
+        kind, message = _MEMORY, needs
     except PricekitError as error:
         kind, message = type(error).__name__, shorten(str(error), _REPORT_CHARACTERS)
+        if NO_MEMORY.search(message):
+            kind, message = _MEMORY, needs
     except Exception as error:
         kind, message = "BundleError", f"{type(error).__name__}: {shorten(str(error), 300)}. Do not trust it"
     seconds = time.perf_counter() - began

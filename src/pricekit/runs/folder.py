@@ -215,9 +215,7 @@ def _has_source(path: Path) -> bool:
         facts = json.loads((path / SOURCE).read_text("utf-8"))
         if isinstance(facts, dict) and "digest" in facts:
             return True
-    except OSError:
-        return False
-    except ValueError:
+    except (OSError, ValueError):
         pass
     try:
         return SOURCE in (read_listing(path) or {})

@@ -22,7 +22,7 @@ _LOCKED_ON_WINDOWS = frozenset({32, 33})
 
 _RUST = re.compile(r"\(os error (\d+)\)")
 """How libraries in Rust, such as safetensors, write an error of the system."""
-_NO_MEMORY = re.compile(
+NO_MEMORY = re.compile(
     r"bad_alloc|can(?:'t|not) allocate memory|failed to (?:allocate|map segment)", re.IGNORECASE
 )
 """What libraries in C++ and the loader of libraries say."""
@@ -63,7 +63,7 @@ def lacks_memory(error: BaseException) -> bool:
     """Return whether an error means that memory ran out; its causes do not count."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    return isinstance(error, RuntimeError | ImportError | OSError) and bool(_NO_MEMORY.search(str(error)))
+    return isinstance(error, RuntimeError | ImportError | OSError) and bool(NO_MEMORY.search(str(error)))
 
 
 def lacks_threads(error: BaseException) -> bool:

@@ -26,6 +26,7 @@ from typing import TypeVar
 
 from filelock import LeaseCompromise, SoftFileLease, Timeout
 
+from pricekit.support.causes import is_temporary
 from pricekit.support.leftovers import delete_leftovers, machine, process_runs, restore, start_of
 from pricekit.support.log import logger
 from pricekit.support.staging import settle
@@ -35,8 +36,6 @@ Kind = TypeVar("Kind")
 LEASE_SECONDS = 60.0
 """A lock of another machine that was not renewed for this long is taken over."""
 
-_NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSYS, errno.ENOTSUP}
-"""Errors of a folder in which nobody may create a lock, or of a file system without them."""
 _BEAT_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 _UNREADABLE_SECONDS = 3.0
@@ -117,7 +116,7 @@ def _acquire(lease: SoftFileLease, out: Path, kind: str, error: Callable[..., Ex
     except Timeout as timeout:
         raise _refusal(read_owner(lease.lock_file), out, kind, error) from timeout
     except (OSError, NotImplementedError) as problem:
-        if isinstance(problem, OSError) and problem.errno not in _NOT_ALLOWED:
+        if isinstance(problem, OSError) and (is_temporary(problem) or problem.errno == errno.EIO):
             problem.filename = problem.filename or str(out)
             raise
         owner = read_owner(lease.lock_file)

@@ -127,6 +127,7 @@ def settle(out: Path) -> None:
     """
     staging = staging_of(out)
     if (staging / _COMPLETE).exists():
+        _keep_later(target_of(staging), staging)
         replace_folder(staging, target_of(staging))
     if (out / _COMPLETE).exists():
         shutil.rmtree(staging, ignore_errors=True)
@@ -163,6 +164,17 @@ def keep_others(old: Path, new: Path, own: Callable[[Path], bool]) -> None:
         _write_kept(new, rest, due)
         kept = rest | {name: _keep(files[name], new / name) for name in due}
     _write_kept(new, kept)
+
+
+def _keep_later(old: Path, new: Path) -> None:
+    """Link the files that users wrote into the old folder after the new one was complete, while nothing ran."""
+    since = (new / _COMPLETE).stat().st_mtime_ns
+    files = {file.relative_to(old).as_posix(): file for file in _others(old, lambda _: False)}
+    kept = _read_kept(new, files)
+    for name, file in files.items():
+        added = name not in kept and not os.path.lexists(new / name) and file.lstat().st_mtime_ns > since
+        if added or _is_due(file, new / name, kept.get(name, [])):
+            _keep(file, new / name)
 
 
 def _others(folder: Path, own: Callable[[Path], bool]) -> Iterator[Path]:

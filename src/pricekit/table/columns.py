@@ -6,6 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -118,11 +120,39 @@ def as_text(column: pa.Array) -> pa.Array:
         whole = pc.replace_substring_regex(written, r"\.0$", "")
         return pc.if_else(column.is_null(nan_is_null=True), "", whole)
     if pa.types.is_nested(kind) or is_bytes(kind):
-        return text_array([_as_json(value) for value in column.to_pylist()])
+        return text_array([_as_json(value) for value in _python_values(column)])
     try:
         return pc.fill_null(column.cast(pa.large_string()), "")
     except pa.ArrowNotImplementedError:  # Arrow does not write every type
-        return text_array([_as_json(value) for value in column.to_pylist()])
+        return text_array([_as_json(value) for value in _python_values(column)])
+
+
+def _python_values(column: pa.Array) -> list[Any]:
+    """Return a column as Python values; if some are times that Python cannot hold, all its times are text in UTC."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        without_zones = column.cast(_with_plain_times(column.type, text=False))
+        return list(without_zones.cast(_with_plain_times(column.type, text=True)).to_pylist())
+
+
+def _with_plain_times(kind: pa.DataType, *, text: bool) -> pa.DataType:
+    """Return a type whose times, also those inside lists, structs and maps, are text, or only have no zone.
+
+    Durations, which Arrow does not write, become integers.
+    """
+    types, inner = pa.types, partial(_with_plain_times, text=text)
+    if types.is_map(kind):
+        return pa.map_(inner(kind.key_type), inner(kind.item_type))
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(inner(field.type)) for field in kind])
+    if types.is_nested(kind) and hasattr(kind, "value_type"):
+        return pa.large_list(inner(kind.value_type))
+    if types.is_duration(kind):
+        return pa.int64()
+    if not text:
+        return pa.timestamp(kind.unit) if types.is_timestamp(kind) else kind
+    return pa.large_string() if types.is_temporal(kind) else kind
 
 
 def as_model_text(column: pa.Array) -> pa.Array:
@@ -154,8 +184,7 @@ def as_frame(arrays: Mapping[str, pa.Array]) -> pd.DataFrame:
         frame: pd.DataFrame = pa.table(dict(arrays)).to_pandas()
     except _NOT_FOR_PANDAS:
         odd = unreadable(arrays)
-        text = pa.large_string()
-        frame = pa.table({n: c.cast(text) if n in odd else c for n, c in arrays.items()}).to_pandas()
+        frame = pa.table({n: as_text(c) if n in odd else c for n, c in arrays.items()}).to_pandas()
     for name, cells in arrays.items():
         if cells.null_count and cells.type in _NULLABLE:
             frame[name] = pa.table({name: cells}).to_pandas(types_mapper=_NULLABLE.get)[name]

@@ -37,12 +37,13 @@ def spike(found: str) -> SpikeError:
 
 
 class GradientGuard:
-    """Checks the gradients of each step: at once on a CPU, later on a GPU, which would have to be awaited.
+    """Checks the gradients of each step, at once or some steps later; a GPU would have to be awaited.
 
     Clipping needs the norm of every gradient, so it checks all of them. Without clipping, to sum up all of them in each
-    step would take two percent of a small model's training. So a CPU remembers those of vectors, and reads them every
-    `READ_EVERY` steps, before a checkpoint, and when a loss is not finite. What flows back to a layer also flows to its
-    bias, which is a vector. A matrix that becomes infinite or NaN nevertheless makes the next loss so that reads it.
+    step would take two percent of a small model's training. So a CPU remembers those of vectors. It reads them every
+    `READ_EVERY` steps, before a checkpoint, when a loss is not finite, and when a step fails. What flows back to a
+    layer also flows to its bias, which is a vector. A matrix that becomes infinite or NaN nevertheless makes the next
+    loss so; a row of an embedding is found when a batch has it again, or before the next checkpoint.
 
     Args:
         model: the model in training.
@@ -57,7 +58,8 @@ class GradientGuard:
         self.model = model
         self.config = config
         self.waits = device.type != "cpu"
-        self.remembers = not self.waits and processes == 1 and config.speed.zero_grad_set_to_none
+        self.alone = processes == 1
+        self.remembers = not self.waits and self.alone and config.speed.zero_grad_set_to_none
         self.named = [(name, parameter) for name, parameter in model.named_parameters()]
         self.vectors = {name: parameter for name, parameter in self.named if parameter.dim() == 1}
         self.unread: list[tuple[int, Tensor | list[Tensor], Tensor, list[str]]] = []
@@ -102,12 +104,22 @@ class GradientGuard:
             SpikeError: a norm is not finite.
         """
         if not self.waits:
-            if not math.isfinite(float(norms.sum() + loss)):
+            # Processes share the gradients, but each has a loss of its own.
+            if not math.isfinite(float(norms.sum() + loss if self.alone else norms.sum())):
                 raise self._error(step, norms, loss, list(gradients), batches)
             return
         self.unread.append((step, norms, loss, list(gradients)))
         if len(self.unread) >= MOST_UNREAD:
             self.read()
+
+    def explain(self, step: int) -> None:
+        """Raise SpikeError if an earlier step left a value that is not finite: a plugin may have refused it now.
+
+        Args:
+            step: the last one that was taken.
+        """
+        self.read()
+        check_finite(step, self.model, None, None, self.config)
 
     def read(self) -> None:
         """Check the norms, or the gradients of vectors, that were remembered; raises SpikeError."""
@@ -163,7 +175,7 @@ def _owner(name: str, config: RunConfig) -> str:
 def _culprit(config: RunConfig) -> str:
     """Describe what may have changed weights: with clipping, all gradients were finite."""
     policy = f"the policy '{config.policy.name}'"
-    return policy if config.training.max_grad_norm else f"a gradient or {policy}"
+    return policy if config.training.max_grad_norm is not None else f"a gradient or {policy}"
 
 
 @torch.no_grad()

@@ -152,9 +152,10 @@ def validate(session: Session, interrupted: threading.Event) -> EpochResult:
         interrupted: ends the validation with a checkpoint and KeyboardInterrupt when it is set; resuming repeats it.
 
     Raises:
-        SpikeError: a price is not finite.
+        SpikeError: a weight or a price is not finite.
     """
     state, processes, valid = session.state, session.processes, session.job.valid
+    session.check_values()
     processes.broadcast(session.scored_model.buffers())
     shown = session.shows_progress and session.time_budget.pause > BAR_SECONDS
     with progress("validation", len(valid.price), shown=shown) as advance:

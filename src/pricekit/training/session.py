@@ -196,7 +196,6 @@ class Session:
 
     def end_epoch(self, result: EpochResult) -> None:
         """Begin the next epoch; save the weights if they are the best so far, or if the last ones are to be kept."""
-        self.check_values()  # before the state says that the weights are saved
         state = self.state
         state.epoch, state.steps_in_epoch, state.loss, state.rows = result.epoch, 0, 0.0, 0
         if self.config.training.keep == "last" or result.valid_smape < state.best_smape:

@@ -112,8 +112,9 @@ class Stepper:
             try:
                 loss = self._backward(batches, key)
                 break
-            except (RuntimeError, MemoryError) as error:
+            except Exception as error:  # of any plugin
                 if not is_out_of_memory(error):
+                    self.guard.explain(self.taken)
                     raise
                 self._halve(max(len(batch["price"]) for _, batch, _ in batches))
         self.taken += 1
