@@ -95,7 +95,7 @@ def inspect_bundle(bundle: Bundle, *, seconds: int = SECONDS, memory: int = MEMO
     report = _run_child(bundle.path, seconds, allowed)
     if report["kind"] == _MEMORY and (allowed < usual or _is_limited()):
         return Inspection(
-            bundle, note=f"{report['message']}, and this process may not take more; try a larger machine"
+            bundle, note="it needs more memory than this process may take; try a larger machine"
         )
     if report["kind"] in ("BundleError", _MEMORY):
         advice = ". Do not trust it" if report["kind"] == _MEMORY else ""

@@ -196,7 +196,7 @@ def check_files(folder: Path, names: Iterable[str] | None = None) -> None:
         path = folder / wrong[0]
         if not path.is_file():
             raise DamagedError(f"{path} is missing: {LISTING} lists it")
-        raise DamagedError(f"{path} was altered or damaged: its SHA-256 differs from the one in {LISTING}")
+        raise DamagedError(f"{path} was altered or damaged: its digest differs from the one in {LISTING}")
 
 
 def _is_as_listed(path: Path, facts: dict[str, Any]) -> bool:
