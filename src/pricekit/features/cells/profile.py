@@ -1,0 +1,224 @@
+"""What each label of a table's texts yields: numbers, amounts and categories. One description serves all readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pricekit.features.cells.cut import Cells, cut, find_labels
+from pricekit.features.cells.quantities import Measures, Totals, measure, totals
+from pricekit.features.cells.units import NONE
+from pricekit.features.cells.written import Marks, Numbers, plain_bytes, read_numbers
+from pricekit.features.labelled_lines import Ints, join_texts, numpy_of
+
+FIT_ROWS = 20_000
+"""Maximum number of texts, spread over the table, that are profiled."""
+
+PLACES = 3
+"""Numbers of a cell that are columns of their own."""
+
+MIN_ROWS = 10
+"""Minimum number of cells that have a category, an amount or a number at a place."""
+
+MOST_CATEGORIES = 256
+CATEGORY_BYTES = 60
+"""A longer cell is no category."""
+
+LONG_BYTES = 30
+"""Cells that are longer on average have their length as a column."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What the cells of one label yield.
+
+    Attributes:
+        label: the name of the column; "" for text before the first label.
+        share: the share of texts that have the cell.
+        dot_groups, comma_groups: see `written.Marks`.
+        places: how many numbers of a cell are read, at most `PLACES`.
+        measured: cells state amounts with units.
+        cells: frequent whole cells, most frequent first.
+        words: frequent first words of cells.
+        long: cells are prose; their length is a column.
+    """
+
+    label: str
+    share: float
+    dot_groups: bool
+    comma_groups: bool
+    places: int
+    measured: bool
+    cells: list[str]
+    words: list[str]
+    long: bool
+
+    @property
+    def marks(self) -> Marks:
+        """The separators of thousands."""
+        return Marks(self.dot_groups, self.comma_groups)
+
+    @property
+    def yields(self) -> bool:
+        """Whether anything but text was found."""
+        return bool(self.places or self.measured or self.cells or self.words)
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of N texts under L labels.
+
+    Attributes:
+        cells: the cells.
+        number: the numbers of each cell by place, in their common measure where they have a unit; NaN without a number,
+            float64 (N, L, `PLACES`).
+        unit: the classes of their units, int8 (N, L, `PLACES`).
+        total: the amounts of the cells, in order of the cells (N x L).
+    """
+
+    cells: Cells
+    number: npt.NDArray[np.float64]
+    unit: npt.NDArray[np.int8]
+    total: Totals
+
+
+def profile_columns(texts: pa.LargeStringArray) -> list[Column]:
+    """Find the labels of texts, (N,) large strings without nulls, and what each of them yields.
+
+    Example:
+        >>> texts = pa.array(["tea\\nsize: 250 g", "jam\\nsize: 1 kg"] * 10, pa.large_string())
+        >>> [(column.label, column.places, column.measured) for column in profile_columns(texts)]
+        [('', 0, False), ('size', 1, True)]
+    """
+    some = texts.take(pa.array(np.arange(0, len(texts), -(-len(texts) // FIT_ROWS) or 1)))
+    joined = join_texts(some)
+    labels = find_labels(joined)
+    cells = cut(joined, labels)
+    marks = [_marks(cells.column(label)) for label in range(len(labels))]
+    values = _read(cells, marks)
+    return [_column(label, values, place, marks[place]) for place, label in enumerate(labels)]
+
+
+def read_columns(texts: pa.LargeStringArray, columns: Sequence[Column]) -> Values:
+    """Read the cells of texts, (N,) large strings without nulls."""
+    return _read(
+        cut(join_texts(texts), [column.label for column in columns]), [column.marks for column in columns]
+    )
+
+
+def categories(cells: pa.LargeStringArray, known: Sequence[str]) -> Ints:
+    """Return the place of each cell among known ones from 1, 0 if it is empty, and one more for others, int64 (N,)."""
+    place = numpy_of(pc.fill_null(pc.index_in(cells, pa.array(known, pa.large_string())), len(known))) + 1
+    place[numpy_of(pc.equal(pc.binary_length(cells), 0))] = 0
+    return place.astype(np.int64)
+
+
+def whole(cells: Cells, label: int) -> pa.LargeStringArray:
+    """Return the cells of a label in lower case, (N,), cut to the length of a category."""
+    return pc.utf8_lower(cells.column(label, CATEGORY_BYTES + 1))
+
+
+def first_words(cells: pa.LargeStringArray) -> pa.LargeStringArray:
+    """Return what comes before the first blank or mark in each cell, (N,)."""
+    return pc.replace_substring_regex(cells, r"^[^\pL\pN]*([\pL\pN]*)(?s:.*)$", r"\1")
+
+
+def _read(cells: Cells, marks: Sequence[Marks]) -> Values:
+    rows, labels = cells.start.shape
+    start, end = cells.start.ravel(), cells.end.ravel()
+    filled = np.flatnonzero(end > start)
+    filled = filled[np.argsort(start[filled], kind="stable")]
+    plain = plain_bytes(cells.data)
+    codes = np.array([mark.code for mark in marks], np.int8)
+    numbers = read_numbers(plain, start[filled], end[filled], codes[filled % max(labels, 1)])
+    measures = measure(plain, numbers, end[filled])
+    total = totals(numbers, measures, len(filled))
+    number, unit = _by_place(numbers, measures, filled, rows * labels)
+    spread = Totals(
+        _spread(total.kind, filled, rows * labels, 0),
+        _spread(total.amount, filled, rows * labels, 0.0),
+        _spread(total.pack, filled, rows * labels, 1.0),
+    )
+    return Values(cells, number.reshape(rows, labels, PLACES), unit.reshape(rows, labels, PLACES), spread)
+
+
+def _by_place(
+    numbers: Numbers, measures: Measures, filled: Ints, count: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int8]]:
+    number, unit = np.full((count, PLACES), np.nan), np.zeros((count, PLACES), np.int8)
+    place = numbers.place
+    kept = np.flatnonzero(place < PLACES)
+    at = filled[numbers.cell[kept]], place[kept]
+    number[at] = (numbers.value * measures.size)[kept]
+    unit[at] = measures.kind[kept]
+    return number, unit
+
+
+def _spread(values: npt.NDArray[Any], filled: Ints, count: int, missing: float) -> npt.NDArray[Any]:
+    found = np.full(count, missing, values.dtype)
+    found[filled] = values
+    return found
+
+
+def _column(label: str, values: Values, place: int, marks: Marks) -> Column:
+    cells = values.cells
+    length = cells.end[:, place] - cells.start[:, place]
+    filled = np.count_nonzero(length)
+    per_place = np.count_nonzero(~np.isnan(values.number[:, place]), axis=0)
+    kinds = values.total.kind.reshape(-1, values.number.shape[1])[:, place]
+    text = whole(cells, place)
+    short = text.filter(pa.array((length > 0) & (length <= CATEGORY_BYTES)))
+    return Column(
+        label=label,
+        share=round(filled / max(1, len(cells)), 4),
+        dot_groups=marks.dot,
+        comma_groups=marks.comma,
+        places=int(np.count_nonzero(per_place >= MIN_ROWS)),
+        measured=bool(np.count_nonzero(kinds != NONE) >= MIN_ROWS),
+        cells=_frequent(short),
+        words=_frequent(first_words(text.filter(pa.array(length > 0)))),
+        long=bool(filled and length.sum() / filled > LONG_BYTES),
+    )
+
+
+def _frequent(cells: pa.LargeStringArray) -> list[str]:
+    """Return strings that occur in at least `MIN_ROWS` cells, the most frequent first; [] if there is only one."""
+    counts = cells.filter(pc.greater(pc.binary_length(cells), 0)).value_counts()
+    rows = numpy_of(pc.struct_field(counts, "counts"))
+    order = np.argsort(-rows, kind="stable")[:MOST_CATEGORIES]
+    found: list[str] = (
+        pc.struct_field(counts, "values").take(pa.array(order[rows[order] >= MIN_ROWS])).to_pylist()
+    )
+    return found if len(rows) > 1 else []
+
+
+def _marks(cells: pa.LargeStringArray) -> Marks:
+    """Decide from the unambiguous numbers of a column what separates its thousands."""
+
+    def count(expression: str) -> int:
+        return int(pc.sum(pc.match_substring_regex(cells, expression)).as_py() or 0)
+
+    comma_decimal = count(r"[0-9],[0-9]{1,2}([^0-9.,]|$)|(^|[^0-9.,])0,[0-9]")
+    dot_decimal = count(r"[0-9]\.[0-9]{1,2}([^0-9.,]|$)|(^|[^0-9.,])0\.[0-9]|[0-9]\.[0-9]{4}")
+    comma_groups = count(r"[0-9],[0-9]{3}([^0-9]|$)")
+    dot_groups = count(r"[0-9]\.[0-9]{3}(,[0-9]|\.[0-9]{3}([^0-9.]|$))")
+    round_dots = count(r"(^|[^0-9.,])[1-9][0-9]{0,2}\.[0-9]00([^0-9.,]|$)")
+    dotted = count(r"(^|[^0-9.,])[1-9][0-9]{0,2}\.[0-9]{3}([^0-9.,]|$)")
+    dots = dot_groups > dot_decimal or (not dot_decimal and (comma_decimal > 0 or 2 * round_dots > dotted))
+    return Marks(dot=dots, comma=comma_groups >= comma_decimal)
+
+
+def to_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """Return columns as plain JSON values."""
+    return [asdict(column) for column in columns]
+
+
+def from_json(columns: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """Return the columns that `to_json` described."""
+    return [Column(**column) for column in columns]
