@@ -9,6 +9,8 @@ def pricekit_register_features(register: Register) -> None:
     for size, name in ((15, "Fast15"), (20, "Balanced20"), (22, "Optimized22"), (25, "Ultra25")):
         register(name.lower(), f"pricekit.features.catalog:{name}", f"{size} features of catalogue text")
     register("numbers", "pricekit.features.numbers:Numbers", "labelled numbers, such as 'year: 2004'")
+    trees = "the log price that boosted trees predict from columns, words and optimized22"
+    register("trees", "pricekit.features.trees.feature:Trees", trees)
     register(
         "columns",
         "pricekit.features.cells.feature:CellNumbers",

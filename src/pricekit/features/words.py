@@ -54,6 +54,14 @@ class Words:
         """Return the number of words of each text, (N,)."""
         return self._count
 
+    def word(self, number: int) -> str:
+        """Return one of the words, in ASCII lower case."""
+        return self._lower[self._edges[2 * number] : self._edges[2 * number + 1]].tobytes().decode()
+
+    def row(self) -> Ints:
+        """Return the text of each word, (W,)."""
+        return np.repeat(np.arange(len(self._count)), self._count)
+
     @cached_property
     def _count(self) -> Ints:
         return self._texts.count(self._edges[::2])
@@ -71,7 +79,7 @@ class Words:
         """Return distinct words divided by words, 0 without words, (N,)."""
         rows = len(self._texts)
         row = np.repeat(np.arange(rows, dtype=np.uint64) << (np.uint64(64) - _ROW_BITS), self._count)
-        key = self._hashes() >> _ROW_BITS | row
+        key = self.hashes() >> _ROW_BITS | row
         key.sort()
         new = np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]])
         first = (key[new] >> (np.uint64(64) - _ROW_BITS)).astype(np.int64)
@@ -89,8 +97,9 @@ class Words:
         """Return the number of commas of each text, (N,)."""
         return self._texts.count(np.flatnonzero(self._lower == ord(",")))
 
-    def _hashes(self) -> npt.NDArray[np.uint64]:
-        """Hash each word, eight bytes at a time. Few words are longer, so later rounds are short."""
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        """Return a hash of each word, (W,), of at most `WORD_BYTES` bytes, which does not depend on case in ASCII."""
+        # Eight bytes at a time; few words are longer, so later rounds are short.
         padded = np.concatenate([self._lower, np.zeros(8, np.uint8)])
         eight = np.ndarray(
             len(self._lower) + 1, "<u8", padded, strides=(1,)

@@ -41,6 +41,19 @@ def test_a_cut_cell_ends_at_a_character() -> None:
     ]
 
 
+def test_the_first_word_has_no_marks() -> None:
+    texts = ["(big) red", "größe-xl", "", "...", "a\nb", "!", "日本 茶"]
+    assert cut(texts_of(texts), [""]).first_words().column(0).to_pylist() == [
+        "big",
+        "größe",
+        "",
+        "",
+        "a",
+        "",
+        "日本",
+    ]
+
+
 def test_common_labels_are_found_in_their_order() -> None:
     texts = [f"Item {n}\nsize: {n} g\nnote {n}: x\ncolour: red" for n in range(40)]
     assert find_labels(texts_of(texts)) == ["", "size", "colour"]

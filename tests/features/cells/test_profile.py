@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from pricekit.features.cells.profile import (
     categories,
-    first_words,
     from_json,
     profile_columns,
     read_columns,
@@ -66,16 +65,6 @@ def test_the_column_decides_what_separates_thousands() -> None:
 
 def test_categories_tell_missing_known_and_others_apart() -> None:
     assert categories(strings(["", "red", "blue", "green"]), ["blue", "red"]).tolist() == [0, 2, 1, 3]
-
-
-def test_the_first_word_has_no_marks() -> None:
-    assert first_words(strings(["(big) red", "größe-xl", "", "...", "a\nb"])).to_pylist() == [
-        "big",
-        "größe",
-        "",
-        "",
-        "a",
-    ]
 
 
 def test_a_profile_survives_json() -> None:

@@ -44,6 +44,19 @@ class Cells:
             end = self._at_character(start, np.minimum(end, start + most_bytes), end)
         return slices(self.data, start, end)
 
+    def first_words(self) -> Cells:
+        """Return the first word of each cell: letters and digits, without marks."""
+        letter = np.zeros(len(self.data) + 2, bool)
+        lower = self.data | np.uint8(32)
+        letter[1:-1] = ((lower - np.uint8(ord("a"))) <= 25) | ((self.data - np.uint8(ord("0"))) <= 9)
+        letter[1:-1] |= self.data >= 128
+        edges = np.append(np.flatnonzero(letter[1:] != letter[:-1]), [len(self.data)] * 2)
+        word = np.searchsorted(
+            edges[1::2], self.start, side="right"
+        )  # the first word that ends behind the start
+        start = np.minimum(np.maximum(edges[2 * word], self.start), self.end)
+        return Cells(self.data, start, np.minimum(np.maximum(edges[2 * word + 1], start), self.end))
+
     def _at_character(self, start: Ints, cut: Ints, end: Ints) -> Ints:
         """Move cuts back to the beginning of a character."""
         for _ in range(3):

@@ -26,6 +26,8 @@ PLACES = 3
 MIN_ROWS = 10
 """Minimum number of cells that have a category, an amount or a number at a place."""
 
+_NEARLY_ALL = 0.9
+
 MOST_CATEGORIES = 256
 CATEGORY_BYTES = 60
 """A longer cell is no category."""
@@ -124,11 +126,6 @@ def whole(cells: Cells, label: int) -> pa.LargeStringArray:
     return pc.utf8_lower(cells.column(label, CATEGORY_BYTES + 1))
 
 
-def first_words(cells: pa.LargeStringArray) -> pa.LargeStringArray:
-    """Return what comes before the first blank or mark in each cell, (N,)."""
-    return pc.replace_substring_regex(cells, r"^[^\pL\pN]*([\pL\pN]*)(?s:.*)$", r"\1")
-
-
 def _read(cells: Cells, marks: Sequence[Marks]) -> Values:
     rows, labels = cells.start.shape
     start, end = cells.start.ravel(), cells.end.ravel()
@@ -172,6 +169,8 @@ def _column(label: str, values: Values, place: int, marks: Marks) -> Column:
     filled = np.count_nonzero(length)
     per_place = np.count_nonzero(~np.isnan(values.number[:, place]), axis=0)
     kinds = values.total.kind.reshape(-1, values.number.shape[1])[:, place]
+    measured = bool(np.count_nonzero(kinds != NONE) >= MIN_ROWS)
+    numeric = measured and per_place[0] >= _NEARLY_ALL * filled  # "1 kg" is no other category than "1000 g"
     text = whole(cells, place)
     short = text.filter(pa.array((length > 0) & (length <= CATEGORY_BYTES)))
     return Column(
@@ -180,9 +179,9 @@ def _column(label: str, values: Values, place: int, marks: Marks) -> Column:
         dot_groups=marks.dot,
         comma_groups=marks.comma,
         places=int(np.count_nonzero(per_place >= MIN_ROWS)),
-        measured=bool(np.count_nonzero(kinds != NONE) >= MIN_ROWS),
-        cells=_frequent(short),
-        words=_frequent(first_words(text.filter(pa.array(length > 0)))),
+        measured=measured,
+        cells=[] if numeric else _frequent(short),
+        words=[] if numeric else _frequent(whole(cells.first_words(), place)),
         long=bool(filled and length.sum() / filled > LONG_BYTES),
     )
 

@@ -1,0 +1,135 @@
+"""Feature `trees`: the log price that boosted trees predict from numbers, categories and words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from pricekit.config import Section
+from pricekit.core.contracts import State
+from pricekit.errors import PluginError
+from pricekit.features.trees.forest import Forest, from_lightgbm
+from pricekit.features.trees.inputs import Inputs
+from pricekit.features.trees.vocabulary import MOST_WORDS
+from pricekit.table import Table
+
+THREADS = 1
+"""More threads are slower for small tables, and far slower on a busy machine."""
+
+BATCH_ROWS = 2048
+"""Rows that are predicted together; their inputs fit into the processor's cache."""
+
+
+class Trees:
+    """The log price that gradient-boosted trees predict (Ke et al. 2017, LightGBM), with the L1 loss.
+
+    The inputs are the first numbers of each cell with their units, its amount, the cell and its first word as
+    categories, the length of prose, `optimized22`, and the counts of the most common words. A category is its rank by
+    mean log price. LightGBM grows the trees; ONNX Runtime predicts with them, so a bundle needs no further package.
+    """
+
+    names = ("trees_log_price",)
+    uses_price = True
+
+    class Options(Section):
+        """Options of `trees`."""
+
+        rounds: int = Field(400, ge=1, le=10_000, description="number of trees")
+        leaves: int = Field(31, ge=2, le=1 << 12, description="maximum number of leaves per tree")
+        learning_rate: float = Field(0.05, gt=0, le=1, description="shrinkage of each tree")
+        leaf_rows: int = Field(
+            10, ge=1, description="minimum number of rows per leaf, and of rows that have a word"
+        )
+        words: int = Field(4096, ge=0, le=MOST_WORDS, description="maximum number of words that are counted")
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def fit(self, table: Table, price: np.ndarray) -> State:
+        """Fit the trees to N rows with prices, float64 (N,).
+
+        Returns:
+            {"inputs": see `Inputs.to_json`, "dense": the dense inputs that are read, "forest": see `Forest.to_json`}
+        """
+        inputs = Inputs.fit(table, price, self.options.words, self.options.leaf_rows)
+        dense = inputs.dense(table)
+        forest, used = from_lightgbm(self._grow(inputs, dense, table, price))
+        read = used[used < dense.shape[1]]
+        words = [inputs.words[number] for number in used[len(read) :] - dense.shape[1]]
+        state = replace(inputs, words=words).to_json()
+        return {"inputs": state, "dense": read.tolist(), "forest": forest.to_json()}
+
+    def transform(self, table: Table, state: State) -> npt.NDArray[np.float32]:
+        """Return the predicted log price, float32 (N, 1)."""
+        inputs, forest = _open(_Key(state))
+        row, word = inputs.word_counts(table)
+        dense = inputs.dense(table)[:, state["dense"]]
+        found = np.zeros((len(table), 1), np.float32)
+        for start in range(0, len(table), BATCH_ROWS):
+            part = dense[start : start + BATCH_ROWS]
+            block = np.zeros((len(part), forest.columns), np.float32)
+            block[:, : part.shape[1]] = part
+            first, last = np.searchsorted(row, [start, start + len(part)])
+            np.add.at(block, (row[first:last] - start, part.shape[1] + word[first:last]), np.float32(1))
+            found[start : start + len(part), 0] = forest.predict(block)
+        return found
+
+    def _grow(self, inputs: Inputs, dense: np.ndarray, table: Table, price: np.ndarray) -> str:
+        """Return the trees in LightGBM's text format."""
+        try:
+            import lightgbm
+            from scipy.sparse import csr_matrix, hstack
+        except ModuleNotFoundError as error:
+            raise PluginError(
+                f"the feature 'trees' needs the package {error.name} for training: pip install {error.name}, or leave "
+                "the feature out",
+                parameters=("features",),
+            ) from None
+        row, word = inputs.word_counts(table)
+        shape = (len(table), len(inputs.words))
+        counts = csr_matrix((np.ones(len(row), np.float32), (row, word)), shape=shape)
+        matrix = hstack([csr_matrix(dense), counts], format="csr")
+        parameters = self._parameters()
+        rows = lightgbm.Dataset(matrix, np.log(price), params=parameters)
+        return str(lightgbm.train(parameters, rows, self.options.rounds).model_to_string())
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "objective": "regression_l1",
+            "learning_rate": self.options.learning_rate,
+            "num_leaves": self.options.leaves,
+            "min_data_in_leaf": self.options.leaf_rows,
+            "feature_fraction": 0.4,
+            "bagging_fraction": 0.8,
+            "bagging_freq": 1,
+            "use_missing": False,
+            "num_threads": THREADS,
+            "deterministic": True,
+            "force_col_wise": True,  # otherwise LightGBM chooses the layout by timing, and sums differ
+            "seed": 0,
+            "verbosity": -1,
+        }
+
+
+class _Key:
+    """A state as a key of a cache: the same object, or an equal one."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def __hash__(self) -> int:
+        return id(self.state)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.state is other.state
+
+
+@lru_cache(maxsize=4)
+def _open(key: _Key) -> tuple[Inputs, Forest]:
+    """Read a state. The result is cached, because it takes longer than predicting a few rows."""
+    return Inputs.from_json(key.state["inputs"]), Forest.from_json(key.state["forest"])

@@ -1,0 +1,125 @@
+"""The inputs of the trees: numbers and categories of a table's cells, the catalogue features, and counts of words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pricekit.features.catalog import Optimized22
+from pricekit.features.cells.profile import (
+    PLACES,
+    Column,
+    Values,
+    categories,
+    from_json,
+    profile_columns,
+    read_columns,
+    to_json,
+    whole,
+)
+from pricekit.features.cells.units import KINDS
+from pricekit.features.labelled_lines import Ints, as_strings, join_texts
+from pricekit.features.trees.vocabulary import WordTable, common_words, find_words
+from pricekit.features.words import split_words
+from pricekit.table import Table
+
+CATALOG = Optimized22()
+
+MISSING = -1e30
+"""Stands for a missing number: below all others, so that one split separates it."""
+
+PRIOR_ROWS = 10.0
+"""A category's mean log price is drawn to that of all rows as if these many rows had it."""
+
+Block = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What turns texts into the inputs of trees.
+
+    Attributes:
+        columns: what each label yields.
+        catalog: the state of `optimized22`.
+        ranks: for each category input, the ranks of its codes by mean log price.
+        words: the words that are counted.
+    """
+
+    columns: list[Column]
+    catalog: dict[str, Any]
+    ranks: list[list[int]]
+    words: list[str]
+
+    @classmethod
+    def fit(cls, table: Table, price: npt.NDArray[np.float64], words: int, least_rows: int) -> Inputs:
+        """Learn from N training rows with prices, float64 (N,)."""
+        texts = as_strings(table.text)
+        columns = profile_columns(texts)
+        ranks = [
+            _ranks(codes, np.log(price), count)
+            for codes, count in _inputs_of(read_columns(texts, columns), columns)
+            if count
+        ]
+        parts = split_words(join_texts(texts))
+        return cls(columns, CATALOG.fit(table), ranks, common_words(parts, words, least_rows))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        own = {"catalog": self.catalog, "ranks": self.ranks, "words": self.words}
+        return {"columns": to_json(self.columns)} | own
+
+    @classmethod
+    def from_json(cls, state: Mapping[str, Any]) -> Inputs:
+        """Return what `to_json` described."""
+        return cls(from_json(state["columns"]), state["catalog"], state["ranks"], state["words"])
+
+    def dense(self, table: Table) -> Block:
+        """Return numbers and ranks of categories, float32 (N, D), finite."""
+        found, ranks = [], iter(self.ranks)
+        for values, count in _inputs_of(read_columns(as_strings(table.text), self.columns), self.columns):
+            if count:
+                found.append(np.array(next(ranks), np.float32)[values])
+            else:
+                found.append(np.clip(np.nan_to_num(values, nan=MISSING), MISSING, -MISSING))
+        return np.column_stack([*found, CATALOG.transform(table, self.catalog)]).astype(np.float32)
+
+    def word_counts(self, table: Table) -> tuple[Ints, Ints]:
+        """Return the row and the word of each occurrence of a known word, int64 (K,) each."""
+        return find_words(split_words(join_texts(as_strings(table.text))), _table(tuple(self.words)))
+
+
+@lru_cache(maxsize=8)
+def _table(words: tuple[str, ...]) -> WordTable:
+    return WordTable(words)
+
+
+def _ranks(codes: Ints, log_price: npt.NDArray[np.float64], count: int) -> list[int]:
+    """Return the rank of each code by its smoothed mean log price (Micci-Barreca 2001)."""
+    rows, total = np.bincount(codes, minlength=count), np.bincount(codes, log_price, minlength=count)
+    mean = (total + PRIOR_ROWS * log_price.mean()) / (rows + PRIOR_ROWS)
+    ranks: list[int] = np.argsort(np.argsort(mean, kind="stable"), kind="stable").tolist()
+    return ranks
+
+
+def _inputs_of(values: Values, columns: Sequence[Column]) -> Iterator[tuple[npt.NDArray[Any], int]]:
+    """Yield the values of each input, (N,), and its number of categories, 0 for numbers."""
+    labels = len(columns)
+    total, words = values.total, values.cells.first_words()
+    for place, column in enumerate(columns):
+        for nth in range(min(column.places, PLACES)):
+            yield values.number[:, place, nth], 0
+            yield values.unit[:, place, nth], len(KINDS)
+        if column.measured:
+            yield total.amount[place::labels], 0
+            yield total.pack[place::labels], 0
+            yield total.kind[place::labels], len(KINDS)
+        for cells, known in ((values.cells, column.cells), (words, column.words)):
+            if known:
+                yield categories(whole(cells, place), known), len(known) + 2
+        if column.long:
+            yield values.cells.end[:, place] - values.cells.start[:, place], 0
