@@ -75,7 +75,8 @@ def test_near_duplicates_are_in_one_part_and_the_log_says_so(logged):
     split = load_split(Source(packs()), tiny_config())
     assert len(split.valid) > 0
     assert not products_of(split.train) & products_of(split.valid)
-    assert "180 rows have nearly equal texts; each of their 60 groups is in one part" in logged()
+    held_out = f"{len(split.valid)} of 180 rows are held out to validate on"
+    assert f"{held_out}; near-duplicates stay together: 180 rows in 60 groups" in logged()
     older = load_split(Source(packs()), tiny_config(), kept_together=EQUAL)
     assert products_of(older.train) & products_of(older.valid)
 

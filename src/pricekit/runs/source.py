@@ -147,10 +147,10 @@ def load_split(
     if source.valid is None:
         near = kept_together == NEAR
         together = split_groups_of(table.text, table.known_price, near=near, shown=config.speed.progress)
-        if near:
-            table = replace(table, together=together)
-            log_near_duplicates(together, "part of the split")
-        return Split(*split_table(table, together, config), [rejected], leaks, kept_together=kept_together)
+        parts = split_table(replace(table, together=together), together, config)
+        split = Split(*parts, [rejected], leaks, kept_together=kept_together)
+        _log_split(split, together)
+        return split
     valid, more = _read(source.valid, source, config)
     require_same_currency(table.currency, valid.currency)
     if not checked:
@@ -158,13 +158,15 @@ def load_split(
     return Split(table, valid, [rejected, more], leaks)
 
 
-def log_near_duplicates(groups: np.ndarray, unit: str) -> None:
-    """Log how many rows have near-duplicates, each group of which is in one `unit`."""
+def _log_split(split: Split, groups: np.ndarray) -> None:
+    """Log how many rows are held out, and that duplicates stay together, if none is in both parts."""
     sizes = [rows for rows in np.bincount(groups) if rows > 1]
-    if sizes:
-        logger.info(
-            f"{sum(sizes):,} rows have nearly equal texts; each of their {len(sizes):,} groups is in one {unit}"
-        )
+    kept = f"; {split.kept_together} stay together: {sum(sizes):,} rows in {counted(len(sizes), 'group')}"
+    apart = not np.isin(split.valid.together, split.train.together).any()
+    logger.info(
+        f"{len(split.valid):,} of {len(groups):,} rows are held out to validate on"
+        + (kept if sizes and apart else "")
+    )
 
 
 def load_rows(source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:

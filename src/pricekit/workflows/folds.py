@@ -17,8 +17,9 @@ from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError, TrainingError, check_intact
 from pricekit.evaluation.duplicates import split_groups_of
 from pricekit.runs.checks import check_leaks
-from pricekit.runs.source import NEAR, Source, Split, digest_of, log_near_duplicates, split_table
+from pricekit.runs.source import NEAR, Source, Split, digest_of, split_table
 from pricekit.support.files import write_atomically, write_text
+from pricekit.support.log import logger
 from pricekit.table import Table, source_name
 
 FOLDS, PLAN = "folds.parquet", "plan.json"
@@ -83,7 +84,11 @@ def make_plan(
     check_folds(folds, len(price))
     leaks = check_leaks(table, config, allow_leak=allow_leak)
     groups = split_groups_of(table.text, price, near=True, shown=config.speed.progress)
-    log_near_duplicates(groups, "fold")
+    sizes = [rows for rows in np.bincount(groups) if rows > 1]
+    if sizes:
+        logger.info(
+            f"{sum(sizes):,} rows have nearly equal texts; each of their {len(sizes):,} groups is in one fold"
+        )
     return FoldPlan(table, rejected, assign_folds(price, groups, folds, config.seed), groups, leaks)
 
 
