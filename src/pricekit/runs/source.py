@@ -149,7 +149,7 @@ def load_split(
         together = split_groups_of(table.text, table.known_price, near=near, shown=config.speed.progress)
         parts = split_table(replace(table, together=together), together, config)
         split = Split(*parts, [rejected], leaks, kept_together=kept_together)
-        _log_split(split, together)
+        _log_split(split)
         return split
     valid, more = _read(source.valid, source, config)
     require_same_currency(table.currency, valid.currency)
@@ -158,13 +158,16 @@ def load_split(
     return Split(table, valid, [rejected, more], leaks)
 
 
-def _log_split(split: Split, groups: np.ndarray) -> None:
+def _log_split(split: Split) -> None:
     """Log how many rows are held out, and that duplicates stay together, if none is in both parts."""
-    sizes = [rows for rows in np.bincount(groups) if rows > 1]
+    train, valid = split.train.together, split.valid.together
+    if train is None or valid is None:
+        return
+    sizes = [rows for rows in np.bincount(np.append(train, valid)) if rows > 1]
     kept = f"; {split.kept_together} stay together: {sum(sizes):,} rows in {counted(len(sizes), 'group')}"
-    apart = not np.isin(split.valid.together, split.train.together).any()
+    apart = not np.isin(valid, train).any()
     logger.info(
-        f"{len(split.valid):,} of {len(groups):,} rows are held out to validate on"
+        f"{len(valid):,} of {len(train) + len(valid):,} rows are held out to validate on"
         + (kept if sizes and apart else "")
     )
 
