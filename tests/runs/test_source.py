@@ -1,6 +1,7 @@
 """Sources of training: files, and frames in memory."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,11 @@ from conftest import tiny_config
 from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
 from pricekit.evaluation.held_out import read_held_out
-from pricekit.runs.source import Source, load_split
+from pricekit.features.fitted import _folds
+from pricekit.runs.folder import STARTED
+from pricekit.runs.source import EQUAL, Source, load_split
 from pricekit.runs.train import train
+from pricekit.support.digests import list_files
 
 ONE_EPOCH = {"training": {"epochs": 1}}
 
@@ -52,3 +56,56 @@ def test_a_frame_without_usable_rows_is_named(tmp_path):
     with pytest.raises(DataError, match="DataFrame"):
         train(Source(frame), tiny_config(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def packs(products=60):
+    """Invented products, each in three sizes: texts that differ in numbers alone are near-duplicates."""
+    rng = np.random.default_rng(0)
+    words = np.array([f"{a}{b}" for a in "abcdefghijklmnopqrst" for b in "aeiou"])
+    names = [" ".join(rng.choice(words, 10, replace=False)) for _ in range(products)]
+    texts = [f"{name}, pack of {pack}" for name in names for pack in (6, 12, 24)]
+    return pd.DataFrame({"catalog_content": texts, "price": rng.lognormal(2, 1, 3 * products)})
+
+
+def products_of(table):
+    return {text.split(",")[0] for text in table.text}
+
+
+def test_near_duplicates_are_in_one_part_and_the_log_says_so(logged):
+    split = load_split(Source(packs()), tiny_config())
+    assert len(split.valid) > 0
+    assert not products_of(split.train) & products_of(split.valid)
+    held_out = f"{len(split.valid)} of 180 rows are held out to validate on"
+    assert f"{held_out}; near-duplicates stay together: 180 rows in 60 groups" in logged()
+    older = load_split(Source(packs()), tiny_config(), kept_together=EQUAL)
+    assert products_of(older.train) & products_of(older.valid)
+
+
+def test_the_groups_of_the_split_are_those_of_the_out_of_fold_features():
+    train_rows = load_split(Source(packs()), tiny_config()).train
+    names = train_rows.text.str.split(",").str[0]
+    assert (names.groupby(train_rows.together).nunique() == 1).all()
+    fold = _folds(train_rows)
+    assert (pd.Series(fold).groupby(train_rows.together).nunique() == 1).all()
+    assert (pd.Series(_folds(replace(train_rows, together=None))).groupby(names).nunique() > 1).any()
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_run_with_the_split_of_version_0_1_resumes_with_it(tmp_path, recorded):
+    frame, out = packs(), tmp_path / "run"
+    older = load_split(Source(frame), tiny_config(ONE_EPOCH), kept_together=EQUAL)
+    train(Source(frame), tiny_config(ONE_EPOCH), out, split=older)
+    (out / "run.json").unlink()
+    source = json.loads((out / "source.json").read_text())
+    assert source["kept_together"] == "equal texts"
+    if not recorded:  # as in version 0.1
+        del source["kept_together"]
+        list_files(out, STARTED, {"source.json": json.dumps(source)})
+        (out / "source.json").write_text(json.dumps(source))
+    resumed = train(Source(frame), tiny_config(ONE_EPOCH), out, resume=True)
+    assert resumed["rows"] == older.count()
+
+
+def test_a_run_records_its_split(tmp_path):
+    train(Source(packs()), tiny_config(ONE_EPOCH), tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "source.json").read_text())["kept_together"] == "near-duplicates"

@@ -97,11 +97,11 @@ def train(dry_run: bool, **flags: Any) -> None:
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
     from pricekit.options import ModelOptions, config_of, read_options_of
-    from pricekit.runs.folder import is_started
+    from pricekit.runs.folder import is_started, kept_together
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.resume import check_agreement
     from pricekit.runs.setup import resumed_config
-    from pricekit.runs.source import Source, load_split
+    from pricekit.runs.source import NEAR, Source, load_split
     from pricekit.support.log import logger
 
     paths = {name: tuple(map(Path, flags[name])) for name in ("unpriced", "teacher")}
@@ -115,7 +115,10 @@ def _dry_run(flags: dict[str, Any]) -> None:
     config = resumed_config(out, flags["time_budget"]) if out else config_of(flags)
     if out:
         check_agreement(out / "config.toml", {name: flags[name] for name in ModelOptions.__annotations__})
-    split = load_split(source, config, allow_leak=flags["allow_leak"], checked=out is not None)
+    kept = kept_together(out) if out else NEAR
+    split = load_split(
+        source, config, allow_leak=flags["allow_leak"], checked=out is not None, kept_together=kept
+    )
     split = add_pseudo_labels(source, split, config, out)
     logger.info(
         f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on; nothing was trained"

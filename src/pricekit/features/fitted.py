@@ -143,13 +143,16 @@ def _out_of_fold(part: FittedFeature, table: Table, price: np.ndarray | None) ->
 
 
 def _folds(table: Table) -> np.ndarray:
-    """Return the fold of each row, int64 (N,); equal texts share a fold, because one reveals the other's price.
+    """Return the fold of each row, int64 (N,); duplicates share a fold, because one reveals the other's price.
 
-    If few texts are distinct, they are labels, which recur in new rows; then each row is assigned separately.
+    Duplicates are the rows with equal `Table.together`, otherwise equal texts. If few texts are distinct, they are
+    labels, which recur in new rows; then each row is assigned separately.
     """
     same = equal_texts(table.text)
     if few_distinct(same):
         same = np.arange(len(same))
+    elif table.together is not None:
+        same = np.unique(table.together, return_inverse=True)[1]
     folds: np.ndarray = (np.random.default_rng(0).permutation(same.max() + 1) % FOLDS)[same]
     return folds
 

@@ -57,7 +57,7 @@ from pricekit.prediction.predictor import Origin, Predictor
 from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Preprocessor, load_preprocessor
 from pricekit.runs.load import load_model
-from pricekit.runs.source import Split
+from pricekit.runs.source import EQUAL, Split
 from pricekit.support.digests import LISTING, DamagedError, read_listing
 from pricekit.support.files import is_free, leftovers, write_atomically
 from pricekit.support.staging import read_whole
@@ -169,6 +169,11 @@ def names_rows(file: Path) -> bool:
 def read_source(path: Path) -> dict[str, Any]:
     """Return the content of a run's `source.json`."""
     return dict(json.loads((path / SOURCE).read_text("utf-8")))
+
+
+def kept_together(path: Path) -> str:
+    """Return the rows that the split of a run keeps in one part; older runs, which do not record it, equal texts."""
+    return str(read_source(path).get("kept_together") or EQUAL)
 
 
 def run_id(path: Path) -> str:

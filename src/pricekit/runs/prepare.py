@@ -33,6 +33,7 @@ from pricekit.runs.folder import (
     clear_run,
     is_replaceable,
     is_started,
+    kept_together,
     read_architecture,
     read_out_of_fold,
     read_preprocessor,
@@ -43,7 +44,7 @@ from pricekit.runs.folder import (
 )
 from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
 from pricekit.runs.setup import Setup
-from pricekit.runs.source import Source, Split, columns_of, load_split
+from pricekit.runs.source import NEAR, Source, Split, columns_of, load_split
 from pricekit.support.digests import list_files, unlist_files
 from pricekit.support.files import is_free, write_text
 from pricekit.support.log import logger, silence
@@ -112,7 +113,8 @@ def prepare(
         silence()
     if processes.main:  # before the table is read, which may take long
         _check_folder(out, resume=resume, overwrite=overwrite)
-    split = split or load_split(source, config, allow_leak=allow_leak, checked=resume)
+    kept = kept_together(out) if resume and is_started(out) else NEAR
+    split = split or load_split(source, config, allow_leak=allow_leak, checked=resume, kept_together=kept)
     resume = resume and is_started(out)
     split = add_pseudo_labels(source, split, config, out if resume else None)
     setup = replace(setup, config=config.for_rows(len(split.train)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,9 @@ from pricekit.table import (
 from pricekit.table.prices.currency import require_same_currency
 from pricekit.table.usable import MIN_ROWS
 from pricekit.training.batches import split_groups
+
+EQUAL, NEAR = "equal texts", "near-duplicates"
+"""The rows that a split keeps in one part. Runs of versions before 0.2 do not record it, and kept equal texts."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Source:
         if split.pseudo_labelled is not None:
             facts["unpriced"] = [source_name(table) for table in self.unpriced]
             facts["teachers"] = list(map(str, self.teachers))
-        return facts | {"digest": split.digest()}
+        return facts | {"kept_together": split.kept_together, "digest": split.digest()}
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class Split:
         rejected: unusable rows of each table.
         leaks: columns that no feature may read.
         pseudo_labelled: rows that teachers priced.
+        kept_together: `NEAR` or `EQUAL`, the rows that are in one part; None if the user made the parts.
     """
 
     train: Table
@@ -83,6 +87,7 @@ class Split:
     rejected: list[pd.DataFrame]
     leaks: tuple[str, ...] = ()
     pseudo_labelled: Table | None = None
+    kept_together: str | None = None
 
     def digest(self) -> str:
         """Return a hash of the texts and prices of both parts, in order."""
@@ -116,17 +121,23 @@ def columns_of(config: RunConfig) -> Columns:
 
 
 def load_split(
-    source: Source, config: RunConfig, *, allow_leak: bool = False, checked: bool = False
+    source: Source,
+    config: RunConfig,
+    *,
+    allow_leak: bool = False,
+    checked: bool = False,
+    kept_together: str = NEAR,
 ) -> Split:
     """Read the tables, reject unusable rows, check for leaks, and split the rest.
 
-    Rows with equal texts stay in one part, unless the texts are labels, each for many products.
+    Near-duplicates stay in one part, as in a cross-validation, unless the texts are labels, each for many products.
 
     Args:
         source: the tables.
         config: of the run.
         allow_leak: train even if columns or texts leak the price.
         checked: skip the check for leaks, as in a resumed run.
+        kept_together: `NEAR`; `EQUAL` repeats the split of a run of version 0.1.
 
     Raises:
         DataError: a table cannot be used, or the price leaks.
@@ -134,13 +145,31 @@ def load_split(
     table, rejected = load_rows(source, config)
     leaks = () if checked else check_leaks(table, config, allow_leak=allow_leak)
     if source.valid is None:
-        together = split_groups_of(table.text, table.known_price, near=False)
-        return Split(*split_table(table, together, config), [rejected], leaks)
+        near = kept_together == NEAR
+        together = split_groups_of(table.text, table.known_price, near=near, shown=config.speed.progress)
+        parts = split_table(replace(table, together=together), together, config)
+        split = Split(*parts, [rejected], leaks, kept_together=kept_together)
+        _log_split(split)
+        return split
     valid, more = _read(source.valid, source, config)
     require_same_currency(table.currency, valid.currency)
     if not checked:
         check_shared(table, valid, allow_leak=allow_leak)
     return Split(table, valid, [rejected, more], leaks)
+
+
+def _log_split(split: Split) -> None:
+    """Log how many rows are held out, and that duplicates stay together, if none is in both parts."""
+    train, valid = split.train.together, split.valid.together
+    if train is None or valid is None:
+        return
+    sizes = [rows for rows in np.bincount(np.append(train, valid)) if rows > 1]
+    kept = f"; {split.kept_together} stay together: {sum(sizes):,} rows in {counted(len(sizes), 'group')}"
+    apart = not np.isin(valid, train).any()
+    logger.info(
+        f"{len(valid):,} of {len(train) + len(valid):,} rows are held out to validate on"
+        + (kept if sizes and apart else "")
+    )
 
 
 def load_rows(source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:

@@ -93,6 +93,8 @@ class Table:
         rows: int64 (N,), the number of each row in its source, from 0. None means 0 to N-1.
         position: number of bytes of the file that had been read after this table; 0 for a frame.
         currency: the currency of the prices; None if no price shows one or the table was read in parts.
+        together: int64 (N,), from 0, equal for rows of the same product, which a split keeps in one part; None if
+            duplicates have not been searched.
     """
 
     ids: pd.Series
@@ -103,6 +105,7 @@ class Table:
     rows: np.ndarray | None = None
     position: int = 0
     currency: str | None = None
+    together: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.text)
@@ -125,6 +128,7 @@ class Table:
             rows=np.asarray(positions, np.int64) if self.rows is None else self.rows[positions],
             position=self.position,
             currency=self.currency,
+            together=None if self.together is None else self.together[positions],
         )
 
 
@@ -249,7 +253,24 @@ def concat_tables(tables: Sequence[Table]) -> Table:
         rows=np.concatenate([_rows(table) for table in tables]),
         position=tables[-1].position,
         currency=tables[0].currency,
+        together=_together(tables),
     )
+
+
+def _together(tables: Sequence[Table]) -> np.ndarray | None:
+    """Return the groups of all rows; each row of a table without groups is one of its own."""
+    known = [table.together for table in tables if table.together is not None]
+    if not known:
+        return None
+    free = 1 + max(int(groups.max(initial=-1)) for groups in known)
+    parts = []
+    for table in tables:
+        if table.together is None:
+            parts.append(np.arange(free, free + len(table), dtype=np.int64))
+            free += len(table)
+        else:
+            parts.append(table.together)
+    return np.concatenate(parts)
 
 
 def _flaws(table: Table) -> np.ndarray:

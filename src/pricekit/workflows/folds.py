@@ -6,7 +6,7 @@ Folds are stratified by price, and each group of duplicates is in one fold.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError, TrainingError, check_intact
 from pricekit.evaluation.duplicates import split_groups_of
 from pricekit.runs.checks import check_leaks
-from pricekit.runs.source import Source, Split, digest_of, split_table
+from pricekit.runs.source import NEAR, Source, Split, digest_of, split_table
 from pricekit.support.files import write_atomically, write_text
 from pricekit.support.log import logger
 from pricekit.table import Table, source_name
@@ -65,10 +65,10 @@ class FoldPlan:
         best weights validate on a part of the other rows, which selects the epoch.
         """
         others = np.flatnonzero(self.fold != fold)
-        parts = self.table.take(others), self.held_out(fold)
+        parts = replace(self.table, together=self.groups).take(others), self.held_out(fold)
         if config.training.keep == "best":
             parts = split_table(parts[0], self.groups[others], config)
-        return Split(*parts, [self.rejected], self.leaks)
+        return Split(*parts, [self.rejected], self.leaks, kept_together=NEAR)
 
 
 def make_plan(
