@@ -5,10 +5,12 @@ from pricekit.core.hookspecs import Register, hookimpl
 
 @hookimpl
 def pricekit_register_features(register: Register) -> None:
-    """Register the four nested feature sets and the feature `numbers`."""
+    """Register the four nested feature sets, `numbers` and `neighbours`."""
     for size, name in ((15, "Fast15"), (20, "Balanced20"), (22, "Optimized22"), (25, "Ultra25")):
         register(name.lower(), f"pricekit.features.catalog:{name}", f"{size} features of catalogue text")
     register("numbers", "pricekit.features.numbers:Numbers", "labelled numbers, such as 'year: 2004'")
+    neighbours = "prices of the most similar training rows, whose words and prices become part of the bundle"
+    register("neighbours", "pricekit.features.neighbours:Neighbours", neighbours)
 
 
 @hookimpl
