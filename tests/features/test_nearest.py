@@ -133,38 +133,49 @@ def test_texts_of_other_scripts():
 
 STATE = index_texts(["green tea", "green coffee", "tea"], most_terms=100)
 STEPS = unpack(STATE["terms"], np.int64, most=100)
+PLACES = unpack(STATE["places"], np.int32, most=100)
+HUGE = 2**63 - 1
 
 
-def longer(values, kind):
-    return pack(np.append(values, 1).astype(kind))
+def plus(steps, number):
+    """Return steps, packed, with a number added to the last one."""
+    changed = steps.copy()
+    changed[-1] += number
+    return pack(changed)
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "message"),
     [
-        {"rows": -1},
-        {"rows": 2},
-        {"rows": 3.5},
-        {"rows": module.MOST_ROWS + 1},
-        {"words": None},
-        {"words": "green"},
-        {"words": " " * (2 * module.MOST_TERMS + 1)},
-        {"terms": "no array"},
-        {"terms": pack(-STEPS)},
-        {"terms": pack(STEPS * 0)},
-        {"terms": pack(STEPS + 2**62)},
-        {"terms": pack(STEPS[:2])},
-        {"places": pack(np.arange(100, dtype=np.int32) * 0)},
-        {"places": pack(np.full(100, -1, np.int32))},
-        {"places": pack(np.full(100, 1, np.int32))},
-        {"places": pack(np.zeros(module.MOST_PLACES + 1, np.int32))},
-        {"terms": pack(np.ones(module.MOST_TERMS + 1, np.int64))},
+        ({"rows": -1}, "-1 rows, expected 200,000 at most"),
+        ({"rows": 3.5}, "3.5 rows"),
+        ({"rows": module.MOST_ROWS + 1}, "200001 rows"),
+        ({"rows": 2}, "expected a number below 10"),
+        ({"words": None}, "NoneType"),
+        ({"words": "green"}, "do not rise"),
+        ({"words": "a " * (2 * module.MOST_TERMS + 1)}, "2000001 words, expected 2,000,000 at most"),
+        ({"terms": "no array"}, "damaged"),
+        ({"terms": pack(-STEPS)}, "do not rise"),
+        ({"terms": pack(STEPS * 0)}, "do not rise"),
+        ({"terms": pack(np.array([0, HUGE, HUGE, 4]))}, "do not rise"),
+        ({"terms": plus(STEPS, 7)}, "expected a number below 12"),
+        ({"terms": pack(STEPS[:2])}, "expected a number below 6"),
+        ({"terms": pack(np.ones(module.MOST_TERMS + 1, np.int64))}, "more than 1,000,000 numbers"),
+        ({"places": pack(PLACES * 0)}, "do not rise"),
+        ({"places": pack(-PLACES)}, "do not rise"),
+        ({"places": plus(PLACES, 3)}, "expected a number below 15"),
+        ({"places": pack(np.zeros(module.MOST_PLACES + 1, np.int32))}, "more than 20,000,000 numbers"),
     ],
-    ids=str,
 )
-def test_a_damaged_index_is_refused(change):
+def test_a_damaged_index_is_refused(change, message):
     open_index(STATE)
-    with pytest.raises((ValueError, AttributeError, TypeError)):
+    with pytest.raises((ValueError, AttributeError), match=message):
         open_index(STATE | change)
     with pytest.raises(KeyError):
         open_index({name: value for name, value in STATE.items() if name not in change})
+
+
+def test_sums_of_weights_are_exact():
+    weights = opened(catalogue(500), 100_000).weights
+    assert (weights % 1 == 0).all()
+    assert weights.max() * module.WORDS_OF_A_TEXT * 2 < 2**53

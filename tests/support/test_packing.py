@@ -1,6 +1,7 @@
 """Arrays as text: the round trip, and damaged or oversized texts."""
 
 import base64
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -34,8 +35,12 @@ def test_small_numbers_take_few_bytes():
 def test_more_numbers_than_allowed_are_not_decompressed():
     bomb = pack(np.zeros(10_000_000, np.int64))
     assert len(bomb) < 200_000
+    tracemalloc.start()
     with pytest.raises(ValueError, match="more than 1,000 numbers"):
         unpack(bomb, np.int64, most=1_000)
+    _, highest = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert highest < 1_000_000
     assert len(unpack(pack(np.zeros(1_000)), np.float64, most=1_000)) == 1_000
 
 

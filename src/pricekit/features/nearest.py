@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import itertools
 import re
+from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,16 +169,12 @@ def _best(score: Floats, k: int) -> Ints:
 
 def _numbers(texts: Iterable[str], number: Callable[[str], int]) -> tuple[Ints, Ints]:
     """Return the number of each word of the texts, int64 (L,), and the words of each text, int64 (Q,)."""
-    length: list[int] = []
-
-    def numbers() -> Iterator[int]:
-        for text in texts:
-            words = _WORD.findall(text.lower())[:WORDS_OF_A_TEXT]
-            length.append(len(words))
-            yield from map(number, words)
-
-    found = np.fromiter(numbers(), np.int64)
-    return found, np.array(length, np.int64)
+    found, length = array("q"), array("q")  # a list of Python's numbers would take several times the memory
+    for text in texts:
+        words = _WORD.findall(text.lower())[:WORDS_OF_A_TEXT]
+        length.append(len(words))
+        found.extend(map(number, words))
+    return np.array(found, np.int64), np.array(length, np.int64)
 
 
 def _terms_of(found: Ints, length: Ints, words: int) -> tuple[Ints, Ints]:
