@@ -5,17 +5,23 @@ from pricekit.core.hookspecs import Register, hookimpl
 
 @hookimpl
 def pricekit_register_features(register: Register) -> None:
-    """Register the four nested feature sets, and those that read labelled lines."""
+    """Register the four nested feature sets, those that read labelled lines, and those that learn from prices."""
     for size, name in ((15, "Fast15"), (20, "Balanced20"), (22, "Optimized22"), (25, "Ultra25")):
         register(name.lower(), f"pricekit.features.catalog:{name}", f"{size} features of catalogue text")
-    register("numbers", "pricekit.features.numbers:Numbers", "labelled numbers, such as 'year: 2004'")
-    trees = "the log price that boosted trees predict from columns, words and optimized22"
-    register("trees", "pricekit.features.trees.feature:Trees", trees)
-    register(
-        "columns",
-        "pricekit.features.cells.feature:CellNumbers",
-        "numbers and amounts in any column, such as 3 x 200 g",
-    )
+    others = {
+        "numbers": ("numbers:Numbers", "labelled numbers, such as 'year: 2004'"),
+        "columns": ("cells.feature:CellNumbers", "numbers and amounts in any column, such as 3 x 200 g"),
+        "trees": (
+            "trees.feature:Trees",
+            "the log price that boosted trees predict from columns, words and optimized22",
+        ),
+        "neighbours": (
+            "neighbours:Neighbours",
+            "prices of the most similar training rows, whose words and prices become part of the bundle",
+        ),
+    }
+    for name, (target, summary) in others.items():
+        register(name, f"pricekit.features.{target}", summary)
 
 
 @hookimpl

@@ -129,6 +129,10 @@ class Manifest(BaseModel, extra="allow"):
     metrics: dict[str, float] | None = Field(None, description="on the validation rows")
     constant_smape: float | None = Field(None, description="of the best constant price, on the same rows")
     plugins: list[PluginFacts] | None = None
+    training_rows_in: list[str] | None = Field(
+        None,
+        description="features whose state contains texts, words of texts, or prices of single training rows",
+    )
     verified: Verified | None = None
     sha256: str | None = Field(
         None, description="of the other values, as JSON with sorted keys; older bundles have none"

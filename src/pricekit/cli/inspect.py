@@ -57,6 +57,8 @@ def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     facts += [(name, f"{value:,.2f}") for name, value in (manifest.get("metrics") or {}).items()]
     for plugin in manifest.get("plugins") or []:
         facts.append((plugin["kind"], f"{plugin['name']} of {plugin['package']} {plugin['version']}"))
+    if names := manifest.get("training_rows_in"):
+        facts.append(("contains", f"data of training rows, such as words and prices, for {', '.join(names)}"))
     if verified := manifest.get("verified"):
         difference = verified["max_relative_difference"]
         facts.append(("verified", f"{len(verified['shapes'])} shapes, relative difference {difference:.1e}"))

@@ -46,6 +46,13 @@ class Feature(Protocol):
     the columns of each part of the training rows with the state fitted on the other parts.
     """
 
+    holds_training_rows: bool
+    """Optional. True if the state contains texts, words of texts, or prices of single training rows.
+
+    The manifest and the model card of each bundle, and `pricekit inspect`, then say so. A policy with such a feature
+    is one that users choose, never the default.
+    """
+
     def fit(self, table: Table) -> State:
         """Return the state learned from the training rows."""
 

@@ -25,7 +25,7 @@ new rows to score a little worse):
 - best epoch {best_epoch}, seed {seed}
 
 {precision}
-{use}
+{training_rows}{use}
 The graph `model.onnx` takes `input_ids` and `attention_mask`, int64 (batch, length), and `features`,
 float32 (batch, {columns}). It returns `price`, float32 (batch,), in the currency of the training table.
 
@@ -51,7 +51,7 @@ Rows of {table}; text from {text}; price from {price}.
 {members}
 
 {precision}
-{use}
+{training_rows}{use}
 {limits}"""
 
 _METRICS = """| metric | value |
@@ -68,6 +68,13 @@ _PRECISION = {
     "int8": "The graph multiplies in 8 bits. Prices differ from those of float32, and the price of a row depends "
     "slightly on the other rows of its batch.",
 }
+
+_TRAINING_ROWS = """## Training rows inside
+
+This bundle contains data of its training rows, such as their words and prices, for the features {features}.
+Give it only to people who may see the training table.
+
+"""
 
 _USE = """## Usage
 
@@ -104,6 +111,7 @@ def ensemble_card(ensemble: Ensemble, facts: Mapping[str, Any]) -> str:
         price=_code(columns.price),
         members="\n".join(members),
         precision=_PRECISION[facts["precision"]] + "\n",
+        training_rows=_training_rows(facts),
         use=_USE,
         limits=_LIMITS,
     )
@@ -128,6 +136,7 @@ def model_card(run: LoadedRun, facts: Mapping[str, Any]) -> str:
         seed=config.seed,
         columns=len(run.preprocessor.features.names),
         precision=_PRECISION[facts["precision"]] + "\n",
+        training_rows=_training_rows(facts),
         use=_USE,
         limits=_LIMITS,
     )
@@ -136,6 +145,11 @@ def model_card(run: LoadedRun, facts: Mapping[str, Any]) -> str:
 def _code(name: object) -> str:
     """Return a name from a table as code in Markdown, on one line, without marks that end the code."""
     return f"`{shorten(printable(str(name)), 100).replace('`', chr(39))}`"
+
+
+def _training_rows(facts: Mapping[str, Any]) -> str:
+    names = facts.get("training_rows_in") or []
+    return _TRAINING_ROWS.format(features=", ".join(map(_code, names))) if names else ""
 
 
 def _metrics(facts: Mapping[str, Any]) -> str:

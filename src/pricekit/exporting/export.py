@@ -87,7 +87,7 @@ def _export(path: Path, out: Path, precision: str) -> VerificationReport:
         version = 2 if run.config.facts_first else 1
         exported = _export_model(run, precision)
         report, files = exported.report, exported.files
-        facts = _facts(precision, run.facts, exported.float32_nodes, report)
+        facts = _facts(precision, run.facts | _training_rows_in([run]), exported.float32_nodes, report)
         files |= _common_files(model_card(run, facts), run.intervals)
     with _within_limits():
         manifest = write_bundle(out, files, facts, schema_version=version)
@@ -119,7 +119,8 @@ def _export_members(
             advance(1, run.config.backbone.name)
     _check_opens(models, "the ensemble")
     report = _combined(reports)
-    facts = {"members": members, **_facts(precision, ensemble.facts, float32_nodes, report)}
+    held = _training_rows_in([run for run, _ in ensemble.members])
+    facts = {"members": members, **_facts(precision, ensemble.facts | held, float32_nodes, report)}
     return report, files | _common_files(ensemble_card(ensemble, facts), ensemble.intervals), facts
 
 
@@ -219,6 +220,12 @@ def _facts(
         **facts,
         "verified": _verification_facts(report),
     }
+
+
+def _training_rows_in(runs: Sequence[LoadedRun]) -> dict[str, list[str]]:
+    """Return the fact for the manifest that names the features with training rows in their state, if there are any."""
+    names = {name for run in runs for name in run.preprocessor.features.holding_training_rows}
+    return {"training_rows_in": sorted(names)} if names else {}
 
 
 def _verification_facts(report: VerificationReport) -> dict[str, Any]:

@@ -46,6 +46,11 @@ class FittedFeatures:
         """The names of the K columns."""
         return [column for part in self.parts for column in part.plugin.names]
 
+    @property
+    def holding_training_rows(self) -> list[str]:
+        """The names of the features whose state contains training rows."""
+        return [part.name for part in self.parts if getattr(part.plugin, "holds_training_rows", False)]
+
     def transform(self, table: Table) -> np.ndarray:
         """Return the feature columns, float32 (N, K); raise PluginError if a plugin breaks its contract."""
         blocks = [_transformed(part, table) for part in self.parts]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pricekit.features import catalog
+from pricekit.features.neighbours import Neighbours
 from pricekit.features.numbers import Numbers
 from pricekit.testing import CheckFailed, check_feature
 
@@ -212,6 +213,7 @@ def each(**features):
         optimized22=catalog.Optimized22,
         ultra25=catalog.Ultra25,
         numbers=lambda: Numbers(Numbers.Options(columns=2)),
+        neighbours=lambda: Neighbours(Neighbours.Options(k=2)),
         right=Right,
         blind=Blind,
         uses_price=UsesPrice,
