@@ -10,7 +10,8 @@ from pricekit.support.log import logger
 from pricekit.support.text import shorten
 from pricekit.table.formats.delimited import TITLE_HINT, looks_like_data
 from pricekit.table.model import Columns, ReadWarnings
-from pricekit.table.profile import Profile, guess_id, guess_price, guess_text, profile, without_header
+from pricekit.table.profile import Profile, profile, without_header
+from pricekit.table.roles.choose import guess_id, guess_price, guess_text
 from pricekit.table.source import (
     DEFAULT_READ_OPTIONS,
     OpenedTable,
