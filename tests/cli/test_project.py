@@ -85,7 +85,8 @@ def test_check_writes_a_project_file(pricekit, shop):
     code, out, err = pricekit("check")
     assert code == 0, err
     assert out.startswith("shop.csv: 60 rows")
-    code, out, err = pricekit("check", "--write", "pricekit.toml")
+    assert pricekit("check", "--write", "pricekit.toml")[0] == 0  # nothing changes
+    code, out, err = pricekit("check", "--id", "eur", "--price", "eur", "--write", "pricekit.toml")
     assert (code, out, "--overwrite" in err) == (2, "", True)
     assert pricekit("check", "--write", "pricekit.toml", "--overwrite")[0] == 0
 

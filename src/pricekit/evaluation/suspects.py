@@ -1,4 +1,4 @@
-"""Prices that may not be prices: years and placeholders such as 9999 that repeat far more often than their neighbours."""
+"""Values that may not be prices: years, and placeholders such as 12345 that repeat more often than their neighbours."""
 
 from __future__ import annotations
 
@@ -58,13 +58,17 @@ def find_suspects(price: np.ndarray) -> list[Suspect]:
     counts = dict(zip(values.tolist(), rows.tolist(), strict=True))
     median = float(np.median(price))
     found = [Suspect(v, counts[v], "placeholder") for v in LOWEST if _is_low(v, counts, median)]
-    found += [Suspect(v, counts[v], "placeholder") for v in PLACEHOLDERS if _is_placeholder(v, counts, median)]
+    found += [
+        Suspect(v, counts[v], "placeholder") for v in PLACEHOLDERS if _is_placeholder(v, counts, median)
+    ]
     years = map(float, range(FIRST_YEAR, LAST_YEAR + 1))
     found += [Suspect(year, counts[year], "year") for year in years if _is_year(year, counts)]
     return sorted(found, key=lambda suspect: suspect.value)
 
 
-def rows_of_equal_years(price: np.ndarray, frame: pd.DataFrame, ignored: Sequence[str | None]) -> dict[str, int]:
+def rows_of_equal_years(
+    price: np.ndarray, frame: pd.DataFrame, ignored: Sequence[str | None]
+) -> dict[str, int]:
     """Return the number of rows whose price equals the year in another column, by column, where chance is no reason.
 
     Args:
@@ -72,12 +76,12 @@ def rows_of_equal_years(price: np.ndarray, frame: pd.DataFrame, ignored: Sequenc
         frame: the columns of the same rows, as read.
         ignored: columns that are not compared.
     """
-    found = {}
+    found: dict[str, int] = {}
     is_year = (price >= FIRST_YEAR) & (price <= LAST_YEAR) & (price == np.floor(price))
     if is_year.sum() < FEWEST_YEARS:
         return found
     for name in frame.columns.difference([c for c in ignored if c], sort=False):
-        years = pd.to_numeric(frame[name].iloc[:], errors="coerce").to_numpy(float)
+        years = pd.to_numeric(frame[name], errors="coerce").to_numpy(float)
         in_range = (years >= FIRST_YEAR) & (years <= LAST_YEAR)
         if 2 * in_range.sum() < len(years):
             continue
@@ -111,17 +115,23 @@ def _is_placeholder(value: float, counts: Mapping[float, int], median: float) ->
     if rows < FEWEST:
         return False
     if set(f"{value:.0f}") == {"9"}:
-        near = [count for other, count in counts.items() if 0.8 * value <= other <= 1.25 * value and other != value]
+        near = [
+            count
+            for other, count in counts.items()
+            if 0.8 * value <= other <= 1.25 * value and other != value
+        ]
         return value >= HIGH * median and rows >= 2 * max(near, default=0)
+    usual = median / HIGH < value < median * HIGH
+    if usual and len(set(f"{value:.0f}")) == 1:  # sellers ask for 7777 in earnest
+        return False
     return rows >= TIMES * _mean(counts, [value + step for step in range(-10, 11) if step])
 
 
 def _is_year(year: float, counts: Mapping[float, int]) -> bool:
-    """Return whether a year is much more frequent than prices with the same last digit; 1990 and 1999 are usual prices."""
-    if year % 50 == 0 or year % 100 >= 90:
+    """Return whether a year is much more frequent than prices with the same last digit; 1980 and 1999 are usual."""
+    if year % 5 == 0 or year % 100 >= 90:
         return False
     near = [year + 10 * step for step in range(-6, 7) if step and (year + 10 * step) % 100 < 90]
-    near = [other for other in near if other % 50]
     rows = counts.get(year, 0)
     return rows >= FEWEST_YEARS and rows >= TIMES * max(1.0, _mean(counts, near))
 

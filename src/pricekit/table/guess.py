@@ -123,6 +123,13 @@ def _profiles(file: OpenedTable) -> list[Profile]:
 
 
 def _no_text(file: OpenedTable, profiles: list[Profile]) -> DataError:
+    if all(column.kind == "empty" for column in profiles):
+        return DataError(
+            f"{file.name} has no values: all cells of its columns ({', '.join(shorten(c.name) for c in profiles)}) are "
+            "empty. Check the delimiter and how the table was exported.",
+            parameters=("text", "delimiter"),
+            candidates=[column.name for column in profiles],
+        )
     names = ", ".join(f"{shorten(column.name)} ({column.kind})" for column in profiles)
     return DataError(
         f"{file.name} has no column of text; it has {names}. Name the columns that describe a product."

@@ -58,7 +58,7 @@ class Profile:
         filled: the share of cells that are not blank.
         distinct: the share of distinct cells among those.
         values: the number of distinct cells.
-        words: the mean number of words per cell; two signs of a script without spaces count as a word.
+        words: the mean number of words per cell; two signs of a script without spaces are one.
         example: a cell.
         counts: the cells only identify rows: numbers that are consecutive, codes that never repeat, or hash values.
     """

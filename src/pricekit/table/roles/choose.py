@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from pricekit.support.text import shorten
+from pricekit.table.profile import PRICE_NAME, Profile
 from pricekit.table.roles.names import (
     CODES,
     COUNTER,
@@ -21,7 +22,6 @@ from pricekit.table.roles.names import (
     TITLE_SIGNS,
     words_of,
 )
-from pricekit.table.profile import PRICE_NAME, Profile
 
 MAX_TEXT_COLUMNS = 32
 _MAX_LONG_TEXTS = 4
@@ -97,7 +97,7 @@ def counts_later(column: Profile) -> bool:
 
 
 def guess_id(columns: Sequence[Profile], taken: Sequence[str | None]) -> str | None:
-    """Return a column that identifies rows: `sample_id`, a name such as "sku" with distinct cells, or a running number."""
+    """Return a column that identifies rows: `sample_id`, one with a name such as "sku", or a running number."""
     free = [c for c in columns if c.name and c.name not in taken]
     if any(c.name == "sample_id" for c in free):
         return "sample_id"
@@ -118,9 +118,7 @@ def _title(columns: Sequence[Profile]) -> Profile | None:
     named = [c for c in long if _TEXT_NAME.search(c.name) and not OF_OTHERS & {*words_of(c.name)}]
     if named:
         return min([c for c in named if c.words >= _TITLE_WORDS] or named, key=lambda c: c.words)
-    return max(
-        [c for c in long if c.words < _LONGEST_TITLE] or long, key=lambda c: c.words, default=None
-    )
+    return max([c for c in long if c.words < _LONGEST_TITLE] or long, key=lambda c: c.words, default=None)
 
 
 def _title_order(column: Profile) -> tuple[bool, int, float]:
