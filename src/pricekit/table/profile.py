@@ -53,8 +53,8 @@ class Profile:
 
     Attributes:
         name: the name of the column.
-        kind: "text", "category", "price" (numbers with currency signs), "number", "date", "address" (of a web page or an image) or
-            "empty".
+        kind: "text", "category", "price" (numbers with currency signs), "number", "date", "address" (of a web page
+            or an image) or "empty".
         filled: the share of cells that are not blank.
         distinct: the share of distinct cells among those.
         values: the number of distinct cells.
