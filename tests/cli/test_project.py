@@ -6,6 +6,7 @@ import tomllib
 import pandas as pd
 import pytest
 
+import pricekit as pk
 from pricekit.datasets import make_catalog
 
 SETTINGS = """
@@ -85,9 +86,28 @@ def test_check_writes_a_project_file(pricekit, shop):
     code, out, err = pricekit("check")
     assert code == 0, err
     assert out.startswith("shop.csv: 60 rows")
-    code, out, err = pricekit("check", "--write", "pricekit.toml")
+    assert pricekit("check", "--write", "pricekit.toml")[0] == 0  # nothing changes
+    code, out, err = pricekit("check", "--id", "eur", "--price", "eur", "--write", "pricekit.toml")
     assert (code, out, "--overwrite" in err) == (2, "", True)
     assert pricekit("check", "--write", "pricekit.toml", "--overwrite")[0] == 0
+
+
+def test_the_written_file_is_that_of_the_python_function_and_trains(pricekit, shop):
+    (shop / "pricekit.toml").unlink()
+    code, _, err = pricekit("check", "shop.csv", "--write", "a.toml", "--price", "eur")
+    assert code == 0, err
+    pk.check("shop.csv", price="eur").write("b.toml")
+    assert (shop / "a.toml").read_text() == (shop / "b.toml").read_text()
+    (shop / "a.toml").replace(shop / "pricekit.toml")
+    code, out, err = pricekit("train", "shop.csv", "--dry-run")
+    assert code == 0, err
+    assert tomllib.loads(out)["columns"]["text"] == ["title"]
+
+
+def test_an_invalid_target_stops_before_the_table_is_read(pricekit, shop):
+    (shop / "other.toml").write_text("[columns\n")
+    code, out, err = pricekit("check", "--write", "other.toml")
+    assert (code, out, "not valid TOML" in err) == (2, "", True)
 
 
 def test_without_a_table_the_file_is_named(pricekit, tmp_path, monkeypatch):

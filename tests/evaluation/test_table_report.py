@@ -1,11 +1,12 @@
 """The report of `profile_table`."""
 
 import json
+import tomllib
 
 import pandas as pd
 import pytest
 
-from pricekit.errors import DataError
+from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.evaluation.table_report import profile_table
 
 
@@ -42,7 +43,7 @@ def test_a_report_as_json_repr_and_html(shop):
     assert json.loads(json.dumps(report.to_dict()))["duplicates"]["rows_of_equal_text_and_other_price"] == 2
     assert list(report.to_dict()) == [
         *("table", "format", "encoding", "delimiter", "rows", "text", "usable", "set_aside", "prices"),
-        *("quantiles", "highest", "duplicates", "leaks", "columns", "notes"),
+        *("quantiles", "highest", "suspects", "duplicates", "leaks", "columns", "left_out", "notes"),
     ]
     assert len(repr(report)) < 200 + len(str(shop))
     assert "201 of 202 rows usable" in repr(report)
@@ -96,3 +97,65 @@ def test_a_frame_is_profiled_like_a_file(shop):
         report.usable,
         report.price_quantiles,
     )
+
+
+def test_columns_that_are_left_out_have_reasons(tmp_path, shop):
+    rows = [
+        f"{i},jug of clay {i * 7919 % 97},5,https://x.org/{i},{i % 7},{i * 37 % 50 + 3}" for i in range(80)
+    ]
+    path = tmp_path / "t.csv"
+    path.write_text("Unnamed: 0,title,lot,link,views,price\n" + "\n".join(rows))
+    report = profile_table(path)
+    assert (report.text, report.id) == (("title", "views"), "Unnamed: 0")
+    assert report.left_out == {
+        "lot": "constant: every filled cell is '5'",
+        "link": "addresses of pages or images",
+    }
+    assert report.to_dict()["left_out"] == report.left_out
+    assert any("come last: views" in note for note in report.notes)
+    assert "reveals the price" in profile_table(shop).left_out["discounted"]
+
+
+def test_a_table_of_empty_cells_or_equal_texts(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n,\n,\n")
+    with pytest.raises(DataError, match="all cells of its columns"):
+        profile_table(path)
+    path.write_text("title,price\n" + "".join(f"a pot,{i + 1}\n" for i in range(20)))
+    assert any("All texts are equal" in note for note in profile_table(path).notes)
+
+
+def test_a_report_is_written_into_a_project_file_with_its_comments(shop, tmp_path):
+    report, file = profile_table(shop), tmp_path / "pricekit.toml"
+    file.write_text("# mine\n[policy]\nname = 'fast'  # quick\n")
+    report.write(file)
+    first = file.read_text()
+    assert first.startswith("# mine\n[policy]\nname = 'fast'  # quick\n")
+    expected = {
+        "policy": {"name": "fast"},
+        "table": {"path": "shop.csv"},
+        "columns": {"text": ["title"], "price": "price"},
+    }
+    assert tomllib.loads(first) == expected
+    report.write(file)
+    assert file.read_text() == first
+    file.write_text(first.replace("title", "name") + "\n[training]\nepochs = 3\n")
+    with pytest.raises(ConfigError, match=r"another \[table\] and \[columns\]"):
+        report.write(file)
+    report.write(file, overwrite=True)
+    assert tomllib.loads(file.read_text()) == expected | {"training": {"epochs": 3}}
+
+
+def test_project_files_that_cannot_be_edited_or_written(shop, tmp_path):
+    report, file = profile_table(shop), tmp_path / "pricekit.toml"
+    file.write_text("[policy\n")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        report.write(file)
+    file.write_text("table = 'other.csv'\n")
+    with pytest.raises(ConfigError, match="cannot be replaced"):
+        report.write(file, overwrite=True)
+    assert file.read_text() == "table = 'other.csv'\n"
+    with pytest.raises(PricekitError, match="No such file"):
+        report.write(tmp_path / "missing" / "pricekit.toml")
+    with pytest.raises(ConfigError, match="has no path"):
+        profile_table(pd.read_csv(shop)).write(tmp_path / "new.toml")

@@ -9,7 +9,8 @@ import pytest
 
 from pricekit.table import ReadOptions
 from pricekit.table.model import ReadWarnings
-from pricekit.table.profile import Profile, guess_id, guess_price, guess_text, profile, without_header
+from pricekit.table.profile import Profile, profile, without_header
+from pricekit.table.roles.choose import guess_id, guess_price, guess_text
 from pricekit.table.source import open_table
 
 
@@ -36,7 +37,7 @@ def test_the_kinds_of_columns_are_recognised(tmp_path: Path) -> None:
         "number",
         "empty",
     ]
-    assert (guess_price(found), guess_text(found)) == ("Preis", ("Beschreibung", "stars", "brand"))
+    assert (guess_price(found), guess_text(found)) == ("Preis", ("Beschreibung", "stars", "brand", "day"))
     assert guess_id(found, ["Preis", "Beschreibung", "stars", "brand"]) == "sku"
     assert not without_header(found)
     (tmp_path / "u.csv").write_text("\n".join(rows), "utf-8")

@@ -27,9 +27,11 @@ _NAMES = {"0": "lowest", "0.5": "median", "1": "highest"}
 @click.option(
     "--write",
     type=TABLE,
-    help="Also write a project file (pricekit.toml) that names the table and its columns.",
+    help="Also write the table and its columns into a project file (pricekit.toml).",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the file in --write.")
+@click.option(
+    "--overwrite", is_flag=True, help="Replace a table and columns that the file in --write already names."
+)
 def check(as_json: bool, write: str | None, overwrite: bool, **flags: Any) -> None:
     """Show how pricekit reads TABLE and which problems it has, without training.
 
@@ -46,31 +48,20 @@ def check(as_json: bool, write: str | None, overwrite: bool, **flags: Any) -> No
     from pricekit import api
 
     if write is not None:
-        _check_target(Path(write), overwrite=overwrite)
+        from pricekit.config.project import read_existing
+
+        read_existing(Path(write))  # an invalid file stops the command before it reads the table
     report = api.check(**flags)
+    if write is not None:
+        _write_project(Path(write), report, overwrite=overwrite)
     page = report.to_dict()
     if report.trainable:
         page["command"] = shlex.join(_command(report))
-    click.echo(json.dumps(page, ensure_ascii=False)) if as_json else _show(page)
-    if write is not None:
-        _write_project(Path(write), report)
+    click.echo(json.dumps(page, ensure_ascii=False)) if as_json else _show(page, report.text)
 
 
-def _check_target(path: Path, *, overwrite: bool) -> None:
-    if path.exists() and not overwrite:
-        raise click.UsageError(f"{path} exists; add --overwrite to replace it, or choose another path")
-
-
-def _write_project(path: Path, report: TableReport) -> None:
-    """Write a project file from the report, with the table's path relative to the file."""
-    import os
-
-    from pricekit.config.project import project_toml
-    from pricekit.support.files import write_text
-
-    columns = {"text": list(report.text), "price": report.price, "id": report.id}
-    relative = os.path.relpath(report.table, path.parent)
-    write_text(path, project_toml(relative, _read_options(report), columns))
+def _write_project(path: Path, report: TableReport, *, overwrite: bool) -> None:
+    report.write(path, overwrite=overwrite)
     used = (
         ""
         if path.name == str(PROJECT_FILE)
@@ -102,7 +93,7 @@ def _command(report: TableReport) -> list[str]:
     return [*words, "--out", "run"]
 
 
-def _show(page: dict[str, Any]) -> None:
+def _show(page: dict[str, Any], text: tuple[str, ...]) -> None:
     """Print a `TableReport` as one page."""
     from pricekit.table.formats.delimited import NAMES
 
@@ -110,21 +101,26 @@ def _show(page: dict[str, Any]) -> None:
     facts = [fact for fact in (page["format"], page["encoding"], separated) if fact]
     click.echo(f"{page['table']}: {page['rows']:,} rows; {', '.join(facts)}")
     headers = ["column", "kind", "filled", "distinct", "example", "used as"]
-    show_table("", headers, [_row(column) for column in page["columns"]], stderr=False)
+    show_table("", headers, [_row(column, text) for column in page["columns"]], stderr=False)
     show_table("", ["fact", "value"], _facts(page), stderr=False)
+    for name, reason in page["left_out"].items():
+        click.echo(f"- Left out: {shorten(name)} ({reason}).")
     for note in page["notes"]:
         click.echo(f"- {note}")
     for name, share in page.get("leaks", {"columns": {}})["columns"].items():
-        click.echo(
-            f"- The column '{name}' alone explains {share:.0%} of the log price, which suggests a leak."
-        )
+        if name not in page["left_out"]:
+            click.echo(
+                f"- The column '{name}' alone explains {share:.0%} of the log price, which suggests a leak."
+            )
     if "command" in page:
         click.echo(f"\nnext: {page['command']}")
 
 
-def _row(column: dict[str, Any]) -> list[str]:
+def _row(column: dict[str, Any], text: tuple[str, ...]) -> list[str]:
+    role = column["used_as"]
+    order = f" {text.index(column['name']) + 1}" if role == "text" and len(text) > 1 else ""
     shares = [f"{column[name]:.0%}" for name in ("filled", "distinct")]
-    return [shorten(column["name"]), column["kind"], *shares, shorten(column["example"]), column["used_as"]]
+    return [shorten(column["name"]), column["kind"], *shares, shorten(column["example"]), role + order]
 
 
 def _facts(page: dict[str, Any]) -> list[list[str]]:

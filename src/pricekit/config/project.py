@@ -16,6 +16,8 @@ All other sections are those of a configuration file. Configuration files and op
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,9 +29,11 @@ from pydantic import Field, ValidationError
 from pricekit.config.layers import Layer, read_toml
 from pricekit.config.settings import ColumnsConfig, RunConfig, Section
 from pricekit.errors import ConfigError, explain_invalid
+from pricekit.support.files import write_text
 from pricekit.support.text import did_you_mean
 
 PROJECT_FILE = "pricekit.toml"
+_HEADER = re.compile(r"^\s*\[([^\[\]]+)\]\s*(#.*)?$")
 
 
 class TableSection(Section):
@@ -85,16 +89,78 @@ def read_project(folder: Path = Path()) -> Project:
     return Project(folder / table.path, table.model_dump(exclude={"path"}, exclude_defaults=True), content)
 
 
-def project_toml(table: str, read_options: Mapping[str, Any], columns: Mapping[str, Any]) -> str:
-    """Return the content of a project file, without values that are None or empty."""
-    sections = {"table": {"path": table, **read_options}, "columns": columns}
-    return tomli_w.dumps(
-        {
-            name: {k: v for k, v in values.items() if v}
-            for name, values in sections.items()
-            if any(values.values())
-        }
-    )
+def update_project(
+    path: Path,
+    table: str,
+    read_options: Mapping[str, Any],
+    columns: Mapping[str, Any],
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Write the sections `[table]` and `[columns]` of a project file; the other lines of an existing file are kept.
+
+    Args:
+        path: the project file, existing or new.
+        table: the path of the table, relative to the file.
+        read_options: reading options by parameter name; those that are None or empty are left out.
+        columns: text, price and id; those that are None or empty are left out.
+        overwrite: replace sections that differ.
+
+    Raises:
+        ConfigError: the existing file is invalid, has other values in these sections, or writes them in a form that
+            cannot be replaced.
+        OSError: the file cannot be written.
+    """
+    given = {"table": {"path": table, **read_options}, "columns": columns}
+    sections = {name: {k: v for k, v in values.items() if v} for name, values in given.items()}
+    present = read_existing(path)
+    if {name: present.get(name, {}) for name in sections} == sections:
+        return
+    if not overwrite and (differing := [name for name in sections if name in present]):
+        raise ConfigError(
+            f"{path} exists and has another [{'] and ['.join(differing)}]. Set overwrite to replace it, or choose "
+            "another path.",
+            parameters=("overwrite",),
+        )
+    old = path.read_text("utf-8") if path.is_file() else ""
+    kept = _without_sections(old, tuple(sections)).rstrip("\n")
+    new = (f"{kept}\n\n" if kept else "") + tomli_w.dumps(sections)
+    _check_content(path, new, {**present, **sections})
+    write_text(path, new)
+
+
+def read_existing(path: Path) -> dict[str, Any]:
+    """Return the content of a project file, {} if there is no file; raises ConfigError if it is invalid."""
+    if not path.exists():
+        return {}
+    try:
+        return read_toml(path)
+    except ConfigError as error:
+        raise ConfigError(str(error), path=str(path)) from None
+
+
+def _without_sections(text: str, names: tuple[str, ...]) -> str:
+    """Return the lines of a TOML file without these sections and the comments in them."""
+    kept, inside = [], False
+    for line in text.splitlines(keepends=True):
+        if header := _HEADER.match(line):
+            inside = header[1].strip() in names
+        if not inside:
+            kept.append(line)
+    return "".join(kept)
+
+
+def _check_content(path: Path, text: str, expected: Mapping[str, Any]) -> None:
+    """Raise ConfigError if the edited text does not have the expected content."""
+    try:
+        agrees = tomllib.loads(text) == expected
+    except tomllib.TOMLDecodeError:
+        agrees = False
+    if not agrees:
+        raise ConfigError(
+            f"{path} does not write its table and columns as the sections [table] and [columns], so they cannot be "
+            "replaced. Delete those lines first, or choose another path."
+        )
 
 
 def _table_section(path: Path, section: Any) -> TableSection:

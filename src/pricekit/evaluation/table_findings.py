@@ -10,6 +10,7 @@ import numpy as np
 
 from pricekit.evaluation.duplicates import irreducible_error
 from pricekit.evaluation.leaks import IN_TEXT, Leaks, as_strings, find_leaks, price_in_text, some_rows
+from pricekit.evaluation.suspects import Suspect, describe_suspects, find_suspects, rows_of_equal_years
 from pricekit.support.text import counted, shorten
 from pricekit.table import ColumnGuess, Columns, Table, split_usable
 from pricekit.table.columns import equal_texts
@@ -19,6 +20,7 @@ from pricekit.table.prices.parse import count_currencies
 from pricekit.table.prices.price_format import PriceFormat
 from pricekit.table.profile import Profile
 from pricekit.table.read import Facts
+from pricekit.table.roles.choose import counts_later
 from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
 
 SMALL_TABLE = 1000
@@ -64,6 +66,7 @@ class PriceFindings:
         highest: the highest prices, in descending order.
         duplicates: rows with equal texts; None without usable rows.
         leaks: columns and texts that leak the price; None without usable rows.
+        suspects: values that look like years or placeholders.
     """
 
     usable: int
@@ -72,6 +75,7 @@ class PriceFindings:
     highest: list[float] = field(default_factory=list)
     duplicates: Duplicates | None = None
     leaks: Leaks | None = None
+    suspects: tuple[Suspect, ...] = ()
 
 
 def has_title_line(facts: Facts, profiles: Sequence[Profile], rows: Table) -> bool:
@@ -93,7 +97,13 @@ def column_notes(chosen: ColumnGuess, *, guessed: bool) -> list[str]:
     if guessed and len(chosen.columns.text) > 1:
         notes.append(
             "Every column that may describe a product is used as text. Leave out columns that are not known at "
-            "prediction time, such as how often a product was sold."
+            "prediction time."
+        )
+    used = [column for column in chosen.profiles if column.name in chosen.columns.text]
+    if guessed and (later := [shorten(column.name) for column in used if counts_later(column)]):
+        notes.append(
+            f"These columns may arise or change after the price is set, so they come last: {', '.join(later)}. Leave "
+            "them out if they are unknown when the model predicts."
         )
     return notes
 
@@ -134,8 +144,12 @@ def examine_prices(rows: Table, columns: Columns, notes: list[str]) -> PriceFind
     for sentence in (describe_outliers(price), describe_currency_column(usable)):
         if sentence:
             notes.append(sentence[0].upper() + sentence[1:])
+    suspects = find_suspects(price)
+    equal_years = rows_of_equal_years(price, usable.frame, (columns.price, columns.id))
+    notes += describe_suspects(suspects, equal_years)
     return replace(
         found,
+        suspects=tuple(suspects),
         quantiles={q: float(np.quantile(price, q)) for q in QUANTILES},
         highest=np.sort(price)[: -HIGHEST - 1 : -1].tolist(),
         duplicates=_duplicates(usable, price),
@@ -171,6 +185,10 @@ def _row_notes(usable: Table) -> list[str]:
     price = usable.known_price
     if price.min() == price.max():
         notes.append(f"All prices are {price[0]:g}: there is nothing to learn but that one price.")
+    if len(usable) > 1 and usable.text.nunique() == 1:
+        notes.append(
+            "All texts are equal, so a model can learn only one price. Name columns whose cells differ from row to row."
+        )
     return notes
 
 

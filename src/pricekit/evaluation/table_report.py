@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import html
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
+from pricekit.config.project import update_project
+from pricekit.errors import ConfigError
 from pricekit.evaluation.leaks import Leaks
+from pricekit.evaluation.suspects import Suspect
 from pricekit.evaluation.table_findings import (
     Duplicates,
     PriceFindings,
@@ -22,6 +27,7 @@ from pricekit.evaluation.table_findings import (
     title_note,
     without_leaks,
 )
+from pricekit.options import clear_errors
 from pricekit.support.text import counted, shorten
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
@@ -34,6 +40,7 @@ from pricekit.table import (
 from pricekit.table.prices.price_format import PriceFormat
 from pricekit.table.profile import Profile, text_lengths
 from pricekit.table.read import Facts, read_with_facts
+from pricekit.table.roles.choose import reasons_left_out
 from pricekit.table.usable import MIN_ROWS
 
 
@@ -51,12 +58,14 @@ class TableReport:
         text: the suggested text columns, without those that leak the price.
         price: the price column; None if there is none.
         id: the id column; None if there is none.
+        left_out: why each column that is not used is left out.
         text_lengths: of all rows: empty texts; words (median, 99% quantile, most); most characters.
         usable: rows that training can use; None without a price column.
         rejected: rows that training cannot use, by reason.
         price_format: how the prices are written: decimal mark, currencies; None without a price column.
         price_quantiles: quantiles of the usable prices, from 0 (the lowest) to 1 (the highest).
         highest_prices: the five highest prices, in descending order.
+        suspects: prices that look like years or placeholders.
         duplicates: rows with equal texts; None without usable rows.
         leaks: columns and texts that leak the price; None without usable rows.
         notes: sentences that the user should read.
@@ -73,12 +82,14 @@ class TableReport:
     text: tuple[str, ...]
     price: str | None
     id: str | None
+    left_out: dict[str, str]
     text_lengths: dict[str, float]
     usable: int | None
     rejected: dict[str, int]
     price_format: PriceFormat | None
     price_quantiles: dict[float, float]
     highest_prices: list[float]
+    suspects: tuple[Suspect, ...]
     duplicates: Duplicates | None
     leaks: Leaks | None
     notes: tuple[str, ...]
@@ -110,16 +121,40 @@ class TableReport:
         if self.price_quantiles:
             found["quantiles"] = {f"{q:g}": price for q, price in self.price_quantiles.items()}
             found["highest"] = self.highest_prices
+            found["suspects"] = [asdict(suspect) for suspect in self.suspects]
         if self.duplicates is not None:
             found["duplicates"] = self.duplicates.to_dict()
         if self.leaks is not None:
             found["leaks"] = asdict(self.leaks)
         found["columns"] = [asdict(column) | {"used_as": self.role(column.name)} for column in self.columns]
-        return found | {"notes": list(self.notes)}
+        return found | {"left_out": self.left_out, "notes": list(self.notes)}
 
     def to_json(self) -> str:
         """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    @clear_errors
+    def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the table, its reading options and columns into a project file (pricekit.toml).
+
+        Other settings and comments of an existing file are kept.
+
+        Args:
+            path: the file; the path of the table is written relative to it.
+            overwrite: replace an existing table or columns that differ.
+
+        Raises:
+            ConfigError: the report is on a frame; the file is invalid, or has another table or other columns.
+            PricekitError: the file cannot be written.
+        """
+        path = Path(path)
+        if self.format == "frame":
+            raise ConfigError(f"{self.table} has no path that {path} could name; write it to a file first")
+        used = {"text": list(self.text), "price": self.price, "id": self.id}
+        read = asdict(self.read_options)
+        read["columns"] = list(read.pop("names"))
+        relative = os.path.relpath(self.table, path.parent)
+        update_project(path, relative, read, used, overwrite=overwrite)
 
     def role(self, column: str) -> str:
         """Return "text", "price", "id", or "" for a column that training does not read."""
@@ -143,7 +178,8 @@ class TableReport:
         ]
         headers = ["column", "kind", "filled", "distinct", "example", "used as"]
         columns = pd.DataFrame(rows, columns=headers).to_html(index=False, border=0)
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
+        reasons = [f"{name} is left out: {reason}" for name, reason in self.left_out.items()]
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in [*reasons, *self.notes])
         return f"<p>{html.escape(repr(self))}</p>{columns}<ul>{notes}</ul>"
 
 
@@ -205,6 +241,13 @@ def _report(
     trainable: bool,
 ) -> TableReport:
     file, empty = facts.file, int((rows.text.str.strip() == "").sum())
+    used = (*chosen.columns.text, chosen.columns.price, chosen.columns.id)
+    leaks = found.leaks.columns if found and found.leaks else {}
+    reveals = {
+        name: f"reveals the price: it alone explains {share:.0%} of the log price"
+        for name, share in leaks.items()
+        if name not in used
+    }
     return TableReport(
         table=file.name,
         rows=len(rows),
@@ -215,12 +258,14 @@ def _report(
         text=chosen.columns.text,
         price=chosen.columns.price,
         id=chosen.columns.id,
+        left_out=reasons_left_out(chosen.profiles, used) | reveals,
         text_lengths={"empty": empty, **text_lengths(pa.array(rows.text, pa.large_string()))},
         usable=found.usable if found else None,
         rejected=found.rejected if found else {},
         price_format=facts.prices,
         price_quantiles=found.quantiles if found else {},
         highest_prices=found.highest if found else [],
+        suspects=found.suspects if found else (),
         duplicates=found.duplicates if found else None,
         leaks=found.leaks if found else None,
         notes=tuple(note.removeprefix(f"{file.name}: ") for note in notes),

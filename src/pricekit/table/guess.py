@@ -10,7 +10,8 @@ from pricekit.support.log import logger
 from pricekit.support.text import shorten
 from pricekit.table.formats.delimited import TITLE_HINT, looks_like_data
 from pricekit.table.model import Columns, ReadWarnings
-from pricekit.table.profile import Profile, guess_id, guess_price, guess_text, profile, without_header
+from pricekit.table.profile import Profile, profile, without_header
+from pricekit.table.roles.choose import guess_id, guess_price, guess_text
 from pricekit.table.source import (
     DEFAULT_READ_OPTIONS,
     OpenedTable,
@@ -122,6 +123,13 @@ def _profiles(file: OpenedTable) -> list[Profile]:
 
 
 def _no_text(file: OpenedTable, profiles: list[Profile]) -> DataError:
+    if all(column.kind == "empty" for column in profiles):
+        return DataError(
+            f"{file.name} has no values: all cells of its columns ({', '.join(shorten(c.name) for c in profiles)}) are "
+            "empty. Check the delimiter and how the table was exported.",
+            parameters=("text", "delimiter"),
+            candidates=[column.name for column in profiles],
+        )
     names = ", ".join(f"{shorten(column.name)} ({column.kind})" for column in profiles)
     return DataError(
         f"{file.name} has no column of text; it has {names}. Name the columns that describe a product."

@@ -1,4 +1,4 @@
-"""Profile the columns of a table: their kinds, and which ones look like text, price and id."""
+"""Profile the columns of a table: their kinds and the statistics of their cells; `roles.py` guesses their roles."""
 
 from __future__ import annotations
 
@@ -22,11 +22,6 @@ _NEARLY_ALL = 0.9
 _HALF = 0.5
 _SHORT_WORDS = 8
 """Cells with fewer words on average are short texts."""
-_MAX_TEXT_COLUMNS = 16
-_TITLE_WORDS = 1.5
-"""Titles have at least this many words on average."""
-_MIN_FILLED = 0.05
-"""A column with a smaller share of filled cells does not describe products."""
 _CODE_DIGITS = 8
 """Integers that never repeat and have at least this many digits are codes, such as barcodes."""
 _UNIT_LETTERS = 5
@@ -34,20 +29,21 @@ _UNIT_LETTERS = 5
 _MAX_CELLS = 2000
 """Number of cells per column that are parsed individually."""
 
-_DATE = r"^([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{2,4})([T ].*)?$"
-_PRICE_NAME = re.compile(
+_DATE = (
+    r"^([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{2,4}"
+    r"|\p{L}{3,9}[.]? [0-9]{1,2}(st|nd|rd|th)?,? [0-9]{4}|[0-9]{1,2}[. -]+\p{L}{3,9}[. -]+[0-9]{4})(,?[T ].*)?$"
+)
+_ADDRESS = r"(?i)^[\[{\"' ]*(https?:)?//\S|^www[.]\S|^\S+[.](jpe?g|png|gif|webp|avif|svg|bmp)$"
+"""Addresses of web pages, lists of them, and names of image files."""
+_HASH = r"^[0-9a-fA-F]{16,}$|^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_SPACES = r"\s+|\p{L}{2}[_+-]+\p{L}{2}"
+"""Words end at spaces; signs such as the underscore replace spaces in some tables."""
+_SIGNS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]{2}"
+"""Two letters of a script without spaces, which count as a word."""
+PRICE_NAME = re.compile(
     r"price|preis|prix|precio|preço|preco|prezzo|prijs|pris\b|cena|cijena|ár\b|hinta|fiyat|harga|giá|gia\b|цена|ціна"
     r"|стоимость|価格|値段|金額|价格|價格|售价|가격|ราคา|سعر|מחיר|τιμή|msrp|mrp|amount|cost",
     re.IGNORECASE,
-)
-_TEXT_NAME = re.compile(
-    r"title|name|desc|text|content|product|item|about|summary|titel|bezeichnung|beschreibung|artikel|titre|nom\b|libell"
-    r"|título|titulo|nombre|descri|titolo|nazwa|opis|назв|наимен|опис|товар"
-    r"|商品|品名|名称|名稱|标题|説明|상품|제목|tên|mô tả|ürün|ชื่อ|اسم|שם",
-    re.IGNORECASE,
-)
-_ID_NAME = re.compile(
-    r"(?i:(^|[^a-z])(id|sku|asin|ean|gtin|upc|isbn|mpn|barcode|uid|uuid|guid|nr|no|s\.n)\.?$|артикул|код|номер|品番)|[a-z]I[dD]$"
 )
 
 
@@ -57,14 +53,14 @@ class Profile:
 
     Attributes:
         name: the name of the column.
-        kind: "text", "category", "price" (numbers with currency signs), "number", "date", "address" (of a web page) or
-            "empty".
+        kind: "text", "category", "price" (numbers with currency signs), "number", "date", "address" (of a web page
+            or an image) or "empty".
         filled: the share of cells that are not blank.
         distinct: the share of distinct cells among those.
         values: the number of distinct cells.
-        words: the mean number of words per cell.
+        words: the mean number of words per cell; two signs of a script without spaces are one.
         example: a cell.
-        counts: the numbers only identify rows: they are consecutive, or codes that never repeat.
+        counts: the cells only identify rows: numbers that are consecutive, codes that never repeat, or hash values.
     """
 
     name: str
@@ -101,26 +97,31 @@ def _profile(table: str, name: str, column: pa.Array) -> Profile:
     kept = cells.filter(pc.not_equal(cells, ""))
     if not len(kept):
         return Profile(name, "empty", 0.0, 0.0, 0, 0.0, "")
-    words = pc.add(pc.count_substring_regex(kept, r"\s+"), 1)
+    signs = pc.count_substring_regex(kept, _SIGNS)
+    words = pc.add(pc.add(pc.count_substring_regex(kept, _SPACES), 1), signs)
     mean_words = float(pc.mean(words).as_py())
     values = pc.count_distinct(kept).as_py()
     distinct = values / len(kept)
-    least = _HALF if _PRICE_NAME.search(name) else _NEARLY_ALL  # a price column may also hold "on request"
+    least = _HALF if PRICE_NAME.search(name) else _NEARLY_ALL  # a price column may also hold "on request"
     kind = "number" if is_numeric(column.type) else _kind(kept, distinct, mean_words, least)
-    counts = kind == "number" and distinct == 1.0 and _counts(kept)
+    counts = (kind == "number" and distinct == 1.0 and _counts(kept)) or _all_match(kept, _HASH)
     return Profile(name, kind, len(kept) / len(cells), distinct, values, mean_words, kept[0].as_py(), counts)
+
+
+def _all_match(cells: pa.Array, pattern: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(cells, pattern)).as_py())
 
 
 def _counts(cells: pa.Array) -> bool:
     """Return whether numbers that never repeat are consecutive integers, or long enough to be codes."""
-    if not pc.all(pc.match_substring_regex(cells, "^[0-9]{1,18}([.]0)?$")).as_py():
+    if not _all_match(cells, "^[0-9]{1,18}([.]0)?$"):
         return False
     numbers = np.sort(cells.cast(pa.float64()).to_numpy())
     return bool((np.diff(numbers) == 1).all() or numbers[0] >= 10 ** (_CODE_DIGITS - 1))
 
 
 def _kind(cells: pa.Array, distinct: float, words: float, least: float) -> str:
-    for kind, pattern in (("address", r"^https?://"), ("number", PLAIN_NUMBER), ("date", _DATE)):
+    for kind, pattern in (("address", _ADDRESS), ("number", PLAIN_NUMBER), ("date", _DATE)):
         if pc.mean(pc.match_substring_regex(cells, pattern)).as_py() >= _NEARLY_ALL:
             return kind
     checked = cells.slice(0, _MAX_CELLS).to_pylist()
@@ -140,61 +141,6 @@ def without_header(columns: Sequence[Profile]) -> bool:
     """Return whether the column names are values: each column of values has a name that looks like a value."""
     values = [column for column in columns if column.kind in ("number", "price", "date", "address")]
     return bool(values) and all(looks_like_data([column.name]) for column in values)
-
-
-def guess_price(columns: Sequence[Profile]) -> str | None:
-    """Return the most likely price column: by its name, else by its currency signs."""
-    named = [c for c in columns if c.kind in ("number", "price") and _PRICE_NAME.search(c.name)]
-    signed = [c for c in columns if c.kind == "price"]
-    called = [c for c in columns if c.name.casefold() == "price"]  # with words among the prices
-    ranked = sorted(named, key=lambda c: (c.name.casefold() != "price", c.kind != "price", len(c.name)))
-    return next((column.name for column in [*ranked, *signed, *called]), None)
-
-
-def guess_text(columns: Sequence[Profile]) -> tuple[str, ...]:
-    """Return the columns that may describe a product: the title, then the others from short to long.
-
-    Identifiers, dates, web addresses, other prices, and columns that are empty or constant are left out.
-    """
-    if any(c.name == "catalog_content" and c.kind == "text" for c in columns):
-        return ("catalog_content",)
-    texts = [c for c in columns if c.kind == "text"] or [c for c in columns if c.kind == "category"]
-    if not texts:
-        return ()
-    title = _title(texts)
-    others = [c for c in columns if c is not title and _describes(c)]
-    kept = sorted(others, key=lambda c: c.kind != "text")[: _MAX_TEXT_COLUMNS - 1]
-    ordered = sorted((c for c in others if c in kept), key=lambda c: c.words)
-    return (title.name, *(column.name for column in ordered))
-
-
-def _title(texts: Sequence[Profile]) -> Profile:
-    """Return the shortest column with the name of a text, without codes; else the longest column."""
-    named = [c for c in texts if _TEXT_NAME.search(c.name) and not _is_coded(c)]
-    if not named:
-        return max(texts, key=lambda c: c.words)
-    return min([c for c in named if c.words >= _TITLE_WORDS] or named, key=lambda c: c.words)
-
-
-def _is_coded(column: Profile) -> bool:
-    """Return whether the cells are codes: single words that hardly repeat."""
-    return column.kind == "text" and column.words < _TITLE_WORDS and column.distinct > _NEARLY_ALL
-
-
-def _describes(column: Profile) -> bool:
-    identifies = column.counts or (column.distinct > _NEARLY_ALL and bool(_ID_NAME.search(column.name)))
-    paid = column.kind == "number" and _PRICE_NAME.search(column.name)
-    kept = (
-        column.kind in ("text", "category", "number") and column.values > 1 and column.filled >= _MIN_FILLED
-    )
-    return kept and not (identifies or _is_coded(column) or paid)
-
-
-def guess_id(columns: Sequence[Profile], taken: Sequence[str | None]) -> str | None:
-    """Return a column whose name and distinct cells identify rows; `sample_id` is always one."""
-    free = [c for c in columns if c.name not in taken]
-    named = [c.name for c in free if c.unique and _ID_NAME.search(c.name)]
-    return "sample_id" if any(c.name == "sample_id" for c in free) else next(iter(named), None)
 
 
 def text_lengths(text: pa.Array) -> dict[str, float]:
