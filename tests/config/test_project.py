@@ -2,7 +2,7 @@
 
 import pytest
 
-from pricekit.config.project import Project, project_toml, read_project
+from pricekit.config.project import Project, read_project, update_project
 from pricekit.errors import ConfigError
 
 
@@ -49,17 +49,37 @@ def test_mistakes_name_the_file_and_the_nearest_key(tmp_path, content, message):
 
 
 def test_written_values_are_read_back(tmp_path):
-    written = project_toml(
+    update_project(
+        tmp_path / "pricekit.toml",
         "shop.csv",
         {"delimiter": "\t", "columns": ["a", "b"], "decimal": None},
         {"text": ["a"], "price": "b", "id": None},
     )
-    found = _write(tmp_path, written)
-    assert found == Project(
+    assert read_project(tmp_path) == Project(
         tmp_path / "shop.csv",
         {"delimiter": "\t", "columns": ["a", "b"]},
         {"columns": {"text": ["a"], "price": "b"}},
     )
+
+
+def test_other_lines_of_the_file_are_kept(tmp_path):
+    path = tmp_path / "pricekit.toml"
+    path.write_text('# mine\npolicy = "fast"\n\n[columns]\nprice = "old"\n\n[training]\nepochs = 3  # few\n')
+    with pytest.raises(ConfigError, match=r"has another \[columns\]"):
+        update_project(path, "shop.csv", {}, {"price": "new"})
+    update_project(path, "shop.csv", {}, {"price": "new"}, overwrite=True)
+    text = path.read_text()
+    assert "# mine" in text
+    assert "epochs = 3  # few" in text
+    assert read_project(tmp_path).settings["columns"] == {"price": "new"}
+
+
+def test_a_file_that_cannot_be_edited_is_unchanged(tmp_path):
+    path = tmp_path / "pricekit.toml"
+    path.write_text('columns.price = "old"\n')
+    with pytest.raises(ConfigError, match="Delete those lines first"):
+        update_project(path, "shop.csv", {}, {"price": "new"}, overwrite=True)
+    assert path.read_text() == 'columns.price = "old"\n'
 
 
 def test_an_error_of_the_file_names_no_other_parameter(tmp_path):
