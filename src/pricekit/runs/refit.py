@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
@@ -112,12 +114,14 @@ def refits(config: RunConfig, source: Source) -> bool:
 
 
 def all_rows(split: Split) -> Table:
-    """Return validation and training rows; pseudo-labelled ones stay the last."""
+    """Return validation and training rows; pseudo-labelled ones stay the last, without those whose price is known."""
     valid, train = split.valid, split.train
-    frame = valid.frame[list(train.frame.columns)]
+    if split.pseudo_labelled is not None:
+        pseudo_labelled = np.arange(len(train)) >= len(train) - len(split.pseudo_labelled)
+        train = train.take(np.flatnonzero(~(pseudo_labelled & train.text.isin(set(valid.text)).to_numpy())))
     ids = valid.ids.astype(train.ids.dtype)
     ids.name = train.ids.name
-    return concat_tables([replace(valid, frame=frame, ids=ids), train])
+    return concat_tables([replace(valid, frame=valid.frame[list(train.frame.columns)], ids=ids), train])
 
 
 def first_job(job: Job, split: Split) -> Job:

@@ -232,8 +232,7 @@ def _complete(folder: Path, facts: dict[str, Any], model: PriceModel | None, fin
     list_files(folder, finished, {"run.json": record})
     write_text(folder / "run.json", record)
     if model is not None:
-        with _without_compilation(open_run(folder).config):
-            _check_reopened(folder, model)
+        _check_reopened(folder, model)
     for earlier in checkpoints(folder)[1:]:
         earlier.unlink(missing_ok=True)
     warn_if_useless(facts["metrics"]["smape"], facts["constant_smape"])
