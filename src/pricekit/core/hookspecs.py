@@ -100,7 +100,8 @@ def pricekit_checkpoint_saved(folder: Path, path: Path) -> None:
 
     Args:
         folder: of the run.
-        path: the file: `last.safetensors` to resume from, or `best.safetensors`; of a second pass in the folder `refit`.
+        path: the file: `last.safetensors` to resume from, or `best.safetensors`; those of a second pass are
+            in the folder `refit`.
     """
 
 

@@ -296,7 +296,7 @@ def _write_run(
     facts |= {} if first is None else first.to_json()
     write_text(out / SOURCE, json.dumps(facts, indent=2) + "\n")
     if first is not None:
-        take_over(out)
+        take_over(out, first)
     write_text(out / "config.toml", setup.config.to_toml())
     if split.pseudo_labelled is not None:
         write_pseudo_labelled(out, split.pseudo_labelled)

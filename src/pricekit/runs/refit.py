@@ -34,11 +34,11 @@ from pricekit.support.files import leftovers, sync, write_atomically
 from pricekit.table import Table, concat_tables
 from pricekit.training.batches import steps_per_epoch
 from pricekit.training.checkpoint import BEST, TrainingState, checkpoints, read_state
-from pricekit.training.recovery import METRICS
+from pricekit.training.recovery import write_metrics
 from pricekit.training.session import Job, Stage
 
 TAKEN_OVER = (INTERVALS, HELD_OUT)
-"""Files of the first pass that the second one keeps unchanged, besides `metrics.jsonl`."""
+"""Files of the first pass that the second one keeps unchanged."""
 
 _KEY = "first_pass"
 
@@ -170,12 +170,12 @@ def _with(config: RunConfig, **settings: Any) -> RunConfig:
     return config.model_copy(update={"training": config.training.model_copy(update=settings)})
 
 
-def take_over(folder: Path) -> None:
-    """Copy the results of the first pass into the folder of the second one, which is inside of its folder."""
-    for name in (*TAKEN_OVER, METRICS):
-        if (folder.parent / name).is_file():
-            with write_atomically(folder / name) as temporary:
-                shutil.copyfile(folder.parent / name, temporary)
+def take_over(folder: Path, first: FirstPass) -> None:
+    """Write the results of the first pass into the folder of the second one, which is inside of its folder."""
+    for name in TAKEN_OVER:
+        with write_atomically(folder / name) as temporary:
+            shutil.copyfile(folder.parent / name, temporary)
+    write_metrics(folder, [dict(line) for line in first.history])
 
 
 def publish_refit(out: Path) -> None:

@@ -38,6 +38,7 @@ from pricekit.runs.folder import (
 )
 from pricekit.runs.prepare import check_same_rows
 from pricekit.runs.pseudo_labels import add_pseudo_labels
+from pricekit.runs.refit import settle_refit
 from pricekit.runs.resume import working_folder
 from pricekit.runs.setup import in_budget
 from pricekit.runs.source import Source, load_rows
@@ -235,6 +236,8 @@ def _run_fold(
         with owned(
             folder, "run", TrainingError, enabled=Processes().main
         ):  # deletes the lock of a killed process
+            if Processes().main:
+                settle_refit(folder)
             check_intact(folder, FILES)
             check_same_rows(folder, add_pseudo_labels(source, split, config, folder))
             facts = dict(json.loads((folder / "run.json").read_text("utf-8")))
