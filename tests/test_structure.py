@@ -20,8 +20,9 @@ CODE = [*MODULES, *sorted(ROOT.glob("plugins/*/src/**/*.py")), *sorted(ROOT.glob
 
 FILES_OF_A_FOLDER = 12
 LINES_OF_A_FUNCTION = 45
-MOST_MODULES = 196
-"""With `__init__.py`: 186 after the restructuring of 0.2, and room for locks, digests and limits of bundles."""
+MOST_MODULES = 197
+"""With `__init__.py`: 186 after the restructuring of 0.2, and room for locks, digests, limits of bundles and
+the second pass of a run."""
 
 SUFFIXES = {"", "e", "d", "s", "ed", "er", "or", "es", "ers", "ing", "ion", "tion", "able"}
 """Endings of one word: two modules of a folder whose names differ by them alone are mistaken for each other."""

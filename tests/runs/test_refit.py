@@ -21,6 +21,7 @@ from pricekit.runs.folder import REFIT, is_own, open_run
 from pricekit.runs.refit import all_rows
 from pricekit.runs.source import Source, Split, load_split
 from pricekit.runs.train import train
+from pricekit.support.progress import use_reporter
 from pricekit.support.staging import staging_of
 from pricekit.training import loop
 from pricekit.training.session import Session, start_session
@@ -343,3 +344,61 @@ def test_without_time_for_the_second_pass_the_first_weights_are_kept(
 def test_resuming_keeps_the_choice(catalog, refitted):
     with pytest.raises(ConfigError, match=r"training\.refit is True there and False here"):
         api.train(catalog, out=refitted, resume=True, refit=False)
+
+
+def test_every_report_says_that_the_metrics_are_of_the_first_pass(
+    refitted, single, tmp_path, logged, pricekit
+):
+    note = f"are those of the first pass of {refitted}"
+    for command in (["evaluate", refitted], ["errors", refitted], ["compare", refitted, single]):
+        code, _, _ = pricekit(*command)
+        assert (code, note in logged()) == (0, True), command
+    ensemble = tmp_path / "ensemble"
+    assert pricekit("ensemble", refitted, single, "--out", ensemble)[0] == 0
+    assert note in logged()
+    assert pricekit("evaluate", ensemble)[0] == 0
+    assert f"are those of the first pass of {ensemble}" in logged()
+    assert pricekit("evaluate", single)[0] == 0
+    assert "first pass" not in logged()
+    assert pricekit("export", refitted, "--out", tmp_path / "bundle")[0] == 0
+    card = (tmp_path / "bundle" / "README.md").read_text()
+    assert "The first of two passes scored, on 60 validation rows" in card
+    assert "- 400 rows of `products.csv`" in card
+    code, said, _ = pricekit("inspect", tmp_path / "bundle")
+    assert "on all 400 rows; the metrics are of the pass before" in said
+    assert pricekit("export", ensemble, "--out", tmp_path / "both")[0] == 0
+    assert "the first of two passes" in (tmp_path / "both" / "README.md").read_text()
+
+
+TINY_FLAGS = (
+    *("--set", "backbone.vocab_size=500", "--set", "backbone.buckets=64", "--set", "backbone.width=4"),
+    *("--epochs", "2", "--max-length", "32"),
+)
+
+
+def test_the_command_has_two_passes_by_default_and_one_on_request(catalog, tmp_path, pricekit, logged):
+    code, said, err = pricekit("train", catalog, "--out", tmp_path / "two", *TINY_FLAGS)
+    assert (code, "then trained again on all 400 rows" in said + err + logged()) == (0, True)
+    code, said, err = pricekit("train", catalog, "--out", tmp_path / "one", *TINY_FLAGS, "--no-refit")
+    assert (code, "all 400 rows" in said + err + logged()) == (0, False)
+    assert [("refit" in open_run(tmp_path / name).facts) for name in ("two", "one")] == [True, False]
+
+
+def test_plan_and_progress_cover_both_passes(catalog, tmp_path, logged):
+    bars = []
+
+    class Recorder:
+        @contextmanager
+        def bar(self, title, total, done):
+            bars.append([title, total, done])
+            yield lambda units, note="": None
+
+    with use_reporter(Recorder()):
+        train(Source(catalog), tiny_config(REFITTED, {"training": {"keep": "last"}}), tmp_path / "run")
+    assert [bar for bar in bars if bar[0].startswith("training")] == [
+        ["training", pytest.approx(24 + 24 * 400 / 340), 0],
+        ["training on all rows", 24 + 28, 24],
+    ]
+    said = logged()
+    assert "; then a second pass on all rows, for as many epochs as are best" in said
+    assert "refit: the second pass, on all 400 rows; 4 epochs, 28 optimizer steps" in said
