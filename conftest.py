@@ -22,7 +22,7 @@ hypothesis.settings.load_profile("pricekit")
 
 TINY = {
     "backbone": {"name": "bag", "vocab_size": 1000, "buckets": 512, "width": 8, "members": 2},
-    "training": {"epochs": 3, "learning_rate": 0.01},
+    "training": {"epochs": 3, "learning_rate": 0.01, "refit": False},
     "max_length": 64,
 }
 

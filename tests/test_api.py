@@ -14,6 +14,7 @@ from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError
 TINY = {
     "epochs": 1,
     "max_length": 64,
+    "refit": False,
     "settings": {"backbone.vocab_size": 500, "backbone.buckets": 64, "backbone.width": 4},
 }
 

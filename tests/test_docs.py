@@ -42,7 +42,7 @@ def test_commands_exist_with_their_options(document):
         command: click.Command = cli.get_command(click.Context(cli), name)
         if isinstance(command, click.Group):
             command = command.commands[arguments[0]]
-        options = {flag for parameter in command.params for flag in parameter.opts}
+        options = {flag for p in command.params for flag in (*p.opts, *p.secondary_opts)}
         for flag in (a.split("=")[0] for a in arguments if a.startswith("--")):
             assert flag in {*options, "--help"}, f"{name} {flag}"
 

@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import pricekit as pk
 
 SMALL = {"backbone.vocab_size": 300, "backbone.buckets": 64, "backbone.width": 4, "backbone.members": 2}
+SMALL |= {"training.refit": False}
 
 FAILS: dict[str, str] = {}
 """Checks of scikit-learn that cannot pass, each with the reason."""

@@ -164,8 +164,9 @@ def cross_validate(
 ) -> CrossValidation:
     """Train one run per fold on the rows of the other folds, and score it on that fold.
 
-    Rows with nearly equal texts are in the same fold. Each run keeps its last weights, so no choice depends on the
-    fold that scores it.
+    Rows with nearly equal texts are in the same fold. No choice depends on the fold that scores it: with a refit, a
+    part of the other folds chooses the epoch, and the run is then trained on all rows of the other folds, as `train`
+    does; otherwise it keeps its last weights.
 
     Args:
         table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
@@ -199,14 +200,13 @@ def cross_validate(
         _check_resumable(out, overwrite)
     with _folder(out) as folder:
         from pricekit.runs.resume import check_agreement, check_tables, has_begun
-        from pricekit.workflows.cross_validation import CONFIG, is_cv, resumed_config
+        from pricekit.workflows.cross_validation import CONFIG, config_of_folds, is_cv, resumed_config
         from pricekit.workflows.cross_validation import cross_validate as run_folds
         from pricekit.workflows.folds import PLAN
 
         begun = continued(folder, is_cv)
         resume = resume and has_begun(folder, is_cv(begun), "cross-validation")
-        below = {"training": {"keep": "last"}}
-        config = resumed_config(begun, options.get("time_budget")) if resume else config_of(options, below)
+        config = resumed_config(begun, options.get("time_budget")) if resume else config_of_folds(options)
         if resume:
             check_agreement(begun / CONFIG, options)
             check_tables(source, begun / PLAN)

@@ -66,6 +66,11 @@ class ModelOptions(PricedOptions, total=False):
     time_budget: Annotated[
         float | str | None, "time limit in seconds, or a text such as '2h'; the schedule fits into it"
     ]
+    refit: Annotated[
+        bool | None,
+        "after the best epoch is known, train once more on all rows, those of the validation included; default: as the "
+        "policy says, and `quick` says yes",
+    ]
     config: Annotated[
         str | Path | Mapping[str, Any] | None, "TOML file or mapping of settings; options override it"
     ]
@@ -222,7 +227,7 @@ def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
     if pretrained:
         pretrained |= {"weights": str(pretrained["weights"])} if "weights" in pretrained else {}
         layer["backbone"] = layer.get("backbone", {}) | pretrained
-    if training := {name: given[name] for name in ("epochs", "time_budget") if name in given}:
+    if training := {name: given[name] for name in ("epochs", "time_budget", "refit") if name in given}:
         layer["training"] = training
     named = {"price": given.get("price"), "id": given.get("id"), "text": names_of(given.get("text"), "text")}
     if columns := {name: value for name, value in named.items() if value}:

@@ -68,12 +68,16 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The metrics on the held-out rows by name: `smape` and `mdape` in percent, `mae` in the table's currency."""
+        """The metrics on the held-out rows by name: `smape` and `mdape` in percent, `mae` in the table's currency.
+
+        After a refit, these are the metrics of the first pass, which was not trained on the held-out rows; `facts` then
+        contains `refit`.
+        """
         return dict(self.facts["metrics"])
 
     @property
     def held_out(self) -> pd.DataFrame:
-        """The rows that the model was not trained on, (N, 6 or more).
+        """The rows that the model, or before a refit its first pass, was not trained on, (N, 6 or more).
 
         Columns: `row`, `id`, `fold`, `text`, `price` and `predicted` (float64, in the table's currency), and columns
         of the table with few different values.

@@ -14,6 +14,7 @@ SMALL = [
     "backbone.width=4",
     "--set",
     "backbone.vocab_size=300",
+    "--no-refit",
     "--quiet",
 ]
 

@@ -114,7 +114,7 @@ def test_the_environment_selects_the_loaded_plugins(with_broken, catalog):
 
 
 SMALL = [
-    *("--epochs", "8", "--set", "training.learning_rate=0.01"),
+    *("--epochs", "8", "--set", "training.learning_rate=0.01", "--no-refit"),
     *("--set", "backbone.width=8", "--set", "backbone.buckets=64"),
 ]
 

@@ -63,7 +63,7 @@ def assert_equal_runs(one: Path, other: Path) -> None:
     """Assert that two finished runs have the same weights, metrics and epochs."""
     assert_equal_weights(one / "best.safetensors", other / "best.safetensors")
     facts = [json.loads((run / "run.json").read_text("utf-8")) for run in (one, other)]
-    for name in ("metrics", "best_epoch", "rows"):
+    for name in ("metrics", "best_epoch", "rows", "refit"):
         assert facts[0][name] == facts[1][name], name
     losses = [
         [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]

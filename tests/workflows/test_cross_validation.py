@@ -20,6 +20,7 @@ from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import smape
 from pricekit.runs.folder import open_run
 from pricekit.runs.source import Source
+from pricekit.training.session import Session
 from pricekit.workflows import cross_validation as cv
 from pricekit.workflows import folds
 from pricekit.workflows.cross_validation import cross_validate
@@ -282,3 +283,50 @@ def test_the_old_cross_validation_stays_until_the_new_one_is_complete(done, tabl
     assert len(json.loads((out / "cv.json").read_text("utf-8"))["folds"]) == 2
     assert sorted(path.name for path in (out / "fold-2").iterdir()) == ["notes.txt"]
     assert [path.name for path in tmp_path.iterdir()] == ["cv"]
+
+
+def test_a_fold_does_what_train_does(catalog, tmp_path):
+    """A part of the other folds chooses the epoch, then all of their rows are trained on."""
+    options = {"config": TINY, "refit": True, "epochs": 2}
+    found = pricekit.cross_validate(catalog, out=tmp_path / "cv", folds=2, **options)
+    parts = pd.read_parquet(found.path / "folds.parquet")
+    for fold, run in enumerate(found.runs):
+        others, facts = int((parts["fold"] != fold).sum()), run.facts
+        assert facts["refit"] == {"rows": others, "epochs": facts["best_epoch"]}
+        assert facts["rows"]["train"] + facts["rows"]["valid"] == others
+        held = found.held_out[found.held_out["fold"] == fold]
+        assert set(held["row"]).isdisjoint(run.held_out["row"])
+        assert run.predict(held["text"].tolist()) == pytest.approx(held["predicted"], rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, (True, "best")),
+        ({"refit": False}, (False, "last")),
+        ({"refit": False, "settings": {"training.keep": "best"}}, (False, "best")),
+        ({"settings": {"training.keep": "last"}}, (False, "last")),
+        ({"policy": "blazing"}, (False, "last")),
+    ],
+)
+def test_without_a_refit_folds_keep_the_last_weights(options, expected):
+    training = cv.config_of_folds(options).training
+    assert (training.refit, training.keep) == expected
+
+
+def test_a_cross_validation_with_a_refit_is_resumed_in_the_second_pass(catalog, tmp_path, monkeypatch):
+    options = {"config": TINY, "refit": True, "epochs": 2, "folds": 2}
+    whole = pricekit.cross_validate(catalog, out=tmp_path / "whole", **options)
+
+    def fail(self, pause, call=Session.after_pause):
+        call(self, pause)
+        if self.folder == tmp_path / "cv" / "fold-1" / "refit" and self.state.epoch:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "after_pause", fail)
+        with pytest.raises(KeyboardInterrupt):
+            pricekit.cross_validate(catalog, out=tmp_path / "cv", **options)
+    found = pricekit.cross_validate(catalog, out=tmp_path / "cv", resume=True)
+    pd.testing.assert_frame_equal(found.held_out, whole.held_out)
+    assert not list(found.path.rglob("refit"))

@@ -89,6 +89,13 @@ class Verified(BaseModel):
     )
 
 
+class RefitFacts(BaseModel):
+    """The second pass of a training, on all rows."""
+
+    rows: int = Field(description="rows that it was trained on, those of the validation included")
+    epochs: int = Field(description="as many as were best in the first pass, which the metrics are of")
+
+
 class MemberFacts(BaseModel):
     """One of several models whose log prices are averaged by weight."""
 
@@ -125,7 +132,12 @@ class Manifest(BaseModel, extra="allow"):
     )
     currency: str | None = Field(None, description="of the predicted prices, as found in the training table")
     rows: dict[str, int] | None = Field(None, description="trained on, validated on, unusable")
-    best_epoch: int | None = Field(None, description="the epoch whose weights these are")
+    best_epoch: int | None = Field(
+        None, description="the epoch whose weights these are; after a refit, the number of its epochs"
+    )
+    refit: RefitFacts | None = Field(
+        None, description="of a model that a second pass trained; metrics and intervals are of the first"
+    )
     metrics: dict[str, float] | None = Field(None, description="on the validation rows")
     constant_smape: float | None = Field(None, description="of the best constant price, on the same rows")
     plugins: list[PluginFacts] | None = None

@@ -51,7 +51,8 @@ def cv(**flags: Any) -> None:
     pricekit errors cv
 
     The folds have similar price distributions, and rows with nearly equal texts share a fold. For each fold, a run
-    trains on the other folds. It keeps its last weights, so no choice depends on the fold that scores it. The command
+    trains on the other folds, as train does: a part of their rows chooses the epoch, then all of them are trained on.
+    With --no-refit, it keeps its last weights instead. So no choice depends on the fold that scores it. The command
     prints the mean and standard deviation over the folds, then the errors by price, text length and category.
     A --teacher must be a cross-validation with the same folds: each fold learns from the run that has not seen its
     rows.

@@ -54,6 +54,9 @@ def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     kept = [(name, manifest[name]) for name in _SHOWN.split() if manifest.get(name) is not None]
     facts = [(name.replace("_", " "), str(value)) for name, value in kept]
     facts += [(f"{part} rows", f"{count:,}") for part, count in (manifest.get("rows") or {}).items()]
+    refit = manifest.get("refit")
+    if refit is not None:
+        facts.append(("refit", f"on all {refit['rows']:,} rows; the metrics are of the pass before"))
     facts += [(name, f"{value:,.2f}") for name, value in (manifest.get("metrics") or {}).items()]
     for plugin in manifest.get("plugins") or []:
         facts.append((plugin["kind"], f"{plugin['name']} of {plugin['package']} {plugin['version']}"))

@@ -272,6 +272,11 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--seed", type=int, metavar="N", help="Random seed of split, weights and order.  [default: 0]"
         ),
+        click.option(
+            "--refit/--no-refit",
+            default=None,
+            help="Train once more on all rows, once the best epoch is known.  [default: as the policy says]",
+        ),
         click.option("--config", type=TABLE, help="TOML file of settings. Options override it."),
         settings_option,
     ]

@@ -36,7 +36,7 @@ from pricekit.support.staging import continued
 @click.option(
     "--time-budget",
     metavar="TIME",
-    help="Time limit, such as 2h or 90m. The schedule fits into it, and the run keeps its best weights.",
+    help="Time limit, such as 2h or 90m. The schedule fits into it, that of a second pass, too.",
 )
 @click.option(
     "--resume", is_flag=True, help="Continue the run in --out from its last checkpoint, or start it."
@@ -57,8 +57,9 @@ def train(dry_run: bool, **flags: Any) -> None:
     pricekit train products.csv --out student --unpriced new.csv --teacher run
 
     Without TABLE, the command reads the table that pricekit.toml in the current folder names. Each epoch prints the
-    validation SMAPE, from 0 to 200 percent; lower is better. The run folder contains the configuration, the split,
-    the metrics, the checkpoints and the rejected rows.
+    validation SMAPE, from 0 to 200 percent; lower is better. With a refit, which is the default of the policy quick,
+    a second pass then trains on all rows, for as many epochs as were best; the metrics are those of the first pass. The
+    run folder contains the configuration, the split, the metrics, the checkpoints and the rejected rows.
     """
     config = flags["config"]
     flags = with_project(as_arguments(flags))
@@ -85,6 +86,11 @@ def train(dry_run: bool, **flags: Any) -> None:
         best_epoch=facts["best_epoch"],
         seconds=facts["seconds"],
     )
+    if refit := facts.get("refit"):
+        show_result(
+            f"these metrics are of the first pass; the model was then trained again on all {refit['rows']:,} rows",
+            refit=refit,
+        )
     folder = str(flags["out"])
     show_result(
         f"the run is in {folder}; next: pricekit export {shlex.quote(folder)} --out BUNDLE{again()}",
@@ -99,6 +105,7 @@ def _dry_run(flags: dict[str, Any]) -> None:
     from pricekit.options import ModelOptions, config_of, read_options_of
     from pricekit.runs.folder import is_started, kept_together
     from pricekit.runs.pseudo_labels import add_pseudo_labels
+    from pricekit.runs.refit import refits
     from pricekit.runs.resume import check_agreement
     from pricekit.runs.setup import resumed_config
     from pricekit.runs.source import NEAR, Source, load_split
@@ -120,7 +127,8 @@ def _dry_run(flags: dict[str, Any]) -> None:
         source, config, allow_leak=flags["allow_leak"], checked=out is not None, kept_together=kept
     )
     split = add_pseudo_labels(source, split, config, out)
+    second = "; then a second pass on all of them" if refits(config, source) else ""
     logger.info(
-        f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on; nothing was trained"
+        f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on{second}; nothing was trained"
     )
     click.echo(config.for_rows(len(split.train)).to_toml(), nl=False)

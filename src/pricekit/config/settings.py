@@ -126,6 +126,11 @@ class TrainingConfig(Section):
         "best",
         description="weights of the epoch with the lowest validation SMAPE, or of the last epoch (ignores patience)",
     )
+    refit: bool = Field(
+        False,
+        description="train once more, on training and validation rows, for as many epochs as were best; metrics and "
+        "intervals stay those of the first pass",
+    )
     save_steps: int | None = Field(None, ge=1, description="steps between additional checkpoints")
     save_epochs: int = Field(1, ge=1, description="epochs between checkpoints")
     keep_checkpoints: int = Field(

@@ -85,6 +85,8 @@ def pricekit_run_started(
 def pricekit_epoch_ended(folder: Path, record: Mapping[str, Any]) -> None:
     """Observe the end of an epoch, after validation. After a kill, a resumed run may repeat an epoch.
 
+    The epochs of a second pass on all rows, which has no validation, are not observed.
+
     Args:
         folder: of the run.
         record: the epoch's line in `metrics.jsonl`: `epoch` and `step` from 1, `loss`, `valid_smape`,
@@ -98,7 +100,8 @@ def pricekit_checkpoint_saved(folder: Path, path: Path) -> None:
 
     Args:
         folder: of the run.
-        path: the file: `last.safetensors` to resume from, or `best.safetensors`.
+        path: the file: `last.safetensors` to resume from, or `best.safetensors`; those of a second pass are
+            in the folder `refit`.
     """
 
 
@@ -111,7 +114,8 @@ def pricekit_run_ended(
     Args:
         folder: of the run.
         outcome: how it ended.
-        facts: of `run.json`: `metrics`, `best_epoch`, `seconds`, `rows`, `plugins`; empty unless finished.
+        facts: of `run.json`: `metrics`, `best_epoch`, `seconds`, `rows`, `plugins`, and `refit` after a second pass;
+            empty unless finished.
     """
 
 

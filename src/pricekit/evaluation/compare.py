@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from pricekit.errors import ConfigError, DataError
-from pricekit.evaluation.held_out import HeldOut, read_held_out
+from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit
 from pricekit.evaluation.scores import MIN_ROWS, fold_metrics, mean_and_sd, mean_interval
 from pricekit.metrics import smape_terms
 from pricekit.support.log import logger
@@ -119,7 +119,9 @@ def compare_folders(paths: Sequence[str | Path]) -> Comparison:
     if len(paths) < 2:
         raise ConfigError(f"a comparison needs at least two runs; found {len(paths)}")
     names = _unique(list(map(str, paths)))
-    return compare({name: read_held_out(Path(path)) for name, path in zip(names, paths, strict=True)})
+    models = {name: read_held_out(Path(path)) for name, path in zip(names, paths, strict=True)}
+    report_refit(map(Path, paths))
+    return compare(models)
 
 
 def compare(models: Mapping[str, HeldOut]) -> Comparison:

@@ -1,6 +1,7 @@
 """`held_out.parquet`: rows that the weights were not trained on, with their predictions.
 
-The file of a run contains its validation rows. The file of a cross-validation contains every row once, predicted by the
+The file of a run contains its validation rows, with the predictions of the first pass if a refit then trained on them.
+The file of a cross-validation contains every row once, predicted by the
 fold that did not train on it. `evaluate`, `compare` and `errors` read only this file from these folders.
 
 | column | meaning |
@@ -15,6 +16,8 @@ fold that did not train on it. `evaluate`, `compare` and `errors` read only this
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ import pandas as pd
 
 from pricekit.errors import DataError, check_intact
 from pricekit.support.files import write_atomically
+from pricekit.support.log import logger
 from pricekit.table import Table
 
 FILE = "held_out.parquet"
@@ -116,6 +120,26 @@ def write_held_out(folder: Path, held_out: HeldOut) -> None:
         frame.insert(place, name, column)
     with write_atomically(folder / FILE) as temporary:
         frame.to_parquet(temporary, index=False)
+
+
+def was_refitted(folder: Path) -> bool:
+    """Return whether a run, or a member of an ensemble, was trained on its held-out rows after it predicted them."""
+    for file in (folder / "run.json", *folder.glob("members/*/run.json")):
+        try:
+            if "refit" in json.loads(file.read_text("utf-8")):
+                return True
+        except (OSError, ValueError, TypeError):  # reported by whoever opens the run
+            continue
+    return False
+
+
+def report_refit(folders: Iterable[Path]) -> None:
+    """Log which models were trained on their held-out rows after they predicted them."""
+    if names := [str(folder) for folder in folders if was_refitted(folder)]:
+        logger.info(
+            f"the predictions of the held-out rows are those of the first pass of {', '.join(names)}; a second pass "
+            "then trained on all rows"
+        )
 
 
 def read_held_out(folder: Path) -> HeldOut:

@@ -19,6 +19,7 @@ intervals.json            calibrated widths of price intervals
 held_out.parquet          validation rows with their predicted prices
 run.json                  table, rows, plugins, metrics of the best weights; written last
 files.json                size and SHA-256 of the files that are read again, except checkpoints to resume from
+refit                     the same files of a second pass, on all rows, until it is complete and replaces the first one
 
 An ensemble, which predicts and is exported like one run:
 
@@ -71,6 +72,9 @@ OUT_OF_FOLD = "out_of_fold.parquet"
 PSEUDO_LABELLED, OLD_PSEUDO_LABELLED = "pseudo_labelled.parquet", "taught.parquet"
 """The second name is that of version 0.1."""
 
+REFIT, COMPLETE = "refit", ".complete"
+"""The folder in a run's folder in which a second pass trains, on all rows; a file in it says that it is complete."""
+
 SAMPLE_ROWS = 512
 """Maximum number of validation rows in the sample of a run."""
 
@@ -83,6 +87,8 @@ FILES = (
 
 
 FINISHED = (BEST, INTERVALS, HELD_OUT, "run.json")
+REFIT_FINISHED = (BEST, "run.json")
+"""FINISHED of a second pass, which takes over the intervals and the held-out rows when it is started."""
 STARTED = tuple(name for name in FILES if name not in (*FINISHED, LAST, LISTING, "metrics.jsonl"))
 """What `files.json` lists when a run is started, and FINISHED when it is finished; checkpoints hold `metrics.jsonl`."""
 _READ = (SOURCE, "config.toml", *FILES_OF_PREPROCESSOR, BACKBONE, BEST, INTERVALS, "run.json")
@@ -182,8 +188,11 @@ def run_id(path: Path) -> str:
 
 
 def is_own(file: Path) -> bool:
-    """Return whether a path relative to a run's folder is that of a file of the run."""
-    return len(file.parts) == 1 and (file.name in FILES or EARLIER.fullmatch(file.name) is not None)
+    """Return whether a path relative to a run's folder is that of a file of the run or of its second pass."""
+    if len(file.parts) > 1 and file.parts[0] == REFIT:
+        file = Path(*file.parts[1:])
+    own = file.name in (*FILES, COMPLETE) or EARLIER.fullmatch(file.name) is not None
+    return len(file.parts) == 1 and own
 
 
 def is_started(out: Path) -> bool:
@@ -286,6 +295,8 @@ def clear_run(path: Path) -> None:
     """Delete the files of a run and nothing else; raises TrainingError if the folder is not a run."""
     if not path.exists():
         return
+    if (path / REFIT).is_dir() and is_replaceable(path):
+        clear_refit(path)
     if not is_free(path) and not is_replaceable(path):
         raise TrainingError(
             f"{path} is not a run, so it is not overwritten; choose another folder",
@@ -294,6 +305,15 @@ def clear_run(path: Path) -> None:
         )
     for file in [*leftovers(path), *checkpoints(path), *(path / name for name in FILES)]:
         file.unlink(missing_ok=True)
+
+
+def clear_refit(path: Path) -> None:
+    """Delete the files of the second pass of a run and nothing else."""
+    part = path / REFIT
+    for file in [*leftovers(part), *checkpoints(part), *(part / name for name in (COMPLETE, *FILES))]:
+        file.unlink(missing_ok=True)
+    if not any(part.iterdir()):
+        part.rmdir()
 
 
 def open_run(path: Path) -> LoadedRun:

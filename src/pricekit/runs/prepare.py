@@ -27,6 +27,7 @@ from pricekit.runs.checks import check_feature_leaks, check_inputs, check_plugin
 from pricekit.runs.folder import (
     BACKBONE,
     FINISHED,
+    REFIT_FINISHED,
     SOURCE,
     STARTED,
     check_replaceable,
@@ -43,6 +44,7 @@ from pricekit.runs.folder import (
     write_split,
 )
 from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
+from pricekit.runs.refit import TAKEN_OVER, FirstPass, all_rows, take_over
 from pricekit.runs.setup import Setup
 from pricekit.runs.source import NEAR, Source, Split, columns_of, load_split
 from pricekit.support.digests import list_files, unlist_files
@@ -83,6 +85,8 @@ class Prepared:
         job: the model to train, its rows and its settings.
         reopened: the run was started before.
         resumed: the run has a checkpoint to continue from.
+        folder: the folder of its files.
+        first: the results of the first pass, in a second one.
     """
 
     source: Source
@@ -91,6 +95,8 @@ class Prepared:
     job: Job
     reopened: bool
     resumed: bool
+    folder: Path
+    first: FirstPass | None = None
 
 
 def prepare(
@@ -99,40 +105,51 @@ def prepare(
     out: Path,
     *,
     split: Split | None = None,
+    first: FirstPass | None = None,
     resume: bool = False,
     overwrite: bool = False,
     allow_leak: bool = False,
 ) -> Prepared:
     """Read the rows, then start a new run folder or open the one to resume.
 
-    Arguments and errors are those of `pricekit.runs.train.train`.
+    Arguments and errors are those of `pricekit.runs.train.train`; `first` are the results of the first pass for a
+    second one, which trains on all rows.
     """
     setup = Setup.create(config)
     processes = setup.processes
     if not processes.main:
         silence()
     if processes.main:  # before the table is read, which may take long
-        _check_folder(out, resume=resume, overwrite=overwrite)
+        _check_folder(out, refit=first is not None, resume=resume, overwrite=overwrite)
     kept = kept_together(out) if resume and is_started(out) else NEAR
     split = split or load_split(source, config, allow_leak=allow_leak, checked=resume, kept_together=kept)
     resume = resume and is_started(out)
-    split = add_pseudo_labels(source, split, config, out if resume else None)
+    if split.pseudo_labelled is None:
+        split = add_pseudo_labels(source, split, config, out if resume else None)
     setup = replace(setup, config=config.for_rows(len(split.train)))
     if not processes.main:
         processes.wait()  # for the main process, which writes the folder
     if resume or not processes.main:
-        job = reopen_run(out, setup, split)
+        job = reopen_run(out, setup, split, first)
     else:
-        job = prepare_new_run(out, source, setup, split, overwrite=overwrite)
+        job = prepare_new_run(out, source, setup, split, first, overwrite=overwrite)
     if processes.main:
         processes.wait()
     resumed = resume and (out / LAST).exists()
     if resume and not resumed:
         logger.info(f"{out} has no checkpoint: its first epoch is repeated, with the same rows and settings")
-    return Prepared(source, split, setup.entries, job, reopened=resume, resumed=resumed)
+    return Prepared(source, split, setup.entries, job, resume, resumed, out, first)
 
 
-def prepare_new_run(out: Path, source: Source, setup: Setup, split: Split, *, overwrite: bool) -> Job:
+def prepare_new_run(
+    out: Path,
+    source: Source,
+    setup: Setup,
+    split: Split,
+    first: FirstPass | None = None,
+    *,
+    overwrite: bool,
+) -> Job:
     """Fit the preprocessor, build the model, check every plugin on a batch, then write the folder.
 
     Raises:
@@ -141,26 +158,24 @@ def prepare_new_run(out: Path, source: Source, setup: Setup, split: Split, *, ov
         DataError: a feature reads a column that leaks the price.
     """
     _check_free(out, overwrite)
-    config = setup.config
+    config, rows = setup.config, _rows(split, first)
     with progress("preparing", 5, shown=config.speed.progress) as advance:
         advance(0, "tokenizer and features")
-        fitted = _fit(setup, split.train)
+        fitted = _fit(setup, rows)
         preprocessor = fitted.preprocessor
-        check_feature_leaks(
-            preprocessor.features, without_price(split.train, preprocessor.columns), split.leaks
-        )
+        check_feature_leaks(preprocessor.features, without_price(rows, preprocessor.columns), split.leaks)
         advance(2, "inputs of the training rows")
-        train = _train_inputs(fitted, split, config)
+        train = _train_inputs(fitted, rows, config)
         advance(1, "inputs of the validation rows")
-        valid = _inputs(fitted, split.valid, config)
+        valid = None if first else _inputs(fitted, split.valid, config)
         advance(1, "model")
         job = _job(setup, fitted, _new_model(setup, fitted, train), train, valid, secrets.token_hex(16))
         check_plugins(job)
-    _write_run(out, source, job.run, setup, split, fitted)
+    _write_run(out, source, job.run, setup, split, fitted, first)
     return job
 
 
-def reopen_run(out: Path, setup: Setup, split: Split) -> Job:
+def reopen_run(out: Path, setup: Setup, split: Split, first: FirstPass | None = None) -> Job:
     """Open an unfinished run.
 
     The weights come from its checkpoint afterwards; without a checkpoint the model is new.
@@ -173,9 +188,9 @@ def reopen_run(out: Path, setup: Setup, split: Split) -> Job:
     config = setup.config
     with progress("preparing", 2, shown=config.speed.progress) as advance:
         advance(0, "inputs of the training rows")
-        train = _train_inputs(fitted, split, config)
+        train = _train_inputs(fitted, _rows(split, first), config)
         advance(1, "inputs of the validation rows")
-        valid = _inputs(fitted, split.valid, config)
+        valid = None if first else _inputs(fitted, split.valid, config)
     if (out / LAST).exists():
         model = build_model(setup.plugins, config, fitted.preprocessor, fitted.architecture, None)
     else:
@@ -183,14 +198,19 @@ def reopen_run(out: Path, setup: Setup, split: Split) -> Job:
     return _job(setup, fitted, model, train, valid, run_id(out))
 
 
-def _check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
+def _rows(split: Split, first: FirstPass | None) -> Table:
+    """Return the rows that a pass trains on."""
+    return all_rows(split) if first else split.train
+
+
+def _check_folder(out: Path, *, refit: bool, resume: bool, overwrite: bool) -> None:
     """Raise TrainingError unless a run can be written to a folder, or continues there."""
     if not resume:
         _check_free(out, overwrite)
     elif is_started(out):
-        check_intact(out, STARTED)
+        check_intact(out, (*STARTED, *TAKEN_OVER) if refit else STARTED)
         recover_checkpoint(out, run_id(out))
-        unlist_files(out, FINISHED)  # they are written again
+        unlist_files(out, REFIT_FINISHED if refit else FINISHED)  # they are written again
 
 
 def check_same_rows(out: Path, split: Split) -> None:
@@ -233,9 +253,9 @@ def _inputs(fitted: Fitted, table: Table, config: RunConfig) -> PricedInputs:
     return PricedInputs(cached_inputs(fitted.preprocessor, table, config.speed.cache), table.known_price)
 
 
-def _train_inputs(fitted: Fitted, split: Split, config: RunConfig) -> PricedInputs:
+def _train_inputs(fitted: Fitted, rows: Table, config: RunConfig) -> PricedInputs:
     """Return the inputs of the training rows, with the out-of-fold columns in place."""
-    train = _inputs(fitted, split.train, config)
+    train = _inputs(fitted, rows, config)
     if not fitted.out_of_fold:
         return train
     features, names = train.inputs.features.copy(), fitted.preprocessor.features.names
@@ -255,19 +275,30 @@ def _new_model(setup: Setup, fitted: Fitted, train: PricedInputs) -> PriceModel:
 
 
 def _job(
-    setup: Setup, fitted: Fitted, model: PriceModel, train: PricedInputs, valid: PricedInputs, run: str
+    setup: Setup, fitted: Fitted, model: PriceModel, train: PricedInputs, valid: PricedInputs | None, run: str
 ) -> Job:
-    for rows in (train, valid):
+    for rows in [train, *([] if valid is None else [valid])]:
         check_inputs(rows, fitted.preprocessor.features.names)
     return Job(model, setup.policy, setup.config, train, valid, setup.processes, setup.precision, run)
 
 
-def _write_run(out: Path, source: Source, run: str, setup: Setup, split: Split, fitted: Fitted) -> None:
+def _write_run(
+    out: Path,
+    source: Source,
+    run: str,
+    setup: Setup,
+    split: Split,
+    fitted: Fitted,
+    first: FirstPass | None,
+) -> None:
     """Write the files of a new run; `BACKBONE` is the last, and marks the run as started."""
     clear_run(out)
     out.mkdir(parents=True, exist_ok=True)
     facts = source.facts(split) | {"run": run, "plugins": [entry.facts() for entry in setup.entries]}
+    facts |= {} if first is None else first.to_json()
     write_text(out / SOURCE, json.dumps(facts, indent=2) + "\n")
+    if first is not None:
+        take_over(out, first)
     write_text(out / "config.toml", setup.config.to_toml())
     if split.pseudo_labelled is not None:
         write_pseudo_labelled(out, split.pseudo_labelled)
@@ -277,5 +308,5 @@ def _write_run(out: Path, source: Source, run: str, setup: Setup, split: Split, 
     if fitted.out_of_fold:
         write_out_of_fold(out, fitted.out_of_fold)
     architecture = json.dumps(fitted.architecture, indent=1) + "\n"
-    list_files(out, STARTED, {BACKBONE: architecture})
+    list_files(out, (*STARTED, *TAKEN_OVER) if first else STARTED, {BACKBONE: architecture})
     write_text(out / BACKBONE, architecture)

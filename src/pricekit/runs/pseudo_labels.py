@@ -17,7 +17,7 @@ import pandas as pd
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
-from pricekit.evaluation.held_out import read_held_out
+from pricekit.evaluation.held_out import read_held_out, was_refitted
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.folder import OLD_PSEUDO_LABELLED, PSEUDO_LABELLED, write_parquet
 from pricekit.runs.load import load_model
@@ -152,12 +152,13 @@ def _check_teacher(path: Path, valid: Table) -> None:
         )
         return
     held_out = read_held_out(path)
-    unseen = set(zip(held_out.text, held_out.price, strict=True))
+    refit = was_refitted(path)
+    unseen = set() if refit else set(zip(held_out.text, held_out.price, strict=True))
     seen = sum((text, price) not in unseen for text, price in zip(valid.text, valid.known_price, strict=True))
     if seen:
         logger.warning(
             f"the teacher {path} was trained on {seen:,} of the {len(valid):,} validation rows, so validation metrics "
-            "are optimistic; train the teacher on the same table with the same seed"
+            f"are optimistic; train the teacher on the same table with the same seed{' and without a refit' * refit}"
         )
 
 

@@ -85,7 +85,7 @@ def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
     """
     own, differences = _flat(read_saved_config(saved)), dict[str, str]()
     for name, value in options.items():
-        if name in RESUMABLE or not _is_given(value):
+        if name in RESUMABLE or not (_is_given(value) or (name, value) == ("refit", False)):
             continue
         asked = _flat(read_saved_config(saved, *layers_of({name: value})))
         for key, new in asked.items():

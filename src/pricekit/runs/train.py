@@ -1,9 +1,10 @@
-"""Training: from a table to a finished run, in three steps: prepare, fit, finish."""
+"""Training: from a table to a finished run, in three steps: prepare, fit, finish. A refit repeats them on all rows."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,10 @@ from pricekit.runs.calibration import fit_intervals
 from pricekit.runs.folder import (
     FINISHED,
     INTERVALS,
+    REFIT,
+    REFIT_FINISHED,
     SAMPLE_ROWS,
+    clear_refit,
     is_own,
     is_started,
     open_run,
@@ -30,6 +34,16 @@ from pricekit.runs.folder import (
     was_started,
 )
 from pricekit.runs.prepare import Prepared, prepare
+from pricekit.runs.refit import (
+    FirstPass,
+    first_job,
+    first_pass_of,
+    open_pass,
+    publish_refit,
+    refit_job,
+    refits,
+    settle_refit,
+)
 from pricekit.runs.resume import working_folder
 from pricekit.runs.source import Source, Split
 from pricekit.support.digests import list_files
@@ -38,6 +52,7 @@ from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.support.staging import keep_others, replacing
+from pricekit.support.text import counted
 from pricekit.training.checkpoint import TrainingState, checkpoints
 from pricekit.training.loop import fit
 from pricekit.training.machine import Processes
@@ -79,8 +94,13 @@ def train(
     with owned(out, "run", TrainingError, enabled=processes.main):
         processes.wait()
         folder = working_folder(out, is_started if resume else was_started, "run.json", **given)
+        if processes.main:
+            for each in {out, folder}:
+                settle_refit(each)
+        processes.wait()
         with replacing(out, folder, is_own, enabled=processes.main):
-            prepared = prepare(source, config, folder, split=split, allow_leak=allow_leak, **given)
+            part, first = open_pass(folder, resume=resume)
+            prepared = prepare(source, config, part, split=split, first=first, allow_leak=allow_leak, **given)
             if folder != out and processes.main:
                 keep_others(out, folder, is_own)
             facts = _train(prepared, folder, started)
@@ -96,9 +116,62 @@ def _train(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
     with observed_run(
         out, enabled=job.processes.main, config=settings, rows=rows, resumed=prepared.reopened
     ) as facts:
-        state = fit(job, out, resume=prepared.resumed, started=started)
-        facts |= finish(prepared, state, out, started)
+        facts |= _run_passes(prepared, out, started)
     job.processes.wait()
+    return facts
+
+
+def _run_passes(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
+    """Train the only pass of a run, or both, or the second one of a run that is resumed in it."""
+    job = prepared.job
+    if not refits(job.config, prepared.source):
+        state = fit(job, out, resume=prepared.resumed, started=started)
+        return finish(prepared, state, out, started)
+    if prepared.first is None:
+        first = _first_pass(prepared, out, started)
+        started = time.perf_counter()
+        job.processes.wait()
+        prepared = prepare(prepared.source, job.config, out / REFIT, split=prepared.split, first=first)
+    return _refit(prepared, out, started)
+
+
+def _first_pass(prepared: Prepared, out: Path, started: float) -> FirstPass:
+    """Train the first pass of two: it chooses the epoch, and measures on the validation rows."""
+    job = first_job(prepared.job, prepared.split)
+    state = fit(job, out, resume=prepared.resumed, started=started)
+    facts = _measure(prepared, state, out, started)
+    return first_pass_of(facts, state, job, out)
+
+
+def _refit(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
+    """Train the second pass of two, on all rows, and finish the run with its weights.
+
+    If the time budget leaves it fewer steps than the first pass took, the weights of that pass are kept.
+    """
+    first = prepared.first
+    assert first is not None
+    before = 0.0 if prepared.resumed else first.facts["seconds"]  # a checkpoint contains them
+    job, part = refit_job(prepared.job, first, out), prepared.folder
+    state = fit(job, part, resume=prepared.resumed, started=started - before)
+    seconds = round(state.seconds + time.perf_counter() - started + before, 1)
+    complete = job.config.training.time_budget is None or state.step >= first.best_steps
+    done = {"refit": {"rows": len(job.train.price), "epochs": state.epoch}} if complete else {}
+    facts = first.facts | done | {"seconds": seconds}
+    if not complete:
+        logger.warning(
+            f"the time budget leaves {counted(state.step, 'step')} for the refit, and the first pass took "
+            f"{first.best_steps:,} until its best epoch: its weights are kept, and no row of the validation is trained "
+            "on. Give more time, or train without the refit"
+        )
+    if job.processes.main:
+        job.model.cpu()
+        if complete:
+            _complete(part, facts, job.model, REFIT_FINISHED)
+            if part != out:
+                publish_refit(out)
+        else:
+            _complete(out, facts, None, FINISHED)
+            clear_refit(out)
     return facts
 
 
@@ -117,47 +190,66 @@ def finish(prepared: Prepared, state: TrainingState, out: Path, started: float) 
     Raises:
         PluginError: the run predicts different prices after it is reopened.
     """
+    facts = _measure(prepared, state, out, started)
+    if prepared.job.processes.main:
+        _complete(out, facts, prepared.job.model, FINISHED)
+    return facts
+
+
+def _measure(prepared: Prepared, state: TrainingState, out: Path, started: float) -> dict[str, Any]:
+    """Price the validation rows, and write them and the price intervals; return the facts of the run."""
     job, split = prepared.job, prepared.split
+    actual = split.valid.known_price
     with _without_compilation(job.config):
         prices = _price(prepared)
-        job.model.cpu()
-        facts: dict[str, Any] = {
-            "table": prepared.source.table_name,
-            "currency": split.train.currency,
-            "rows": split.count(),
-            "best_epoch": state.best_epoch,
-            "seconds": round(state.seconds + time.perf_counter() - started, 1),
-            "metrics": price_metrics(prices, job.valid.price),
-            "constant_smape": _constant_smape(prepared),
-            "plugins": [entry.facts() for entry in prepared.entries],
-        }
-        if job.processes.main:
-            intervals = fit_intervals(prices, job.valid.price).to_json()
-            write_text(out / INTERVALS, json.dumps(intervals) + "\n")
-            write_held_out(out, held_out_of(split.valid, prices))
-            record = json.dumps(facts, indent=2) + "\n"
-            list_files(out, FINISHED, {"run.json": record})
-            write_text(out / "run.json", record)
-            _check_reopened(out, job.model)
-            for earlier in checkpoints(out)[1:]:
-                earlier.unlink(missing_ok=True)
-            warn_if_useless(facts["metrics"]["smape"], facts["constant_smape"])
-    return facts
+    job.model.cpu()
+    if job.processes.main:
+        intervals = fit_intervals(prices, actual).to_json()
+        write_text(out / INTERVALS, json.dumps(intervals) + "\n")
+        write_held_out(out, held_out_of(split.valid, prices))
+    return {
+        "table": prepared.source.table_name,
+        "currency": split.train.currency,
+        "rows": split.count(),
+        "best_epoch": state.best_epoch,
+        "seconds": round(state.seconds + time.perf_counter() - started, 1),
+        "metrics": price_metrics(prices, actual),
+        "constant_smape": _constant_smape(prepared),
+        "plugins": [entry.facts() for entry in prepared.entries],
+    }
+
+
+def _complete(folder: Path, facts: dict[str, Any], model: PriceModel | None, finished: Sequence[str]) -> None:
+    """Write `run.json`, and compare the run with the model.
+
+    Args:
+        folder: of the pass whose weights are kept.
+        facts: the content of `run.json`.
+        model: with these weights; None: it is no longer in memory.
+        finished: the files that `files.json` lists now.
+    """
+    record = json.dumps(facts, indent=2) + "\n"
+    list_files(folder, finished, {"run.json": record})
+    write_text(folder / "run.json", record)
+    if model is not None:
+        _check_reopened(folder, model)
+    for earlier in checkpoints(folder)[1:]:
+        earlier.unlink(missing_ok=True)
+    warn_if_useless(facts["metrics"]["smape"], facts["constant_smape"])
 
 
 def _price(prepared: Prepared) -> np.ndarray:
     """Return the model's prices of the validation rows, float32 (N,)."""
-    job = prepared.job
-    with progress(
-        "pricing the validation rows", len(job.valid.price), shown=job.config.speed.progress
-    ) as bar:
+    job, valid = prepared.job, prepared.job.valid
+    assert valid is not None
+    with progress("pricing the validation rows", len(valid.price), shown=job.config.speed.progress) as bar:
         size = job.config.training.eval_batch_size
-        return predict(job.model, job.valid.inputs, size, processes=job.processes, advance=bar)
+        return predict(job.model, valid.inputs, size, processes=job.processes, advance=bar)
 
 
 def _constant_smape(prepared: Prepared) -> float:
     """Return the SMAPE on the validation rows of the best constant price of the training rows."""
-    actual = prepared.job.valid.price
+    actual = prepared.split.valid.known_price
     return smape(np.full_like(actual, best_constant(prepared.job.train.price)), actual)
 
 
@@ -193,7 +285,8 @@ def _check_reopened(out: Path, model: PriceModel) -> None:
     """Check on the sample rows that the run, opened as for prediction, predicts the same prices as the model."""
     run = open_run(out)
     inputs = run.preprocessor(read_sample(run))
-    expected, found = predict(model, inputs, SAMPLE_ROWS), predict(run.model, inputs, SAMPLE_ROWS)
+    with _without_compilation(run.config):
+        expected, found = (predict(one, inputs, SAMPLE_ROWS) for one in (model, run.model))
     if not np.allclose(found, expected, rtol=1e-4):
         (out / "run.json").unlink()
         raise PluginError(

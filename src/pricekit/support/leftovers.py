@@ -117,11 +117,11 @@ def _locks_beside(path: Path) -> list[Path]:
 
 
 def _inside(path: Path) -> Iterator[Path]:
-    """Yield the temporary files in a folder, in the hidden folders beside it, and in the runs of both."""
+    """Yield the temporary files in a folder, in the hidden folders beside it, and in the runs and passes of both."""
     hidden = [path.with_name(f".{path.name}.{kind}") for kind in ("new", "parts")]
     for folder in (path, *hidden):
         if folder.is_dir() and not (folder != path and folder.is_symlink()):
-            for each in (folder, *folder.glob("fold-*")):
+            for each in (folder, *folder.glob("fold-*"), *folder.glob("refit"), *folder.glob("fold-*/refit")):
                 if each.is_dir() and (each == folder or not each.is_symlink()):
                     yield from filter(is_temporary, list(each.iterdir()))
 

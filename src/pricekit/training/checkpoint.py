@@ -65,13 +65,13 @@ class EpochResult:
         epoch: counted from 1.
         step: optimizer steps so far.
         loss: mean training loss of the epoch's rows.
-        valid_smape: SMAPE on the validation rows, 0 to 200 percent.
+        valid_smape: SMAPE on the validation rows, 0 to 200 percent; None: there are no such rows.
     """
 
     epoch: int
     step: int
     loss: float
-    valid_smape: float
+    valid_smape: float | None
 
 
 LAST, BEST = "last.safetensors", "best.safetensors"

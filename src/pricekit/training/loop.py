@@ -16,7 +16,7 @@ from pricekit.model.inference import predict
 from pricekit.support.log import logger
 from pricekit.support.progress import Advance, progress
 from pricekit.support.text import counted, duration
-from pricekit.training.batches import micro_batches
+from pricekit.training.batches import PricedInputs, micro_batches
 from pricekit.training.checkpoint import BEST, LAST, EpochResult, TrainingState, load_checkpoint
 from pricekit.training.guard import SpikeError, spike
 from pricekit.training.machine import defer_interrupts, describe, fast_math, torch_threads
@@ -79,11 +79,19 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
 def log_plan(session: Session) -> None:
     """Log the plan of the training: rows, model, epochs, steps, device and precision."""
     job, config = session.job, session.config
+    length = (
+        f"{counted(session.epochs, 'epoch')}, {counted(session.time_budget.total_steps, 'optimizer step')}"
+    )
+    if job.valid is None:
+        logger.info(f"refit: the second pass, on all {counted(len(job.train.price), 'row')}; {length}")
+        return
     parameters = sum(parameter.numel() for parameter in job.model.parameters())
+    second = (
+        "; then a second pass on all rows, for as many epochs as are best" if job.stage.later_steps else ""
+    )
     logger.info(
         f"plan: {counted(len(job.train.price), 'training row')}, {len(job.valid.price):,} for validation; backbone "
-        f"{config.backbone.name}, {parameters / 1e6:.3g}M parameters; {counted(session.epochs, 'epoch')}, "
-        f"{counted(session.time_budget.total_steps, 'optimizer step')}"
+        f"{config.backbone.name}, {parameters / 1e6:.3g}M parameters; {length}{second}"
     )
     logger.info(describe(job.processes.device, session.stepper.precision, config.speed, job.processes.count))
 
@@ -145,7 +153,7 @@ def train_epoch(session: Session, interrupted: threading.Event, advance: Advance
 
 
 def validate(session: Session, interrupted: threading.Event) -> EpochResult:
-    """Return the result of the current epoch: the SMAPE of the scored weights on the validation rows.
+    """Return the result of the current epoch: the SMAPE of the scored weights on the validation rows, if there are any.
 
     Args:
         session: the training in progress.
@@ -154,9 +162,19 @@ def validate(session: Session, interrupted: threading.Event) -> EpochResult:
     Raises:
         SpikeError: a weight or a price is not finite.
     """
-    state, processes, valid = session.state, session.processes, session.job.valid
+    state, valid = session.state, session.job.valid
     session.check_values()
-    processes.broadcast(session.scored_model.buffers())
+    session.processes.broadcast(session.scored_model.buffers())
+    return EpochResult(
+        epoch=state.epoch + 1,
+        step=state.step,
+        loss=state.loss / max(1, state.rows),
+        valid_smape=None if valid is None else smape(_prices(session, valid, interrupted), valid.price),
+    )
+
+
+def _prices(session: Session, valid: PricedInputs, interrupted: threading.Event) -> np.ndarray:
+    """Return the prices of the scored weights for the validation rows, float32 (N,)."""
     shown = session.shows_progress and session.time_budget.pause > BAR_SECONDS
     with progress("validation", len(valid.price), shown=shown) as advance:
 
@@ -171,26 +189,26 @@ def validate(session: Session, interrupted: threading.Event) -> EpochResult:
             valid.inputs,
             session.config.training.eval_batch_size,
             autocast=session.stepper.objective.autocast,
-            processes=processes,
+            processes=session.processes,
             advance=advance_or_stop,
         )
     if not np.isfinite(prices).all():
         session.check_values()  # names a more precise cause
         config = session.config
         raise spike(
-            f"after step {state.step}, a price of a validation row is not finite. It comes from the backbone "
+            f"after step {session.state.step}, a price of a validation row is not finite. It comes from the backbone "
             f"'{config.backbone.name}' or the loss '{config.loss.name}'"
         )
-    return EpochResult(
-        epoch=state.epoch + 1,
-        step=state.step,
-        loss=state.loss / max(1, state.rows),
-        valid_smape=smape(prices, valid.price),
-    )
+    return prices
 
 
 def report_epoch(session: Session, result: EpochResult, rows_per_second: float) -> None:
-    """Write the epoch's line to `metrics.jsonl`, pass it to observers, and log it."""
+    """Write the epoch's line to `metrics.jsonl`, pass it to observers, and log it; only log it without a validation."""
+    if result.valid_smape is None:
+        logger.info(
+            f"refit, epoch {result.epoch:>3} of {session.epochs}  loss {result.loss:.4f}  {rows_per_second:,.0f} rows/s"
+        )
+        return
     record: dict[str, Any] = asdict(result) | {
         "rows_per_second": rows_per_second,
         "learning_rate": session.optimizer.param_groups[0]["lr"],
@@ -200,7 +218,7 @@ def report_epoch(session: Session, result: EpochResult, rows_per_second: float) 
     session.state.history.append(record)
     if session.processes.main and session.folder is not None:
         write_metrics(session.folder, session.state.history)
-        notify("epoch_ended", folder=session.folder, record=dict(record))
+        notify("epoch_ended", folder=session.run_folder, record=dict(record))
     improved = session.config.training.keep == "best" and session.state.best_epoch == result.epoch
     logger.info(
         f"epoch {result.epoch:>3}  loss {result.loss:.4f}  validation SMAPE {result.valid_smape:.2f}"
@@ -209,13 +227,16 @@ def report_epoch(session: Session, result: EpochResult, rows_per_second: float) 
 
 
 def _progress(session: Session) -> Any:
-    """Return a progress bar over all epochs; its unit is a step of the schedule."""
-    total, done = session.time_budget.total_steps, session.state.position
-    return progress("training", total, done, shown=session.shows_progress)
+    """Return a progress bar over all epochs of both passes; its unit is a step of the schedule."""
+    stage = session.job.stage
+    total = stage.earlier_steps + session.time_budget.total_steps + stage.later_steps
+    title = "training" if session.job.valid is not None else "training on all rows"
+    return progress(title, total, stage.earlier_steps + session.state.position, shown=session.shows_progress)
 
 
 def _log_estimate(session: Session) -> None:
     """Log the estimated time of the run once, as soon as enough steps are timed."""
     if session.time_budget.just_calibrated:
-        seconds = session.time_budget.remaining_seconds(session.state.position)
+        later = session.job.stage.later_steps
+        seconds = session.time_budget.remaining_seconds(session.state.position, later)
         logger.info(f"estimated time left: at most {duration(seconds)}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,6 +43,25 @@ SPIKE_FACTOR = 0.5
 
 
 @dataclass(frozen=True)
+class Stage:
+    """The place of a training in a run of two passes; the default is that of a run of one.
+
+    Attributes:
+        run_folder: the folder that observers are told; None: that of the training.
+        earlier_steps: optimizer steps of the pass before.
+        later_steps: optimizer steps of the pass that follows, at most.
+        schedule_share: the share of the schedule after which this training ends.
+        history: the lines of `metrics.jsonl` of the pass before.
+    """
+
+    run_folder: Path | None = None
+    earlier_steps: float = 0.0
+    later_steps: float = 0.0
+    schedule_share: float = 1.0
+    history: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
 class Job:
     """The model to train, its rows and its settings.
 
@@ -48,20 +70,22 @@ class Job:
         policy: the policy, which provides the optimizer and the schedule.
         config: the configuration of the run; `training.epochs` is a number.
         train: rows to train on.
-        valid: rows to validate on.
+        valid: rows to validate on; None: epochs are not validated, and the last weights are kept.
         processes: the processes that train together.
         precision: the precision of matrix products: fp32, bf16 or fp16.
         run: the id of the run; its checkpoints store it.
+        stage: the place of this training in its run.
     """
 
     model: PriceModel
     policy: Policy
     config: RunConfig
     train: PricedInputs
-    valid: PricedInputs
+    valid: PricedInputs | None
     processes: Processes
     precision: str
     run: str = ""
+    stage: Stage = Stage()
 
 
 @dataclass
@@ -102,6 +126,11 @@ class Session:
     def config(self) -> RunConfig:
         """The settings of the run."""
         return self.job.config
+
+    @property
+    def run_folder(self) -> Path | None:
+        """The folder that observers are told."""
+        return self.job.stage.run_folder or self.folder
 
     @property
     def processes(self) -> Processes:
@@ -177,10 +206,9 @@ class Session:
 
     def set_rates(self) -> None:
         """Set the learning rate of each parameter group for the next step."""
+        steps = round(self.time_budget.total_steps / self.job.stage.schedule_share)
         with plugin_call("policy", self.config.policy.name, "giving the learning rate of a step"):
-            factor = self.job.policy.schedule(
-                self.state.position, self.warmup_steps, self.time_budget.total_steps
-            )
+            factor = self.job.policy.schedule(self.state.position, self.warmup_steps, steps)
         for rate, group in zip(self.rates, self.optimizer.param_groups, strict=True):
             group["lr"] = rate * factor * self.state.rate_factor
 
@@ -198,8 +226,9 @@ class Session:
         """Begin the next epoch; save the weights if they are the best so far, or if the last ones are to be kept."""
         state = self.state
         state.epoch, state.steps_in_epoch, state.loss, state.rows = result.epoch, 0, 0.0, 0
-        if self.config.training.keep == "last" or result.valid_smape < state.best_smape:
-            state.best_smape, state.best_epoch = result.valid_smape, state.epoch
+        found = math.inf if result.valid_smape is None else result.valid_smape
+        if self.job.valid is None or self.config.training.keep == "last" or found < state.best_smape:
+            state.best_smape, state.best_epoch = found, state.epoch
             self.save(BEST)
 
     def save(self, name: str) -> None:
@@ -219,7 +248,7 @@ class Session:
             else:
                 del record["history"]
                 save_checkpoint(path, self.scored_model, None, record, run=self.job.run)
-            notify("checkpoint_saved", folder=self.folder, path=path)
+            notify("checkpoint_saved", folder=self.run_folder, path=path)
         self.processes.wait()
 
     def check_values(self) -> None:
@@ -291,7 +320,7 @@ def start_session(
         time_budget=TimeBudget(training.time_budget, sum(steps), steps[0]),
         warmup_steps=round(training.warmup_epochs * steps[0]),
         rates=[group["lr"] for group in optimizer.param_groups],
-        state=TrainingState(),
+        state=TrainingState(history=[dict(line) for line in job.stage.history]),
         began=began,
     )
     if resume and folder is not None:

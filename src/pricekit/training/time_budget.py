@@ -68,9 +68,15 @@ class TimeBudget:
         between = self.pause if epoch_ends else 0.0
         return self.budget is not None and seconds + between + self.step_seconds + self._ending > self.budget
 
-    def remaining_seconds(self, position: float) -> float:
-        """Return the estimated seconds of the rest of the schedule, validations included."""
-        return (self.total_steps - position) / self.stride * self._seconds_per_step + self._ending
+    def remaining_seconds(self, position: float, later_steps: float = 0.0) -> float:
+        """Return the estimated seconds of the rest of the schedule, validations included.
+
+        Args:
+            position: finished steps of the schedule.
+            later_steps: of a second pass.
+        """
+        steps = (self.total_steps - position + later_steps) / self.stride
+        return steps * self._seconds_per_step + self._ending
 
     @property
     def just_calibrated(self) -> bool:

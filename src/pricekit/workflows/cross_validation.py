@@ -12,6 +12,7 @@ cv.json              metrics of each fold, their mean and standard deviation, an
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
 from pricekit.metrics import smape
+from pricekit.options import config_of
 from pricekit.runs.folder import (
     FILES,
     check_replaceable,
@@ -36,6 +38,7 @@ from pricekit.runs.folder import (
 )
 from pricekit.runs.prepare import check_same_rows
 from pricekit.runs.pseudo_labels import add_pseudo_labels
+from pricekit.runs.refit import settle_refit
 from pricekit.runs.resume import working_folder
 from pricekit.runs.setup import in_budget
 from pricekit.runs.source import Source, load_rows
@@ -124,6 +127,23 @@ def _is_own(file: Path) -> bool:
     """Return whether a path relative to a cross-validation's folder is one of its files."""
     fold, _, name = file.as_posix().partition("/")
     return fold in _FILES if not name else fold.startswith("fold-") and is_own(Path(name))
+
+
+def config_of_folds(options: Mapping[str, Any]) -> RunConfig:
+    """Return the configuration of the run of each fold; raises ConfigError, PluginError.
+
+    With a refit, a fold does what `train` does: a part of the other folds chooses the epoch, and then all of their rows
+    are trained on. Otherwise the last weights are kept, and all rows of the other folds are trained on at once; a refit
+    for all epochs would repeat just that.
+
+    Args:
+        options: as of `pricekit.options.config_of`.
+    """
+    config: RunConfig = config_of(options)
+    if config.training.refit and config.training.keep == "best":
+        return config
+    config = config_of(options, {"training": {"keep": "last"}})
+    return config.model_copy(update={"training": config.training.model_copy(update={"refit": False})})
 
 
 def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
@@ -216,6 +236,8 @@ def _run_fold(
         with owned(
             folder, "run", TrainingError, enabled=Processes().main
         ):  # deletes the lock of a killed process
+            if Processes().main:
+                settle_refit(folder)
             check_intact(folder, FILES)
             check_same_rows(folder, add_pseudo_labels(source, split, config, folder))
             facts = dict(json.loads((folder / "run.json").read_text("utf-8")))

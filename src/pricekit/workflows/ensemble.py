@@ -13,7 +13,7 @@ import numpy as np
 
 from pricekit.errors import TrainingError, check_intact
 from pricekit.evaluation.compare import row_keys
-from pricekit.evaluation.held_out import HeldOut, read_held_out, write_held_out
+from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, write_held_out
 from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.runs.calibration import fit_intervals
 from pricekit.runs.folder import ENSEMBLE, FILES, INTERVALS, check_replaceable, is_ensemble, is_run
@@ -156,6 +156,7 @@ def make_ensemble(paths: Sequence[Path], out: Path, *, overwrite: bool = False) 
 
 def _make(paths: Sequence[Path], out: Path) -> dict[str, Any]:
     inputs = [_read_input(path) for path in paths]
+    report_refit(paths)
     rows = _common_rows(inputs)
     predicted, price = np.stack([held_out.predicted for held_out in rows], 1), rows[0].price
     weights = fit_weights(predicted, price)

@@ -9,7 +9,14 @@ from typing import Any
 
 from pricekit.errors import ConfigError
 from pricekit.evaluation.errors import ErrorReport, find_errors
-from pricekit.evaluation.held_out import FILE, HeldOut, count_shared_rows, held_out_of, read_held_out
+from pricekit.evaluation.held_out import (
+    FILE,
+    HeldOut,
+    count_shared_rows,
+    held_out_of,
+    read_held_out,
+    report_refit,
+)
 from pricekit.evaluation.scores import MIN_ROWS, Scores, scores_of
 from pricekit.options import columns_over, read_options_of
 from pricekit.prediction.predictor import Predictor
@@ -65,7 +72,9 @@ def judged_rows(model: Path, table: Any, options: Mapping[str, Any]) -> tuple[He
             raise ConfigError(
                 f"{given[0]} is an option for reading a table, but no table is given", parameters=tuple(given)
             )
-        return read_held_out(model), None
+        held_out = read_held_out(model)
+        report_refit([model])
+        return held_out, None
     predictor = load_model(model)
     rows, _ = read_usable(
         table,

@@ -62,7 +62,7 @@ class FoldPlan:
         """Return the training and validation rows while a fold is held out.
 
         Runs that keep their last weights validate on the held-out rows, which select nothing. Runs that keep their
-        best weights validate on a part of the other rows, which selects the epoch.
+        best weights validate on a part of the other rows, which selects the epoch; a refit then trains on it, too.
         """
         others = np.flatnonzero(self.fold != fold)
         parts = replace(self.table, together=self.groups).take(others), self.held_out(fold)

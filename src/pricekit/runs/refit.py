@@ -1,0 +1,207 @@
+"""The second pass of a run: it trains once more on all rows, for as many epochs as the first pass found best.
+
+The first pass is an ordinary training in the folder of the run. It chooses the epoch, and provides metrics, intervals
+and held-out rows. The second one trains in the folder `refit` inside of it, which is a complete run of its own: it can
+be resumed, opened and checked like any other. When it is finished, its files take the places of those of the first
+pass, and the folder `refit` disappears.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pricekit.config import RunConfig
+from pricekit.errors import TrainingError
+from pricekit.evaluation.held_out import FILE as HELD_OUT
+from pricekit.runs.folder import (
+    COMPLETE,
+    FILES,
+    INTERVALS,
+    REFIT,
+    is_started,
+    read_source,
+)
+from pricekit.runs.source import Source, Split
+from pricekit.support.digests import LISTING
+from pricekit.support.files import leftovers, sync, write_atomically
+from pricekit.table import Table, concat_tables
+from pricekit.training.batches import steps_per_epoch
+from pricekit.training.checkpoint import BEST, TrainingState, checkpoints, read_state
+from pricekit.training.recovery import write_metrics
+from pricekit.training.session import Job, Stage
+
+TAKEN_OVER = (INTERVALS, HELD_OUT)
+"""Files of the first pass that the second one keeps unchanged."""
+
+_KEY = "first_pass"
+
+
+@dataclass(frozen=True)
+class FirstPass:
+    """The results of the first pass, which the `source.json` of the second one contains.
+
+    Attributes:
+        facts: as in a `run.json`: metrics, best epoch, seconds and others.
+        history: the lines of its `metrics.jsonl`.
+        position: steps of its schedule when it ended.
+        best_steps: optimizer steps until its best epoch ended.
+        schedule_share: the share of its schedule until then.
+    """
+
+    facts: dict[str, Any]
+    history: Sequence[Mapping[str, Any]]
+    position: float
+    best_steps: int
+    schedule_share: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of `source.json`."""
+        return {_KEY: asdict(self)}
+
+
+def first_pass_of(facts: dict[str, Any], state: TrainingState, job: Job, folder: Path) -> FirstPass:
+    """Return the results of a first pass.
+
+    Args:
+        facts: those of its `run.json`.
+        state: of the finished training.
+        job: that was trained.
+        folder: of the run, with the best weights.
+    """
+    best = read_state(folder / BEST)
+    share = min(1.0, max(1.0, best["position"]) / _steps(job))
+    return FirstPass(facts, state.history, state.position, best["step"], share)
+
+
+def read_first_pass(folder: Path) -> FirstPass | None:
+    """Return the results of the first pass from the folder of a second one; None for any other run.
+
+    Raises:
+        TrainingError: `source.json` is damaged.
+    """
+    record = read_source(folder).get(_KEY)
+    if record is None:
+        return None
+    try:
+        return FirstPass(**record)
+    except TypeError as error:
+        raise TrainingError(f"{folder / 'source.json'} is damaged ({error}); train again") from None
+
+
+def open_pass(out: Path, *, resume: bool) -> tuple[Path, FirstPass | None]:
+    """Return the folder of the pass to train, and the results of the first pass if that is the second one.
+
+    Args:
+        out: the folder of the run.
+        resume: continue the run; otherwise the first pass begins.
+    """
+    for folder in (out / REFIT, out) if resume else ():
+        if is_started(folder) and (first := read_first_pass(folder)) is not None:
+            return folder, first
+    return out, None
+
+
+def refits(config: RunConfig, source: Source) -> bool:
+    """Return whether a run has a second pass; with a table of its own to validate on, all others are trained on."""
+    return config.training.refit and source.valid is None
+
+
+def all_rows(split: Split) -> Table:
+    """Return validation and training rows; pseudo-labelled ones stay the last, without those whose price is known."""
+    valid, train = split.valid, split.train
+    if split.pseudo_labelled is not None:
+        pseudo_labelled = np.arange(len(train)) >= len(train) - len(split.pseudo_labelled)
+        train = train.take(np.flatnonzero(~(pseudo_labelled & train.text.isin(set(valid.text)).to_numpy())))
+    ids = valid.ids.astype(train.ids.dtype)
+    ids.name = train.ids.name
+    return concat_tables([replace(valid, frame=valid.frame[list(train.frame.columns)], ids=ids), train])
+
+
+def first_job(job: Job, split: Split) -> Job:
+    """Return the job of a first pass: its part of the time budget, and the steps that follow it.
+
+    The second pass has more rows. It gets as much more time, so that it can take as many epochs even if the last one
+    is the best.
+    """
+    rows = len(split.train)
+    share = rows / (2 * rows + len(split.valid))
+    training = job.config.training
+    budget = None if training.time_budget is None else share * training.time_budget
+    config = _with(job.config, time_budget=budget)
+    return replace(job, config=config, stage=Stage(later_steps=_later_steps(job, split)))
+
+
+def _later_steps(job: Job, split: Split) -> float:
+    """Return the optimizer steps of a second pass, at most."""
+    return _steps(job) * (len(split.train) + len(split.valid)) / len(split.train)
+
+
+def refit_job(job: Job, first: FirstPass, out: Path) -> Job:
+    """Return the job of a second pass: the schedule of the first one, up to the end of the best epoch.
+
+    Args:
+        job: with all rows.
+        first: the results of the first pass.
+        out: the folder of the run, which observers are told.
+    """
+    config = _with(job.config, epochs=first.facts["best_epoch"], keep="last", patience=None)
+    stage = Stage(
+        run_folder=out,
+        earlier_steps=first.position,
+        schedule_share=first.schedule_share,
+        history=first.history,
+    )
+    return replace(job, config=config, stage=stage)
+
+
+def _steps(job: Job) -> int:
+    """Return the optimizer steps of a job's schedule."""
+    return sum(steps_per_epoch(job.train.inputs.tokens.lengths, job.config))
+
+
+def _with(config: RunConfig, **settings: Any) -> RunConfig:
+    return config.model_copy(update={"training": config.training.model_copy(update=settings)})
+
+
+def take_over(folder: Path, first: FirstPass) -> None:
+    """Write the results of the first pass into the folder of the second one, which is inside of its folder."""
+    for name in TAKEN_OVER:
+        with write_atomically(folder / name) as temporary:
+            shutil.copyfile(folder.parent / name, temporary)
+    write_metrics(folder, [dict(line) for line in first.history])
+
+
+def publish_refit(out: Path) -> None:
+    """Put the files of a finished second pass into the places of those of the first one."""
+    (out / REFIT / COMPLETE).touch()
+    sync(out / REFIT)
+    settle_refit(out)
+
+
+def settle_refit(out: Path) -> None:
+    """Continue `publish_refit` after a kill at any moment.
+
+    Meanwhile the run has no `run.json`, so it is not finished, and no digests, so nothing in it counts as damaged.
+    """
+    part = out / REFIT
+    if not part.is_dir():
+        return
+    if (part / COMPLETE).exists():
+        if (part / LISTING).exists():
+            (out / LISTING).unlink(missing_ok=True)
+        for name in reversed(FILES):  # `files.json` and `run.json` are the last
+            if (part / name).exists():
+                os.replace(part / name, out / name)
+        for earlier in [*checkpoints(out)[1:], *checkpoints(part), *leftovers(part)]:
+            earlier.unlink(missing_ok=True)
+        sync(out)
+        (part / COMPLETE).unlink()
+    if not any(part.iterdir()):
+        part.rmdir()

@@ -1,0 +1,404 @@
+"""The second pass of a run, on all rows."""
+
+import json
+import os
+import shutil
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from conftest import tiny_config
+from pricekit import api
+from pricekit.core.loader import registry
+from pricekit.datasets import make_catalog
+from pricekit.errors import ConfigError, TrainingError, check_intact
+from pricekit.options import config_of
+from pricekit.runs.folder import REFIT, is_own, open_run
+from pricekit.runs.refit import all_rows
+from pricekit.runs.source import Source, Split, load_split
+from pricekit.runs.train import train
+from pricekit.support.progress import use_reporter
+from pricekit.support.staging import staging_of
+from pricekit.training import loop
+from pricekit.training.session import Session, start_session
+from pricekit.training.time_budget import TimeBudget
+
+REFITTED = {"training": {"refit": True, "epochs": 4, "save_steps": 4}}
+FIRST_PASS_FILES = ("held_out.parquet", "intervals.json")
+
+
+def _weights(run):
+    return open_run(run).model.state_dict()
+
+
+def assert_same(one, other):
+    first, second = _weights(one), _weights(other)
+    assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
+    for name in ("metrics", "best_epoch", "rows", "refit"):
+        assert open_run(one).facts[name] == open_run(other).facts[name], name
+    for name in ("held_out.parquet", "intervals.json", "split.parquet", "tokenizer.json", "preprocess.json"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+@pytest.fixture(scope="module")
+def refitted(catalog, tmp_path_factory):
+    """A finished run with a refit; read only."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    train(Source(catalog), tiny_config(REFITTED), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def single(catalog, tmp_path_factory):
+    """The same run without one; read only."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    train(Source(catalog), tiny_config(REFITTED, {"training": {"refit": False}}), out)
+    return out
+
+
+def test_the_policy_quick_refits_and_the_others_say_what_it_costs():
+    assert tiny_config({"training": {"refit": True}}).training.refit
+    assert config_of({}).training.refit
+    for name in ("ultra", "fast", "blazing", "optimized"):
+        assert not config_of({"policy": name}).training.refit
+        assert "training.refit is off" in registry().create("policy", name, {}).notes
+
+
+def test_results_are_those_of_the_first_pass_and_weights_those_of_the_second(refitted, single):
+    one, two = open_run(single).facts, open_run(refitted).facts
+    assert two["refit"] == {"rows": 400, "epochs": one["best_epoch"]}
+    assert "refit" not in one
+    for name in ("metrics", "best_epoch", "constant_smape", "rows", "plugins", "table"):
+        assert one[name] == two[name], name
+    for name in (*FIRST_PASS_FILES, "split.parquet", "sample.parquet"):
+        assert (single / name).read_bytes() == (refitted / name).read_bytes(), name
+    lines = [
+        [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        for run in (single, refitted)
+    ]
+    assert [line["valid_smape"] for line in lines[0]] == [line["valid_smape"] for line in lines[1]]
+    changed = [
+        name for name, tensor in _weights(single).items() if not torch.equal(tensor, _weights(refitted)[name])
+    ]
+    assert "encoder.embedding.weight" in changed
+
+
+def test_the_run_is_as_large_as_one_without_a_refit(refitted, single):
+    names = [sorted(file.name for file in run.iterdir()) for run in (refitted, single)]
+    assert names[0] == names[1]
+    check_intact(refitted, None)
+
+
+def test_tokenizer_features_and_model_are_fitted_on_all_rows(catalog, tmp_path):
+    """A run whose training rows are all rows, for as many epochs, has the same weights."""
+    config = tiny_config(REFITTED, {"training": {"keep": "last"}})
+    split = load_split(Source(catalog), config)
+    rows = all_rows(split)
+    assert sorted(rows.ids.astype(str)) == sorted(pd.read_csv(catalog)["sample_id"].astype(str))
+    plain = tiny_config(REFITTED, {"training": {"keep": "last", "refit": False}})
+    train(Source(catalog), plain, tmp_path / "all", split=Split(rows, split.valid, split.rejected))
+    train(Source(catalog), config, tmp_path / "run")
+    assert_weights(tmp_path / "all", tmp_path / "run")
+    for name in ("tokenizer.json", "preprocess.json"):
+        assert (tmp_path / "all" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+
+
+def assert_weights(one, other):
+    expected = _weights(other)
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in _weights(one).items())
+
+
+class Killed(BaseException):
+    """Ends a training as a kill does: nothing catches it."""
+
+
+@contextmanager
+def killed_after(count, owner, name, call):
+    """Raise after a function was called some times; with fewer calls, nothing happens."""
+    calls = []
+
+    def counted(*args, **given):
+        found = call(*args, **given)
+        calls.append(1)
+        if len(calls) == count:
+            raise Killed
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, counted)
+        yield calls
+
+
+def resumed_equals(catalog, out, expected):
+    run = api.train(catalog, out=out, resume=True)
+    assert_same(run.path, expected)
+    assert not (out / REFIT).exists()
+    assert sorted(file.name for file in out.iterdir()) == sorted(file.name for file in expected.iterdir())
+
+
+# Each pass of 4 epochs of 6 or 7 steps saves at its start, every 4 steps, and twice after an epoch.
+@pytest.mark.parametrize("saves", [1, 4, 8, 14, 15, 16, 20, 24])
+def test_a_run_killed_in_either_pass_continues_to_the_same_weights(catalog, refitted, tmp_path, saves):
+    out = tmp_path / "run"
+    with killed_after(saves, Session, "save", Session.save), pytest.raises(Killed):
+        train(Source(catalog), tiny_config(REFITTED), out)
+    assert not (out / "run.json").exists()
+    resumed_equals(catalog, out, refitted)
+
+
+def test_the_numbers_of_saves_reach_both_passes(catalog, tmp_path):
+    found = set()
+    for saves in (8, 16):
+        out = tmp_path / str(saves)
+        with killed_after(saves, Session, "save", Session.save), pytest.raises(Killed):
+            train(Source(catalog), tiny_config(REFITTED), out)
+        found.add((out / REFIT / "last.safetensors").exists())
+    assert found == {True, False}
+
+
+@pytest.mark.parametrize(
+    "name", ["source.json", "held_out.parquet", "tokenizer.json", "backbone.json", "run.json"]
+)
+def test_a_run_killed_while_the_second_pass_writes_a_file_continues(catalog, refitted, tmp_path, name):
+    out = tmp_path / "run"
+
+    def replace_file(source, target, call=os.replace):
+        if str(target) == str(out / REFIT / name):
+            raise Killed
+        return call(source, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", replace_file)
+        with pytest.raises(Killed):
+            train(Source(catalog), tiny_config(REFITTED), out)
+    assert not (out / "run.json").exists()
+    resumed_equals(catalog, out, refitted)
+
+
+@pytest.mark.parametrize("moves", [1, 4, 9, 14, 15])
+def test_a_run_killed_while_the_passes_change_places_continues(catalog, refitted, tmp_path, moves):
+    out, done = tmp_path / "run", []
+
+    def replace_file(source, target, call=os.replace):
+        if str(source).startswith(str(out / REFIT)) and not str(target).startswith(str(out / REFIT)):
+            done.append(target)
+            if len(done) == moves:
+                raise Killed
+        return call(source, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", replace_file)
+        with pytest.raises(Killed):
+            train(Source(catalog), tiny_config(REFITTED), out)
+    assert not (out / "run.json").exists()
+    resumed_equals(catalog, out, refitted)
+
+
+def test_a_finished_run_can_be_resumed(catalog, refitted, tmp_path):
+    out = shutil.copytree(refitted, tmp_path / "run")
+    (out / "best.safetensors").unlink()
+    resumed_equals(catalog, out, refitted)
+
+
+@pytest.mark.parametrize("name", ["held_out.parquet", "intervals.json", "preprocess.json", "source.json"])
+def test_damaged_files_of_the_second_pass_are_named(catalog, refitted, tmp_path, name):
+    out = tmp_path / "run"
+    with killed_after(20, Session, "save", Session.save), pytest.raises(Killed):
+        train(Source(catalog), tiny_config(REFITTED), out)
+    content = bytearray((out / REFIT / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (out / REFIT / name).write_bytes(content)
+    with pytest.raises(TrainingError, match=f"{REFIT}/{name}"):
+        api.train(catalog, out=out, resume=True)
+
+
+def test_overwrite_replaces_an_unfinished_second_pass(catalog, single, tmp_path):
+    out = tmp_path / "run"
+    with killed_after(20, Session, "save", Session.save), pytest.raises(Killed):
+        train(Source(catalog), tiny_config(REFITTED), out)
+    with pytest.raises(TrainingError, match="exists; resume it, overwrite it"):
+        train(Source(catalog), tiny_config(REFITTED), out)
+    train(Source(catalog), tiny_config(REFITTED, {"training": {"refit": False}}), out, overwrite=True)
+    assert_weights(out, single)
+    assert not (out / REFIT).exists()
+
+
+def test_a_finished_run_stays_until_both_passes_of_the_new_one_are_complete(
+    catalog, single, refitted, tmp_path
+):
+    old = shutil.copytree(single, tmp_path / "run")
+    (old / "notes.txt").write_text("mine")
+    with killed_after(20, Session, "save", Session.save), pytest.raises(Killed):
+        train(Source(catalog), tiny_config(REFITTED), old, overwrite=True)
+    assert_weights(old, single)
+    assert (staging_of(old) / REFIT / "last.safetensors").is_file()
+    run = api.train(catalog, out=old, resume=True)
+    assert_same(run.path, refitted)
+    assert (old / "notes.txt").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert sorted(path.name for path in old.iterdir() if path.is_dir()) == []
+
+
+def test_files_of_both_passes_belong_to_the_run(tmp_path):
+    names = (
+        "best.safetensors",
+        f"{REFIT}/best.safetensors",
+        f"{REFIT}/last-1.safetensors",
+        f"{REFIT}/.complete",
+    )
+    assert all(is_own(path.relative_to(tmp_path)) for path in (tmp_path / name for name in names))
+    assert not is_own((tmp_path / REFIT / "notes.txt").relative_to(tmp_path))
+
+
+def test_with_a_validation_table_there_is_no_refit(catalog, tmp_path):
+    valid = tmp_path / "valid.csv"
+    make_catalog(30, seed=9).to_csv(valid, index=False)
+    facts = train(
+        Source(catalog, valid), tiny_config(REFITTED, {"training": {"epochs": 1}}), tmp_path / "run"
+    )
+    assert "refit" not in facts
+    assert facts["rows"] == {"train": 400, "valid": 30, "rejected": 0}
+
+
+def test_the_second_pass_follows_the_schedule_of_the_first_up_to_its_best_epoch(
+    catalog, tmp_path, monkeypatch
+):
+    """As if the third of four epochs was the best."""
+    rates, scores = {}, iter([3.0, 2.0, 1.0, 2.0])
+    monkeypatch.setattr(
+        loop,
+        "validate",
+        lambda session, interrupted, call=loop.validate: (
+            replace(result, valid_smape=next(scores))
+            if (result := call(session, interrupted)).valid_smape is not None
+            else result
+        ),
+    )
+
+    def set_rates(self, call=Session.set_rates):
+        call(self)
+        key = "refit" if self.job.valid is None else "first"
+        rates.setdefault(key, []).append(self.optimizer.param_groups[0]["lr"])
+
+    monkeypatch.setattr(Session, "set_rates", set_rates)
+    facts = train(Source(catalog), tiny_config(REFITTED), tmp_path / "run")
+    assert facts["best_epoch"] == 3
+    assert facts["refit"] == {"rows": 400, "epochs": 3}
+    steps = len(rates["first"]) // 4, len(rates["refit"]) // 3
+    assert steps == (6, 7)
+    at_the_same_share = np.interp(np.arange(21) / 28, np.arange(24) / 24, rates["first"])
+    assert rates["refit"] == pytest.approx(at_the_same_share, rel=0.05)
+
+
+def test_pseudo_labelled_rows_are_trained_on_in_both_passes(catalog, refitted, tmp_path, logged):
+    new = tmp_path / "new.csv"
+    split = load_split(Source(catalog), tiny_config(REFITTED))
+    frame = make_catalog(60, seed=8).drop(columns="price")
+    frame.loc[0, "catalog_content"] = split.valid.text.iloc[0]
+    frame.to_csv(new, index=False)
+    source = Source(catalog, unpriced=(new,), teachers=(refitted,))
+    facts = train(source, tiny_config(REFITTED), tmp_path / "run")
+    pseudo = facts["rows"]["pseudo_labelled"]
+    assert pseudo > 50
+    assert facts["rows"]["train"] == 340 + pseudo
+    assert facts["refit"]["rows"] == 400 + pseudo - 1  # the price of that text is known
+    assert "trained on 60 of the 60 validation rows" in (said := logged())
+    assert "without a refit" in said
+
+
+def test_the_first_pass_gets_the_part_of_the_time_budget_that_leaves_as_much_for_all_rows(
+    catalog, tmp_path, monkeypatch
+):
+    budgets = []
+
+    def start(job, *args, **given):
+        budgets.append((len(job.train.price), job.config.training.time_budget))
+        return start_session(job, *args, **given)
+
+    monkeypatch.setattr(loop, "start_session", start)
+    train(Source(catalog), tiny_config(REFITTED, {"training": {"time_budget": 740}}), tmp_path / "run")
+    assert budgets == [(340, pytest.approx(340)), (400, 740)]
+
+
+def test_without_time_for_the_second_pass_the_first_weights_are_kept(
+    catalog, single, tmp_path, monkeypatch, logged
+):
+    config = tiny_config(REFITTED, {"training": {"time_budget": 1e6}})
+    monkeypatch.setattr(
+        TimeBudget,
+        "must_stop",
+        lambda self, seconds, epoch_ends=False: self.budget == 1e6,  # not the first part
+    )
+    facts = train(Source(catalog), config, tmp_path / "run")
+    assert "refit" not in facts
+    assert "the time budget leaves 1 step for the refit" in logged()
+    assert not (tmp_path / "run" / REFIT).exists()
+    assert_weights(tmp_path / "run", single)
+    check_intact(tmp_path / "run", None)
+
+
+def test_resuming_keeps_the_choice(catalog, refitted):
+    with pytest.raises(ConfigError, match=r"training\.refit is True there and False here"):
+        api.train(catalog, out=refitted, resume=True, refit=False)
+
+
+def test_every_report_says_that_the_metrics_are_of_the_first_pass(
+    refitted, single, tmp_path, logged, pricekit
+):
+    note = f"are those of the first pass of {refitted}"
+    for command in (["evaluate", refitted], ["errors", refitted], ["compare", refitted, single]):
+        code, _, _ = pricekit(*command)
+        assert (code, note in logged()) == (0, True), command
+    ensemble = tmp_path / "ensemble"
+    assert pricekit("ensemble", refitted, single, "--out", ensemble)[0] == 0
+    assert note in logged()
+    assert pricekit("evaluate", ensemble)[0] == 0
+    assert f"are those of the first pass of {ensemble}" in logged()
+    assert pricekit("evaluate", single)[0] == 0
+    assert "first pass" not in logged()
+    assert pricekit("export", refitted, "--out", tmp_path / "bundle")[0] == 0
+    card = (tmp_path / "bundle" / "README.md").read_text()
+    assert "The first of two passes scored, on 60 validation rows" in card
+    assert "- 400 rows of `products.csv`" in card
+    code, said, _ = pricekit("inspect", tmp_path / "bundle")
+    assert "on all 400 rows; the metrics are of the pass before" in said
+    assert pricekit("export", ensemble, "--out", tmp_path / "both")[0] == 0
+    assert "the first of two passes" in (tmp_path / "both" / "README.md").read_text()
+
+
+TINY_FLAGS = (
+    *("--set", "backbone.vocab_size=500", "--set", "backbone.buckets=64", "--set", "backbone.width=4"),
+    *("--epochs", "2", "--max-length", "32"),
+)
+
+
+def test_the_command_has_two_passes_by_default_and_one_on_request(catalog, tmp_path, pricekit, logged):
+    code, said, err = pricekit("train", catalog, "--out", tmp_path / "two", *TINY_FLAGS)
+    assert (code, "then trained again on all 400 rows" in said + err + logged()) == (0, True)
+    code, said, err = pricekit("train", catalog, "--out", tmp_path / "one", *TINY_FLAGS, "--no-refit")
+    assert (code, "all 400 rows" in said + err + logged()) == (0, False)
+    assert [("refit" in open_run(tmp_path / name).facts) for name in ("two", "one")] == [True, False]
+
+
+def test_plan_and_progress_cover_both_passes(catalog, tmp_path, logged):
+    bars = []
+
+    class Recorder:
+        @contextmanager
+        def bar(self, title, total, done):
+            bars.append([title, total, done])
+            yield lambda units, note="": None
+
+    with use_reporter(Recorder()):
+        train(Source(catalog), tiny_config(REFITTED, {"training": {"keep": "last"}}), tmp_path / "run")
+    assert [bar for bar in bars if bar[0].startswith("training")] == [
+        ["training", pytest.approx(24 + 24 * 400 / 340), 0],
+        ["training on all rows", 24 + 28, 24],
+    ]
+    said = logged()
+    assert "; then a second pass on all rows, for as many epochs as are best" in said
+    assert "refit: the second pass, on all 400 rows; 4 epochs, 28 optimizer steps" in said
