@@ -43,12 +43,29 @@ def test_a_report_as_json_repr_and_html(shop):
     assert json.loads(json.dumps(report.to_dict()))["duplicates"]["rows_of_equal_text_and_other_price"] == 2
     assert list(report.to_dict()) == [
         *("table", "format", "encoding", "delimiter", "rows", "text", "usable", "set_aside", "prices"),
-        *("quantiles", "highest", "suspects", "duplicates", "leaks", "columns", "left_out", "notes"),
+        *("quantiles", "highest", "suspects", "duplicates", "leaks", "columns", "yields"),
+        *("left_out", "notes"),
     ]
     assert len(repr(report)) < 200 + len(str(shop))
     assert "201 of 202 rows usable" in repr(report)
     shown = profile_table(shop, text=["title"])._repr_html_()
     assert "<td>discounted</td>" in shown
+
+
+def test_a_report_tells_what_each_column_yields():
+    cells = {"title": [f"jug {n}" for n in range(60)], "size": [f"{n + 1} x 200 g" for n in range(60)]}
+    more = {
+        "state": ["new", "used", "worn"] * 20,
+        "empty": [""] * 60,
+        "same": ["x"] * 60,
+        "price": range(1, 61),
+    }
+    report = profile_table(pd.DataFrame(cells | more), text=["title", "size", "state", "empty", "same"])
+    assert report.yields["size"] == "2 numbers, amounts"
+    assert report.yields["state"] == "3 categories"
+    assert "The text column 'empty' yields nothing: its cells are empty." in report.notes
+    assert "The text column 'same' yields nothing: every filled cell is 'x'." in report.notes
+    assert not any("'state'" in note for note in report.notes)
 
 
 def test_the_html_is_escaped(tmp_path):

@@ -11,6 +11,8 @@ import numpy as np
 from pricekit.evaluation.duplicates import irreducible_error
 from pricekit.evaluation.leaks import IN_TEXT, Leaks, as_strings, find_leaks, price_in_text, some_rows
 from pricekit.evaluation.suspects import Suspect, describe_suspects, find_suspects, rows_of_equal_years
+from pricekit.features.cells.profile import profile_columns
+from pricekit.features.labelled_lines import as_strings as as_text_array
 from pricekit.support.text import counted, shorten
 from pricekit.table import ColumnGuess, Columns, Table, split_usable
 from pricekit.table.columns import equal_texts
@@ -105,7 +107,18 @@ def column_notes(chosen: ColumnGuess, *, guessed: bool) -> list[str]:
             f"These columns may arise or change after the price is set, so they come last: {', '.join(later)}. Leave "
             "them out if they are unknown when the model predicts."
         )
+    notes += [
+        f"The text column {shorten(column.name)!r} yields nothing: "
+        + (f"every filled cell is {shorten(column.example)!r}." if column.values else "its cells are empty.")
+        for column in used
+        if column.values <= 1 and len(used) > 1
+    ]
     return notes
+
+
+def read_from(rows: Table) -> dict[str, str]:
+    """Return what each column of the text, or each label in it, yields in addition to its words."""
+    return {column.label: column.describe() for column in profile_columns(as_text_array(rows.text))}
 
 
 def currency_note(prices: PriceFormat) -> str:

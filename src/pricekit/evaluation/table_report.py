@@ -24,6 +24,7 @@ from pricekit.evaluation.table_findings import (
     currency_note,
     examine_prices,
     has_title_line,
+    read_from,
     title_note,
     without_leaks,
 )
@@ -59,6 +60,8 @@ class TableReport:
         price: the price column; None if there is none.
         id: the id column; None if there is none.
         left_out: why each column that is not used is left out.
+        yields: what each text column, or each label of a single one, yields in addition to words: numbers, amounts,
+            categories; "" stands for text without a label.
         text_lengths: of all rows: empty texts; words (median, 99% quantile, most); most characters.
         usable: rows that training can use; None without a price column.
         rejected: rows that training cannot use, by reason.
@@ -83,6 +86,7 @@ class TableReport:
     price: str | None
     id: str | None
     left_out: dict[str, str]
+    yields: dict[str, str]
     text_lengths: dict[str, float]
     usable: int | None
     rejected: dict[str, int]
@@ -127,7 +131,7 @@ class TableReport:
         if self.leaks is not None:
             found["leaks"] = asdict(self.leaks)
         found["columns"] = [asdict(column) | {"used_as": self.role(column.name)} for column in self.columns]
-        return found | {"left_out": self.left_out, "notes": list(self.notes)}
+        return found | {"yields": self.yields, "left_out": self.left_out, "notes": list(self.notes)}
 
     def to_json(self) -> str:
         """Return `to_dict` as JSON text."""
@@ -259,6 +263,7 @@ def _report(
         price=chosen.columns.price,
         id=chosen.columns.id,
         left_out=reasons_left_out(chosen.profiles, used) | reveals,
+        yields=read_from(rows),
         text_lengths={"empty": empty, **text_lengths(pa.array(rows.text, pa.large_string()))},
         usable=found.usable if found else None,
         rejected=found.rejected if found else {},

@@ -35,8 +35,11 @@ def test_each_label_is_described() -> None:
     assert (found["size"].places, found["size"].measured) == (2, True)
     assert (found["state"].cells, found["state"].words) == (["new", "used car"], ["new", "used"])
     assert found["note"].long
-    assert not found["note"].yields
-    assert not found["state"].places
+    assert [found[label].describe() for label in ("size", "state", "note")] == [
+        "2 numbers, amounts",
+        "2 categories",
+        "words",
+    ]
     assert all(column.share == 1.0 for column in found.values())
 
 

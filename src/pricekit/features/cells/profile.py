@@ -16,6 +16,7 @@ from pricekit.features.cells.quantities import Measures, Totals, measure, totals
 from pricekit.features.cells.units import NONE
 from pricekit.features.cells.written import Marks, Numbers, plain_bytes, read_numbers
 from pricekit.features.labelled_lines import Ints, join_texts, numpy_of
+from pricekit.support.text import counted
 
 FIT_ROWS = 20_000
 """Maximum number of texts, spread over the table, that are profiled."""
@@ -66,10 +67,15 @@ class Column:
         """The separators of thousands."""
         return Marks(self.dot_groups, self.comma_groups)
 
-    @property
-    def yields(self) -> bool:
-        """Whether anything but text was found."""
-        return bool(self.places or self.measured or self.cells or self.words)
+    def describe(self) -> str:
+        """Describe what the cells yield in a few words, such as "2 numbers, amounts, 8 categories"."""
+        found = [counted(self.places, "number")] if self.places else []
+        found += ["amounts"] if self.measured else []
+        found += (
+            ["1 category" if len(self.cells) == 1 else f"{len(self.cells)} categories"] if self.cells else []
+        )
+        found += [counted(len(self.words), "frequent first word")] if self.words and not self.cells else []
+        return ", ".join(found) or "words"
 
 
 @dataclass(frozen=True)
