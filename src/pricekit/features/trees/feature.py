@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -49,6 +48,7 @@ class Trees:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self._opened: tuple[State, Inputs, Forest] | None = None
 
     def fit(self, table: Table, price: np.ndarray) -> State:
         """Fit the trees to N rows with prices, float64 (N,).
@@ -66,7 +66,7 @@ class Trees:
 
     def transform(self, table: Table, state: State) -> npt.NDArray[np.float32]:
         """Return the predicted log price, float32 (N, 1)."""
-        inputs, forest = _open(_Key(state))
+        inputs, forest = self._open(state)
         row, word = inputs.word_counts(table)
         dense = inputs.dense(table)[:, state["dense"]]
         found = np.zeros((len(table), 1), np.float32)
@@ -78,6 +78,14 @@ class Trees:
             np.add.at(block, (row[first:last] - start, part.shape[1] + word[first:last]), np.float32(1))
             found[start : start + len(part), 0] = forest.predict(block)
         return found
+
+    def _open(self, state: State) -> tuple[Inputs, Forest]:
+        """Read a state, and keep it: this takes longer than predicting a few rows."""
+        opened = self._opened
+        if opened is None or opened[0] is not state:
+            inputs, forest = Inputs.from_json(state["inputs"]), Forest.from_json(state["forest"])
+            self._opened = opened = (state, inputs, forest)
+        return opened[1:]
 
     def _grow(self, inputs: Inputs, dense: np.ndarray, table: Table, price: np.ndarray) -> str:
         """Return the trees in LightGBM's text format."""
@@ -114,22 +122,3 @@ class Trees:
             "seed": 0,
             "verbosity": -1,
         }
-
-
-class _Key:
-    """A state as a key of a cache: the same object, or an equal one."""
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-
-    def __hash__(self) -> int:
-        return id(self.state)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self.state is other.state
-
-
-@lru_cache(maxsize=4)
-def _open(key: _Key) -> tuple[Inputs, Forest]:
-    """Read a state. The result is cached, because it takes longer than predicting a few rows."""
-    return Inputs.from_json(key.state["inputs"]), Forest.from_json(key.state["forest"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -90,12 +90,11 @@ class Inputs:
 
     def word_counts(self, table: Table) -> tuple[Ints, Ints]:
         """Return the row and the word of each occurrence of a known word, int64 (K,) each."""
-        return find_words(split_words(join_texts(as_strings(table.text))), _table(tuple(self.words)))
+        return find_words(split_words(join_texts(as_strings(table.text))), self._table)
 
-
-@lru_cache(maxsize=8)
-def _table(words: tuple[str, ...]) -> WordTable:
-    return WordTable(words)
+    @cached_property
+    def _table(self) -> WordTable:
+        return WordTable(self.words)
 
 
 def _ranks(codes: Ints, log_price: npt.NDArray[np.float64], count: int) -> list[int]:
