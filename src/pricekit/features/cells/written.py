@@ -201,13 +201,18 @@ def _is_alone(
 
 def _beginning_with_dot(plain: Bytes, numbers: Numbers, start: Ints) -> Numbers:
     """Read ".5" as one half."""
-    before = numbers.start - 1
-    dotted = np.flatnonzero((before >= start[numbers.cell]) & (plain[before] == _DOT))
-    first = before[dotted] == start[numbers.cell[dotted]]
-    dotted = dotted[first | np.isin(plain[before[dotted] - 1], _OPENING)]
+    dotted = _behind(_DOT, plain, numbers, start)
     value = numbers.value.copy()
     value[dotted] /= 10.0 ** (numbers.end - numbers.start)[dotted]
     return replace(numbers, value=value)
+
+
+def _behind(sign: int, plain: Bytes, numbers: Numbers, start: Ints) -> Ints:
+    """Return the numbers directly behind a sign that begins a word."""
+    before = numbers.start - 1
+    found = np.flatnonzero((before >= start[numbers.cell]) & (plain[before] == sign))
+    first = before[found] == start[numbers.cell[found]]
+    return found[first | np.isin(plain[before[found] - 1], _OPENING)]
 
 
 def _chains(
@@ -271,12 +276,8 @@ def _groups(found: re.Match[str], dot_groups: bool, comma_groups: bool) -> bool:
 
 def _signed(plain: Bytes, numbers: Numbers, start: Ints) -> Numbers:
     """Negate numbers behind a minus sign; the dash of "10-20" is none."""
-    before = numbers.start - 1
-    dashed = np.flatnonzero((before >= start[numbers.cell]) & (plain[before] == _DASH))
-    first = before[dashed] == start[numbers.cell[dashed]]
-    dashed = dashed[first | np.isin(plain[before[dashed] - 1], _OPENING)]
     value = numbers.value.copy()
-    value[dashed] *= -1
+    value[_behind(_DASH, plain, numbers, start)] *= -1
     return replace(numbers, value=value)
 
 
