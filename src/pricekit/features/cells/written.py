@@ -212,7 +212,8 @@ def _behind(sign: int, plain: Bytes, numbers: Numbers, start: Ints) -> Ints:
     before = numbers.start - 1
     found = np.flatnonzero((before >= start[numbers.cell]) & (plain[before] == sign))
     first = before[found] == start[numbers.cell[found]]
-    return found[first | np.isin(plain[before[found] - 1], _OPENING)]
+    begins: Ints = found[first | np.isin(plain[before[found] - 1], _OPENING)]
+    return begins
 
 
 def _chains(
