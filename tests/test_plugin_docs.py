@@ -38,7 +38,7 @@ def test_a_tutorial_runs_as_written(name, pricekit, tmp_path, monkeypatch):
             if words[0] != "pricekit" or any(word in line for word in INSTALLED):
                 continue
             if words[1] == "train":  # seconds instead of a minute
-                words += ["--quiet", *(() if "--epochs" in words else ("--epochs", "1"))]
+                words += ["--quiet", *(() if "--epochs" in words else ("--epochs", "3"))]
             code, out, err = pricekit(*words[1:])
             commands += 1
             assert code == 0, (line, out, err)
