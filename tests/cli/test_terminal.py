@@ -40,6 +40,7 @@ def test_quiet_prints_the_result_only(pricekit, catalog, tmp_path):
     assert code == 0
     assert [line.split(",")[0].split(" ", 2)[:2] for line in err.splitlines()] == [
         ["validation", "SMAPE"],
+        ["these", "metrics"],
         ["the", "run"],
     ]
     code, _, err = pricekit("train", "none.csv", "--out", tmp_path / "other", "--quiet")

@@ -65,7 +65,16 @@ def test_a_price_feature_without_prices_is_an_error(known):
 
 def test_a_run_trains_on_them_and_resumes_with_them(known, pricekit, catalog, tmp_path):
     run = tmp_path / "run"
-    small = ["--set", "backbone.width=8", "--set", "backbone.buckets=64", "--epochs", 2, "--quiet"]
+    small = [
+        "--set",
+        "backbone.width=8",
+        "--set",
+        "backbone.buckets=64",
+        "--epochs",
+        2,
+        "--no-refit",
+        "--quiet",
+    ]
     train = ["train", catalog, "--out", run, "--plugin", known]
     assert pricekit(*train, "--features", "fast15,known", *small)[0] == 0
     columns = pd.read_parquet(run / "out_of_fold.parquet")
