@@ -127,6 +127,17 @@ def test_after_a_kill_at_any_moment_the_next_command_continues(out):
     assert step > 6
 
 
+def test_after_the_exchange_the_new_folder_is_resumed_and_not_the_rest_of_the_old_one(out):
+    def has_begun(folder):
+        return (folder / "run.json").exists()
+
+    _write(staging_of(out), "new")
+    assert continued(out, has_begun) == staging_of(out)
+    files.exchange(staging_of(out), out)
+    (out / ".complete").touch()
+    assert continued(out, has_begun) == out
+
+
 def test_without_a_complete_replacement_nothing_is_exchanged(out):
     _write(staging_of(out), "new")
     settle(out)

@@ -40,11 +40,14 @@ def target_of(folder: Path) -> Path:
 def continued(out: Path, begun: Callable[[Path], bool]) -> Path:
     """Return the folder to resume: the replacement of `out` if one has begun, otherwise `out`.
 
+    After a kill while the old folder was being deleted, `out` is the new one and the rest of the old one is beside it.
+
     Args:
         out: the folder.
         begun: tells whether a folder contains something to resume.
     """
-    return staging if begun(staging := staging_of(out)) else out
+    exchanged = (out / _COMPLETE).exists()
+    return staging if not exchanged and begun(staging := staging_of(out)) else out
 
 
 def can_stage(out: Path) -> bool:
