@@ -160,6 +160,16 @@ def test_the_numbers_of_saves_reach_both_passes(catalog, tmp_path):
     assert found == {True, False}
 
 
+def killed_and_resumed(catalog, out, refitted, replace_file):
+    """Train with another `os.replace`, which kills the training; then resume, and compare with an uninterrupted run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", replace_file)
+        with pytest.raises(Killed):
+            train(Source(catalog), tiny_config(REFITTED), out)
+    assert not (out / "run.json").exists()
+    resumed_equals(catalog, out, refitted)
+
+
 @pytest.mark.parametrize(
     "name", ["source.json", "held_out.parquet", "tokenizer.json", "backbone.json", "run.json"]
 )
@@ -171,12 +181,7 @@ def test_a_run_killed_while_the_second_pass_writes_a_file_continues(catalog, ref
             raise Killed
         return call(source, target)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "replace", replace_file)
-        with pytest.raises(Killed):
-            train(Source(catalog), tiny_config(REFITTED), out)
-    assert not (out / "run.json").exists()
-    resumed_equals(catalog, out, refitted)
+    killed_and_resumed(catalog, out, refitted, replace_file)
 
 
 @pytest.mark.parametrize("moves", [1, 4, 9, 14, 15])
@@ -190,12 +195,7 @@ def test_a_run_killed_while_the_passes_change_places_continues(catalog, refitted
                 raise Killed
         return call(source, target)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "replace", replace_file)
-        with pytest.raises(Killed):
-            train(Source(catalog), tiny_config(REFITTED), out)
-    assert not (out / "run.json").exists()
-    resumed_equals(catalog, out, refitted)
+    killed_and_resumed(catalog, out, refitted, replace_file)
 
 
 def test_a_finished_run_can_be_resumed(catalog, refitted, tmp_path):

@@ -149,7 +149,7 @@ def refit_job(job: Job, first: FirstPass, out: Path) -> Job:
     Args:
         job: with all rows.
         first: the results of the first pass.
-        out: the folder of the run, which observers are told.
+        out: the folder of the run; the hooks receive it.
     """
     config = _with(job.config, epochs=first.facts["best_epoch"], keep="last", patience=None)
     stage = Stage(

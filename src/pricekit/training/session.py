@@ -47,7 +47,7 @@ class Stage:
     """The place of a training in a run of two passes; the default is that of a run of one.
 
     Attributes:
-        run_folder: the folder that observers are told; None: that of the training.
+        run_folder: the folder that the hooks receive; None means the folder of this training.
         earlier_steps: optimizer steps of the pass before.
         later_steps: optimizer steps of the pass that follows, at most.
         schedule_share: the share of the schedule after which this training ends.
@@ -129,7 +129,7 @@ class Session:
 
     @property
     def run_folder(self) -> Path | None:
-        """The folder that observers are told."""
+        """The folder that the hooks receive."""
         return self.job.stage.run_folder or self.folder
 
     @property
