@@ -40,7 +40,7 @@ def test_a_bundle_contains_the_files_of_its_manifest(bundle):
     assert 0 < manifest["metrics"]["smape"] < 200
     assert {(p["kind"], p["name"], p["package"]) for p in manifest["plugins"]} == {
         ("feature", "optimized22", "pricekit"),
-        ("feature", "numbers", "pricekit"),
+        ("feature", "columns", "pricekit"),
         ("backbone", "bag", "pricekit"),
         ("loss", "smape", "pricekit"),
         ("policy", "quick", "pricekit"),

@@ -10,6 +10,7 @@ import pricekit as pk
 from pricekit.datasets import make_catalog
 
 SETTINGS = """
+features = ["optimized22", "columns"]
 [table]
 path = "shop.csv"
 delimiter = ";"

@@ -13,7 +13,7 @@ from pricekit.core.registry import Entry
 
 @pytest.fixture
 def graph(bundle, tmp_path):
-    return Graph(open_bundle(bundle).files["model.onnx"], 64, 30, tmp_path / "cache")
+    return Graph(open_bundle(bundle).files["model.onnx"], 64, 38, tmp_path / "cache")
 
 
 @pytest.fixture(autouse=True)

@@ -81,7 +81,7 @@ def test_no_length_is_rounded_up_beyond_the_longest(graph, engines):
     opened = open_engine("watching", replace(graph, max_length=20), VOCABULARY)
     shapes.clear()
     tokens = Tokens(np.zeros(23, np.int32), np.array([0, 20, 23]))
-    opened.price(Inputs(tokens, np.zeros((2, 30), np.float32), 0), np.arange(2))
+    opened.price(Inputs(tokens, np.zeros((2, 38), np.float32), 0), np.arange(2))
     assert shapes == [(2, 20)]
 
 

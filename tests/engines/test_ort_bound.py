@@ -78,7 +78,7 @@ def batch(rows, length, seed=0):
     return {
         "input_ids": rng.integers(0, 400, (rows, length)),
         "attention_mask": np.ones((rows, length), np.int64),
-        "features": rng.normal(size=(rows, 30)).astype(np.float32),
+        "features": rng.normal(size=(rows, 38)).astype(np.float32),
     }
 
 

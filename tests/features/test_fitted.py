@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from pricekit.core.loader import registry
+from pricekit.errors import PluginError
 from pricekit.features.fitted import fit_features
 from pricekit.table import table_of_texts
 
@@ -54,6 +55,34 @@ def test_out_of_fold_values_do_not_leak_between_equal_texts(known):
     assert out_of_fold["known"].tolist() == [0.0] * 40
     _, exactly = fit_features(["known"], {}, table_of_texts(texts), np.arange(1, 41, dtype=float))
     assert exactly["known"].tolist() == [0.0] * 40
+
+
+def test_known_out_of_fold_values_are_not_computed_again(known):
+    texts, price = [f"product {number}" for number in range(23)], np.arange(1, 24, dtype=float)
+    before = np.linspace(5, 6, 23, dtype=np.float32)
+    fitted, columns = fit_features(["known"], {}, table_of_texts(texts), price, {"known": before})
+    assert columns["known"] is before
+    assert fitted.transform(table_of_texts(texts))[:, 0].tolist() == price.tolist()
+
+
+@pytest.mark.parametrize("cpus", [1, 3])
+def test_out_of_fold_values_do_not_depend_on_the_number_of_threads(known, monkeypatch, cpus):
+    monkeypatch.setattr("pricekit.features.fitted.usable_cpus", lambda: cpus)
+    texts = ["a", "b"] * 20  # labels, which recur in every fold
+    found = fit_features(["known"], {}, table_of_texts(texts), np.arange(1, 41, dtype=float))[1]["known"]
+    monkeypatch.setattr("pricekit.features.fitted.ROWS_AT_ONCE", 1)
+    again = fit_features(["known"], {}, table_of_texts(texts), np.arange(1, 41, dtype=float))[1]["known"]
+    assert found.any()
+    assert np.array_equal(found, again)
+
+
+def test_a_failure_in_one_fold_names_the_feature(known):
+    known.write_text(
+        known.read_text().replace("return dict(", "len(table) == 23 or fail()\n        return dict(")
+    )
+    registry.cache_clear()
+    with pytest.raises(PluginError, match=r"'known'.*failed while fitting to the training rows: NameError"):
+        fit_features(["known"], {}, table_of_texts([f"p {n}" for n in range(23)]), np.ones(23))
 
 
 def test_a_price_feature_without_prices_is_an_error(known):

@@ -1,3 +1,8 @@
+import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -8,6 +13,7 @@ from pricekit.features.labelled_lines import (
     Lines,
     as_strings,
     join_texts,
+    shared,
     split_lines,
 )
 
@@ -77,3 +83,41 @@ def test_parts_hold_every_text_once() -> None:
 
 def test_kinds_have_codes() -> None:
     assert set(labelled_lines.KIND_CODES.values()) == set(range(1, len(labelled_lines.KINDS) + 1))
+
+
+def test_a_result_is_computed_once_for_one_series_and_key():
+    calls = []
+
+    def count(key, texts):
+        return shared(texts, key, lambda: calls.append(key) or len(calls))
+
+    one, other = (pd.Series(["a", "b"], dtype="str") for _ in range(2))
+    assert [count(("x", {"a": 1}), one), count(("x", {"a": 1}), one), count(("x", {"a": 2}), one)] == [
+        1,
+        1,
+        2,
+    ]
+    assert [count("x", other), count(("x", {"a": 1}), one)] == [
+        3,
+        4,
+    ]  # only those of the latest series are kept
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(count, ("x", {"a": 1}), one).result() == 5
+
+
+def test_shared_results_die_with_their_series():
+    class Result:
+        pass
+
+    texts = pd.Series(["a"], dtype="str")
+    result = weakref.ref(shared(texts, "key", Result))
+    assert result() is not None
+    del texts
+    gc.collect()
+    assert result() is None
+
+
+def test_large_series_are_not_kept(monkeypatch):
+    monkeypatch.setattr(labelled_lines, "SHARED_BYTES", 1)
+    texts = pd.Series(["a", "b"], dtype="str")
+    assert shared(texts, "key", lambda: 1) + shared(texts, "key", lambda: 2) == 3

@@ -142,3 +142,10 @@ def test_the_cosine_is_a_cosine():
     assert [warmup_cosine(s, 0, 4) for s in range(5)] == pytest.approx(
         [1, 0.853553, 0.5, 0.146447, 0], abs=1e-6
     )
+
+
+def test_best_is_quick_with_neighbours():
+    best, quick = (configure([{"policy": name}]) for name in ("best", "quick"))
+    assert best.features == [*quick.features, "neighbours"]
+    assert best.training == quick.training
+    assert "training rows" in registry().create("policy", "best", {}).notes

@@ -17,7 +17,7 @@ from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.options import config_of
-from pricekit.runs.folder import REFIT, is_own, open_run
+from pricekit.runs.folder import REFIT, is_own, open_run, read_out_of_fold
 from pricekit.runs.refit import all_rows
 from pricekit.runs.source import Source, Split, load_split
 from pricekit.runs.train import train
@@ -66,6 +66,21 @@ def test_the_policy_quick_refits_and_the_others_say_what_it_costs():
     for name in ("ultra", "fast", "blazing", "optimized"):
         assert not config_of({"policy": name}).training.refit
         assert "training.refit is off" in registry().create("policy", name, {}).notes
+
+
+def test_a_refit_keeps_the_out_of_fold_values_of_the_first_pass(catalog, tmp_path):
+    trees = {"features": ["optimized22", "trees"], "feature_options": {"trees": {"rounds": 5, "words": 0}}}
+    found = {}
+    for refit in (False, True):
+        config = tiny_config(trees, {"training": {"refit": refit, "epochs": 1}})
+        train(Source(catalog), config, tmp_path / str(refit))
+        found[refit] = read_out_of_fold(tmp_path / str(refit))["trees_log_price"]
+    single = open_run(tmp_path / "False")
+    split = load_split(Source(catalog), single.config)
+    valid = single.preprocessor.features.transform(split.valid)[:, -1]
+    assert np.array_equal(found[True], np.concatenate([valid, found[False]]))
+    last = open_run(tmp_path / "True").preprocessor.features
+    assert not np.array_equal(last.transform(split.valid)[:, -1], valid)  # the trees themselves are new
 
 
 def test_results_are_those_of_the_first_pass_and_weights_those_of_the_second(refitted, single):

@@ -201,7 +201,7 @@ def _break_price(model, batch):
             _break_gradient_of_loss,
             "gradient of step 1 is not finite, though its loss is 0. It comes from the loss 'smape'",
         ),
-        (_break_features, "the features optimized22, numbers"),
+        (_break_features, "the features optimized22, columns"),
         (_break_price, "the prices of the training rows"),
     ],
 )

@@ -34,7 +34,7 @@ import pyarrow as pa
 
 from pricekit.features import brand_category
 from pricekit.features.columns import COLUMNS, ParsedTexts
-from pricekit.features.labelled_lines import as_list, as_strings, batches
+from pricekit.features.labelled_lines import as_list, as_strings, batches, shared
 from pricekit.features.rowwise import FEW, RowwiseTexts
 from pricekit.features.vectorized import VectorizedTexts
 from pricekit.table import Table
@@ -64,7 +64,7 @@ def _fit(self: _Named, table: Table) -> State:
         {"label": label, "brand": {name: rows}, "category": {name: rows}}. The label is an unknown one that begins
         most texts, usually "".
     """
-    return fit_names(as_strings(table.text))
+    return shared(table.text, fit_names, lambda: fit_names(as_strings(table.text))).copy()
 
 
 def _transform(self: _Named, table: Table, state: State) -> npt.NDArray[np.float32]:
@@ -72,7 +72,8 @@ def _transform(self: _Named, table: Table, state: State) -> npt.NDArray[np.float
 
     The state is the result of `fit`, possibly read back from JSON.
     """
-    return compute(table.text, self.names, state)
+    key = compute, self.names, state
+    return shared(table.text, key, lambda: compute(table.text, self.names, state)).copy()
 
 
 class Fast15:

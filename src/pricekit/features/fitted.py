@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Feature, State
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PluginError, PricekitError
+from pricekit.support.cpus import usable_cpus
 from pricekit.support.log import logger
 from pricekit.support.text import shorten
 from pricekit.table import Table
@@ -23,6 +26,9 @@ CHECKED_ROWS = 8
 
 FOLDS = 5
 """Number of folds of the training rows for features that use the price."""
+
+ROWS_AT_ONCE = 1_000_000
+"""Maximum number of rows to which several threads fit a feature at the same time, in all, for the sake of memory."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ def fit_features(
     options: Mapping[str, dict[str, Any]],
     table: Table,
     price: np.ndarray | None = None,
+    known: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[FittedFeatures, dict[str, np.ndarray]]:
     """Fit feature plugins on the training rows.
 
@@ -79,6 +86,7 @@ def fit_features(
         options: the options of each plugin.
         table: the N training rows, without the price.
         price: the training prices, float64 (N,), for features that use them.
+        known: out-of-fold columns that need not be computed again, float32 (N,), by name.
 
     Returns:
         The fitted features, and by name the out-of-fold columns, float32 (N,), that replace those of `transform` on
@@ -99,11 +107,13 @@ def fit_features(
     out_of_fold: dict[str, np.ndarray] = {}
     for name in names:
         part = _make(name, options.get(name, {}), {})
-        parts.append(_fit(part, table, price))
         if uses_price(part.plugin):
-            block = _out_of_fold(part, table, price)
-            out_of_fold |= dict(zip(part.plugin.names, block.T, strict=True))
-        _check_rows_alone(parts[-1], table)
+            part, columns = _fit_out_of_fold(part, table, _required(name, price), known or {})
+            out_of_fold |= columns
+        else:
+            part = _fit(part, table, None)
+        parts.append(part)
+        _check_rows_alone(part, table)
     fitted = FittedFeatures(tuple(parts))
     if twice := sorted({c for c in fitted.names if fitted.names.count(c) > 1}):
         raise ConfigError(
@@ -120,9 +130,10 @@ def uses_price(plugin: Feature) -> bool:
 
 
 def _fit(part: FittedFeature, table: Table, price: np.ndarray | None) -> FittedFeature:
+    """Fit to rows; a price feature receives a copy of their prices."""
     fit: Any = part.plugin.fit
     with plugin_call("feature", part.name, "fitting to the training rows"):
-        state = fit(table, _required(part.name, price).copy()) if uses_price(part.plugin) else fit(table)
+        state = fit(table) if price is None else fit(table, price.copy())
     return replace(part, state=_plain(part.name, state))
 
 
@@ -136,15 +147,37 @@ def _required(name: str, price: np.ndarray | None) -> np.ndarray:
     return price
 
 
-def _out_of_fold(part: FittedFeature, table: Table, price: np.ndarray | None) -> np.ndarray:
-    price = _required(part.name, price)
+def _fit_out_of_fold(
+    part: FittedFeature, table: Table, price: np.ndarray, known: Mapping[str, np.ndarray]
+) -> tuple[FittedFeature, dict[str, np.ndarray]]:
+    """Fit a price feature to all rows; return it, and the columns that were fitted to the rows of other folds."""
+    names = part.plugin.names
+    if all(name in known for name in names):
+        return _fit(part, table, price), {name: known[name] for name in names}
     fold = _folds(table)
-    block = np.zeros((len(table), len(part.plugin.names)), np.float32)
-    for held in range(FOLDS):
+
+    def held_out(held: int) -> np.ndarray:
         others, rows = np.flatnonzero(fold != held), np.flatnonzero(fold == held)
-        fitted = _fit(part, table.take(others), price[others])
-        block[rows] = _transformed(fitted, table.take(rows))
-    return block
+        own = _make(part.name, part.options, {})  # a plugin need not support several threads
+        return _transformed(_fit(own, table.take(others), price[others]), table.take(rows))
+
+    fitted, *found = _at_once(
+        [partial(_fit, part, table, price), *(partial(held_out, n) for n in range(FOLDS))], table
+    )
+    block = np.zeros((len(table), len(names)), np.float32)
+    for held, values in enumerate(found):
+        block[fold == held] = values
+    return fitted, dict(zip(names, block.T, strict=True))
+
+
+def _at_once(tasks: Sequence[Callable[[], Any]], table: Table) -> list[Any]:
+    """Return the results of tasks that each take about as much memory as the table; several threads run them."""
+    threads = min(len(tasks), usable_cpus(), max(1, ROWS_AT_ONCE // max(1, len(table))))
+    pool = ThreadPoolExecutor(threads)
+    try:
+        return [future.result() for future in [pool.submit(task) for task in tasks]]
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _folds(table: Table) -> np.ndarray:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import itertools
 import re
+import threading
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +27,10 @@ BATCH_BYTES = 8 << 20  # large, because regular expressions are compiled again f
 LABEL_BYTES = 40  # a colon further into the line does not end a label
 TITLE_CHARACTERS = 300  # item names, and plain text without lines, are cut here
 TEXT_CHARACTERS = 32_768  # longer texts are cut, so that one huge cell cannot exhaust the memory
+SHARED_BYTES = 64 << 20
+"""Of larger series of texts, nothing is kept."""
+
+Result = TypeVar("Result")
 
 # Kinds of lines by label, matched in ASCII lower case; the first match counts.
 KINDS = {
@@ -64,6 +71,38 @@ def as_strings(values: object) -> pa.LargeStringArray:
 def as_list(values: pd.Series) -> list[str]:
     """Return the texts of `as_strings` as a list, (N,); faster for a few texts."""
     return [text[:TEXT_CHARACTERS] if isinstance(text, str) else "" for text in values.tolist()]
+
+
+class _Latest(threading.local):
+    """The series of texts that a thread used last, and what was computed from it."""
+
+    def __init__(self) -> None:
+        self.texts: Callable[[], pd.Series | None] = lambda: None
+        self.results: list[tuple[object, Any]] = []
+
+
+_latest = _Latest()
+
+
+def shared(texts: pd.Series, key: object, compute: Callable[[], Result]) -> Result:
+    """Return `compute()`, or its result of an earlier call with the same series and an equal key.
+
+    Several features read the same texts in the same way. The results of the latest series are kept as long as the
+    series exists, for each thread. Nobody may change them.
+    """
+    if texts.nbytes > SHARED_BYTES:
+        return compute()
+    if _latest.texts() is not texts:
+        results: list[tuple[object, Any]] = []
+        _latest.results = results
+        _latest.texts = weakref.ref(texts, lambda _: results.clear())
+    for known, result in _latest.results:
+        if known == key:
+            found: Result = result
+            return found
+    result = compute()
+    _latest.results.append((key, result))
+    return result
 
 
 def batches(texts: pa.LargeStringArray) -> list[pa.LargeStringArray]:

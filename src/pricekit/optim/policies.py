@@ -15,37 +15,53 @@ from pydantic import Field
 from pricekit.config import Section
 from pricekit.optim.optimizers import adamw, warmup_cosine
 
+_QUICK: Mapping[str, Any] = MappingProxyType(
+    {
+        "backbone": {"name": "bag"},
+        "features": ["optimized22", "columns", "trees"],
+        "loss": {"name": "smape"},
+        "head": {
+            "widths": [128],
+            "dropout": [0.0],
+            "norm": "none",
+            "activation": "gelu",
+            "feature_bins": 8,
+        },
+        "max_length": 192,
+        "facts_first": True,
+        "training": {
+            "epochs": "auto",
+            "batch_size": 64,
+            "gradient_accumulation_steps": 1,
+            "learning_rate": 5e-3,
+            "embedding_learning_rate": 0.2,
+            "weight_decay": 0.0,
+            "warmup_epochs": 0.0,  # the first steps of Adagrad are its longest, and a warmup would shorten them
+            "patience": 10,
+            "refit": True,
+        },
+        "speed": {"precision": "fp32"},
+    }
+)
+
 
 class Quick:
     """QUICK: `bag` on a CPU, about a minute for a few thousand rows."""
 
+    defaults = _QUICK
+    optimizer = staticmethod(adamw)
+    schedule = staticmethod(warmup_cosine)
+
+
+class Best:
+    """BEST: QUICK with the prices of similar training rows."""
+
+    notes = (
+        "The feature 'neighbours' puts words and prices of the training rows into the bundle. If those who get the "
+        "bundle may not see them, use the policy quick."
+    )
     defaults: Mapping[str, Any] = MappingProxyType(
-        {
-            "backbone": {"name": "bag"},
-            "features": ["optimized22", "numbers"],
-            "loss": {"name": "smape"},
-            "head": {
-                "widths": [128],
-                "dropout": [0.0],
-                "norm": "none",
-                "activation": "gelu",
-                "feature_bins": 8,
-            },
-            "max_length": 192,
-            "facts_first": True,
-            "training": {
-                "epochs": "auto",
-                "batch_size": 64,
-                "gradient_accumulation_steps": 1,
-                "learning_rate": 5e-3,
-                "embedding_learning_rate": 0.2,
-                "weight_decay": 0.0,
-                "warmup_epochs": 0.0,  # the first steps of Adagrad are its longest, and a warmup would shorten them
-                "patience": 10,
-                "refit": True,
-            },
-            "speed": {"precision": "fp32"},
-        }
+        {**_QUICK, "features": [*_QUICK["features"], "neighbours"]}
     )
     optimizer = staticmethod(adamw)
     schedule = staticmethod(warmup_cosine)

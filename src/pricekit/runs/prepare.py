@@ -44,7 +44,7 @@ from pricekit.runs.folder import (
     write_split,
 )
 from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
-from pricekit.runs.refit import TAKEN_OVER, FirstPass, all_rows, take_over
+from pricekit.runs.refit import TAKEN_OVER, FirstPass, all_rows, known_columns, take_over
 from pricekit.runs.setup import Setup
 from pricekit.runs.source import NEAR, Source, Split, columns_of, load_split
 from pricekit.support.digests import list_files, unlist_files
@@ -161,7 +161,7 @@ def prepare_new_run(
     config, rows = setup.config, _rows(split, first)
     with progress("preparing", 5, shown=config.speed.progress) as advance:
         advance(0, "tokenizer and features")
-        fitted = _fit(setup, rows)
+        fitted = _fit(setup, rows, known_columns(out.parent, split) if first else {})
         preprocessor = fitted.preprocessor
         check_feature_leaks(preprocessor.features, without_price(rows, preprocessor.columns), split.leaks)
         advance(2, "inputs of the training rows")
@@ -233,15 +233,15 @@ def _check_free(out: Path, overwrite: bool) -> None:
     check_replaceable(out, "run", own=own, overwrite=overwrite or untrained, resumable=resumable)
 
 
-def _fit(setup: Setup, train: Table) -> Fitted:
-    """Train or load the tokenizer and fit the features, on the training rows."""
+def _fit(setup: Setup, train: Table, known: Mapping[str, np.ndarray]) -> Fitted:
+    """Train or load the tokenizer and fit the features, on the training rows; see `fit_features` for `known`."""
     config, backbone = setup.config, setup.plugins.backbone
     with plugin_call("backbone", config.backbone.name, "making its tokenizer"):
         tokenizer = backbone.tokenizer(train.text.tolist())
         architecture = backbone.architecture(tokenizer)
     columns = replace(columns_of(config), id_required=False)
     features, out_of_fold = fit_features(
-        config.features, config.feature_options, without_price(train, columns), train.known_price
+        config.features, config.feature_options, without_price(train, columns), train.known_price, known
     )
     preprocessor = Preprocessor(
         columns, tokenizer, config.max_length, pad_id_of(tokenizer), features, config.facts_first

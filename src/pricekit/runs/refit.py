@@ -20,12 +20,15 @@ import numpy as np
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
+from pricekit.preprocess import without_price
 from pricekit.runs.folder import (
     COMPLETE,
     FILES,
     INTERVALS,
     REFIT,
     is_started,
+    read_out_of_fold,
+    read_preprocessor,
     read_source,
 )
 from pricekit.runs.source import Source, Split
@@ -115,13 +118,41 @@ def refits(config: RunConfig, source: Source) -> bool:
 
 def all_rows(split: Split) -> Table:
     """Return validation and training rows; pseudo-labelled ones stay the last, without those whose price is known."""
-    valid, train = split.valid, split.train
-    if split.pseudo_labelled is not None:
-        pseudo_labelled = np.arange(len(train)) >= len(train) - len(split.pseudo_labelled)
-        train = train.take(np.flatnonzero(~(pseudo_labelled & train.text.isin(set(valid.text)).to_numpy())))
+    valid, train = split.valid, split.train.take(_kept(split))
     ids = valid.ids.astype(train.ids.dtype)
     ids.name = train.ids.name
     return concat_tables([replace(valid, frame=valid.frame[list(train.frame.columns)], ids=ids), train])
+
+
+def _kept(split: Split) -> np.ndarray:
+    """Return the positions of the training rows that a second pass uses."""
+    if split.pseudo_labelled is None:
+        return np.arange(len(split.train))
+    pseudo_labelled = np.arange(len(split.train)) >= len(split.train) - len(split.pseudo_labelled)
+    return np.flatnonzero(~(pseudo_labelled & split.train.text.isin(set(split.valid.text)).to_numpy()))
+
+
+def known_columns(folder: Path, split: Split) -> dict[str, np.ndarray]:
+    """Return the columns of features that use the price for `all_rows`, float32 (N,) each, by name.
+
+    The first pass has learned none of these values from the price of the same row: it predicted the training rows out
+    of fold, and the validation rows from the training rows.
+
+    Args:
+        folder: of the first pass.
+        split: its rows.
+    """
+    train = read_out_of_fold(folder)
+    if not train:
+        return {}
+    preprocessor = read_preprocessor(folder)
+    features = preprocessor.features
+    valid = features.transform(without_price(split.valid, preprocessor.columns))
+    kept = _kept(split)
+    return {
+        name: np.concatenate([valid[:, features.names.index(name)], column[kept]])
+        for name, column in train.items()
+    }
 
 
 def first_job(job: Job, split: Split) -> Job:

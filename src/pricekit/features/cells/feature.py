@@ -14,12 +14,11 @@ from pricekit.features.cells.profile import (
     PLACES,
     Column,
     Values,
+    columns_of,
     from_json,
-    profile_columns,
-    read_columns,
     to_json,
+    values_of,
 )
-from pricekit.features.labelled_lines import as_strings
 from pricekit.table import Table
 
 MIN_DISTINCT = 3
@@ -48,17 +47,16 @@ class CellNumbers:
 
     def fit(self, table: Table) -> dict[str, Any]:
         """Choose the values: {"columns": see `profile.to_json`, "chosen": [[label, place], ...]}."""
-        texts = as_strings(table.text)
-        columns = profile_columns(texts)
+        columns = columns_of(table.text)
         return {
             "columns": to_json(columns),
-            "chosen": _choose(read_columns(texts, columns), columns, len(self.names)),
+            "chosen": _choose(values_of(table.text, columns), columns, len(self.names)),
         }
 
     def transform(self, table: Table, state: dict[str, Any]) -> npt.NDArray[np.float32]:
         """Return the values, float32 (N, `columns`); a row does not depend on other rows."""
         block = np.zeros((len(table), len(self.names)), np.float32)
-        values = read_columns(as_strings(table.text), from_json(state["columns"]))
+        values = values_of(table.text, from_json(state["columns"]))
         for number, (label, place) in enumerate(state["chosen"]):
             block[:, number] = np.clip(np.nan_to_num(_value(values, label, place)), -BOUND, BOUND)
         return block

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,7 +16,7 @@ from pricekit.features.cells.cut import Cells, cut, find_labels
 from pricekit.features.cells.quantities import Measures, Totals, measure, totals
 from pricekit.features.cells.units import NONE
 from pricekit.features.cells.written import Marks, Numbers, plain_bytes, read_numbers
-from pricekit.features.labelled_lines import Ints, join_texts, numpy_of
+from pricekit.features.labelled_lines import Ints, as_strings, join_texts, numpy_of, shared
 from pricekit.support.text import counted
 
 FIT_ROWS = 20_000
@@ -118,6 +119,16 @@ def read_columns(texts: pa.LargeStringArray, columns: Sequence[Column]) -> Value
     return _read(
         cut(join_texts(texts), [column.label for column in columns]), [column.marks for column in columns]
     )
+
+
+def columns_of(texts: pd.Series) -> list[Column]:
+    """Return `profile_columns` of a table's texts, which several features share."""
+    return shared(texts, profile_columns, lambda: profile_columns(as_strings(texts)))
+
+
+def values_of(texts: pd.Series, columns: Sequence[Column]) -> Values:
+    """Return `read_columns` of a table's texts, which several features share."""
+    return shared(texts, (read_columns, columns), lambda: read_columns(as_strings(texts), columns))
 
 
 def categories(cells: pa.LargeStringArray, known: Sequence[str]) -> Ints:

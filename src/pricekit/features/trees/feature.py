@@ -38,13 +38,13 @@ class Trees:
     class Options(Section):
         """Options of `trees`."""
 
-        rounds: int = Field(400, ge=1, le=10_000, description="number of trees")
+        rounds: int = Field(300, ge=1, le=10_000, description="number of trees")
         leaves: int = Field(31, ge=2, le=1 << 12, description="maximum number of leaves per tree")
-        learning_rate: float = Field(0.05, gt=0, le=1, description="shrinkage of each tree")
+        learning_rate: float = Field(0.07, gt=0, le=1, description="shrinkage of each tree")
         leaf_rows: int = Field(
-            10, ge=1, description="minimum number of rows per leaf, and of rows that have a word"
+            20, ge=1, description="minimum number of rows per leaf, and of rows that have a word"
         )
-        words: int = Field(4096, ge=0, le=MOST_WORDS, description="maximum number of words that are counted")
+        words: int = Field(2048, ge=0, le=MOST_WORDS, description="maximum number of words that are counted")
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -112,7 +112,7 @@ class Trees:
             "learning_rate": self.options.learning_rate,
             "num_leaves": self.options.leaves,
             "min_data_in_leaf": self.options.leaf_rows,
-            "feature_fraction": 0.4,
+            "feature_fraction": 0.3,
             "bagging_fraction": 0.8,
             "bagging_freq": 1,
             "use_missing": False,

@@ -16,10 +16,10 @@ from pricekit.features.cells.profile import (
     Column,
     Values,
     categories,
+    columns_of,
     from_json,
-    profile_columns,
-    read_columns,
     to_json,
+    values_of,
     whole,
 )
 from pricekit.features.cells.units import KINDS
@@ -59,10 +59,10 @@ class Inputs:
     def fit(cls, table: Table, price: npt.NDArray[np.float64], words: int, least_rows: int) -> Inputs:
         """Learn from N training rows with prices, float64 (N,)."""
         texts = as_strings(table.text)
-        columns = profile_columns(texts)
+        columns = columns_of(table.text)
         ranks = [
             _ranks(codes, np.log(price), count)
-            for codes, count in _inputs_of(read_columns(texts, columns), columns)
+            for codes, count in _inputs_of(values_of(table.text, columns), columns)
             if count
         ]
         parts = split_words(join_texts(texts))
@@ -81,7 +81,7 @@ class Inputs:
     def dense(self, table: Table) -> Block:
         """Return numbers and ranks of categories, float32 (N, D), finite."""
         found, ranks = [], iter(self.ranks)
-        for values, count in _inputs_of(read_columns(as_strings(table.text), self.columns), self.columns):
+        for values, count in _inputs_of(values_of(table.text, self.columns), self.columns):
             if count:
                 found.append(np.array(next(ranks), np.float32)[values])
             else:

@@ -79,21 +79,19 @@ class WordTable:
             self._slot[free] = number
             self._probes = max(self._probes, free - place + 1)
 
-    def find(self, hashes: Hashes) -> tuple[Ints, Ints]:
-        """Return the positions of known words among hashes, (K,), and their numbers from 0 to V - 1, (K,)."""
+    def find(self, hashes: Hashes) -> npt.NDArray[np.int16]:
+        """Return the number of each word from 1, 0 for unknown words, (W,)."""
         place = self._places(hashes)
         number = self._slot.take(place)
-        left = np.flatnonzero(number)  # words whose slot is not empty
-        number, wanted = number[left], hashes[left]
-        positions, numbers = [], []
-        for probe in range(1, self._probes + 1):
-            same = self._hash.take(number) == wanted
-            positions.append(left[same])
-            numbers.append(number[same])
-            left, wanted = left[~same], wanted[~same]
+        same = self._hash.take(number) == hashes
+        left = np.flatnonzero((number > 0) & ~same)  # words whose slot another word has taken
+        found: npt.NDArray[np.int16] = number * same
+        for probe in range(1, self._probes):
             number = self._slot.take(place[left] + probe)
-            left, wanted, number = left[number > 0], wanted[number > 0], number[number > 0]
-        return np.concatenate(positions), np.concatenate(numbers).astype(np.int64) - 1
+            same = self._hash.take(number) == hashes[left]
+            found[left[same]] = number[same]
+            left = left[(number > 0) & ~same]
+        return found
 
     def _places(self, hashes: Hashes) -> Ints:
         return (hashes >> self._shift).astype(np.int64)
@@ -101,6 +99,11 @@ class WordTable:
 
 def find_words(parts: Sequence[Words], table: WordTable) -> tuple[Ints, Ints]:
     """Find the known words of N texts: the text, ascending, and the number of each occurrence, int64 (K,) each."""
-    position, number = table.find(_joined([part.hashes() for part in parts], np.uint64))
-    order = np.argsort(position)
-    return _rows(parts)[position[order]], number[order]
+    rows, numbers, start = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+    for part in parts:
+        found = table.find(part.hashes())
+        known = np.flatnonzero(found)
+        rows.append(start + part.row()[known])
+        numbers.append(found[known].astype(np.int64) - 1)
+        start += len(part.count())
+    return np.concatenate(rows), np.concatenate(numbers)
