@@ -1,17 +1,13 @@
-"""SMAPE with and without a refit, on rows that no pass sees, and with two schedules of the second pass.
+"""SMAPE with and without a refit, on rows that no pass sees.
 
     python benchmarks/refit.py TABLE [--seeds 0 1] [--text title,brand] [--limit 7000]
 
 A fifth of the rows is held out, stratified by price, with equal texts in one part. The policy `quick` trains on the
-others: without a refit; with one, whose learning rate follows the schedule of the first pass up to its best epoch; and
-with one that follows a whole schedule over as many epochs.
+others, without a refit and with one.
 """
 
 import argparse
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +16,9 @@ from pricekit.config import RunConfig
 from pricekit.evaluation.duplicates import split_groups_of
 from pricekit.metrics import smape
 from pricekit.options import config_of
-from pricekit.runs import train as training
 from pricekit.runs.folder import open_run
 from pricekit.runs.source import Source, Split, load_rows, split_table
+from pricekit.runs.train import train
 from pricekit.table import Table
 from pricekit.training.batches import split_groups
 
@@ -43,7 +39,7 @@ def main() -> None:
     for seed in options.seeds:
         given = {"text": options.text.split(","), "limit": options.limit, "seed": seed}
         rows.append([str(seed), *measure(Source(options.table), given, seed)])
-    heads = ["seed", "best epoch", "no refit", "refit, same schedule", "refit, whole schedule"]
+    heads = ["seed", "best epoch", "no refit", "refit"]
     show_table("SMAPE of held-out rows", heads, rows, stderr=False)
 
 
@@ -56,29 +52,16 @@ def measure(source: Source, given: dict[str, Any], seed: int) -> list[str]:
     split = Split(*split_table(table.take(kept), groups[kept], config), [rejected])
     plain = config.model_copy(update={"training": config.training.model_copy(update={"refit": False})})
     best, without = score(source, plain, split, table.take(held))
-    _, same = score(source, config, split, table.take(held))
-    with whole_schedule():
-        _, whole = score(source, config, split, table.take(held))
-    return [str(best), f"{without:.2f}", f"{same:.2f}", f"{whole:.2f}"]
+    _, refitted = score(source, config, split, table.take(held))
+    return [str(best), f"{without:.2f}", f"{refitted:.2f}"]
 
 
 def score(source: Source, config: RunConfig, split: Split, held: Table) -> tuple[int, float]:
     """Train a run; return its best epoch and its SMAPE on held-out rows."""
     with tempfile.TemporaryDirectory() as folder:
-        facts = training.train(source, config, Path(folder) / "run", split=split)
+        facts = train(source, config, Path(folder) / "run", split=split)
         prices = open_run(Path(folder) / "run").predictor().predict(held)
     return facts["best_epoch"], smape(prices, held.known_price)
-
-
-@contextmanager
-def whole_schedule() -> Iterator[None]:
-    """Let the learning rate of second passes fall to its end while the block runs."""
-    found = training.first_pass_of
-    training.first_pass_of = lambda *given: replace(found(*given), schedule_share=1.0)
-    try:
-        yield
-    finally:
-        training.first_pass_of = found
 
 
 if __name__ == "__main__":

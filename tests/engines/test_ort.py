@@ -95,8 +95,8 @@ def test_a_graph_with_other_inputs_is_rejected(graph):
 
 def test_tensorrt_gets_shapes_from_one_to_the_longest(graph):
     options = tensorrt_options(graph)
-    assert options["trt_profile_min_shapes"] == "input_ids:1x1,attention_mask:1x1,features:1x30"
-    assert options["trt_profile_max_shapes"] == "input_ids:256x64,attention_mask:256x64,features:256x30"
+    assert options["trt_profile_min_shapes"] == "input_ids:1x1,attention_mask:1x1,features:1x38"
+    assert options["trt_profile_max_shapes"] == "input_ids:256x64,attention_mask:256x64,features:256x38"
 
 
 @pytest.mark.parametrize(("precision", "half"), [("fp32", "False"), ("fp16", "True")])

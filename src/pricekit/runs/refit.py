@@ -55,32 +55,27 @@ class FirstPass:
         history: the lines of its `metrics.jsonl`.
         position: steps of its schedule when it ended.
         best_steps: optimizer steps until its best epoch ended.
-        schedule_share: the share of its schedule until then.
     """
 
     facts: dict[str, Any]
     history: Sequence[Mapping[str, Any]]
     position: float
     best_steps: int
-    schedule_share: float
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of `source.json`."""
         return {_KEY: asdict(self)}
 
 
-def first_pass_of(facts: dict[str, Any], state: TrainingState, job: Job, folder: Path) -> FirstPass:
+def first_pass_of(facts: dict[str, Any], state: TrainingState, folder: Path) -> FirstPass:
     """Return the results of a first pass.
 
     Args:
         facts: those of its `run.json`.
         state: of the finished training.
-        job: that was trained.
         folder: of the run, with the best weights.
     """
-    best = read_state(folder / BEST)
-    share = min(1.0, max(1.0, best["position"]) / _steps(job))
-    return FirstPass(facts, state.history, state.position, best["step"], share)
+    return FirstPass(facts, state.history, state.position, read_state(folder / BEST)["step"])
 
 
 def read_first_pass(folder: Path) -> FirstPass | None:
@@ -175,7 +170,7 @@ def _later_steps(job: Job, split: Split) -> float:
 
 
 def refit_job(job: Job, first: FirstPass, out: Path) -> Job:
-    """Return the job of a second pass: the schedule of the first one, up to the end of the best epoch.
+    """Return the job of a second pass: a whole schedule over as many epochs as were best.
 
     Args:
         job: with all rows.
@@ -186,7 +181,6 @@ def refit_job(job: Job, first: FirstPass, out: Path) -> Job:
     stage = Stage(
         run_folder=out,
         earlier_steps=first.position,
-        schedule_share=first.schedule_share,
         history=first.history,
     )
     return replace(job, config=config, stage=stage)

@@ -140,7 +140,7 @@ def _first_pass(prepared: Prepared, out: Path, started: float) -> FirstPass:
     job = first_job(prepared.job, prepared.split)
     state = fit(job, out, resume=prepared.resumed, started=started)
     facts = _measure(prepared, state, out, started)
-    return first_pass_of(facts, state, job, out)
+    return first_pass_of(facts, state, out)
 
 
 def _refit(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:

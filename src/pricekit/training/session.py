@@ -50,14 +50,12 @@ class Stage:
         run_folder: the folder that the hooks receive; None means the folder of this training.
         earlier_steps: optimizer steps of the pass before.
         later_steps: optimizer steps of the pass that follows, at most.
-        schedule_share: the share of the schedule after which this training ends.
         history: the lines of `metrics.jsonl` of the pass before.
     """
 
     run_folder: Path | None = None
     earlier_steps: float = 0.0
     later_steps: float = 0.0
-    schedule_share: float = 1.0
     history: Sequence[Mapping[str, Any]] = ()
 
 
@@ -206,7 +204,7 @@ class Session:
 
     def set_rates(self) -> None:
         """Set the learning rate of each parameter group for the next step."""
-        steps = round(self.time_budget.total_steps / self.job.stage.schedule_share)
+        steps = self.time_budget.total_steps
         with plugin_call("policy", self.config.policy.name, "giving the learning rate of a step"):
             factor = self.job.policy.schedule(self.state.position, self.warmup_steps, steps)
         for rate, group in zip(self.rates, self.optimizer.param_groups, strict=True):
