@@ -272,6 +272,15 @@ def test_one_bar_covers_all_epochs_and_counts_steps_of_the_schedule(catalog, tmp
     assert {"preparing", "pricing the validation rows"} <= {bar["title"] for bar in bars}
 
 
+def test_a_bar_shows_how_many_fits_of_a_price_feature_are_done(catalog, tmp_path, monkeypatch):
+    bars, reporter = _record_bars(monkeypatch)
+    trees = {"features": ["trees"], "feature_options": {"trees": {"rounds": 2, "words": 0}}}
+    with reporter:
+        train(Source(catalog), tiny_config(trees, {"training": {"epochs": 1}}), tmp_path / "run")
+    [fits] = [bar for bar in bars if bar["title"] == "fitting trees"]
+    assert (fits["total"], fits["done"]) == (6, 6)  # five folds and all rows
+
+
 def test_without_progress_there_is_no_bar_and_the_plan_is_logged(catalog, tmp_path, monkeypatch, logged):
     bars, reporter = _record_bars(monkeypatch)
     config = tiny_config({"speed": {"progress": False}, "training": {"batch_size": 16}})

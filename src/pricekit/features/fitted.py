@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PluginError, PricekitError
 from pricekit.support.cpus import usable_cpus
 from pricekit.support.log import logger
+from pricekit.support.progress import Advance, progress
 from pricekit.support.text import shorten
 from pricekit.table import Table
 from pricekit.table.columns import equal_texts, few_distinct
@@ -78,6 +79,8 @@ def fit_features(
     table: Table,
     price: np.ndarray | None = None,
     known: Mapping[str, np.ndarray] | None = None,
+    *,
+    show_progress: bool = True,
 ) -> tuple[FittedFeatures, dict[str, np.ndarray]]:
     """Fit feature plugins on the training rows.
 
@@ -87,6 +90,7 @@ def fit_features(
         table: the N training rows, without the price.
         price: the training prices, float64 (N,), for features that use them.
         known: out-of-fold columns that need not be computed again, float32 (N,), by name.
+        show_progress: show a bar while a feature learns from prices.
 
     Returns:
         The fitted features, and by name the out-of-fold columns, float32 (N,), that replace those of `transform` on
@@ -108,7 +112,8 @@ def fit_features(
     for name in names:
         part = _make(name, options.get(name, {}), {})
         if uses_price(part.plugin):
-            part, columns = _fit_out_of_fold(part, table, _required(name, price), known or {})
+            prices = _required(name, price)
+            part, columns = _fit_out_of_fold(part, table, prices, known or {}, shown=show_progress)
             out_of_fold |= columns
         else:
             part = _fit(part, table, None)
@@ -148,7 +153,7 @@ def _required(name: str, price: np.ndarray | None) -> np.ndarray:
 
 
 def _fit_out_of_fold(
-    part: FittedFeature, table: Table, price: np.ndarray, known: Mapping[str, np.ndarray]
+    part: FittedFeature, table: Table, price: np.ndarray, known: Mapping[str, np.ndarray], *, shown: bool
 ) -> tuple[FittedFeature, dict[str, np.ndarray]]:
     """Fit a price feature to all rows; return it, and the columns that were fitted to the rows of other folds."""
     names = part.plugin.names
@@ -161,21 +166,28 @@ def _fit_out_of_fold(
         own = _make(part.name, part.options, {})  # a plugin need not support several threads
         return _transformed(_fit(own, table.take(others), price[others]), table.take(rows))
 
-    fitted, *found = _at_once(
-        [partial(_fit, part, table, price), *(partial(held_out, n) for n in range(FOLDS))], table
-    )
+    tasks: list[Callable[[], Any]] = [
+        partial(_fit, part, table, price),
+        *(partial(held_out, number) for number in range(FOLDS)),
+    ]
+    with progress(f"fitting {part.name}", len(tasks), shown=shown) as advance:
+        fitted, *found = _at_once(tasks, table, advance)
     block = np.zeros((len(table), len(names)), np.float32)
     for held, values in enumerate(found):
         block[fold == held] = values
     return fitted, dict(zip(names, block.T, strict=True))
 
 
-def _at_once(tasks: Sequence[Callable[[], Any]], table: Table) -> list[Any]:
+def _at_once(tasks: Sequence[Callable[[], Any]], table: Table, advance: Advance) -> list[Any]:
     """Return the results of tasks that each take about as much memory as the table; several threads run them."""
     threads = min(len(tasks), usable_cpus(), max(1, ROWS_AT_ONCE // max(1, len(table))))
     pool = ThreadPoolExecutor(threads)
     try:
-        return [future.result() for future in [pool.submit(task) for task in tasks]]
+        futures = [pool.submit(task) for task in tasks]
+        for future in as_completed(futures):
+            future.result()
+            advance(1)
+        return [future.result() for future in futures]
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -241,7 +241,12 @@ def _fit(setup: Setup, train: Table, known: Mapping[str, np.ndarray]) -> Fitted:
         architecture = backbone.architecture(tokenizer)
     columns = replace(columns_of(config), id_required=False)
     features, out_of_fold = fit_features(
-        config.features, config.feature_options, without_price(train, columns), train.known_price, known
+        config.features,
+        config.feature_options,
+        without_price(train, columns),
+        train.known_price,
+        known,
+        show_progress=config.speed.progress,
     )
     preprocessor = Preprocessor(
         columns, tokenizer, config.max_length, pad_id_of(tokenizer), features, config.facts_first
