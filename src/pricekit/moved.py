@@ -33,7 +33,7 @@ MOVED = {
     "training.distill": "runs.pseudo_labels",
     "training.engine": "model.inference",
     "training.ensemble": "workflows.ensemble",
-    "training.intervals": "runs.calibration",
+    "training.intervals": "evaluation.calibration",
     "training.losses": "model.losses",
     "training.model": "model.network",
     "training.numeric": "model.network",

@@ -11,7 +11,8 @@ from pricekit.errors import BundleError, ExportError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.exporting.export import export_run
 from pricekit.prediction.predictor import Predictor
-from pricekit.runs.folder import open_ensemble, open_run
+from pricekit.runs.ensemble import open_ensemble
+from pricekit.runs.folder import open_run
 from pricekit.runs.load import load_model
 from pricekit.runs.source import Source
 from pricekit.runs.train import train

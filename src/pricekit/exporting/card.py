@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pricekit.runs.folder import Ensemble, LoadedRun
+from pricekit.runs.ensemble import Ensemble
+from pricekit.runs.folder import LoadedRun
 from pricekit.support.text import printable, shorten
 
 _CARD = """# {backbone} price model

@@ -25,15 +25,8 @@ from pricekit.exporting.precision import convert
 from pricekit.exporting.verify import VerificationReport, fit_length, shapes, verify_graph
 from pricekit.prediction.intervals import Intervals
 from pricekit.preprocess import Inputs
-from pricekit.runs.folder import (
-    Ensemble,
-    LoadedRun,
-    check_replaceable,
-    is_ensemble,
-    open_ensemble,
-    open_run,
-    read_sample,
-)
+from pricekit.runs.ensemble import Ensemble, is_ensemble, open_ensemble
+from pricekit.runs.folder import LoadedRun, check_replaceable, open_run, read_sample
 from pricekit.support.files import is_free, temporary_folder
 from pricekit.support.locks import owned
 from pricekit.support.progress import progress

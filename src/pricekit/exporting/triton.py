@@ -8,7 +8,8 @@ from pathlib import Path
 from pricekit.bundle import Bundle
 from pricekit.errors import ExportError
 from pricekit.preprocess import load_preprocessor
-from pricekit.runs.folder import is_ensemble, open_run
+from pricekit.runs.ensemble import is_ensemble
+from pricekit.runs.folder import open_run
 from pricekit.support.files import publish_folder
 
 MAX_BATCH_SIZE = 256

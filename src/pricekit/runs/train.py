@@ -15,11 +15,11 @@ import torch
 from pricekit.config import RunConfig
 from pricekit.core.calls import observed_run
 from pricekit.errors import PluginError, TrainingError
+from pricekit.evaluation.calibration import fit_intervals
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
-from pricekit.runs.calibration import fit_intervals
 from pricekit.runs.folder import (
     FINISHED,
     INTERVALS,

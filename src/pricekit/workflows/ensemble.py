@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from pricekit.errors import TrainingError, check_intact
+from pricekit.evaluation.calibration import fit_intervals
 from pricekit.evaluation.compare import row_keys
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, write_held_out
 from pricekit.metrics import best_constant, price_metrics, smape
-from pricekit.runs.calibration import fit_intervals
-from pricekit.runs.folder import ENSEMBLE, FILES, INTERVALS, check_replaceable, is_ensemble, is_run
+from pricekit.runs.ensemble import ENSEMBLE, is_ensemble
+from pricekit.runs.folder import FILES, INTERVALS, check_replaceable, is_run
 from pricekit.support.digests import LISTING, list_files
 from pricekit.support.files import is_free, others, replace_folder, sync, write_text
 from pricekit.support.leftovers import temporary_path
