@@ -134,18 +134,13 @@ def train(
     if resume:
         _check_resumable(out, overwrite)
     with _folder(out) as folder:
-        from pricekit.runs.folder import is_started
-        from pricekit.runs.resume import check_agreement, check_tables, has_begun
-        from pricekit.runs.setup import resumed_config
-        from pricekit.runs.train import train as train_run
+        from pricekit.runs.resume import has_begun
+        from pricekit.workflows.members import is_begun, resumed_model, train_model
 
-        begun = continued(folder, is_started) if resume else folder
-        resume = resume and has_begun(folder, is_started(begun), "run")
-        config = resumed_config(begun, options.get("time_budget")) if resume else config_of(options)
-        if resume:
-            check_agreement(begun / "config.toml", options)
-            check_tables(source, begun / "source.json")
-        train_run(source, config, folder, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
+        begun = continued(folder, is_begun) if resume else folder
+        resume = resume and has_begun(folder, is_begun(begun), "run")
+        config = resumed_model(begun, source, options) if resume else config_of(options)
+        train_model(source, config, folder, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
         return _handle(Run(folder), out)
 
 

@@ -56,7 +56,7 @@ def pricekit_register_policies(register: Register) -> None:
     """Register the policies."""
     policies = {
         "quick": "backbone bag on a CPU, with early stopping",
-        "best": "quick with the prices of similar training rows, whose words become part of the bundle",
+        "best": "ensemble: quick, larger trees with similar training rows, and an encoder if installed",
         "ultra": "deberta-v3-base, 384 tokens, 25 features, 12, 20 or 35 epochs",
         "fast": "roberta-base, 256 tokens, 15 features, 15 epochs",
         "blazing": "distilroberta, 256 tokens, 20 features, 10 epochs",

@@ -1,13 +1,16 @@
 """Resolving layers into a complete configuration, with the source of each value."""
 
+import tomllib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricekit.config import RunConfig, merge, parse_override
-from pricekit.config.resolve import configure, explain
+from pricekit.config import RunConfig, build_config, merge, parse_override
+from pricekit.config.resolve import configure, explain, member_configs
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError
+from pricekit.optim.policies import Quick
 
 TOY = """
 import pricekit
@@ -214,3 +217,56 @@ def test_an_invalid_setting_names_only_parameters_that_exist(layer, parameters):
     with pytest.raises(ConfigError) as raised:
         configure([layer])
     assert raised.value.parameters == parameters
+
+
+def test_a_member_s_settings_count_above_their_layer_and_below_later_ones():
+    below = {"members": {"a": {"max_length": 8, "seed": 1}, "b": {}}, "max_length": 32, "seed": 2}
+    found = member_configs(configure([below, {"seed": 3}]))
+    assert {name: (one.max_length, one.seed) for name, one in found.items()} == {"a": (8, 3), "b": (32, 3)}
+    above = {"members": {"a": {"max_length": 16}}}
+    assert member_configs(configure([below, above]))["a"].max_length == 16
+
+
+def test_a_member_with_a_policy_of_its_own_has_its_defaults():
+    layers = [{"policy": "quick", "members": {"big": {"policy": "blazing"}, "small": {}}}, {"seed": 7}]
+    found = member_configs(configure(layers))
+    for name, policy in (("big", "blazing"), ("small", "quick")):
+        expected = configure([{"policy": policy, "seed": 7}])
+        assert found[name].to_toml() == expected.to_toml()
+
+
+def test_the_members_of_a_saved_configuration_do_not_change(monkeypatch):
+    config = configure(
+        [{"members": {"a": {"features": ["optimized22"]}, "b": {"training": {"patience": None}}}}]
+    )
+    saved = tomllib.loads(config.to_toml())
+    monkeypatch.setattr(Quick, "defaults", {"max_length": 1})
+    assert member_configs(build_config([saved])) == member_configs(config)
+    assert member_configs(config)["b"].training.patience is None
+    assert member_configs(config)["a"].feature_options == {}
+
+
+def test_options_of_a_feature_that_a_member_leaves_out_are_no_error():
+    layer = {"features": ["columns"], "feature_options": {"columns": {}}}
+    found = configure([layer | {"members": {"a": {"features": ["optimized22"]}}}])
+    assert member_configs(found)["a"].feature_options == {}
+    with pytest.raises(ConfigError, match="feature_options has options of 'columns'"):
+        configure([{"members": {"a": layer | {"features": ["optimized22"]}}}])
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"a": 3}, "members.a is 3"),
+        ({"../a": {}}, r"members.../a"),
+        ({"A": {}}, "members.A"),
+        ({"a": {"members": {}}}, "a member is a single model"),
+        ({"a": {"traning": {}}}, "did you mean 'training'"),
+        (3, "members is 3"),
+    ],
+)
+def test_an_invalid_member_is_named(members, message):
+    with pytest.raises(ConfigError, match=message):
+        configure([{"members": members}])
+    with pytest.raises(ConfigError, match=message):
+        explain([("file", {"members": members})])

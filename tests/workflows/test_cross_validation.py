@@ -18,6 +18,7 @@ from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, DataError, TrainingError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import smape
+from pricekit.runs import train as runs
 from pricekit.runs.folder import open_run
 from pricekit.runs.source import Source
 from pricekit.training.session import Session
@@ -119,11 +120,11 @@ def test_a_killed_cross_validation_resumes_where_it_stopped(done, table, tmp_pat
     dead = subprocess.run([sys.executable, "-c", HOLD_AND_DIE, out / "fold-0"], check=False)
     assert (dead.returncode, (out / ".fold-0.lock").exists()) == (-signal.SIGKILL, True)
 
-    def train(*args, call=cv.train, **named):
+    def train(*args, call=runs.train, **named):
         called.append(args[2].name)
         return call(*args, **named)
 
-    monkeypatch.setattr(cv, "train", train)
+    monkeypatch.setattr(runs, "train", train)
     monkeypatch.setattr(folds, "split_groups_of", None)  # the folds are those that were written
     cross_validate(Source(table), config(), out, resume=True)
     assert called == ["fold-1", "fold-2"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -36,22 +37,29 @@ def ensemble(runs: tuple[str, ...], out: str, overwrite: bool) -> None:
     from pricekit import api
 
     found = api.ensemble(runs, out=out, overwrite=overwrite)
-    _show(json.loads((found.path / "ensemble.json").read_text("utf-8")), found.metrics["smape"])
+    best = show_members(found.path)
+    score = found.metrics["smape"]
+    verdict = f"{abs(best - score):.2f} points {'better' if score < best else 'worse'} than"
+    if f"{score:.2f}" == f"{best:.2f}":
+        verdict = "as good as"
+    show_result(f"SMAPE {score:.2f}, {verdict} the best member", smape=score)
     show_result(
         f"the ensemble is in {out}; next: pricekit export {quote(out)} --out BUNDLE{again()}", ensemble=out
     )
 
 
-def _show(record: dict[str, Any], score: float) -> None:
-    """Print the models with their weights, and compare the ensemble with the best one."""
-    rows = [
-        [model["path"], f"{model['weight']:.3f}" if model["weight"] else "left out", f"{model['smape']:.2f}"]
-        for model in record["candidates"]
-    ]
+def show_members(path: Path) -> float:
+    """Print the models of an ensemble with their weights and what each is worth; return the best one's SMAPE."""
+    record = json.loads((path / "ensemble.json").read_text("utf-8"))
+    rows = [_row(model) for model in record["candidates"]]
+    score = json.loads((path / "run.json").read_text("utf-8"))["metrics"]["smape"]
     title = f"{record['rows']:,} rows that no member was trained on"
-    show_table(title, ["model", "weight", "SMAPE"], [*rows, ["ensemble", "", f"{score:.2f}"]])
-    best = min(model["smape"] for model in record["candidates"])
-    verdict = f"{abs(best - score):.2f} points {'better' if score < best else 'worse'} than"
-    if f"{score:.2f}" == f"{best:.2f}":
-        verdict = "as good as"
-    show_result(f"SMAPE {score:.2f}, {verdict} the best member", smape=score)
+    names = ["model", "weight", "SMAPE", "ensemble without it"]
+    show_table(title, names, [*rows, ["ensemble", "", f"{score:.2f}", ""]])
+    return float(min(model["smape"] for model in record["candidates"]))
+
+
+def _row(model: dict[str, Any]) -> list[str]:
+    weight = f"{model['weight']:.3f}" if model["weight"] else "left out"
+    without = model.get("without")
+    return [model["path"], weight, f"{model['smape']:.2f}", "" if without is None else f"{without:.2f}"]

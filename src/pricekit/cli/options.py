@@ -343,10 +343,10 @@ def _all(options: Sequence[Decorator]) -> Decorator:
 
 
 @contextmanager
-def resume_hint(command: str, flags: dict[str, Any], marker: str) -> Iterator[None]:
-    """If the block is interrupted after it wrote the file `marker`, print the command that continues it."""
+def resume_hint(command: str, flags: dict[str, Any], *markers: str) -> Iterator[None]:
+    """If the block is interrupted after it wrote one of the files `markers`, print the command that continues it."""
     out = Path(flags["out"])
-    files = [folder / marker for folder in (out, staging_of(out))]
+    files = [folder / marker for folder in (out, staging_of(out)) for marker in markers]
     before = list(map(_stamp, files))
     try:
         yield

@@ -89,7 +89,7 @@ def latest_bundle() -> Path:
 
 def interrupted_run() -> Path:
     """Return the newest run in `runs`, finished or not, and log its name; raises click.UsageError."""
-    found = sorted(RUNS.glob("*/config.toml"), key=_age)
+    found = sorted([*RUNS.glob("*/config.toml"), *RUNS.glob("*/members.toml")], key=_age)
     return _report(found, RUNS, "--out", "train one with pricekit train")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from pricekit.cli.ensemble import show_members
 from pricekit.cli.failures import USELESS
 from pricekit.cli.options import (
     FOLDER,
@@ -68,22 +69,27 @@ def train(dry_run: bool, **flags: Any) -> None:
         _dry_run(flags)
         return
     from pricekit import api
-    from pricekit.runs.folder import BACKBONE, is_started
+    from pricekit.runs.ensemble import CONFIG
+    from pricekit.runs.folder import BACKBONE
     from pricekit.runs.train import is_useless
     from pricekit.training.machine import Processes
+    from pricekit.workflows.members import is_begun
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_run()) or next_run(flags)
-    if flags["resume"] and is_started(continued(Path(flags["out"]), is_started)):
+    if flags["resume"] and is_begun(continued(Path(flags["out"]), is_begun)):
         flags["config"] = config  # the run has settings, so those of the project file do not count
-    with resume_hint("train", flags, BACKBONE):
+    with resume_hint("train", flags, BACKBONE, CONFIG):
         run = api.train(**flags)
     Processes().end()
     facts, metrics = run.facts, run.metrics
+    if run.members:
+        show_members(run.path)
+    epoch = "" if run.members else f"best epoch {facts['best_epoch']}, "
     show_result(
         f"validation SMAPE {metrics['smape']:.2f} (a constant price: {facts['constant_smape']:.2f}), median error "
-        f"{metrics['mdape']:.1f}%, best epoch {facts['best_epoch']}, {facts['seconds']:.0f} s",
+        f"{metrics['mdape']:.1f}%, {epoch}{facts['seconds']:.0f} s",
         metrics=metrics,
-        best_epoch=facts["best_epoch"],
+        best_epoch=facts.get("best_epoch"),
         seconds=facts["seconds"],
     )
     if refit := facts.get("refit"):
@@ -103,13 +109,13 @@ def train(dry_run: bool, **flags: Any) -> None:
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
     from pricekit.options import ModelOptions, config_of, read_options_of
-    from pricekit.runs.folder import is_started, kept_together
+    from pricekit.runs.folder import kept_together
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.refit import refits
-    from pricekit.runs.resume import check_agreement
-    from pricekit.runs.setup import resumed_config
     from pricekit.runs.source import NEAR, Source, load_split
     from pricekit.support.log import logger
+    from pricekit.support.text import counted
+    from pricekit.workflows.members import has_members, is_begun, resumed_model
 
     paths = {name: tuple(map(Path, flags[name])) for name in ("unpriced", "teacher")}
     valid = Path(flags["valid"]) if flags["valid"] else None
@@ -117,18 +123,20 @@ def _dry_run(flags: dict[str, Any]) -> None:
         Path(flags["table"]), valid, read_options_of(flags), paths["unpriced"], teachers=paths["teacher"]
     )
     out = flags["out"] or interrupted_run() if flags["resume"] else None
-    out = continued(Path(out), is_started) if out else None
-    out = out if out and is_started(out) else None
-    config = resumed_config(out, flags["time_budget"]) if out else config_of(flags)
-    if out:
-        check_agreement(out / "config.toml", {name: flags[name] for name in ModelOptions.__annotations__})
-    kept = kept_together(out) if out else NEAR
+    out = continued(Path(out), is_begun) if out else None
+    out = out if out and is_begun(out) else None
+    given = {name: flags[name] for name in ModelOptions.__annotations__}
+    config = resumed_model(out, source, given) if out else config_of(flags)
+    run = None if out is None or has_members(out) else out
+    kept = kept_together(run) if run else NEAR
     split = load_split(
         source, config, allow_leak=flags["allow_leak"], checked=out is not None, kept_together=kept
     )
-    split = add_pseudo_labels(source, split, config, out)
+    split = add_pseudo_labels(source, split, config, run)
     second = "; then a second pass on all of them" if refits(config, source) else ""
+    members = f" {counted(len(config.members), 'model')}" if config.members else ""
     logger.info(
-        f"{len(split.train):,} rows to train on, {len(split.valid):,} to validate on{second}; nothing was trained"
+        f"{len(split.train):,} rows to train{members} on, {len(split.valid):,} to validate on{second}; nothing was "
+        "trained"
     )
     click.echo(config.for_rows(len(split.train)).to_toml(), nl=False)

@@ -61,7 +61,25 @@ def configure(layers: Iterable[Layer]) -> RunConfig:
         ConfigError: a setting or an option is unknown or of the wrong type.
         PluginError: a plugin is unknown or cannot be imported.
     """
-    return _complete(_with_policy([("", layer) for layer in layers]))
+    stack = [layer for _, layer in _with_policy([("", layer) for layer in layers])]
+    config = _complete(stack, stack[1:])
+    members = {
+        name: one.model_dump(exclude={"members"}, exclude_none=True)
+        for name, one in _members(stack, config).items()
+    }
+    return config.model_copy(update={"members": members})
+
+
+def member_configs(config: RunConfig) -> dict[str, RunConfig]:
+    """Return the configuration of each member's run, by name; empty unless an ensemble is trained.
+
+    Args:
+        config: as `configure` returns it, or as it was saved.
+
+    Raises:
+        ConfigError: a saved setting is invalid.
+    """
+    return {name: build_config([settings]) for name, settings in config.members.items()}
 
 
 def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Setting]]:
@@ -74,7 +92,9 @@ def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Settin
         ConfigError, PluginError: as `configure` does.
     """
     stack = _with_policy(list(layers))
-    config = _complete(stack)
+    merged = [layer for _, layer in stack]
+    config = _complete(merged, merged[1:])
+    _members(merged, config)  # for their errors
     marked = reduce(
         merge, (_mark(layer, source) for source, layer in [(DEFAULT, RunConfig().model_dump()), *stack])
     )
@@ -112,9 +132,14 @@ def _defaults(policy: Choice) -> Layer:
     return defaults
 
 
-def _complete(stack: list[tuple[str, Layer]]) -> RunConfig:
-    """Build the configuration from the stack of layers, and resolve all options."""
-    layers = [layer for _, layer in stack]
+def _complete(layers: list[Layer], given: list[Layer]) -> RunConfig:
+    """Build the configuration from layers, and resolve all options.
+
+    Args:
+        layers: the lowest first, which is that of the policy.
+        given: those whose options of features must be of features that are used. The options of features that another
+            layer replaced are dropped.
+    """
     config = build_config(layers)
     resolve = registry().resolve
     chosen = {kind: getattr(config, kind) for kind in CHOICES}
@@ -122,9 +147,8 @@ def _complete(stack: list[tuple[str, Layer]]) -> RunConfig:
         kind: Choice(name=choice.name, **resolve(kind, choice.name, choice.options))
         for kind, choice in chosen.items()
     }
-    # The policy's options of features that the layers replaced are dropped.
-    given: Layer = reduce(merge, layers[1:], {})
-    _check_used(given.get("feature_options", {}), config.features)
+    named: Layer = reduce(merge, given, {})
+    _check_used(named.get("feature_options", {}), config.features)
     options = {
         name: resolve("feature", name, config.feature_options.get(name, {})) for name in config.features
     }
@@ -143,6 +167,48 @@ def _check_used(options: Layer, features: list[str]) -> None:
                 setting=f"feature_options.{name}",
                 candidates=features,
             )
+
+
+def _members(layers: list[Layer], config: RunConfig) -> dict[str, RunConfig]:
+    """Return the complete configuration of each member that a configuration names."""
+    return {name: _member(layers, name) for name in config.members}
+
+
+def _member(layers: list[Layer], name: str) -> RunConfig:
+    """Return the configuration of a member.
+
+    What a layer says about a member counts directly above that layer, so later layers override it. A member with a
+    policy of its own has that policy's defaults instead of those of the ensemble's.
+
+    Args:
+        layers: of the ensemble, the lowest first, which is that of the policy.
+        name: of the member.
+    """
+    own = [_own_settings(layer, name) for layer in layers]
+    shared = [{key: value for key, value in layer.items() if key != "members"} for layer in layers]
+    if named := [{"policy": layer["policy"]} for layer in own if "policy" in layer]:
+        choice = build_config(named).policy
+        defaults = {key: value for key, value in _defaults(choice).items() if key != "members"}
+        for layer in shared:
+            layer.pop("policy", None)
+        shared[0] = {**_as_tables(defaults), "policy": choice.model_dump()}
+    pairs = [part for both in zip(shared[1:], own[1:], strict=True) for part in both]
+    return _complete([merge(shared[0], own[0]), *pairs], own[1:])
+
+
+def _own_settings(layer: Layer, name: str) -> Layer:
+    """Return the settings that a layer has for a member alone; raises ConfigError."""
+    members = layer.get("members", {})
+    own = members.get(name, {}) if isinstance(members, Mapping) else {}
+    if not isinstance(own, Mapping):
+        raise ConfigError(
+            f"members.{name} is {own!r}; expected a table of settings", parameters=("settings",)
+        )
+    if "members" in own:
+        raise ConfigError(
+            f"members.{name} has members of its own; a member is a single model", parameters=("settings",)
+        )
+    return _as_tables(own)
 
 
 def _mark(layer: Layer, source: str) -> dict[str, Any]:

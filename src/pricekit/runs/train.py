@@ -14,13 +14,14 @@ import torch
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import observed_run
-from pricekit.errors import PluginError, TrainingError
+from pricekit.errors import PluginError, TrainingError, check_intact
 from pricekit.evaluation.calibration import fit_intervals
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.metrics import best_constant, price_metrics, smape
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
 from pricekit.runs.folder import (
+    FILES,
     FINISHED,
     INTERVALS,
     REFIT,
@@ -33,7 +34,8 @@ from pricekit.runs.folder import (
     read_sample,
     was_started,
 )
-from pricekit.runs.prepare import Prepared, prepare
+from pricekit.runs.prepare import Prepared, check_same_rows, prepare
+from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.refit import (
     FirstPass,
     first_job,
@@ -106,6 +108,32 @@ def train(
             facts = _train(prepared, folder, started)
         processes.wait()
         return facts
+
+
+def train_unless_finished(
+    source: Source, config: RunConfig, folder: Path, split: Split, *, resume: bool
+) -> dict[str, Any]:
+    """Train a run that is a part of something larger, or continue it; return its facts.
+
+    Args:
+        source: the tables.
+        config: of the run.
+        folder: of the run.
+        split: its rows.
+        resume: continue it, if it has begun; a finished one is only checked.
+
+    Raises:
+        PricekitError: as `train`; or a finished run is damaged or has other rows.
+    """
+    if not (resume and (folder / "run.json").is_file()):
+        return train(source, config, folder, split=split, resume=resume)
+    main = Processes().main
+    with owned(folder, "run", TrainingError, enabled=main):  # deletes the lock of a killed process
+        if main:
+            settle_refit(folder)
+        check_intact(folder, FILES)
+        check_same_rows(folder, add_pseudo_labels(source, split, config, folder))
+        return dict(json.loads((folder / "run.json").read_text("utf-8")))
 
 
 def _train(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:

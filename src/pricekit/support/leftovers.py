@@ -28,7 +28,7 @@ UNKNOWN_OWNER_SECONDS = 86400.0
 
 _OWNED = r"(?:(?P<machine>[0-9a-f]{8})\.(?P<process>[0-9a-f]{1,8})\.[0-9a-f]{4}|[0-9a-f]{8})"
 _TEMPORARY = re.compile(rf"\.(?P<name>.+?)\.{_OWNED}\.(?P<kind>tmp|old)")
-_MARKS = ("source.json", "cv.toml", "ensemble.json", "manifest.json")
+_MARKS = ("source.json", "cv.toml", "members.toml", "ensemble.json", "manifest.json")
 """Files that tell a run, a cross-validation, an ensemble or a bundle."""
 _SAFETENSORS = re.compile(r"\.tmp[A-Za-z0-9]{6}")
 """The files that safetensors writes before it renames them."""

@@ -26,23 +26,14 @@ from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
 from pricekit.metrics import smape
 from pricekit.options import config_of
-from pricekit.runs.folder import (
-    FILES,
-    check_replaceable,
-    clear_run,
-    is_own,
-    is_replaceable,
-    is_run,
-    names_rows,
-    open_run,
-)
-from pricekit.runs.prepare import check_same_rows
-from pricekit.runs.pseudo_labels import add_pseudo_labels
-from pricekit.runs.refit import settle_refit
+from pricekit.runs.ensemble import clear_ensemble
+from pricekit.runs.ensemble import is_own as is_own_of_ensemble
+from pricekit.runs.folder import check_replaceable, clear_run, is_own, is_replaceable, is_run, names_rows
+from pricekit.runs.load import load_model
 from pricekit.runs.resume import working_folder
 from pricekit.runs.setup import in_budget
 from pricekit.runs.source import Source, load_rows
-from pricekit.runs.train import train, warn_if_useless
+from pricekit.runs.train import train_unless_finished, warn_if_useless
 from pricekit.support.digests import LISTING, list_files, unlist_files
 from pricekit.support.files import is_free, leftovers, write_text
 from pricekit.support.locks import owned
@@ -51,6 +42,7 @@ from pricekit.support.progress import progress
 from pricekit.support.staging import replacing
 from pricekit.training.machine import Processes
 from pricekit.workflows.folds import FOLDS, PLAN, FoldPlan, check_teachers, make_plan, read_plan, write_plan
+from pricekit.workflows.members import has_members, train_model
 
 CONFIG, FACTS = "cv.toml", "cv.json"
 _FILES = (FACTS, LISTING, HELD_OUT, CONFIG, FOLDS, PLAN)  # in the order of deletion
@@ -126,7 +118,9 @@ def is_cv(path: Path) -> bool:
 def _is_own(file: Path) -> bool:
     """Return whether a path relative to a cross-validation's folder is one of its files."""
     fold, _, name = file.as_posix().partition("/")
-    return fold in _FILES if not name else fold.startswith("fold-") and is_own(Path(name))
+    if not name:
+        return fold in _FILES
+    return fold.startswith("fold-") and (is_own(Path(name)) or is_own_of_ensemble(Path(name)))
 
 
 def config_of_folds(options: Mapping[str, Any]) -> RunConfig:
@@ -134,13 +128,14 @@ def config_of_folds(options: Mapping[str, Any]) -> RunConfig:
 
     With a refit, a fold does what `train` does: a part of the other folds chooses the epoch, and then all of their rows
     are trained on. Otherwise the last weights are kept, and all rows of the other folds are trained on at once; a refit
-    for all epochs would repeat just that.
+    for all epochs would repeat just that. The folds of an ensemble do what `train` does in either case, because the
+    weights of its members need rows.
 
     Args:
         options: as of `pricekit.options.config_of`.
     """
     config: RunConfig = config_of(options)
-    if config.training.refit and config.training.keep == "best":
+    if config.members or (config.training.refit and config.training.keep == "best"):
         return config
     config = config_of(options, {"training": {"keep": "last"}})
     return config.model_copy(update={"training": config.training.model_copy(update={"refit": False})})
@@ -213,13 +208,13 @@ def _is_incomplete(path: Path) -> bool:
     """Return whether a cross-validation was interrupted while its folder was created or deleted."""
     if is_cv(path) or not names_rows(path / PLAN):
         return False
-    return not any(is_run(folder) for folder in path.glob("fold-*"))  # runs are deleted first
+    return not any(is_run(folder) or has_members(folder) for folder in path.glob("fold-*"))  # deleted first
 
 
 def _clear(out: Path) -> None:
     """Delete the files of a cross-validation and of its runs, and nothing else."""
-    for folder in [folder for folder in out.glob("fold-*") if is_replaceable(folder)]:
-        clear_run(folder)
+    for folder in [folder for folder in out.glob("fold-*") if has_members(folder) or is_replaceable(folder)]:
+        (clear_ensemble if has_members(folder) else clear_run)(folder)
         if not any(folder.iterdir()):
             folder.rmdir()
     files = [out / name for name in _FILES]
@@ -232,21 +227,15 @@ def _run_fold(
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Train the run of a fold unless it is finished; return its facts and its prices of the held-out rows."""
     folder, split = out / f"fold-{fold}", plan.split(fold, config)
-    if resume and (folder / "run.json").is_file():
-        with owned(
-            folder, "run", TrainingError, enabled=Processes().main
-        ):  # deletes the lock of a killed process
-            if Processes().main:
-                settle_refit(folder)
-            check_intact(folder, FILES)
-            check_same_rows(folder, add_pseudo_labels(source, split, config, folder))
-            facts = dict(json.loads((folder / "run.json").read_text("utf-8")))
+    logger.info(f"{folder.name}: fold {fold + 1} of {plan.folds}")
+    teachers = tuple(path / folder.name for path in source.teachers)  # not trained on the fold's rows
+    source = replace(source, teachers=teachers)
+    if config.members:
+        facts = train_model(source, config, folder, split=split, resume=resume)
     else:
-        logger.info(f"{folder.name}: fold {fold + 1} of {plan.folds}")
-        teachers = tuple(path / folder.name for path in source.teachers)  # not trained on the fold's rows
-        facts = train(replace(source, teachers=teachers), config, folder, split=split, resume=resume)
+        facts = train_unless_finished(source, config, folder, split, resume=resume)
     rows = plan.held_out(fold)
-    prices = open_run(folder).predictor().predict(rows)
+    prices = load_model(folder).predict(rows)
     logger.info(f"{folder.name}: SMAPE {smape(prices, rows.known_price):.2f} on {len(rows):,} held-out rows")
     return facts, prices
 
@@ -254,7 +243,7 @@ def _run_fold(
 def _facts(source: Source, config: RunConfig, runs: list[dict[str, Any]], scores: Scores) -> dict[str, Any]:
     """Return the content of `cv.json`, and log its summary."""
     folds = [
-        {"fold": int(str(fold)), "seconds": run["seconds"], "best_epoch": run["best_epoch"], **metrics}
+        {"fold": int(str(fold)), "seconds": run["seconds"], "best_epoch": run.get("best_epoch"), **metrics}
         for run, (fold, metrics) in zip(runs, scores.folds.to_dict("index").items(), strict=True)
     ]
     constant, seconds = np.mean([run["constant_smape"] for run in runs]), sum(run["seconds"] for run in runs)

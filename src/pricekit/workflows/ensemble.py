@@ -14,9 +14,10 @@ import numpy as np
 from pricekit.errors import TrainingError, check_intact
 from pricekit.evaluation.calibration import fit_intervals
 from pricekit.evaluation.compare import row_keys
+from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, write_held_out
 from pricekit.metrics import best_constant, price_metrics, smape
-from pricekit.runs.ensemble import ENSEMBLE, is_ensemble
+from pricekit.runs.ensemble import CONFIG, ENSEMBLE, MEMBERS, is_ensemble
 from pricekit.runs.folder import FILES, INTERVALS, check_replaceable, is_run
 from pricekit.support.digests import LISTING, list_files
 from pricekit.support.files import is_free, others, replace_folder, sync, write_text
@@ -134,8 +135,8 @@ class EnsembleInput:
 def make_ensemble(paths: Sequence[Path], out: Path, *, overwrite: bool = False) -> dict[str, Any]:
     """Create an ensemble of runs, which predicts the weighted geometric mean of their prices.
 
-    The weights have the lowest SMAPE on the rows that all runs hold out. The metrics use, for each row, weights that
-    were fitted without it.
+    The weights have the lowest SMAPE on the rows that all runs hold out, or are equal if that is better on rows that
+    they were not fitted on. The metrics use, for each row, weights that were fitted without it.
 
     Args:
         paths: finished runs or cross-validations, at least two.
@@ -152,29 +153,72 @@ def make_ensemble(paths: Sequence[Path], out: Path, *, overwrite: bool = False) 
     """
     with owned(out, "ensemble", TrainingError):
         _check_free(out, overwrite)
-        return _make(paths, out)
+        _check_common_rows([_read_input(path) for path in paths])
+        combined = combine(paths)
+        _write_copies(out, combined)
+        return combined.record | {"metrics": combined.facts["metrics"]}
 
 
-def _make(paths: Sequence[Path], out: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Combined:
+    """Runs with their weights.
+
+    Attributes:
+        record: the content of `ensemble.json`.
+        facts: the content of `run.json`.
+        held_out: rows that no member was trained on, with the prices of the ensemble.
+    """
+
+    record: dict[str, Any]
+    facts: dict[str, Any]
+    held_out: HeldOut
+
+    @property
+    def runs(self) -> list[Path]:
+        """The folders of the members' runs."""
+        return [Path(member["path"]) for member in self.record["members"]]
+
+
+def combine(paths: Sequence[Path]) -> Combined:
+    """Weigh finished runs or cross-validations on the rows that all of them hold out; errors as of `make_ensemble`.
+
+    With fewer than `MIN_COMMON_ROWS` rows, the weights are equal.
+    """
     inputs = [_read_input(path) for path in paths]
     report_refit(paths)
     rows = _common_rows(inputs)
-    predicted, price = np.stack([held_out.predicted for held_out in rows], 1), rows[0].price
-    weights = fit_weights(predicted, price)
-    ensemble = replace(rows[0], predicted=cross_fitted(predicted, price, rows[0].fold))
+    weights, mixed = _choose_weights(np.stack([one.predicted for one in rows], 1), rows[0])
+    held_out = replace(rows[0], predicted=mixed)
     record = _record(inputs, rows, weights)
     members = [Path(member["path"]) for member in record["members"]]
     _check_columns(members)
-    facts = _facts(members, ensemble)
-    _write(out, record, facts, ensemble)
-    return record | {"metrics": facts["metrics"]}
+    return Combined(record, _facts(members, held_out), held_out)
+
+
+def _choose_weights(predicted: np.ndarray, rows: HeldOut) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weights of models, float64 (M,), and the price of each row with weights that it had no part in, (N,).
+
+    The weights are equal if fitted ones are no better on rows that they were not fitted on, as happens with few rows.
+
+    Args:
+        predicted: prices of each model, float64 (N, M).
+        rows: with the true prices and the folds.
+    """
+    equal = np.full(predicted.shape[1], 1 / predicted.shape[1])
+    mean = weighted(predicted, equal)
+    if len(rows) < MIN_COMMON_ROWS:
+        return equal, mean
+    fitted = cross_fitted(predicted, rows.price, rows.fold)
+    if smape(mean, rows.price) <= smape(fitted, rows.price):
+        return equal, mean
+    return fit_weights(predicted, rows.price), fitted
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
     if is_free(out):
         return
     foreign = (
-        others(out, [ENSEMBLE, INTERVALS, "held_out.parquet", "run.json", "members", LISTING])
+        others(out, [ENSEMBLE, INTERVALS, HELD_OUT, "run.json", MEMBERS, CONFIG, LISTING])
         if out.is_dir()
         else []
     )
@@ -201,16 +245,21 @@ def _common_rows(inputs: Sequence[EnsembleInput]) -> list[HeldOut]:
     common = keys[0]
     for key in keys[1:]:
         common = common.intersection(key, sort=False)
-    if len(common) < MIN_COMMON_ROWS:
+    return [one.held_out.take(key.get_indexer(common)) for one, key in zip(inputs, keys, strict=True)]
+
+
+def _check_common_rows(inputs: Sequence[EnsembleInput]) -> None:
+    """Raise TrainingError if too few rows are held out by all inputs."""
+    common = len(_common_rows(inputs)[0])
+    if common < MIN_COMMON_ROWS:
         counts = ", ".join(f"{one.path}: {len(one.held_out):,}" for one in inputs)
         raise TrainingError(
-            f"the runs have {len(common)} held-out rows in common ({counts}); at least {MIN_COMMON_ROWS} are needed. "
+            f"the runs have {common} held-out rows in common ({counts}); at least {MIN_COMMON_ROWS} are needed. "
             "Train them on one table with the same seed, so that they hold out the same rows, or cross-validate them, "
             "which holds out every row",
             parameters=("seed",),
-            rows=len(common),
+            rows=common,
         )
-    return [one.held_out.take(key.get_indexer(common)) for one, key in zip(inputs, keys, strict=True)]
 
 
 def _record(inputs: Sequence[EnsembleInput], rows: Sequence[HeldOut], weights: np.ndarray) -> dict[str, Any]:
@@ -224,10 +273,24 @@ def _record(inputs: Sequence[EnsembleInput], rows: Sequence[HeldOut], weights: n
         for run in one.runs
     ]
     candidates = [
-        {"path": str(one.path), "weight": float(weight), "smape": score}
-        for one, weight, score in zip(inputs, weights, scores, strict=True)
+        {
+            "path": str(one.path),
+            "weight": float(weight),
+            "smape": score,
+            "without": _smape_without(rows, number),
+        }
+        for number, (one, weight, score) in enumerate(zip(inputs, weights, scores, strict=True))
     ]
     return {"members": members, "candidates": candidates, "rows": len(price)}
+
+
+def _smape_without(rows: Sequence[HeldOut], number: int) -> float | None:
+    """Return the SMAPE of the ensemble of all models but one; None if there is only one."""
+    others = [one.predicted for index, one in enumerate(rows) if index != number]
+    if not others:
+        return None
+    _, mixed = _choose_weights(np.stack(others, 1), rows[0])
+    return smape(mixed, rows[0].price)
 
 
 def _check_columns(runs: Sequence[Path]) -> None:
@@ -279,23 +342,18 @@ def _copy_run(run: Path, folder: Path) -> None:
     sync(folder)
 
 
-def _write(out: Path, record: dict[str, Any], facts: dict[str, Any], ensemble: HeldOut) -> None:
-    """Write the folder under a temporary name and rename it once it is complete."""
+def _write_copies(out: Path, combined: Combined) -> None:
+    """Copy the runs and write the ensemble under a temporary name, and rename it once it is complete."""
     out = out.resolve()
     temporary = temporary_path(out)
     try:
         temporary.mkdir(parents=True)
-        with progress("copying the runs", len(record["members"])) as advance:
-            for number, member in enumerate(record["members"]):
-                _copy_run(Path(member["path"]), temporary / "members" / str(number))
+        names = [str(number) for number in range(len(combined.runs))]
+        with progress("copying the runs", len(names)) as advance:
+            for name, run in zip(names, combined.runs, strict=True):
+                _copy_run(run, temporary / MEMBERS / name)
                 advance(1)
-        write_held_out(temporary, ensemble)
-        intervals = fit_intervals(ensemble.predicted, ensemble.price).to_json()
-        write_text(temporary / INTERVALS, json.dumps(intervals) + "\n")
-        write_text(temporary / "run.json", json.dumps(facts, indent=2) + "\n")
-        write_text(temporary / ENSEMBLE, json.dumps(record, indent=2) + "\n")
-        members = [f"members/{number}/{LISTING}" for number in range(len(record["members"]))]
-        list_files(temporary, [*members, "held_out.parquet", INTERVALS, "run.json", ENSEMBLE])
+        write_ensemble(temporary, combined, names)
         sync(temporary)
         replace_folder(temporary, out)
     except OSError as error:
@@ -303,3 +361,25 @@ def _write(out: Path, record: dict[str, Any], facts: dict[str, Any], ensemble: H
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_ensemble(folder: Path, combined: Combined, names: Sequence[str]) -> None:
+    """Write the files of an ensemble into the folder that already contains its members; `run.json` is the last.
+
+    Args:
+        folder: of the ensemble.
+        combined: the members and their weights.
+        names: of the members' folders, in their order.
+    """
+    members = [
+        member | {"folder": name} for member, name in zip(combined.record["members"], names, strict=True)
+    ]
+    write_held_out(folder, combined.held_out)
+    intervals = fit_intervals(combined.held_out.predicted, combined.held_out.price).to_json()
+    write_text(folder / INTERVALS, json.dumps(intervals) + "\n")
+    record = json.dumps(combined.record | {"members": members}, indent=2) + "\n"
+    write_text(folder / ENSEMBLE, record)
+    facts = json.dumps(combined.facts, indent=2) + "\n"
+    listed = [*(f"{MEMBERS}/{name}/{LISTING}" for name in names), HELD_OUT, INTERVALS, ENSEMBLE]
+    list_files(folder, listed, {"run.json": facts})
+    write_text(folder / "run.json", facts)

@@ -62,11 +62,12 @@ class FoldPlan:
         """Return the training and validation rows while a fold is held out.
 
         Runs that keep their last weights validate on the held-out rows, which select nothing. Runs that keep their
-        best weights validate on a part of the other rows, which selects the epoch; a refit then trains on it, too.
+        best weights validate on a part of the other rows, which selects the epoch; a refit then trains on it, too. The
+        weights of an ensemble's members are fitted on such a part.
         """
         others = np.flatnonzero(self.fold != fold)
         parts = replace(self.table, together=self.groups).take(others), self.held_out(fold)
-        if config.training.keep == "best":
+        if config.training.keep == "best" or config.members:
             parts = split_table(parts[0], self.groups[others], config)
         return Split(*parts, [self.rejected], self.leaks, kept_together=NEAR)
 

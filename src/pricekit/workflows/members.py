@@ -1,0 +1,203 @@
+"""Training of an ensemble: the runs of all members on the same rows, and their weights.
+
+members.toml      the configuration, with the settings of each member
+members/NAME      the run of each member; those of weight 0 are deleted at the end
+…                 the other files of an ensemble (`pricekit.runs.ensemble`), written at the end
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pricekit.config import RunConfig
+from pricekit.config.resolve import member_configs
+from pricekit.errors import ConfigError, TrainingError, check_intact
+from pricekit.runs.ensemble import CONFIG, FINISHED, MEMBERS, clear_ensemble, is_ensemble, is_own
+from pricekit.runs.folder import SOURCE, check_replaceable, clear_run, is_started
+from pricekit.runs.resume import check_agreement, check_tables, working_folder
+from pricekit.runs.setup import in_budget, resumed_config
+from pricekit.runs.source import Source, Split, load_split
+from pricekit.runs.train import train, train_unless_finished, warn_if_useless
+from pricekit.support.digests import list_files, unlist_files
+from pricekit.support.files import is_free, write_text
+from pricekit.support.locks import owned
+from pricekit.support.log import logger, silence
+from pricekit.support.progress import progress
+from pricekit.support.staging import replacing
+from pricekit.training.machine import Processes
+from pricekit.workflows.ensemble import combine, write_ensemble
+
+_OF_ROWS = ("columns", "limit", "validation_fraction")
+"""Settings that decide which rows are read and held out, and so are the same for all members."""
+
+
+def train_model(
+    source: Source,
+    config: RunConfig,
+    out: Path,
+    *,
+    split: Split | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    allow_leak: bool = False,
+) -> dict[str, Any]:
+    """Train a run, or an ensemble if the configuration names members.
+
+    Arguments and errors are those of `pricekit.runs.train.train`.
+
+    Returns:
+        The content of `run.json`.
+    """
+    given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
+    if not config.members:
+        return train(source, config, out, split=split, **given)
+    processes = Processes()
+    if not processes.main:
+        silence()
+    with owned(out, "ensemble", TrainingError, enabled=processes.main):
+        processes.wait()
+        folder = working_folder(out, has_members, "run.json", resume=resume, overwrite=overwrite)
+        with replacing(out, folder, is_own, enabled=processes.main):
+            facts = _train(source, config, folder, split, processes, **given)
+        processes.wait()
+        return facts
+
+
+def has_members(path: Path) -> bool:
+    """Return whether a folder is an ensemble whose members pricekit trained, or began to train, in it."""
+    return (path / CONFIG).is_file()
+
+
+def is_begun(path: Path) -> bool:
+    """Return whether a folder contains a run or an ensemble that training began, and may have finished."""
+    return has_members(path) or is_started(path)
+
+
+def resumed_model(folder: Path, source: Source, options: Mapping[str, Any]) -> RunConfig:
+    """Return the configuration of the run or the ensemble to resume, with a new time budget if one is given.
+
+    Args:
+        folder: of the run or the ensemble.
+        source: the tables that are given now.
+        options: that are given now, as of `pricekit.options.config_of`.
+
+    Raises:
+        ConfigError: an option or a table differs from those that it was started with.
+        TrainingError: a file is damaged.
+        PluginError: a plugin is not loaded.
+    """
+    budget = options.get("time_budget")
+    if not has_members(folder):
+        config, saved, runs = resumed_config(folder, budget), "config.toml", [folder]
+    else:
+        check_intact(folder, [CONFIG])
+        config, saved = in_budget(folder / CONFIG, budget), CONFIG
+        runs = [run for run in (folder / MEMBERS).glob("*") if is_started(run)]
+    check_agreement(folder / saved, options)
+    for run in runs:
+        check_tables(source, run / SOURCE)
+    return config
+
+
+def _train(
+    source: Source,
+    config: RunConfig,
+    out: Path,
+    split: Split | None,
+    processes: Processes,
+    *,
+    resume: bool,
+    overwrite: bool,
+    allow_leak: bool,
+) -> dict[str, Any]:
+    """Train the runs of all members and combine them; return the content of `run.json`."""
+    started, configs = time.perf_counter(), _distinct(member_configs(config))
+    _check_rows(configs, config)
+    resume = resume and has_members(out)
+    finished = _finished_facts(out) if resume else None
+    if processes.main and not resume:
+        _check_free(out, overwrite)
+    split = split or load_split(source, config, allow_leak=allow_leak, checked=resume)
+    if processes.main and not resume:
+        clear_ensemble(out)
+        (out / MEMBERS).mkdir(parents=True, exist_ok=True)
+        write_text(out / CONFIG, config.to_toml())
+        list_files(out, [CONFIG])
+    processes.wait()
+    if finished is not None:
+        configs = {name: member for name, member in configs.items() if (out / MEMBERS / name).is_dir()}
+    with progress("members", len(configs), shown=config.speed.progress) as advance:
+        for number, (name, member) in enumerate(configs.items()):
+            logger.info(f"member {name}: {number + 1} of {len(configs)}")
+            spent = time.perf_counter() - started
+            member = _in_share(member, config.training.time_budget, spent, len(configs) - number)
+            train_unless_finished(source, member, out / MEMBERS / name, split, resume=resume)
+            advance(1)
+    if finished is None and processes.main:
+        return _combine(out, list(configs), started)
+    return finished or {}
+
+
+def _finished_facts(out: Path) -> dict[str, Any] | None:
+    """Return the content of `run.json` of a finished ensemble, None for others."""
+    if not (out / "run.json").is_file():
+        if Processes().main:
+            unlist_files(out, FINISHED)  # they are written again
+        return None
+    check_intact(out, None)
+    return dict(json.loads((out / "run.json").read_text("utf-8")))
+
+
+def _combine(out: Path, names: list[str], started: float) -> dict[str, Any]:
+    """Fit the weights, write the files of the ensemble, and delete the runs of members without a weight."""
+    combined = combine([out / MEMBERS / name for name in names])
+    combined.facts["seconds"] = round(time.perf_counter() - started, 1)
+    kept = [run.name for run in combined.runs]
+    write_ensemble(out, combined, kept)
+    for name in set(names) - set(kept):
+        clear_run(out / MEMBERS / name)
+        (out / MEMBERS / name).rmdir()
+    warn_if_useless(combined.facts["metrics"]["smape"], combined.facts["constant_smape"])
+    return combined.facts
+
+
+def _distinct(configs: dict[str, RunConfig]) -> dict[str, RunConfig]:
+    """Leave out members with the settings of an earlier one, as when a user names the features of all members."""
+    found: dict[str, RunConfig] = {}
+    for name, config in configs.items():
+        if same := [other for other, kept in found.items() if kept == config]:
+            logger.info(f"the member {name} has the same settings as {same[0]}, so it is left out")
+        else:
+            found[name] = config
+    return found
+
+
+def _check_rows(configs: dict[str, RunConfig], config: RunConfig) -> None:
+    """Raise ConfigError if a member reads other rows or columns than the ensemble."""
+    for name, member in configs.items():
+        for setting in _OF_ROWS:
+            if getattr(member, setting) != getattr(config, setting):
+                raise ConfigError(
+                    f"the member {name} has a {setting} of its own; members read the same rows, so set {setting} for "
+                    "the whole ensemble",
+                    parameters=("settings",),
+                    setting=f"members.{name}.{setting}",
+                )
+
+
+def _check_free(out: Path, overwrite: bool) -> None:
+    if not is_free(out):
+        own = has_members(out) or is_ensemble(out)
+        check_replaceable(out, "ensemble", own=own, overwrite=overwrite, resumable=has_members(out))
+
+
+def _in_share(config: RunConfig, budget: float | None, spent: float, members: int) -> RunConfig:
+    """Return a member's configuration with its part of the time that is left for this many members."""
+    if budget is None:
+        return config
+    share = max(1.0, budget - spent) / members
+    return config.model_copy(update={"training": config.training.model_copy(update={"time_budget": share})})
