@@ -97,7 +97,7 @@ def train(
     allow_leak: bool = False,
     **options: Unpack[ModelOptions],
 ) -> Run:
-    """Train a model on a table of texts and prices.
+    """Train a model on a table of texts and prices, or an ensemble if the settings or the policy name members.
 
     Args:
         table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).

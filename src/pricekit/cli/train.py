@@ -57,6 +57,8 @@ def train(dry_run: bool, **flags: Any) -> None:
     pricekit train products.csv --out run --set training.epochs=20 --set backbone.members=5
     pricekit train products.csv --out student --unpriced new.csv --teacher run
 
+    --policy best trains an ensemble, which takes longer and is more accurate.
+
     Without TABLE, the command reads the table that pricekit.toml in the current folder names. Each epoch prints the
     validation SMAPE, from 0 to 200 percent; lower is better. With a refit, which is the default of the policy quick,
     a second pass then trains on all rows, for as many epochs as were best; the metrics are those of the first pass. The
