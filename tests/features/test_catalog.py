@@ -190,11 +190,71 @@ def test_brand_and_category_lines_and_unknown_names() -> None:
         ]
     )
     state = Fast15().fit(train)
-    assert state == {"label": "", "brand": {"acme": 3}, "category": {"toys/cars": 3}}
+    assert state == {"label": "", "sizes": [], "brand": {"acme": 3}, "category": {"toys/cars": 3}}
     block = Fast15().transform(new, state)
     log4 = np.float32(math.log(4))
     assert block[:, FAST15.index("brand")].tolist() == [log4, 0, log4, 0]
     assert block[:, FAST15.index("category")].tolist() == [log4, 0, 0, 0]
+
+
+SIZES = [
+    *(
+        "12 Ounce (Pack of 6)",
+        "750 ml",
+        "1.5 kg",
+        "6 x 250 ml",
+        "20 count",
+        "Pack of 3",
+        "2 lb",
+        "30 cm",
+        "1/2 gal",
+    ),
+    *("5 oz", "64 fl oz", "1 kg"),
+]
+
+
+@pytest.mark.parametrize("label", ["size", "Grösse (netto)", "product.size", "packaging"])
+@pytest.mark.parametrize("count", [2, 40], ids=["rowwise", "vectorized"])
+def test_a_size_in_a_column_counts_as_in_the_name(label: str, count: int) -> None:
+    apart = make_table([f"title: Zorba sauce\n{label}: {size}\ntext: good" for size in SIZES])
+    joined = make_table([f"title: Zorba sauce {size}\n{label}: -\ntext: good" for size in SIZES])
+    plugin = Ultra25()
+    state = plugin.fit(apart)
+    assert state["sizes"] == [label]
+    assert plugin.fit(joined)["sizes"] == []
+    names = ("value", "pack_size", "total_quantity", "log_quantity", "value_per_unit", "is_pack", "unit_type")
+    places = [ULTRA25.index(name) for name in names]
+    for start in range(0, len(SIZES), count):
+        found, expected = (
+            plugin.transform(make_table(table.text.tolist()[start : start + count]), state)[:, places]
+            for table in (apart, joined)
+        )
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["750 ml"] * 9,
+        ["red", "blue", "green", "750 ml"] * 10,
+        [f"{kilometres},000 km" for kilometres in range(10, 30)],
+        [
+            f"A long text about a glass of 750 ml, which is number {n} of its kind in this shop."
+            for n in range(20)
+        ],
+        [""] * 20,
+    ],
+    ids=["few", "mostly words", "other units", "prose", "empty"],
+)
+def test_other_columns_are_not_sizes(cells: list[str]) -> None:
+    assert Ultra25().fit(make_table([f"title: Sauce\nother: {cell}" for cell in cells]))["sizes"] == []
+
+
+def test_labels_with_another_meaning_are_not_sizes() -> None:
+    for label in ("Value", "Unit", "brand", "category_name", "description", "Bullet Point 1"):
+        state = Ultra25().fit(make_table([f"title: Sauce\n{label}: {n} ml" for n in range(1, 20)]))
+        assert state["sizes"] == [], label
+    assert Ultra25().fit(make_table([f"artikel: {n} ml" for n in range(1, 20)]))["sizes"] == []
 
 
 def test_a_label_is_nobodys_brand() -> None:
@@ -213,7 +273,7 @@ def test_brand_is_the_longest_known_beginning() -> None:
 def test_an_empty_table() -> None:
     table = make_table([])
     state = Ultra25().fit(table)
-    assert state == {"label": "", "brand": {}, "category": {}}
+    assert state == {"label": "", "sizes": [], "brand": {}, "category": {}}
     assert Ultra25().transform(table, state).shape == (0, 25)
 
 

@@ -123,6 +123,14 @@ def test_a_common_label_is_not_part_of_names(texts: list[str], label: str) -> No
     assert_same([f"{label}: {text}" for text in texts], {"label": label, "brand": {"a": 2}, "category": {}})
 
 
+@given(TEXTS, st.text(st.characters(codec="utf-8", exclude_characters=":\n"), min_size=1, max_size=40))
+@settings(max_examples=50, deadline=None)
+@example(["12 oz"], "a.b (c) [d]")
+def test_a_column_of_sizes_has_the_same_columns(texts: list[str], label: str) -> None:
+    state = {"label": "", "sizes": [label, "size"], "brand": {"a": 2}, "category": {}}
+    assert_same([f"tea\n{label}: {text}\nsize:{text}" for text in texts], state)
+
+
 def test_products_have_the_same_columns() -> None:
     texts = make_catalog(300, seed=3).catalog_content.tolist()
     assert_same(texts, json.loads(json.dumps(fit_names(as_strings(texts)))))

@@ -2,7 +2,7 @@
 
 | column | meaning |
 |---|---|
-| value | quantity in its own unit: the Value line, else from the item name (see `quantity`); 0 if there is none |
+| value | quantity in its own unit: the Value line, else from a column of sizes or the item name (`quantity`); else 0 |
 | pack_size | packs in the item name ("Pack of 6"), else pieces ("12 count"), else 1 |
 | total_quantity | value in grams, millilitres, pieces or millimetres |
 | log_quantity | log(1 + total_quantity) |
@@ -33,8 +33,11 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.features import brand_category
+from pricekit.features.cells.cut import cut, find_labels
+from pricekit.features.cells.profile import FIT_ROWS
 from pricekit.features.columns import COLUMNS, ParsedTexts
-from pricekit.features.labelled_lines import as_list, as_strings, batches, shared
+from pricekit.features.labelled_lines import as_list, as_strings, batches, join_texts, kinds_of, shared
+from pricekit.features.quantity import states_sizes
 from pricekit.features.rowwise import FEW, RowwiseTexts
 from pricekit.features.vectorized import VectorizedTexts
 from pricekit.table import Table
@@ -61,8 +64,8 @@ def _fit(self: _Named, table: Table) -> State:
     """Count the brands and categories of the training rows, without the price.
 
     Returns:
-        {"label": label, "brand": {name: rows}, "category": {name: rows}}. The label is an unknown one that begins
-        most texts, usually "".
+        {"label": label, "sizes": [label], "brand": {name: rows}, "category": {name: rows}}. The first label is an
+        unknown one that begins most texts, usually "". The others are those of columns that state sizes.
     """
     return shared(table.text, fit_names, lambda: fit_names(as_strings(table.text))).copy()
 
@@ -138,7 +141,7 @@ def _parse(texts: pd.Series, state: State) -> Iterator[ParsedTexts]:
 
 
 def fit_names(texts: pa.LargeStringArray) -> State:
-    """Learn the label that begins most texts, and count brands and categories."""
+    """Learn the label that begins most texts and those of sizes, and count brands and categories."""
     parts = batches(texts)
     first_lines = [VectorizedTexts(part, {}).lines.first_lines() for part in parts]
     label = brand_category.common_label(pa.concat_arrays(first_lines))
@@ -146,9 +149,28 @@ def fit_names(texts: pa.LargeStringArray) -> State:
     brand, category, title = (pa.concat_arrays(column) for column in zip(*found, strict=True))
     return {
         "label": label,
+        "sizes": size_labels(texts, label),
         "brand": brand_category.count_brands(brand, title),
         "category": brand_category.count_categories(category, title),
     }
+
+
+def size_labels(texts: pa.LargeStringArray, title: str) -> list[str]:
+    """Return the labels whose cells state sizes or packs, without the labels that have another meaning.
+
+    Args:
+        texts: strings without nulls, (N,).
+        title: the label that begins most texts; its cells are the item names.
+    """
+    some = join_texts(texts.take(pa.array(np.arange(0, len(texts), -(-len(texts) // FIT_ROWS) or 1))))
+    labels = find_labels(some)
+    cells = cut(some, labels)
+    kinds = kinds_of(pa.array(labels, pa.large_string()))
+    return [
+        label
+        for place, (label, kind) in enumerate(zip(labels, kinds, strict=True))
+        if label not in ("", title) and not kind and states_sizes(cells.column(place))
+    ]
 
 
 def _names_of(texts: VectorizedTexts) -> tuple[pa.LargeStringArray, ...]:

@@ -166,8 +166,8 @@ def _pieces(data: Bytes, start: Ints, cut: Ints) -> pa.LargeStringArray:
     return pa.Array.from_buffers(pa.large_string(), 2 * len(start), buffers)
 
 
-def _kinds(labels: pa.LargeStringArray) -> npt.NDArray[np.int8]:
-    """Return the kind of each label; only the distinct ones, which are few, are matched."""
+def kinds_of(labels: pa.LargeStringArray) -> npt.NDArray[np.int8]:
+    """Return the kind of each label, a code of `KIND_CODES` or 0; only the distinct ones are matched."""
     encoded = labels.dictionary_encode()
     names = pc.ascii_trim_whitespace(pc.ascii_lower(encoded.dictionary))
     kinds = np.zeros(len(names), np.int8)
@@ -235,7 +235,7 @@ def split_lines(texts: Texts) -> Lines:
     kind = np.zeros(len(start), np.int8)
     cut = start.copy()
     cut[labelled] = colon[labelled]
-    kind[labelled] = _kinds(_pieces(data, start, cut).take(pa.array(2 * labelled)))
+    kind[labelled] = kinds_of(_pieces(data, start, cut).take(pa.array(2 * labelled)))
     content = np.where(kind > 0, colon + 1, start)
     count = texts.count(start)
     row = np.repeat(np.arange(len(texts)), count)

@@ -7,7 +7,7 @@ The results equal those of `vectorized`, which is slow for one text because of A
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from math import floor
 
@@ -64,10 +64,12 @@ class Row:
         lines: the trimmed contents of the labelled lines, by kind.
         name: the item name as written.
         title: the item name in ASCII lower case and with ASCII fractions.
-        packs: packs that the title states, and the pack size.
+        sized: the sizes that other columns state, and the title.
+        packs: packs that `sized` states, and the pack size.
     """
 
-    def __init__(self, text: str, label: str) -> None:
+    def __init__(self, text: str, state: brand_category.State) -> None:
+        label = state["label"]
         self.lines: dict[str, list[str]] = {}
         first = ""
         for number, line in enumerate(text.split("\n")):
@@ -79,7 +81,8 @@ class Row:
             first = first[len(label) + 1 :].lstrip(" \t")
         self.name = self.lines.get("title", [first])[0][:TITLE_CHARACTERS]
         self.title = _clean(self.name)
-        self.packs = _packs(self.title)
+        self.sized = _sized(text, self.title, state.get("sizes", []))
+        self.packs = _packs(self.sized)
 
     def first(self, kind: str) -> str:
         """Return the first line of a kind, "" without one."""
@@ -96,7 +99,7 @@ class Row:
         value, kind, total = _read(match, None if unit in ("", "none") else unit)
         if kind not in (NONE, COUNT):
             return value, kind, total
-        named = _named(self.title, self.packs[0])
+        named = _named(self.sized, self.packs[0])
         if value <= 0:
             return named
         return (value, *named[1:]) if named[1] in (WEIGHT, VOLUME) else (value, kind, total)
@@ -129,7 +132,7 @@ class RowwiseTexts:
         self.state = state
         self.texts = _end_to_end(texts)
         self.words: list[Words] = split_words(self.texts)
-        self.rows = [Row(text, state["label"]) for text in texts]
+        self.rows = [Row(text, state) for text in texts]
         self.name = [row.name for row in self.rows]
         self.title = [row.title for row in self.rows]
 
@@ -200,6 +203,14 @@ def _clean(name: str) -> str:
     title = _lower(name).replace("_", " ")
     for sign, ascii_form in quantity.VULGAR.items():
         title = title.replace(sign, ascii_form)
+    return title
+
+
+def _sized(text: str, title: str, labels: Sequence[str]) -> str:
+    """Return what `quantity.sized` returns for one text."""
+    for label in labels:
+        match = _compiled(quantity.size_line(label)).search(text)
+        title = (_clean(match["cell"]) if match else "") + quantity.BETWEEN + title
     return title
 
 

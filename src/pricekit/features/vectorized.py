@@ -27,6 +27,7 @@ class VectorizedTexts:
 
     def __init__(self, texts: pa.LargeStringArray, state: brand_category.State) -> None:
         self.state = state
+        self._strings = texts
         self.texts: Texts = join_texts(texts)
 
     @cached_property
@@ -50,14 +51,19 @@ class VectorizedTexts:
         return quantity.clean_title(self.name)
 
     @cached_property
+    def sized(self) -> pa.LargeStringArray:
+        """The sizes that other columns state, and the titles, (N,)."""
+        return quantity.sized(self._strings, self.title, self.state.get("sizes", []))
+
+    @cached_property
     def packs(self) -> Packs:
         """The pack sizes."""
-        return quantity.packs(self.title)
+        return quantity.packs(self.sized)
 
     @cached_property
     def amounts(self) -> Amounts:
         """The quantities."""
-        return quantity.amounts(self.lines, self.title, self.packs)
+        return quantity.amounts(self.lines, self.sized, self.packs)
 
     @cached_property
     def brand_rows(self) -> Ints:
