@@ -23,7 +23,7 @@ SVD_DIMENSIONS = 100
 def constant(train_price: Prices, n: int) -> Prices:
     """The single price that minimises SMAPE on the training rows, n times: (n,)."""
     grid = np.geomspace(train_price.min(), train_price.max(), 500)
-    scores = [_smape(np.full_like(train_price, price), train_price) for price in grid]
+    scores = [smape(np.full_like(train_price, price), train_price) for price in grid]
     return np.full(n, grid[int(np.argmin(scores))])
 
 
@@ -36,12 +36,12 @@ def ridge(
     fitted on all of them.
     """
     train, test = _tfidf(train_texts, test_texts)
-    fit, held = _inner_split(len(train_price), seed)
+    fit, held = inner_split(len(train_price), seed)
     log_price = np.log(train_price)
 
     def score(alpha: float) -> float:
         model = Ridge(alpha=alpha).fit(train[fit], log_price[fit])
-        return _smape(np.exp(model.predict(train[held])), train_price[held])
+        return smape(np.exp(model.predict(train[held])), train_price[held])
 
     best = min(ALPHAS, key=score)
     return np.exp(Ridge(alpha=best).fit(train, log_price).predict(test))
@@ -58,12 +58,17 @@ def svd_lightgbm(
 
     `features` of the training and test rows, (N, K) and (n, K), are additional inputs.
     """
-    parts = _tfidf(train_texts, test_texts)
-    svd = TruncatedSVD(SVD_DIMENSIONS, random_state=seed).fit(parts[0])
-    train, test = (svd.transform(part) for part in parts)
+    train, test = svd_of(train_texts, test_texts, seed)
     if features is not None:
         train, test = np.hstack([train, features[0]]), np.hstack([test, features[1]])
     return boosted(train, train_price, test, seed)
+
+
+def svd_of(train_texts: Sequence[str], test_texts: Sequence[str], seed: int = 0) -> tuple[Features, Features]:
+    """Reduce the TF-IDF of texts by a truncated SVD of the training rows, (N, 100) and (n, 100)."""
+    train, test = _tfidf(train_texts, test_texts)
+    svd = TruncatedSVD(SVD_DIMENSIONS, random_state=seed).fit(train)
+    return svd.transform(train), svd.transform(test)
 
 
 def boosted(train: Features, train_price: Prices, test: Features, seed: int = 0) -> Prices:
@@ -72,12 +77,12 @@ def boosted(train: Features, train_price: Prices, test: Features, seed: int = 0)
     The objective, squared or absolute error, is the one with the better SMAPE on a held-out fifth of the
     training rows; the model is then fitted on all of them.
     """
-    fit, held = _inner_split(len(train_price), seed)
+    fit, held = inner_split(len(train_price), seed)
     log_price = np.log(train_price)
 
     def score(objective: str) -> float:
         model = _boosted(objective, seed).fit(train[fit], log_price[fit])
-        return _smape(np.exp(np.asarray(model.predict(train[held]))), train_price[held])
+        return smape(np.exp(np.asarray(model.predict(train[held]))), train_price[held])
 
     best = min(("l2", "l1"), key=score)
     return np.exp(np.asarray(_boosted(best, seed).fit(train, log_price).predict(test), dtype=np.float64))
@@ -136,10 +141,12 @@ def _tfidf(train_texts: Sequence[str], test_texts: Sequence[str]) -> tuple[csr_m
     return vectorizer.fit_transform(train_texts), vectorizer.transform(test_texts)
 
 
-def _inner_split(n: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def inner_split(n: int, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the places of four fifths of n rows, and of the others."""
     order = np.random.default_rng(seed).permutation(n)
     return order[n // 5 :], order[: n // 5]
 
 
-def _smape(predicted: Prices, actual: Prices) -> float:
+def smape(predicted: Prices, actual: Prices) -> float:
+    """Return SMAPE in percent."""
     return float(200 * np.mean(np.abs(predicted - actual) / (np.abs(predicted) + np.abs(actual))))

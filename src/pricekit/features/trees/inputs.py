@@ -62,7 +62,7 @@ class Inputs:
         columns = columns_of(table.text)
         ranks = [
             _ranks(codes, np.log(price), count)
-            for codes, count in _inputs_of(values_of(table.text, columns), columns)
+            for codes, count in inputs_of(values_of(table.text, columns), columns)
             if count
         ]
         parts = split_words(join_texts(texts))
@@ -81,7 +81,7 @@ class Inputs:
     def dense(self, table: Table) -> Block:
         """Return numbers and ranks of categories, float32 (N, D), finite."""
         found, ranks = [], iter(self.ranks)
-        for values, count in _inputs_of(values_of(table.text, self.columns), self.columns):
+        for values, count in inputs_of(values_of(table.text, self.columns), self.columns):
             if count:
                 found.append(np.array(next(ranks), np.float32)[values])
             else:
@@ -105,7 +105,7 @@ def _ranks(codes: Ints, log_price: npt.NDArray[np.float64], count: int) -> list[
     return ranks
 
 
-def _inputs_of(values: Values, columns: Sequence[Column]) -> Iterator[tuple[npt.NDArray[Any], int]]:
+def inputs_of(values: Values, columns: Sequence[Column]) -> Iterator[tuple[npt.NDArray[Any], int]]:
     """Yield the values of each input, (N,), and its number of categories, 0 for numbers."""
     labels = len(columns)
     total, words = values.total, values.cells.first_words()

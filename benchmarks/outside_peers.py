@@ -1,0 +1,73 @@
+"""Fit CatBoost or AutoGluon on `train.parquet` of a folder, and write `log_price.npy` for `held.parquet`.
+
+`column_peers.py` runs this script in the peers' own environment, which has no pricekit.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+TARGET = "log_price"
+LONG_CHARACTERS = 25
+"""Columns with longer cells on average, and many different ones, are texts for CatBoost."""
+
+
+def main() -> None:
+    """Read the folder, the name of the peer and its time limit in seconds from the command line."""
+    folder, peer, seconds = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    train, held = (pd.read_parquet(folder / f"{part}.parquet") for part in ("train", "held"))
+    found = catboost(train, held) if peer == "catboost" else autogluon(train, held, peer, seconds, folder)
+    np.save(folder / f"{TARGET}.npy", np.asarray(found, dtype=np.float64), allow_pickle=False)
+
+
+def autogluon(train: pd.DataFrame, held: pd.DataFrame, peer: str, seconds: int, folder: Path) -> np.ndarray:
+    """Fit AutoGluon's preset within its time limit."""
+    from autogluon.tabular import TabularPredictor
+
+    predictor = TabularPredictor(
+        label=TARGET,
+        problem_type="regression",
+        eval_metric="mean_absolute_error",
+        path=str(folder / "models"),
+    )
+    preset = "best_quality" if peer.endswith("best") else "medium_quality"
+    predictor.fit(train, presets=preset, time_limit=seconds, num_cpus=1, num_gpus=0)
+    print(predictor.leaderboard(silent=True)[["model", "score_val", "fit_time"]].head(8).to_string())
+    return predictor.predict(held).to_numpy()
+
+
+def catboost(train: pd.DataFrame, held: pd.DataFrame) -> np.ndarray:
+    """Fit CatBoost with text and categorical columns; the rounds and the loss come from an inner held-out fifth."""
+    from catboost import CatBoostRegressor
+
+    words = [name for name in held if held[name].dtype == object]
+    for part in (train, held):
+        part[words] = part[words].fillna("").replace("", "missing")
+    texts = [name for name in words if _is_text(train[name])]
+    columns = {"text_features": texts, "cat_features": [name for name in words if name not in texts]}
+    inputs, target = train.drop(columns=TARGET), train[TARGET]
+    order = np.random.default_rng(0).permutation(len(train))
+    fit, inner = order[len(train) // 5 :], order[: len(train) // 5]
+    settings = {"learning_rate": 0.06, "depth": 6, "thread_count": 1, "random_seed": 0, "verbose": 200}
+
+    def fitted(loss: str) -> tuple[float, int]:
+        model = CatBoostRegressor(
+            loss_function=loss, eval_metric="MAE", iterations=1500, **settings, **columns
+        )
+        evaluated = inputs.iloc[inner], target.iloc[inner]
+        model.fit(inputs.iloc[fit], target.iloc[fit], eval_set=evaluated, early_stopping_rounds=60)
+        return model.get_best_score()["validation"]["MAE"], model.get_best_iteration() + 1
+
+    (_, rounds), loss = min((fitted(loss), loss) for loss in ("MAE", "RMSE"))
+    model = CatBoostRegressor(loss_function=loss, iterations=rounds, **settings, **columns)
+    return model.fit(inputs, target).predict(held)
+
+
+def _is_text(cells: pd.Series) -> bool:
+    return cells.str.len().mean() > LONG_CHARACTERS or cells.nunique() > 0.5 * len(cells)
+
+
+if __name__ == "__main__":
+    main()
