@@ -5,7 +5,7 @@
     pricekit cv sizes/column.csv --folds 3 --text name,size,... --out cv/column
     pricekit compare cv/title cv/column
 
-A size is an amount with a unit ("12 Ounce", "6 x 330 ml", "30 cm", "40%") or a pack ("Pack of 6"). All sizes of a
+A size is an amount with a unit ("12 Ounce", "6 x 330 ml", "30 cm") or a pack ("Pack of 6"). All sizes of a
 title move to the column `size`, separated by commas. With `--line "Item Name"`, the title is this line of a column of
 labelled lines, and the sizes become the line "size: ..." below it; both files then have the same columns.
 """
@@ -18,7 +18,7 @@ import pandas as pd
 
 UNITS = (
     "fl\\.? ?oz|fluid ounces?|ounces?|oz|pounds?|lbs?|kg|g|grams?|gm|mg|ml|cl|l|ltr|lit(?:er|re)s?|gallons?|gal|"
-    "quarts?|pints?|counts?|ct|pieces?|pcs?|packs?|pk|cm|mm|m|in(?:ch(?:es)?)?|ft|feet|gb|tb|mah|w|%"
+    "quarts?|pints?|counts?|ct|pieces?|pcs?|packs?|pk|cm|mm|m|in(?:ch(?:es)?)?|ft|feet|gb|tb|mah|w"
 )
 AMOUNT = r"[0-9]+(?:[.,/][0-9]+)*"
 SIZE = re.compile(
