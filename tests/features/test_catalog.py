@@ -250,6 +250,13 @@ def test_other_columns_are_not_sizes(cells: list[str]) -> None:
     assert Ultra25().fit(make_table([f"title: Sauce\nother: {cell}" for cell in cells]))["sizes"] == []
 
 
+def test_a_number_of_a_size_does_not_join_one_of_the_name() -> None:
+    state = {"label": "", "sizes": ["size"], "brand": {}, "category": {}}
+    texts = ["title: 1/2 lb tea\nsize: 1", "title: 1/2 lb tea\nsize: "]
+    block = Ultra25().transform(make_table(texts), state)[:, ULTRA25.index("value")]
+    assert block.tolist() == [0.5, 0.5]
+
+
 def test_labels_with_another_meaning_are_not_sizes() -> None:
     for label in ("Value", "Unit", "brand", "category_name", "description", "Bullet Point 1"):
         state = Ultra25().fit(make_table([f"title: Sauce\n{label}: {n} ml" for n in range(1, 20)]))
