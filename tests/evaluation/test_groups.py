@@ -97,6 +97,11 @@ def test_units_are_read_from_the_texts():
     assert (grouping.labels, np.bincount(grouping.codes).tolist()) == (["missing", "found"], [13, 24])
 
 
+def test_sizes_are_read_from_a_column_of_their_own():
+    quantities = quantities_of(pd.Series(["title: Tea\nnetto: 12 oz"] * 12, dtype="str"))
+    assert quantities.total.tolist() == pytest.approx([340.194] * 12, rel=1e-4)
+
+
 def test_tables_without_categories_are_grouped_by_unit(rows):
     assert [grouping.by for grouping in groupings_of(rows(100))] == [
         "price",

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from pricekit.evaluation.held_out import HeldOut
-from pricekit.features.catalog import compute
+from pricekit.features.catalog import compute, size_labels
+from pricekit.features.labelled_lines import as_strings
 from pricekit.metrics import smape_terms
 
 MIN_ROWS = 10
@@ -63,7 +64,8 @@ class Quantities:
 
 def quantities_of(text: pd.Series) -> Quantities:
     """Extract the quantities from texts, (N,), as the built-in features do."""
-    block = compute(text, ("value", "unit_type", "total_quantity"), {"label": ""})
+    state = {"label": "", "sizes": size_labels(as_strings(text), "")}
+    block = compute(text, ("value", "unit_type", "total_quantity"), state)
     return Quantities(block[:, 0], block[:, 1].astype(np.int64), block[:, 2])
 
 
