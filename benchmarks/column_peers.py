@@ -9,6 +9,8 @@ CatBoost and AutoGluon run in an environment of their own, `python -m venv peers
 
     peers/bin/python -m pip install "autogluon.tabular[lightgbm,catboost,xgboost]==1.6.3" torch==2.13.0
 
+`autogluon-best-unstacked` does not first fit on a part of the rows to decide about stacking, which can use up its time.
+
 The peers see the same columns and rows as pricekit. Each fold is fitted on the rows of the other folds. The output
 compares the peer with the cross-validation on the rows of these folds: a difference above 0 means that the peer is
 worse. `--keep` holds the prices, and a second call reads them.
@@ -35,7 +37,7 @@ from pricekit.features.trees.inputs import inputs_of
 from pricekit.support.log import logger
 
 OUTSIDE = Path(__file__).with_name("outside_peers.py")
-NAMES = ("lightgbm", "catboost", "autogluon-medium", "autogluon-best")
+NAMES = ("lightgbm", "catboost", "autogluon-medium", "autogluon-best", "autogluon-best-unstacked")
 NUMERIC = 0.9
 """A column is numeric if at least this share of its cells are numbers."""
 
@@ -77,7 +79,7 @@ def main() -> None:
 def _peer(options: argparse.Namespace, rows: HeldOut) -> Peer:
     if options.peer == "lightgbm":
         return lambda train, held: lightgbm_prices(rows, train, held)
-    minutes = options.minutes or {"autogluon-medium": 5, "autogluon-best": 10}.get(options.peer, 0)
+    minutes = options.minutes or (5 if options.peer == "autogluon-medium" else 10)
     frame = columns_frame(rows.text)
     return lambda train, held: outside_prices(frame, rows.price, train, held, options, minutes)
 

@@ -32,8 +32,10 @@ def autogluon(train: pd.DataFrame, held: pd.DataFrame, peer: str, seconds: int, 
         eval_metric="mean_absolute_error",
         path=str(folder / "models"),
     )
-    preset = "best_quality" if peer.endswith("best") else "medium_quality"
-    predictor.fit(train, presets=preset, time_limit=seconds, num_cpus=1, num_gpus=0)
+    settings = {"presets": "medium_quality" if peer.endswith("medium") else "best_quality"}
+    if peer.endswith("unstacked"):
+        settings["dynamic_stacking"] = False
+    predictor.fit(train, time_limit=seconds, num_cpus=1, num_gpus=0, **settings)
     print(predictor.leaderboard(silent=True)[["model", "score_val", "fit_time"]].head(8).to_string())
     return predictor.predict(held).to_numpy()
 
@@ -53,7 +55,7 @@ def catboost(train: pd.DataFrame, held: pd.DataFrame) -> np.ndarray:
     inputs, target = train.drop(columns=TARGET), train[TARGET]
     order = np.random.default_rng(0).permutation(len(train))
     fit, inner = order[len(train) // 5 :], order[: len(train) // 5]
-    settings = {"learning_rate": 0.12, "depth": 6, "thread_count": 1, "random_seed": 0, "verbose": 200}
+    settings = {"learning_rate": 0.12, "depth": 6, "thread_count": 1, "random_seed": 0, "verbose": 200, "allow_writing_files": False}
     settings |= {"loss_function": "MAE", **columns}
     first = CatBoostRegressor(iterations=400, **settings)
     evaluated = inputs.iloc[inner], target.iloc[inner]

@@ -1,67 +1,56 @@
-"""SMAPE with and without a refit, on rows that no pass sees.
+"""SMAPE of `pricekit train` without a refit, on the folds of `pricekit cv`, compared with that of the refitted models.
 
-    python benchmarks/refit.py TABLE [--seeds 0 1] [--text title,brand] [--limit 7000]
+    pricekit cv TABLE --folds 3 --out cv/default
+    python benchmarks/refit.py cv/default
 
-A fifth of the rows is held out, stratified by price, with equal texts in one part. The policy `quick` trains on the
-others, without a refit and with one.
+`pricekit cv --no-refit` trains on all rows of the other folds, and `pricekit train --no-refit` leaves out its
+validation rows. This script does the latter on the rows of the other folds. A difference above 0 means that the models
+without a refit are worse.
 """
 
 import argparse
 import tempfile
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+import pandas as pd
+
+import pricekit as pk
 from pricekit.cli.terminal import show_table
-from pricekit.config import RunConfig
-from pricekit.evaluation.duplicates import split_groups_of
-from pricekit.metrics import smape
-from pricekit.options import config_of
-from pricekit.runs.folder import open_run
-from pricekit.runs.source import Source, Split, load_rows, split_table
-from pricekit.runs.train import train
-from pricekit.table import Table
-from pricekit.training.batches import split_groups
-
-HELD_OUT = 0.2
+from pricekit.evaluation.compare import compare
+from pricekit.evaluation.held_out import HeldOut, read_held_out
 
 
 def main() -> None:
-    """Parse the command line and print the table."""
+    """Parse the command line and print the comparison."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("table", type=Path)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--text", default="catalog_content")
-    parser.add_argument("--limit", type=int)
+    parser.add_argument("cv", type=Path, nargs="+", help="folders of pricekit cv with the default policy")
     options = parser.parse_args()
     rows = []
-    for seed in options.seeds:
-        given = {"text": options.text.split(","), "limit": options.limit, "seed": seed}
-        rows.append([str(seed), *measure(Source(options.table), given, seed)])
-    heads = ["seed", "best epoch", "no refit", "refit"]
-    show_table("SMAPE of held-out rows", heads, rows, stderr=False)
+    for path in options.cv:
+        refitted = read_held_out(path)
+        first, second = compare({"refit": refitted, "no refit": without_refit(refitted)}).runs
+        low, high = second.interval or (np.nan, np.nan)
+        difference = f"{second.difference:+.2f}, {low:+.2f} to {high:+.2f}"
+        rows.append([path.name, f"{first.smape:.2f}", f"{second.smape:.2f}", difference])
+    show_table("SMAPE", ["folds", "refit", "no refit", "difference, 95% interval"], rows, stderr=False)
 
 
-def measure(source: Source, given: dict[str, Any], seed: int) -> list[str]:
-    """Return the best epoch, and the SMAPE of each training on the held-out rows."""
-    config = config_of({**given, "settings": {"speed.progress": False}})
-    table, rejected = load_rows(source, config)
-    groups = split_groups_of(table.text, table.known_price, near=False)
-    kept, held = split_groups(table.known_price, groups, HELD_OUT, seed)
-    split = Split(*split_table(table.take(kept), groups[kept], config), [rejected])
-    plain = config.model_copy(update={"training": config.training.model_copy(update={"refit": False})})
-    best, without = score(source, plain, split, table.take(held))
-    _, refitted = score(source, config, split, table.take(held))
-    return [str(best), f"{without:.2f}", f"{refitted:.2f}"]
-
-
-def score(source: Source, config: RunConfig, split: Split, held: Table) -> tuple[int, float]:
-    """Train a run; return its best epoch and its SMAPE on held-out rows."""
-    with tempfile.TemporaryDirectory() as folder:
-        facts = train(source, config, Path(folder) / "run", split=split)
-        prices = open_run(Path(folder) / "run").predictor().predict(held)
-    return facts["best_epoch"], smape(prices, held.known_price)
+def without_refit(rows: HeldOut) -> HeldOut:
+    """Return the held-out rows with the prices of models of one pass, trained on the rows of the other folds."""
+    rows = rows.take(np.argsort(rows.rows, kind="stable"))
+    table = pd.DataFrame({"text": rows.text.to_numpy(), "price": rows.price})
+    found = np.empty(len(rows))
+    for fold in np.unique(rows.fold):
+        held = rows.fold == fold
+        with tempfile.TemporaryDirectory() as folder:
+            given = {"text": "text", "price": "price", "settings": {"speed.progress": False}}
+            run = pk.train(table[~held], out=Path(folder) / "run", refit=False, **given)
+            found[held] = run.predict(table[held])
+    return replace(rows, predicted=found)
 
 
 if __name__ == "__main__":

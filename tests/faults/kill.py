@@ -19,10 +19,11 @@ from tests.faults.models import (
     write_table,
 )
 
-TRIALS, SHORT = 200, 14
+TRIALS, SHORT = 200, 16
 REQUIREMENT = "resumes; results equal to an uninterrupted run; nothing left behind"
 
-KINDS = ("train", "cv", "export", "predict", "overwrite", "pretrain", "ensemble")
+KINDS = ("train", "cv", "export", "predict", "overwrite", "pretrain", "ensemble", "members")
+RESUMED = ("train", "members", "cv", "predict", "pretrain", "overwrite")
 KILLS = 2
 """Each command is killed at most this often before it may end."""
 
@@ -33,7 +34,7 @@ def prepare(folder: Path) -> None:
     write_table(folder / "more.csv", 20_000, seed=1)
     succeed("--version", folder=folder)  # starts the server
     seconds = {}
-    for kind in ("train", "cv", "ensemble", "export", "predict", "pretrain"):
+    for kind in ("train", "members", "cv", "ensemble", "export", "predict", "pretrain"):
         began = time.perf_counter()
         succeed(*command_of(kind), folder=folder)
         seconds[kind] = time.perf_counter() - began
@@ -89,7 +90,7 @@ def repeated(kind: str, attempt: int, folder: Path) -> list[str]:
     if kind == "overwrite":
         words += ["--overwrite", "--set", "training.learning_rate=0.02"]
     begun = kind != "overwrite" or (folder / ".run.new/backbone.json").exists()
-    if attempt and begun and kind in ("train", "cv", "predict", "pretrain", "overwrite"):
+    if attempt and begun and kind in RESUMED:
         words = [word for word in words if word != "--overwrite"] + ["--resume"]
     return words
 
@@ -98,6 +99,12 @@ def compare(kind: str, case: Case) -> None:
     one, other = case.folder, case.shared
     if kind == "train":
         assert_equal_runs(one / "run", other / "run")
+    elif kind == "members":
+        names = [sorted(path.name for path in folder.glob("members/members/*")) for folder in (one, other)]
+        assert names[0] == names[1], names  # a member without a weight is deleted
+        for name in names[0]:
+            assert_equal_runs(one / "members/members" / name, other / "members/members" / name)
+        assert_equal_files(one, other, "members/held_out.parquet", "members/intervals.json")
     elif kind == "cv":
         for fold in ("fold-0", "fold-1"):
             assert_equal_runs(one / "cv" / fold, other / "cv" / fold)

@@ -15,6 +15,9 @@ TINY = (
 )
 """Options of a training that takes a second or two, and writes a checkpoint inside of each epoch."""
 
+MEMBERS = ("--set", "members.one.seed=1", "--set", "members.two.seed=2")
+"""Options that make a training one of an ensemble."""
+
 TINY_TRANSFORMER = (
     *("--backbone", "transformer", "--set", "backbone.vocab_size=300", "--set", "backbone.width=16"),
     *("--set", "backbone.layers=1", "--set", "backbone.heads=2", "--max-length", "32", "--epochs", "2"),
@@ -24,6 +27,7 @@ TINY_TRANSFORMER = (
 
 COMMANDS = {
     "train": ["train", "table.csv", "--out", "run", *TINY],
+    "members": ["train", "table.csv", "--out", "members", *TINY, *MEMBERS],
     "cv": ["cv", "table.csv", "--out", "cv", "--folds", "2", *TINY],
     "ensemble": ["ensemble", "run", "cv", "--out", "ensemble"],
     "export": ["export", "run", "--out", "bundle"],

@@ -16,7 +16,7 @@ from pricekit.errors import ConfigError
 from pricekit.support.files import publish_folder
 
 USE = {
-    "feature": "pricekit train products.csv --features optimized22,numbers,$name --out run",
+    "feature": "pricekit train products.csv --features optimized22,columns,$name --out run",
     "backbone": "pricekit train products.csv --backbone $name --out run",
     "loss": "pricekit train products.csv --loss $name --out run",
     "policy": "pricekit train products.csv --policy $name --out run",

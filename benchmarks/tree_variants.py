@@ -1,0 +1,155 @@
+"""SMAPE of variants of the feature `trees` alone, on the folds of `pricekit cv`.
+
+    pricekit cv TABLE --folds 3 --out cv/default
+    python benchmarks/tree_variants.py cv/default
+
+Each variant is fitted on the rows of the other folds; its prices are the exponentials of the log prices. A difference
+below 0 means that the variant is better than the feature as it is. The variants:
+
+- seeds: the mean of two models with different seeds
+- leaves: the mean of the model and one with 63 leaves
+- losses: the mean of the model and one with the L2 loss
+- stopping: as many trees as an inner held-out fifth wants, at most 1,500, instead of 300
+- pairs: the mean log prices of pairs of categories as further inputs, out of fold for the training rows
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+import numpy as np
+import peers
+from scipy.sparse import csr_matrix, hstack
+
+from pricekit.cli.terminal import show_table
+from pricekit.evaluation.compare import compare
+from pricekit.evaluation.held_out import HeldOut, read_held_out
+from pricekit.features.cells.profile import values_of
+from pricekit.features.trees.feature import Trees
+from pricekit.features.trees.inputs import PRIOR_ROWS, Inputs, inputs_of
+from pricekit.table import Table, table_of_texts
+
+MOST_ROUNDS = 1500
+INNER_FOLDS = 5
+
+
+@dataclass
+class Fold:
+    """The inputs of the training and the held-out rows of a fold, and the log prices of the former."""
+
+    train: csr_matrix
+    held: csr_matrix
+    codes: tuple[np.ndarray, np.ndarray]
+    log_price: np.ndarray
+
+
+def main() -> None:
+    """Parse the command line and print the comparison."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cv", type=Path, nargs="+", help="folders of pricekit cv")
+    options = parser.parse_args()
+    rows = []
+    for path in options.cv:
+        own = read_held_out(path)
+        found = {name: np.empty(len(own)) for name in VARIANTS}
+        for held, fold in _folds(own):
+            for name, variant in VARIANTS.items():
+                found[name][held] = np.exp(variant(fold))
+        forms = {name: replace(own, predicted=predicted) for name, predicted in found.items()}
+        for name, run in zip(forms, compare(forms).runs, strict=True):
+            row = [path.name, name, f"{run.smape:.2f}", ""]
+            if run.interval is not None:
+                row[-1] = "{:+.2f}, {:+.2f} to {:+.2f}".format(run.difference, *run.interval)
+            rows.append(row)
+    show_table("trees alone", ["folds", "variant", "SMAPE", "difference, 95% interval"], rows, stderr=False)
+
+
+def _folds(own: HeldOut) -> Iterator[tuple[np.ndarray, Fold]]:
+    options = Trees.Options()
+    for number in np.unique(own.fold):
+        held = own.fold == number
+        tables = [table_of_texts(own.text[part].reset_index(drop=True)) for part in (~held, held)]
+        price = own.price[~held]
+        inputs = Inputs.fit(tables[0], price, options.words, options.leaf_rows)
+        train, other = (_matrix(inputs, table) for table in tables)
+        codes = tuple(_codes(inputs, table) for table in tables)
+        yield held, Fold(train, other, codes, np.log(price))
+
+
+def _matrix(inputs: Inputs, table: Table) -> csr_matrix:
+    row, word = inputs.word_counts(table)
+    counts = csr_matrix((np.ones(len(row), np.float32), (row, word)), shape=(len(table), len(inputs.words)))
+    return hstack([csr_matrix(inputs.dense(table)), counts], format="csr")
+
+
+def _codes(inputs: Inputs, table: Table) -> np.ndarray:
+    """Return the categories of the rows, int64 (N, C)."""
+    found = inputs_of(values_of(table.text, inputs.columns), inputs.columns)
+    columns = [values.astype(np.int64) for values, count in found if count]
+    return np.column_stack(columns) if columns else np.zeros((len(table), 0), np.int64)
+
+
+def grown(matrix: Any, log_price: np.ndarray, rounds: int = 300, **changes: Any) -> lightgbm.Booster:
+    """Return the trees of the feature, with changed parameters."""
+    parameters = Trees(Trees.Options())._parameters() | changes
+    return lightgbm.train(parameters, lightgbm.Dataset(matrix, log_price, params=parameters), rounds)
+
+
+def plain(fold: Fold, **changes: Any) -> np.ndarray:
+    """Return the log prices of the held-out rows."""
+    return np.asarray(grown(fold.train, fold.log_price, **changes).predict(fold.held))
+
+
+def stopping(fold: Fold) -> np.ndarray:
+    """Take the number of trees from an inner held-out fifth."""
+    fit, inner = peers.inner_split(len(fold.log_price))
+    parameters = Trees(Trees.Options())._parameters()
+    rows = lightgbm.Dataset(fold.train[fit], fold.log_price[fit], params=parameters)
+    checked = lightgbm.Dataset(fold.train[inner], fold.log_price[inner], reference=rows, params=parameters)
+    stop = lightgbm.early_stopping(100, verbose=False)
+    first = lightgbm.train(parameters, rows, MOST_ROUNDS, valid_sets=[checked], callbacks=[stop])
+    return plain(fold, rounds=first.best_iteration)
+
+
+def pairs(fold: Fold) -> np.ndarray:
+    """Add the mean log price of each pair of categories; training rows get the means of the other inner folds."""
+    inner = np.random.default_rng(0).integers(INNER_FOLDS, size=len(fold.log_price))
+    found = []
+    for first, second in combinations(range(fold.codes[0].shape[1]), 2):
+        width = max(int(part[:, second].max()) for part in fold.codes) + 1
+        train, held = (part[:, first] * width + part[:, second] for part in fold.codes)
+        own = np.empty(len(train))
+        for number in range(INNER_FOLDS):
+            there = inner == number
+            own[there] = _means(train[~there], fold.log_price[~there], train[there])
+        found.append((own, _means(train, fold.log_price, held)))
+    if not found:
+        return plain(fold)
+    train, held = (csr_matrix(np.column_stack(part)) for part in zip(*found, strict=True))
+    matrices = hstack([train, fold.train], format="csr"), hstack([held, fold.held], format="csr")
+    return np.asarray(grown(matrices[0], fold.log_price).predict(matrices[1]))
+
+
+def _means(codes: np.ndarray, log_price: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    count = int(max(codes.max(), wanted.max())) + 1
+    rows, total = np.bincount(codes, minlength=count), np.bincount(codes, log_price, minlength=count)
+    return ((total + PRIOR_ROWS * log_price.mean()) / (rows + PRIOR_ROWS))[wanted]
+
+
+VARIANTS: dict[str, Callable[[Fold], np.ndarray]] = {
+    "as it is": plain,
+    "seeds": lambda fold: (plain(fold) + plain(fold, seed=1)) / 2,
+    "leaves": lambda fold: (plain(fold) + plain(fold, num_leaves=63)) / 2,
+    "losses": lambda fold: (plain(fold) + plain(fold, objective="regression")) / 2,
+    "stopping": stopping,
+    "pairs": pairs,
+}
+
+if __name__ == "__main__":
+    main()
