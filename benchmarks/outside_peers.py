@@ -52,11 +52,13 @@ def catboost(train: pd.DataFrame, held: pd.DataFrame) -> np.ndarray:
         part[words] = part[words].fillna("").replace("", "missing")
     texts = [name for name in words if _is_text(train[name])]
     columns = {"text_features": texts, "cat_features": [name for name in words if name not in texts]}
+    for part in (train, held):
+        part[texts] = part[texts].replace("_", " ", regex=True)  # CatBoost splits at spaces
     inputs, target = train.drop(columns=TARGET), train[TARGET]
     order = np.random.default_rng(0).permutation(len(train))
     fit, inner = order[len(train) // 5 :], order[: len(train) // 5]
-    settings = {"learning_rate": 0.12, "depth": 6, "thread_count": 1, "random_seed": 0, "verbose": 200, "allow_writing_files": False}
-    settings |= {"loss_function": "MAE", **columns}
+    settings = {"learning_rate": 0.12, "depth": 6, "thread_count": 1, "random_seed": 0, "verbose": 200}
+    settings |= {"loss_function": "MAE", "allow_writing_files": False, **columns}
     first = CatBoostRegressor(iterations=400, **settings)
     evaluated = inputs.iloc[inner], target.iloc[inner]
     first.fit(inputs.iloc[fit], target.iloc[fit], eval_set=evaluated, early_stopping_rounds=40)
