@@ -57,6 +57,14 @@ def test_out_of_fold_values_do_not_leak_between_equal_texts(known):
     assert exactly["known"].tolist() == [0.0] * 40
 
 
+def test_the_first_complete_estimate_of_the_log_price_is_found():
+    table, price = table_of_texts([f"tea {number}" for number in range(30)]), np.arange(1.0, 31.0)
+    names = ["fast15", "trees"]
+    fitted, _ = fit_features(names, {"trees": {"rounds": 2}}, table, price)
+    assert fitted.names[fitted.log_price] == "trees_log_price"
+    assert fit_features(["fast15"], {}, table)[0].log_price is None
+
+
 def test_known_out_of_fold_values_are_not_computed_again(known):
     texts, price = [f"product {number}" for number in range(23)], np.arange(1, 24, dtype=float)
     before = np.linspace(5, 6, 23, dtype=np.float32)

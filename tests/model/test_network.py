@@ -42,6 +42,15 @@ def test_the_price_is_the_mean_member_through_the_link(model):
     assert model(ids, ids, features).tolist() == pytest.approx([10.0])  # exp of the mean log price
 
 
+def test_a_share_of_the_price_is_the_estimate_of_a_feature(model):
+    ids, features = torch.zeros(1, 1, dtype=torch.int64), torch.tensor([[math.expm1(1.0)]])
+    model.estimate = 0
+    assert model(ids, ids, features).tolist() == pytest.approx([10.0])
+    model.estimate_share = 0.25
+    expected = math.exp(0.75 * math.log(10.0) + 0.25 * math.expm1(1.0))
+    assert model(ids, ids, features).tolist() == pytest.approx([expected])
+
+
 def test_each_member_has_its_own_loss(model):
     ids, features = torch.ones(1, 1, dtype=torch.int64), torch.tensor([[math.expm1(1.0)]])
     price = torch.tensor([10.0])

@@ -156,6 +156,18 @@ def test_best_is_quick_and_a_member_with_more_features():
     assert "training rows" in registry().create("policy", "best", {}).notes
 
 
+def test_best_without_neighbours_keeps_training_rows_out_of_its_bundle():
+    for neighbours in (True, False):
+        settings = {"policy": {"name": "best", "neighbours": neighbours}}
+        members = member_configs(configure([settings]))
+        for name, config in members.items():
+            plugins = [
+                registry().create("feature", f, config.feature_options.get(f, {})) for f in config.features
+            ]
+            holding = any(getattr(plugin, "holds_training_rows", False) for plugin in plugins)
+            assert holding == (neighbours and name != "quick")
+
+
 def test_the_features_that_a_user_names_are_those_of_all_members_of_best():
     found = member_configs(configure([{"policy": "best"}, {"features": ["columns"]}]))
     assert found["deep"] == found["quick"]

@@ -53,6 +53,13 @@ class Feature(Protocol):
     is one that users choose, never the default.
     """
 
+    log_price: str
+    """Optional. The name of the column that is a complete estimate of the log price.
+
+    The validation rows then decide how much of the price is this estimate, and how much is the network's price. Of
+    several such features the first one counts.
+    """
+
     def fit(self, table: Table) -> State:
         """Return the state learned from the training rows."""
 

@@ -54,6 +54,12 @@ class FittedFeatures:
         return [column for part in self.parts for column in part.plugin.names]
 
     @property
+    def log_price(self) -> int | None:
+        """The first column that is a complete estimate of the log price; None if there is none."""
+        found = [getattr(part.plugin, "log_price", None) for part in self.parts]
+        return next((self.names.index(name) for name in found if name), None)
+
+    @property
     def holding_training_rows(self) -> list[str]:
         """The names of the features whose state contains training rows."""
         return [part.name for part in self.parts if getattr(part.plugin, "holds_training_rows", False)]
@@ -159,7 +165,7 @@ def _fit_out_of_fold(
     names = part.plugin.names
     if all(name in known for name in names):
         return _fit(part, table, price), {name: known[name] for name in names}
-    fold = _folds(table)
+    fold = folds_of(table)
 
     def held_out(held: int) -> np.ndarray:
         others, rows = np.flatnonzero(fold != held), np.flatnonzero(fold == held)
@@ -192,7 +198,7 @@ def _at_once(tasks: Sequence[Callable[[], Any]], table: Table, advance: Advance)
         pool.shutdown(cancel_futures=True)
 
 
-def _folds(table: Table) -> np.ndarray:
+def folds_of(table: Table) -> np.ndarray:
     """Return the fold of each row, int64 (N,); duplicates share a fold, because one reveals the other's price.
 
     Duplicates are the rows with equal `Table.together`, otherwise equal texts. If few texts are distinct, they are
@@ -203,7 +209,7 @@ def _folds(table: Table) -> np.ndarray:
         same = np.arange(len(same))
     elif table.together is not None:
         same = np.unique(table.together, return_inverse=True)[1]
-    folds: np.ndarray = (np.random.default_rng(0).permutation(same.max() + 1) % FOLDS)[same]
+    folds: np.ndarray = (np.random.default_rng(0).permutation(same.max(initial=-1) + 1) % FOLDS)[same]
     return folds
 
 

@@ -99,6 +99,10 @@ class Words:
 
     def hashes(self) -> npt.NDArray[np.uint64]:
         """Return a hash of each word, (W,), of at most `WORD_BYTES` bytes, which does not depend on case in ASCII."""
+        return self._hashes
+
+    @cached_property
+    def _hashes(self) -> npt.NDArray[np.uint64]:
         # Eight bytes at a time; few words are longer, so later rounds are short.
         padded = np.concatenate([self._lower, np.zeros(8, np.uint8)])
         eight = np.ndarray(

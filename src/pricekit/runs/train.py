@@ -59,6 +59,9 @@ from pricekit.training.checkpoint import TrainingState, checkpoints
 from pricekit.training.loop import fit
 from pricekit.training.machine import Processes
 
+ESTIMATE_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+"""Shares of a feature's own estimate in the price, of which the validation rows choose one."""
+
 
 def train(
     source: Source,
@@ -193,6 +196,7 @@ def _refit(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
         )
     if job.processes.main:
         job.model.cpu()
+        job.model.estimate_share = facts.get("estimate_share", 0.0)
         if complete:
             _complete(part, facts, job.model, REFIT_FINISHED)
             if part != out:
@@ -229,7 +233,7 @@ def _measure(prepared: Prepared, state: TrainingState, out: Path, started: float
     job, split = prepared.job, prepared.split
     actual = split.valid.known_price
     with _without_compilation(job.config):
-        prices = _price(prepared)
+        prices = _with_estimate(prepared, _price(prepared))
     job.model.cpu()
     if job.processes.main:
         intervals = fit_intervals(prices, actual).to_json()
@@ -242,6 +246,7 @@ def _measure(prepared: Prepared, state: TrainingState, out: Path, started: float
         "best_epoch": state.best_epoch,
         "seconds": round(state.seconds + time.perf_counter() - started, 1),
         "metrics": price_metrics(prices, actual),
+        "estimate_share": job.model.estimate_share,
         "constant_smape": _constant_smape(prepared),
         "plugins": [entry.facts() for entry in prepared.entries],
     }
@@ -273,6 +278,27 @@ def _price(prepared: Prepared) -> np.ndarray:
     with progress("pricing the validation rows", len(valid.price), shown=job.config.speed.progress) as bar:
         size = job.config.training.eval_batch_size
         return predict(job.model, valid.inputs, size, processes=job.processes, advance=bar)
+
+
+def _with_estimate(prepared: Prepared, price: np.ndarray) -> np.ndarray:
+    """Choose how much of the price is the estimate of a feature; return the prices of the validation rows.
+
+    Args:
+        prepared: the trained model, whose share is set.
+        price: the network's price of each validation row, float32 (N,).
+    """
+    model, valid = prepared.job.model, prepared.job.valid
+    if model.estimate is None or valid is None or prepared.job.config.training.keep != "best":
+        return price  # with the last weights, the validation rows choose nothing
+    network, estimate = np.log(price), valid.inputs.features[:, model.estimate]
+    mixed: list[np.ndarray] = [np.exp((1 - share) * network + share * estimate) for share in ESTIMATE_SHARES]
+    best = int(np.argmin([smape(prices, valid.price) for prices in mixed]))
+    model.estimate_share = ESTIMATE_SHARES[best]
+    if best:
+        logger.info(
+            f"{ESTIMATE_SHARES[best]:.0%} of the price is a feature's own estimate, the rest the network's"
+        )
+    return mixed[best]
 
 
 def _constant_smape(prepared: Prepared) -> float:

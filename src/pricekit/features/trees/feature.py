@@ -27,13 +27,15 @@ BATCH_ROWS = 2048
 class Trees:
     """The log price that gradient-boosted trees predict (Ke et al. 2017, LightGBM), with the L1 loss.
 
-    The inputs are the first numbers of each cell with their units, its amount, the cell and its first word as
-    categories, the length of prose, `optimized22`, and the counts of the most common words. A category is its rank by
-    mean log price. LightGBM grows the trees; ONNX Runtime predicts with them, so a bundle needs no further package.
+    The inputs are the log price of a linear model of words and word pairs (`trees.linear`), the first numbers of each
+    cell with their units, its amount, the cell and its first word as categories, the length of prose, `optimized22`,
+    and the counts of the most common words. A category is its rank by mean log price. LightGBM grows the trees; ONNX
+    Runtime predicts with them, so a bundle needs no further package.
     """
 
     names = ("trees_log_price",)
     uses_price = True
+    log_price = "trees_log_price"
 
     class Options(Section):
         """Options of `trees`."""
@@ -45,9 +47,15 @@ class Trees:
             20, ge=1, description="minimum number of rows per leaf, and of rows that have a word"
         )
         words: int = Field(2048, ge=0, le=MOST_WORDS, description="maximum number of words that are counted")
+        neighbours: bool = Field(
+            False, description="inputs from the feature `neighbours`; the state then contains training rows"
+        )
+
+        seed: int = Field(0, ge=0, le=1 << 30, description="of the rows and inputs that each tree may use")
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.holds_training_rows = options.neighbours
         self._opened: tuple[State, Inputs, Forest] | None = None
 
     def fit(self, table: Table, price: np.ndarray) -> State:
@@ -56,8 +64,9 @@ class Trees:
         Returns:
             {"inputs": see `Inputs.to_json`, "dense": the dense inputs that are read, "forest": see `Forest.to_json`}
         """
-        inputs = Inputs.fit(table, price, self.options.words, self.options.leaf_rows)
-        dense = inputs.dense(table)
+        options = self.options
+        inputs = Inputs.fit(table, price, options.words, options.leaf_rows, neighbours=options.neighbours)
+        dense = inputs.dense_for_training(table, price)
         forest, used = from_lightgbm(self._grow(inputs, dense, table, price))
         read = used[used < dense.shape[1]]
         words = [inputs.words[number] for number in used[len(read) :] - dense.shape[1]]
@@ -119,6 +128,6 @@ class Trees:
             "num_threads": THREADS,
             "deterministic": True,
             "force_col_wise": True,  # otherwise LightGBM chooses the layout by timing, and sums differ
-            "seed": 0,
+            "seed": self.options.seed,
             "verbosity": -1,
         }

@@ -1,4 +1,4 @@
-"""The inputs of the trees: numbers and categories of a table's cells, the catalogue features, and counts of words."""
+"""The inputs of the trees: what is learned from prices, numbers and categories of cells, catalogue features, words."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from pricekit.features.cells.profile import (
     whole,
 )
 from pricekit.features.cells.units import KINDS
-from pricekit.features.labelled_lines import Ints, as_strings, join_texts
+from pricekit.features.labelled_lines import Ints
+from pricekit.features.trees.learned import Learned, words_of
 from pricekit.features.trees.vocabulary import WordTable, common_words, find_words
-from pricekit.features.words import split_words
 from pricekit.table import Table
 
 CATALOG = Optimized22()
@@ -37,6 +37,7 @@ PRIOR_ROWS = 10.0
 """A category's mean log price is drawn to that of all rows as if these many rows had it."""
 
 Block = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -47,50 +48,64 @@ class Inputs:
         columns: what each label yields.
         catalog: the state of `optimized22`.
         ranks: for each category input, the ranks of its codes by mean log price.
+        learned: inputs that are learned from prices.
         words: the words that are counted.
     """
 
     columns: list[Column]
     catalog: dict[str, Any]
     ranks: list[list[int]]
+    learned: Learned
     words: list[str]
 
     @classmethod
-    def fit(cls, table: Table, price: npt.NDArray[np.float64], words: int, least_rows: int) -> Inputs:
+    def fit(
+        cls, table: Table, price: Floats, words: int, least_rows: int, *, neighbours: bool = False
+    ) -> Inputs:
         """Learn from N training rows with prices, float64 (N,)."""
-        texts = as_strings(table.text)
         columns = columns_of(table.text)
         ranks = [
             _ranks(codes, np.log(price), count)
             for codes, count in inputs_of(values_of(table.text, columns), columns)
             if count
         ]
-        parts = split_words(join_texts(texts))
-        return cls(columns, CATALOG.fit(table), ranks, common_words(parts, words, least_rows))
+        learned = Learned.fit(table, price, neighbours=neighbours)
+        return cls(
+            columns, CATALOG.fit(table), ranks, learned, common_words(words_of(table), words, least_rows)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         own = {"catalog": self.catalog, "ranks": self.ranks, "words": self.words}
-        return {"columns": to_json(self.columns)} | own
+        return {"columns": to_json(self.columns), "learned": self.learned.to_json()} | own
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> Inputs:
         """Return what `to_json` described."""
-        return cls(from_json(state["columns"]), state["catalog"], state["ranks"], state["words"])
+        learned = Learned.from_json(state["learned"])
+        return cls(from_json(state["columns"]), state["catalog"], state["ranks"], learned, state["words"])
 
     def dense(self, table: Table) -> Block:
-        """Return numbers and ranks of categories, float32 (N, D), finite."""
+        """Return learned inputs, numbers and ranks of categories, float32 (N, D), finite."""
         found, ranks = [], iter(self.ranks)
         for values, count in inputs_of(values_of(table.text, self.columns), self.columns):
             if count:
                 found.append(np.array(next(ranks), np.float32)[values])
             else:
                 found.append(np.clip(np.nan_to_num(values, nan=MISSING), MISSING, -MISSING))
-        return np.column_stack([*found, CATALOG.transform(table, self.catalog)]).astype(np.float32)
+        return np.column_stack(
+            [self.learned.columns(table), *found, CATALOG.transform(table, self.catalog)]
+        ).astype(np.float32)
+
+    def dense_for_training(self, table: Table, price: Floats) -> Block:
+        """Return `dense` of the training rows, with inputs that were learned from rows of other folds."""
+        block, learned = self.dense(table), self.learned.out_of_fold(table, price)
+        block[:, : learned.shape[1]] = learned
+        return block
 
     def word_counts(self, table: Table) -> tuple[Ints, Ints]:
         """Return the row and the word of each occurrence of a known word, int64 (K,) each."""
-        return find_words(split_words(join_texts(as_strings(table.text))), self._table)
+        return find_words(words_of(table), self._table)
 
     @cached_property
     def _table(self) -> WordTable:
