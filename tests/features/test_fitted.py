@@ -65,6 +65,13 @@ def test_the_first_complete_estimate_of_the_log_price_is_found():
     assert fit_features(["fast15"], {}, table)[0].log_price is None
 
 
+def test_an_estimate_that_is_no_column_of_its_feature_is_an_error(known):
+    known.write_text(PLUGIN.replace("uses_price = True", "uses_price = True; log_price = 'other'"))
+    fitted, _ = fit_features(["known"], {}, table_of_texts(["a", "b"] * 6), np.ones(12))
+    with pytest.raises(PluginError, match="sets log_price to 'other', which is not one of its columns known"):
+        fitted.log_price  # noqa: B018
+
+
 def test_known_out_of_fold_values_are_not_computed_again(known):
     texts, price = [f"product {number}" for number in range(23)], np.arange(1, 24, dtype=float)
     before = np.linspace(5, 6, 23, dtype=np.float32)

@@ -55,9 +55,21 @@ class FittedFeatures:
 
     @property
     def log_price(self) -> int | None:
-        """The first column that is a complete estimate of the log price; None if there is none."""
-        found = [getattr(part.plugin, "log_price", None) for part in self.parts]
-        return next((self.names.index(name) for name in found if name), None)
+        """The first column that is a complete estimate of the log price; None if there is none.
+
+        Raises:
+            PluginError: a feature names a column that it does not have.
+        """
+        for part in self.parts:
+            name = getattr(part.plugin, "log_price", None)
+            if name is not None and name not in part.plugin.names:
+                raise PluginError(
+                    f"the feature '{part.name}' sets log_price to {shorten(repr(name))}, which is not one of its "
+                    f"columns {', '.join(part.plugin.names)}; report it to the plugin's author"
+                )
+            if name is not None:
+                return self.names.index(name)
+        return None
 
     @property
     def holding_training_rows(self) -> list[str]:

@@ -35,6 +35,7 @@ class LightGbm:
 
     names = ("lightgbm_log_price",)
     uses_price = True
+    log_price = "lightgbm_log_price"
 
     class Options(Section):
         """Options of `lightgbm`."""

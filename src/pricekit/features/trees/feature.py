@@ -121,7 +121,7 @@ class Trees:
             "learning_rate": self.options.learning_rate,
             "num_leaves": self.options.leaves,
             "min_data_in_leaf": self.options.leaf_rows,
-            "feature_fraction": 0.3,
+            "feature_fraction": 0.2,
             "bagging_fraction": 0.8,
             "bagging_freq": 1,
             "use_missing": False,

@@ -87,4 +87,4 @@ def words_of(table: Table) -> list[Words]:
 
 def terms(table: Table) -> Terms:
     """Return the words and word pairs of the texts."""
-    return terms_of(words_of(table))
+    return shared(table.text, terms, lambda: terms_of(words_of(table)))
