@@ -173,6 +173,14 @@ def test_an_ensemble_is_overwritten_only_when_the_new_one_is_complete(catalog, t
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_cross_validation_of_ensembles_that_was_killed_is_overwritten(catalog, tmp_path):
+    config = tiny_config(SETTINGS, {"training": {"epochs": 1}})
+    with killed_after(3, Session, "save"), pytest.raises(Killed):
+        cross_validate(Source(catalog), config, tmp_path / "cv", 2)
+    cross_validate(Source(catalog), config, tmp_path / "cv", 2, overwrite=True)
+    assert len(read_held_out(tmp_path / "cv")) == 400
+
+
 def test_an_ensemble_and_a_run_do_not_overwrite_each_other(catalog, run, trained, tmp_path):
     copies = shutil.copytree(run, tmp_path / "run"), shutil.copytree(trained, tmp_path / "trained")
     with pytest.raises(TrainingError, match="is not an ensemble, so it is not overwritten"):

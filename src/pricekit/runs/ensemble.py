@@ -96,6 +96,8 @@ def clear_ensemble(path: Path) -> None:
         clear_run(folder)
         if not any(folder.iterdir()):
             folder.rmdir()
+    if members.is_dir() and not any(members.iterdir()):
+        members.rmdir()
 
 
 def open_ensemble(path: Path) -> Ensemble:
