@@ -10,11 +10,14 @@ below 0 means that the variant is better than the feature as it is. The variants
 - leaves: the mean of the model and one with 63 leaves
 - losses: the mean of the model and one with the L2 loss
 - stopping: as many trees as an inner held-out fifth wants, at most 1,500, instead of 300
+- no linear: without the log price of the linear model as an input
+- slow: 600 rounds with a learning rate of 0.035
+- neighbours: with the prices of similar rows as inputs
 - pairs: the mean log prices of pairs of categories as further inputs, out of fold for the training rows
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -39,12 +42,24 @@ INNER_FOLDS = 5
 
 @dataclass
 class Fold:
-    """The inputs of the training and the held-out rows of a fold, and the log prices of the former."""
+    """The inputs of the training and the held-out rows of a fold, and the log prices of the former.
 
-    train: csr_matrix
-    held: csr_matrix
+    The first of the inputs is the log price of the linear model, the next three are the prices of similar rows.
+    """
+
+    every: tuple[csr_matrix, csr_matrix]
     codes: tuple[np.ndarray, np.ndarray]
     log_price: np.ndarray
+
+    @property
+    def train(self) -> csr_matrix:
+        """The inputs of the feature as it is."""
+        return hstack([self.every[0][:, :1], self.every[0][:, 4:]], format="csr")
+
+    @property
+    def held(self) -> csr_matrix:
+        """The same for the held-out rows."""
+        return hstack([self.every[1][:, :1], self.every[1][:, 4:]], format="csr")
 
 
 def main() -> None:
@@ -76,16 +91,17 @@ def _folds(own: HeldOut) -> Iterator[tuple[np.ndarray, Fold]]:
         held = own.fold == number
         tables = [table_of_texts(own.text[part].reset_index(drop=True)) for part in (~held, held)]
         price = own.price[~held]
-        inputs = Inputs.fit(tables[0], price, options.words, options.leaf_rows)
-        train, other = (_matrix(inputs, table) for table in tables)
+        inputs = Inputs.fit(tables[0], price, options.words, options.leaf_rows, neighbours=True)
+        train = _matrix(inputs, tables[0], inputs.dense_for_training(tables[0], price))
+        other = _matrix(inputs, tables[1], inputs.dense(tables[1]))
         codes = tuple(_codes(inputs, table) for table in tables)
-        yield held, Fold(train, other, codes, np.log(price))
+        yield held, Fold((train, other), codes, np.log(price))
 
 
-def _matrix(inputs: Inputs, table: Table) -> csr_matrix:
+def _matrix(inputs: Inputs, table: Table, dense: np.ndarray) -> csr_matrix:
     row, word = inputs.word_counts(table)
     counts = csr_matrix((np.ones(len(row), np.float32), (row, word)), shape=(len(table), len(inputs.words)))
-    return hstack([csr_matrix(inputs.dense(table)), counts], format="csr")
+    return hstack([csr_matrix(dense), counts], format="csr")
 
 
 def _codes(inputs: Inputs, table: Table) -> np.ndarray:
@@ -104,6 +120,10 @@ def grown(matrix: Any, log_price: np.ndarray, rounds: int = 300, **changes: Any)
 def plain(fold: Fold, **changes: Any) -> np.ndarray:
     """Return the log prices of the held-out rows."""
     return np.asarray(grown(fold.train, fold.log_price, **changes).predict(fold.held))
+
+
+def _grown_from(fold: Fold, inputs: Sequence[csr_matrix]) -> np.ndarray:
+    return np.asarray(grown(inputs[0], fold.log_price).predict(inputs[1]))
 
 
 def stopping(fold: Fold) -> np.ndarray:
@@ -148,6 +168,9 @@ VARIANTS: dict[str, Callable[[Fold], np.ndarray]] = {
     "leaves": lambda fold: (plain(fold) + plain(fold, num_leaves=63)) / 2,
     "losses": lambda fold: (plain(fold) + plain(fold, objective="regression")) / 2,
     "stopping": stopping,
+    "no linear": lambda fold: _grown_from(fold, [part[:, 4:] for part in fold.every]),
+    "slow": lambda fold: plain(fold, rounds=600, learning_rate=0.035),
+    "neighbours": lambda fold: _grown_from(fold, fold.every),
     "pairs": pairs,
 }
 
