@@ -40,6 +40,7 @@ from pricekit.features.labelled_lines import as_list, as_strings, batches, join_
 from pricekit.features.quantity import states_sizes
 from pricekit.features.rowwise import FEW, RowwiseTexts
 from pricekit.features.vectorized import VectorizedTexts
+from pricekit.features.words import words_of
 from pricekit.table import Table
 
 State = dict[str, Any]
@@ -136,8 +137,10 @@ def _parse(texts: pd.Series, state: State) -> Iterator[ParsedTexts]:
     if len(texts) <= FEW:
         yield RowwiseTexts(as_list(texts), state)
         return
-    for part in batches(as_strings(texts)):
-        yield VectorizedTexts(part, state)
+    parts = batches(as_strings(texts))
+    words = words_of(texts) if len(parts) == 1 else None
+    for part in parts:
+        yield VectorizedTexts(part, state, words)
 
 
 def fit_names(texts: pa.LargeStringArray) -> State:

@@ -25,15 +25,18 @@ from pricekit.support.locks import renewed_in_child
 class VectorizedTexts:
     """N parsed texts, see `columns.ParsedTexts`; each attribute is computed on first use."""
 
-    def __init__(self, texts: pa.LargeStringArray, state: brand_category.State) -> None:
+    def __init__(
+        self, texts: pa.LargeStringArray, state: brand_category.State, words: list[Words] | None = None
+    ) -> None:
         self.state = state
+        self._words = words
         self._strings = texts
         self.texts: Texts = join_texts(texts)
 
     @cached_property
     def words(self) -> list[Words]:
         """The words of the texts, in parts."""
-        return split_words(self.texts)
+        return split_words(self.texts) if self._words is None else self._words
 
     @cached_property
     def lines(self) -> Lines:

@@ -10,8 +10,9 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-from pricekit.features.labelled_lines import Bytes, Ints, Texts
+from pricekit.features.labelled_lines import Bytes, Ints, Texts, as_strings, join_texts, shared
 from pricekit.support.locks import renewed_in_child
 
 Floats = npt.NDArray[np.float64]
@@ -117,6 +118,11 @@ class Words:
                 break
             code[longer] = code[longer] * _ODD ^ _mixed(eight[start[longer] + k], length[longer] - k)
         return code
+
+
+def words_of(texts: pd.Series) -> list[Words]:
+    """Return the words of texts, (N,), in parts; several features share them."""
+    return shared(texts, words_of, lambda: split_words(join_texts(as_strings(texts))))
 
 
 def split_words(texts: Texts) -> list[Words]:

@@ -24,8 +24,9 @@ from pricekit.features.cells.profile import (
 )
 from pricekit.features.cells.units import KINDS
 from pricekit.features.labelled_lines import Ints
-from pricekit.features.trees.learned import Learned, words_of
+from pricekit.features.trees.learned import Learned
 from pricekit.features.trees.vocabulary import WordTable, common_words, find_words
+from pricekit.features.words import words_of
 from pricekit.table import Table
 
 CATALOG = Optimized22()
@@ -71,7 +72,7 @@ class Inputs:
         ]
         learned = Learned.fit(table, price, neighbours=neighbours)
         return cls(
-            columns, CATALOG.fit(table), ranks, learned, common_words(words_of(table), words, least_rows)
+            columns, CATALOG.fit(table), ranks, learned, common_words(words_of(table.text), words, least_rows)
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -105,7 +106,7 @@ class Inputs:
 
     def word_counts(self, table: Table) -> tuple[Ints, Ints]:
         """Return the row and the word of each occurrence of a known word, int64 (K,) each."""
-        return find_words(words_of(table), self._table)
+        return find_words(words_of(table.text), self._table)
 
     @cached_property
     def _table(self) -> WordTable:

@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pricekit.features.fitted import folds_of
-from pricekit.features.labelled_lines import as_strings, join_texts, shared
 from pricekit.features.neighbours import Neighbours
-from pricekit.features.trees.linear import Linear, Terms, count_terms, linear_out_of_fold, terms_of
-from pricekit.features.words import Words, split_words
+from pricekit.features.trees.linear import Linear, count_terms, linear_out_of_fold
+from pricekit.features.words import words_of
 from pricekit.table import Table
 
 Block = npt.NDArray[np.float32]
@@ -39,7 +38,7 @@ class Learned:
     @classmethod
     def fit(cls, table: Table, price: Floats, *, neighbours: bool) -> Learned:
         """Learn from N training rows with prices, float64 (N,)."""
-        linear = Linear.fit(count_terms(terms(table)), np.log(price))
+        linear = Linear.fit(count_terms(words_of(table.text)), np.log(price))
         return cls(linear, _neighbours().fit(table, price) if neighbours else None)
 
     def to_json(self) -> dict[str, Any]:
@@ -53,7 +52,7 @@ class Learned:
 
     def columns(self, table: Table) -> Block:
         """Return the inputs, float32 (N, 1) or (N, 4)."""
-        block = self.linear.predict(terms(table))[:, None].astype(np.float32)
+        block = self.linear.predict(words_of(table.text))[:, None].astype(np.float32)
         if self.neighbours is None:
             return block
         return np.hstack([block, self._plugin.transform(table, self.neighbours)])
@@ -61,7 +60,7 @@ class Learned:
     def out_of_fold(self, table: Table, price: Floats) -> Block:
         """Return the inputs of the training rows, each learned from the rows of other folds."""
         fold = folds_of(table)
-        block = linear_out_of_fold(terms(table), np.log(price), fold)[:, None].astype(np.float32)
+        block = linear_out_of_fold(words_of(table.text), np.log(price), fold)[:, None].astype(np.float32)
         if self.neighbours is None:
             return block
         near = np.empty((len(table), len(Neighbours.names)), np.float32)
@@ -78,13 +77,3 @@ class Learned:
 
 def _neighbours() -> Neighbours:
     return Neighbours(Neighbours.Options())
-
-
-def words_of(table: Table) -> list[Words]:
-    """Return the words of the texts, in parts."""
-    return shared(table.text, words_of, lambda: split_words(join_texts(as_strings(table.text))))
-
-
-def terms(table: Table) -> Terms:
-    """Return the words and word pairs of the texts."""
-    return shared(table.text, terms, lambda: terms_of(words_of(table)))

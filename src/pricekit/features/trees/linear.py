@@ -38,53 +38,28 @@ TOLERANCE = 1e-3
 """Of the solver (Paige and Saunders 1982, LSQR); a smaller one changes no price by a percent."""
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-_SQUARE = 1 << 10
-"""Squared idf are stored as multiples of 1 / 2^10."""
-_LARGEST = 1 << 30
-"""Weights are below this many units, so a sum over all terms of a text is exact."""
+_SQUARE, _MOST_SQUARE = 1 << 8, 1 << 17
+"""Squared idf are stored as multiples of 1 / 2^8, below this many."""
+_MOST_WEIGHT = 1 << 15
+"""Weights are less than this many units."""
+_HALF = 32
+"""A table holds weight · 2^32 + square, so one sum yields both. A text has fewer than 2^15 terms, so no sum of squares
+reaches 2^32."""
 
 
-@dataclass(frozen=True)
-class Terms:
-    """The buckets of the words and word pairs of N texts.
+def _terms(words: Words) -> tuple[Ints, Ints, Ints]:
+    """Return the buckets of all terms, and where those of each text begin and end.
 
-    Attributes:
-        bucket: int64 (K,), in no order within a text.
-        start: where the buckets of each text begin, and the end of the last ones, int64 (N + 1,).
+    Between the terms of two texts is the pair of the last word of one and the first word of the other, a term of none.
     """
-
-    bucket: Ints
-    start: Ints
-
-    def __len__(self) -> int:
-        return len(self.start) - 1
-
-    def sums(self, values: Ints) -> Ints:
-        """Return the sum of the values of each text's terms, (N,), from one value for each term, int64 (K,)."""
-        total = np.concatenate([[0], np.cumsum(values)])
-        found: Ints = total[self.start[1:]] - total[self.start[:-1]]
-        return found
-
-
-def terms_of(parts: Sequence[Words]) -> Terms:
-    """Return the terms of texts, from their words in parts."""
-    found = [_terms(part) for part in parts]
-    count = np.concatenate([np.zeros(1, np.int64), *(number for _, number in found)])
-    bucket = np.concatenate([np.zeros(0, np.int64), *(bucket for bucket, _ in found)])
-    return Terms(bucket, np.cumsum(count))
-
-
-def _terms(words: Words) -> tuple[Ints, Ints]:
-    """Return the bucket of each term, text by text, and the number of terms of each text."""
     hashes, count = words.hashes(), words.count()
-    first = np.cumsum(count) - count
-    terms = np.maximum(2 * count - 1, 0)  # words, and between any two of them a pair
     code = np.empty(2 * len(hashes), np.uint64)
     code[::2] = hashes
     code[1:-1:2] = (hashes[:-1] * _ODD ^ hashes[1:]) * _ODD
-    kept = np.ones(len(code), bool)
-    kept[2 * (first + count)[count > 0] - 1] = False  # no pair begins with the last word of a text
-    return (code[kept] >> np.uint64(64 - BITS)).astype(np.int64), terms
+    code[-1:] = 0
+    last = np.cumsum(count)
+    start = 2 * (last - count)
+    return (code >> np.uint64(64 - BITS)).astype(np.int64), start, np.maximum(2 * last - 1, start)
 
 
 @dataclass(frozen=True)
@@ -94,7 +69,7 @@ class Linear:
     Attributes:
         bucket: the buckets with a weight, ascending, int64 (B,).
         weight: int64 (B,).
-        square: multiples of 1 / 2^10, int64 (B,).
+        square: multiples of 1 / 2^8, int64 (B,).
         offset: log price of a text without known terms.
         unit: log price.
     """
@@ -124,29 +99,34 @@ class Linear:
         inputs.data *= idf[inputs.indices] / np.repeat(length, np.diff(inputs.indptr))
         solution = lsqr(inputs, log_price - offset, PENALTY**0.5, TOLERANCE, TOLERANCE)[0]
         weight = (idf * solution)[bucket]
-        unit = float(max(np.abs(weight).max(), 1e-30) / (_LARGEST - 1))
+        unit = float(max(np.abs(weight).max(), 1e-30) / (_MOST_WEIGHT - 1))
         whole = np.rint(weight / unit).astype(np.int64)
         return cls(bucket, whole, square[bucket].astype(np.int64), offset, unit)
 
-    def predict(self, terms: Terms) -> Floats:
-        """Return the log price of each text, float64 (N,)."""
-        weight, square = self._table
-        length = terms.sums(square[terms.bucket])
-        total = terms.sums(weight[terms.bucket])
-        return self.offset + self.unit * total / np.sqrt(np.maximum(length, 1) / _SQUARE)
+    def predict(self, parts: Sequence[Words]) -> Floats:
+        """Return the log price of each of N texts, float64 (N,), from their words in parts."""
+        return np.concatenate([np.zeros(0), *map(self._predict, parts)])
+
+    def _predict(self, words: Words) -> Floats:
+        bucket, start, end = _terms(words)
+        total = np.zeros(len(bucket) + 1, np.int64)
+        np.cumsum(self._table[bucket], out=total[1:])
+        both = total[end] - total[start]
+        square = np.maximum(both & ((1 << _HALF) - 1), 1)
+        return self.offset + self.unit * (both >> _HALF) / np.sqrt(square / _SQUARE)
 
     @cached_property
-    def _table(self) -> tuple[Ints, Ints]:
-        """The weight and the square of every bucket, 0 for unknown ones."""
-        weight, square = np.zeros((2, 1 << BITS), np.int64)
-        weight[self.bucket], square[self.bucket] = self.weight, self.square
-        return weight, square
+    def _table(self) -> Ints:
+        """Weight · 2^32 + square of every bucket, 0 for unknown ones."""
+        table = np.zeros(1 << BITS, np.int64)
+        table[self.bucket] = (self.weight << _HALF) + self.square
+        return table
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
             "bucket": pack(np.diff(self.bucket, prepend=0).astype(np.int32)),
-            "weight": pack(self.weight.astype(np.int32)),
+            "weight": pack(self.weight.astype(np.int16)),
             "square": pack(self.square.astype(np.int32)),
             "offset": self.offset,
             "unit": self.unit,
@@ -156,34 +136,42 @@ class Linear:
     def from_json(cls, state: Mapping[str, Any]) -> Linear:
         """Return what `to_json` described; raises ValueError if it is damaged."""
         step, weight, square = (
-            unpack(state[name], np.int32, most=1 << BITS).astype(np.int64)
-            for name in ("bucket", "weight", "square")
+            unpack(state[name], kind, most=1 << BITS).astype(np.int64)
+            for name, kind in (("bucket", np.int32), ("weight", np.int16), ("square", np.int32))
         )
         bucket, offset, unit = np.cumsum(step), float(state["offset"]), float(state["unit"])
         if not len(step) == len(weight) == len(square):
             raise ValueError("expected a weight and a square for each bucket")
         if len(bucket) and (step.min() < 0 or (step[1:] == 0).any() or bucket[-1] >= 1 << BITS):
             raise ValueError(f"expected rising buckets below {1 << BITS:,}")
-        if (np.abs(weight) >= _LARGEST).any() or (square < 0).any() or not math.isfinite(offset + unit):
-            raise ValueError("expected finite weights, and squares from 0")
+        small = (np.abs(weight) < _MOST_WEIGHT) & (square >= 0) & (square < _MOST_SQUARE)
+        if not small.all() or not math.isfinite(offset + unit):
+            raise ValueError("expected finite numbers, and squares within their limits")
         return cls(bucket, weight, square, offset, unit)
 
 
-def count_terms(terms: Terms) -> Any:
-    """Return how often each text has each bucket, a `scipy.sparse.csr_matrix` (N, 2**BITS)."""
+def count_terms(parts: Sequence[Words]) -> Any:
+    """Return how often each of N texts has each bucket, a `scipy.sparse.csr_matrix` (N, 2**BITS)."""
     from scipy.sparse import csr_matrix
 
-    ones = np.ones(len(terms.bucket))
-    counts = csr_matrix((ones, terms.bucket, terms.start), shape=(len(terms), 1 << BITS))
+    buckets, lengths = [np.zeros(0, np.int64)], [np.zeros(1, np.int64)]
+    for part in parts:
+        bucket, start, end = _terms(part)
+        inside = np.ones(len(bucket), bool)
+        inside[end[end > start]] = False
+        buckets.append(bucket[inside])
+        lengths.append(end - start)
+    bucket, start = np.concatenate(buckets), np.cumsum(np.concatenate(lengths))
+    counts = csr_matrix((np.ones(len(bucket)), bucket, start), shape=(len(start) - 1, 1 << BITS))
     counts.sum_duplicates()
     return counts
 
 
-def linear_out_of_fold(terms: Terms, log_price: Floats, fold: Ints) -> Floats:
+def linear_out_of_fold(parts: Sequence[Words], log_price: Floats, fold: Ints) -> Floats:
     """Return the log price of each row from a model of the rows of the other folds, float64 (N,)."""
-    counts, found = count_terms(terms), np.empty(len(fold))
+    counts, found = count_terms(parts), np.empty(len(fold))
     for number in np.unique(fold):
         others = np.flatnonzero(fold != number)
-        price = Linear.fit(counts[others], log_price[others]).predict(terms)
+        price = Linear.fit(counts[others], log_price[others]).predict(parts)
         found[fold == number] = price[fold == number]
     return found
