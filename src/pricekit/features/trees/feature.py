@@ -20,7 +20,7 @@ from pricekit.table import Table
 THREADS = 1
 """More threads are slower for small tables, and far slower on a busy machine."""
 
-BATCH_ROWS = 2048
+BATCH_ROWS = 256
 """Rows that are predicted together; their inputs fit into the processor's cache."""
 
 

@@ -113,7 +113,8 @@ class Linear:
         np.cumsum(self._table[bucket], out=total[1:])
         both = total[end] - total[start]
         square = np.maximum(both & ((1 << _HALF) - 1), 1)
-        return self.offset + self.unit * (both >> _HALF) / np.sqrt(square / _SQUARE)
+        price: Floats = self.offset + self.unit * (both >> _HALF) / np.sqrt(square / _SQUARE)
+        return price
 
     @cached_property
     def _table(self) -> Ints:
