@@ -11,7 +11,7 @@ from conftest import tiny_config
 from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
 from pricekit.evaluation.held_out import read_held_out
-from pricekit.features.fitted import _folds
+from pricekit.features.fitted import folds_of
 from pricekit.runs.folder import STARTED
 from pricekit.runs.source import EQUAL, Source, load_split
 from pricekit.runs.train import train
@@ -85,9 +85,9 @@ def test_the_groups_of_the_split_are_those_of_the_out_of_fold_features():
     train_rows = load_split(Source(packs()), tiny_config()).train
     names = train_rows.text.str.split(",").str[0]
     assert (names.groupby(train_rows.together).nunique() == 1).all()
-    fold = _folds(train_rows)
+    fold = folds_of(train_rows)
     assert (pd.Series(fold).groupby(train_rows.together).nunique() == 1).all()
-    assert (pd.Series(_folds(replace(train_rows, together=None))).groupby(names).nunique() > 1).any()
+    assert (pd.Series(folds_of(replace(train_rows, together=None))).groupby(names).nunique() > 1).any()
 
 
 @pytest.mark.parametrize("recorded", [True, False])
