@@ -87,22 +87,22 @@ class Inputs:
         return cls(from_json(state["columns"]), state["catalog"], state["ranks"], learned, state["words"])
 
     def dense(self, table: Table) -> Block:
-        """Return learned inputs, numbers and ranks of categories, float32 (N, D), finite."""
+        """Return learned inputs, numbers, ranks of categories and catalogue features, float32 (N, D), finite."""
+        return self._dense(table, self.learned.columns(table))
+
+    def dense_for_training(self, table: Table, price: Floats) -> Block:
+        """Return `dense` of the training rows, with inputs that were learned from rows of other folds."""
+        return self._dense(table, self.learned.out_of_fold(table, price))
+
+    def _dense(self, table: Table, learned: Block) -> Block:
         found, ranks = [], iter(self.ranks)
         for values, count in inputs_of(values_of(table.text, self.columns), self.columns):
             if count:
                 found.append(np.array(next(ranks), np.float32)[values])
             else:
                 found.append(np.clip(np.nan_to_num(values, nan=MISSING), MISSING, -MISSING))
-        return np.column_stack(
-            [self.learned.columns(table), *found, CATALOG.transform(table, self.catalog)]
-        ).astype(np.float32)
-
-    def dense_for_training(self, table: Table, price: Floats) -> Block:
-        """Return `dense` of the training rows, with inputs that were learned from rows of other folds."""
-        block, learned = self.dense(table), self.learned.out_of_fold(table, price)
-        block[:, : learned.shape[1]] = learned
-        return block
+        catalog = CATALOG.transform(table, self.catalog)
+        return np.column_stack([learned, *found, catalog]).astype(np.float32)
 
     def word_counts(self, table: Table) -> tuple[Ints, Ints]:
         """Return the row and the word of each occurrence of a known word, int64 (K,) each."""
