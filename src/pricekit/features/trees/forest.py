@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pricekit.support.locks import renewed_in_child
+
 LEAF = -1
 MOST_NODES, MOST_DEPTH, MOST_COLUMNS = 1 << 20, 500, 1 << 16
 """ONNX Runtime descends recursively when it loads a tree, so the depth must be bounded."""
@@ -27,6 +29,7 @@ EXACT = 1 << 24
 """Integers up to here are exact in float32."""
 
 
+@renewed_in_child
 @dataclass(frozen=True)
 class Forest:
     """T trees over F columns; a row's result is offset + unit * (sum of one leaf of each tree).

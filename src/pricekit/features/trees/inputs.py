@@ -27,6 +27,7 @@ from pricekit.features.labelled_lines import Ints
 from pricekit.features.trees.learned import Learned
 from pricekit.features.trees.vocabulary import WordTable, common_words, find_words
 from pricekit.features.words import words_of
+from pricekit.support.locks import renewed_in_child
 from pricekit.table import Table
 
 CATALOG = Optimized22()
@@ -41,6 +42,7 @@ Block = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
 
 
+@renewed_in_child
 @dataclass(frozen=True)
 class Inputs:
     """What turns texts into the inputs of trees.

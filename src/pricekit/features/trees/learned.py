@@ -17,12 +17,14 @@ from pricekit.features.fitted import folds_of
 from pricekit.features.neighbours import Neighbours
 from pricekit.features.trees.linear import Linear, count_terms, linear_out_of_fold
 from pricekit.features.words import words_of
+from pricekit.support.locks import renewed_in_child
 from pricekit.table import Table
 
 Block = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
 
 
+@renewed_in_child
 @dataclass(frozen=True)
 class Learned:
     """What yields these inputs.

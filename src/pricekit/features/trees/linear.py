@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricekit.features.words import Words
+from pricekit.support.locks import renewed_in_child
 from pricekit.support.packing import pack, unpack
 
 Ints = npt.NDArray[np.int64]
@@ -62,6 +63,7 @@ def _terms(words: Words) -> tuple[Ints, Ints, Ints]:
     return (code >> np.uint64(64 - BITS)).astype(np.int64), start, np.maximum(2 * last - 1, start)
 
 
+@renewed_in_child
 @dataclass(frozen=True)
 class Linear:
     """A fitted model: offset + unit · Σ weight / sqrt(Σ square), over the terms of a text.
