@@ -6,13 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.metrics import smape
-from pricekit.model.losses import LogPrice, SmapeLoss
+from pricekit.model.losses import LogHuber, LogPrice, Pinball, SmapeLoss, log_l1, log_l2, mape
 from pricekit.model.losses import smape as smape_loss
 
 LOSSES = [
     smape_loss,
     lambda: SmapeLoss(SmapeLoss.Options(gamma=2.0)),
     lambda: SmapeLoss(SmapeLoss.Options(gamma=0.5)),
+    log_l1,
+    log_l2,
+    mape,
+    lambda: LogHuber(LogHuber.Options()),
+    lambda: Pinball(Pinball.Options(quantile=0.9)),
 ]
 
 
@@ -77,6 +82,40 @@ def test_equal_prices_leave_a_usable_link():
     link.fit(torch.full((5,), 7.0))
     assert link.std.item() > 0
     assert link.log_price(torch.zeros(1)).exp().item() == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "low", "high"),  # the loss of d = -1 and of d = 1
+    [
+        (log_l1, 1, 1),
+        (log_l2, 1, 1),
+        (mape, 1 - 1 / math.e, math.e - 1),
+        (lambda: LogHuber(LogHuber.Options(delta=0.5)), 0.5 * 0.75, 0.5 * 0.75),
+        (lambda: LogHuber(LogHuber.Options(delta=2.0)), 0.5, 0.5),
+        (lambda: Pinball(Pinball.Options(quantile=0.9)), 0.9, 0.1),
+    ],
+)
+def test_losses_by_hand(make, low, high):
+    raw, price = torch.zeros(1), torch.tensor([1.0])  # without fit, raw 0 is price 1
+    assert make()(raw - 1, price).item() == pytest.approx(low)
+    assert make()(raw + 1, price).item() == pytest.approx(high)
+
+
+def test_mape_is_linear_for_prices_that_are_far_too_high():
+    raw = torch.tensor([2.0, 10.0], requires_grad=True)
+    terms = mape().terms(raw, torch.ones(2))
+    terms.sum().backward()
+    assert terms.tolist() == pytest.approx([math.e**2 - 1, math.e**2 - 1 + 8 * math.e**2])
+    assert raw.grad.tolist() == pytest.approx([math.e**2] * 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
+def test_pinball_is_lowest_at_its_quantile(quantile):
+    price = torch.exp(torch.randn(4001, generator=torch.Generator().manual_seed(0)))
+    loss = Pinball(Pinball.Options(quantile=quantile))
+    constants = torch.linspace(-3, 3, 601)
+    best = constants[torch.stack([loss(c.expand(4001), price) for c in constants]).argmin()]
+    assert best.item() == pytest.approx(price.log().quantile(quantile).item(), abs=0.011)
 
 
 def test_gamma_must_not_be_negative():

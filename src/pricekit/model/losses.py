@@ -1,11 +1,23 @@
-"""SMAPE of the log price as a training loss, and the link that turns a raw output into a price.
+"""Losses on the log price, and the link that turns a raw output into a price.
 
 Let z be the raw output, m and s the mean and standard deviation of the training log prices. Then the predicted
-log price is s·z + m. With d = log p - log a, the SMAPE term |p - a| / ((p + a) / 2) is exactly 2·tanh(|d| / 2):
-no division, no overflow, and a gradient of at most 1.
+log price is s·z + m. Each loss is the mean of a function of d = log p - log a, the distance of predicted and true log
+price. The SMAPE term |p - a| / ((p + a) / 2) is exactly 2·tanh(|d| / 2): no division, no overflow, and a gradient of at
+most 1. The price that a loss aims at, if the text leaves it uncertain:
+
+| loss | term | price |
+|---|---|---|
+| smape | 2·tanh(abs(d) / 2) | near the median, and nearer to where most prices are |
+| log-l1 | abs(d) | the median |
+| log-l2 | d² | the geometric mean |
+| log-huber | Huber 1964: d² / 2 up to delta, then linear | between these two |
+| pinball | Koenker and Bassett 1978 | a quantile of the price |
+| mape | abs(p - a) / a | below the median: an error of a low price counts more |
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from pydantic import Field
@@ -38,13 +50,51 @@ class LogPrice(nn.Module):
         """Return the predicted log price."""
         return (raw * self.std + self.mean).clamp(-MAX_LOG_PRICE, MAX_LOG_PRICE)
 
+    def distance(self, raw: Tensor, price: Tensor) -> Tensor:
+        """Return log p - log a of each element, of which the first is not clamped."""
+        return raw * self.std + self.mean - price.log()
+
     def smape_terms(self, raw: Tensor, price: Tensor) -> Tensor:
         """Return 2·tanh(|log p - log a| / 2) of each element, 0 to 2."""
-        distance = raw * self.std + self.mean - price.log()
-        return 2 * torch.tanh(distance.abs() / 2)
+        return _smape(self.distance(raw, price))
 
 
-class SmapeLoss(nn.Module):
+class DistanceLoss(nn.Module):
+    """The mean of a function of d = log p - log a.
+
+    Args:
+        of: the function; it is lowest at 0.
+
+    Example:
+        >>> loss = DistanceLoss(torch.square)
+        >>> loss.fit(torch.tensor([1.0, 10.0, 100.0]))
+        >>> loss(torch.zeros(1), torch.tensor([10.0])).item() < 1e-9
+        True
+    """
+
+    def __init__(self, of: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.link = LogPrice()
+        self.of = of
+
+    def fit(self, price: Tensor) -> None:
+        """Fit the link to the training prices (N,)."""
+        self.link.fit(price)
+
+    def terms(self, raw: Tensor, price: Tensor) -> Tensor:
+        """Return the loss of each raw output, of the shape of both arguments."""
+        return self.of(self.link.distance(raw, price))
+
+    def forward(self, raw: Tensor, price: Tensor) -> Tensor:
+        """Return the mean loss, a scalar, of raw outputs and prices of the same shape."""
+        return self.terms(raw, price).mean()
+
+    def to_price(self, raw: Tensor) -> Tensor:
+        """Return exp of the predicted log price."""
+        return self.link.log_price(raw).exp()
+
+
+class SmapeLoss(DistanceLoss):
     """The mean of t^(1 + gamma), t = 2·tanh(|d| / 2); with gamma 0 it is SMAPE as a fraction, 0 to 2.
 
     A larger gamma gives hard rows more weight: the focal factor of Lin et al. 2017, arXiv:1708.02002, with t instead
@@ -59,26 +109,75 @@ class SmapeLoss(nn.Module):
         )
 
     def __init__(self, options: Options) -> None:
-        super().__init__()
-        self.link = LogPrice()
-        self.gamma = options.gamma
+        power = 1 + options.gamma
+        super().__init__(lambda d: _smape(d).pow(power) if options.gamma else _smape(d))
 
-    def fit(self, price: Tensor) -> None:
-        """Fit the link to the training prices (N,)."""
-        self.link.fit(price)
 
-    def forward(self, raw: Tensor, price: Tensor) -> Tensor:
-        """Return the mean loss, a scalar, of raw outputs and prices of the same shape."""
-        terms = self.link.smape_terms(raw, price)
-        if self.gamma:
-            terms = terms.pow(1 + self.gamma)
-        return terms.mean()
+class LogHuber(DistanceLoss):
+    """The Huber loss of d: d² / 2 up to delta, and delta·(|d| - delta / 2) above (Huber 1964)."""
 
-    def to_price(self, raw: Tensor) -> Tensor:
-        """Return exp of the predicted log price."""
-        return self.link.log_price(raw).exp()
+    class Options(Section):
+        """Options of `log-huber`."""
+
+        delta: float = Field(
+            0.5, gt=0, description="distance of log prices from which the loss is linear; 0.5: a factor of 1.65"
+        )
+
+    def __init__(self, options: Options) -> None:
+        delta = options.delta
+        super().__init__(lambda d: nn.functional.huber_loss(d, torch.zeros_like(d), reduction="none", delta=delta))
+
+
+class Pinball(DistanceLoss):
+    """The pinball loss, which is lowest at a quantile of the price (Koenker and Bassett 1978).
+
+    q·|d| for prices that are too low and (1 - q)·|d| for prices that are too high. A quantile of the log price is the
+    log of that quantile of the price.
+    """
+
+    class Options(Section):
+        """Options of `pinball`."""
+
+        quantile: float = Field(
+            0.5, gt=0, lt=1, description="share of true prices below the predicted one; 0.5: the median"
+        )
+
+    def __init__(self, options: Options) -> None:
+        quantile = options.quantile
+        super().__init__(lambda d: torch.maximum(-quantile * d, (1 - quantile) * d))
+
+
+MAX_MAPE_DISTANCE = 2.0
+"""Distance of log prices from which `mape` is linear: a price that is e² = 7.4 times too high."""
 
 
 def smape() -> SmapeLoss:
     """Return plain SMAPE, the loss with gamma 0."""
     return SmapeLoss(SmapeLoss.Options(gamma=0.0))
+
+
+def log_l1() -> DistanceLoss:
+    """Return the mean of |d|."""
+    return DistanceLoss(torch.abs)
+
+
+def log_l2() -> DistanceLoss:
+    """Return the mean of d²: for prices far above 1, the square of RMSLE."""
+    return DistanceLoss(torch.square)
+
+
+def mape() -> DistanceLoss:
+    """Return the mean of |p - a| / a = |exp(d) - 1|, continued linearly above `MAX_MAPE_DISTANCE`.
+
+    So its gradient, exp(d), stays below 7.4 for prices that are far too high, as they are before training.
+    """
+    return DistanceLoss(_mape)
+
+
+def _smape(d: Tensor) -> Tensor:
+    return 2 * torch.tanh(d.abs() / 2)
+
+
+def _mape(d: Tensor) -> Tensor:
+    near = d.clamp(max=MAX_MAPE_DISTANCE)
+    return near.expm1().abs() + (d - near) * near.detach().exp()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from pricekit.model.losses import LogPrice, SmapeLoss, smape
+from pricekit.model.losses import LogHuber, LogPrice, Pinball, SmapeLoss, log_l1, log_l2, mape, smape
 from pricekit.testing import CheckFailed, check_loss
 
 # The mean of log 1 and log e² is 1, the deviation 1. Raw 0 is the price e, raw -1 the price 1.
@@ -147,6 +147,11 @@ def focal():
 RIGHT = {
     "smape": check_loss(smape, BY_HAND),
     "focal-smape": check_loss(focal, (FITTED_ON, RAW, PRICE, TERM**3 / 2)),
+    "log-l1": check_loss(log_l1, (FITTED_ON, RAW, PRICE, 0.5)),
+    "log-l2": check_loss(log_l2, (FITTED_ON, RAW, PRICE, 0.5)),
+    "log-huber": check_loss(lambda: LogHuber(LogHuber.Options(delta=0.5))),
+    "pinball": check_loss(lambda: Pinball(Pinball.Options(quantile=0.8)), (FITTED_ON, RAW, PRICE, 0.4)),
+    "mape": check_loss(mape),
     "squares": [c for c in check_loss(Squares, (FITTED_ON, RAW, PRICE, 0.5)) if "exports" not in c.name],
 }
 
