@@ -92,7 +92,7 @@ def _show(options: argparse.Namespace, rows: HeldOut, prices: np.ndarray, used: 
         first, second = compare(forms).runs
         low, high = second.interval or (np.nan, np.nan)
         print(
-            f"{path}: {first.smape:.2f}; {options.peer}: {second.smape:.2f}; {len(used):,} rows; "
+            f"{path}: {first.score:.2f}; {options.peer}: {second.score:.2f}; {len(used):,} rows; "
             f"{second.difference:+.2f}, {low:+.2f} to {high:+.2f}"
         )
 

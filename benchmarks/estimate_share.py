@@ -38,7 +38,7 @@ def main() -> None:
         first, second = compare({"share": own, "alone": replace(own, predicted=alone)}).runs
         low, high = second.interval or (np.nan, np.nan)
         difference = f"{second.difference:+.2f}, {low:+.2f} to {high:+.2f}"
-        rows.append([path.name, ", ".join(shares), f"{first.smape:.2f}", f"{second.smape:.2f}", difference])
+        rows.append([path.name, ", ".join(shares), f"{first.score:.2f}", f"{second.score:.2f}", difference])
     heads = ["folds", "shares", "SMAPE", "network alone", "difference, 95% interval"]
     show_table("the share of the trees' own estimate", heads, rows, stderr=False)
 

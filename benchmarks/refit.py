@@ -35,7 +35,7 @@ def main() -> None:
         first, second = compare({"refit": refitted, "no refit": without_refit(refitted)}).runs
         low, high = second.interval or (np.nan, np.nan)
         difference = f"{second.difference:+.2f}, {low:+.2f} to {high:+.2f}"
-        rows.append([path.name, f"{first.smape:.2f}", f"{second.smape:.2f}", difference])
+        rows.append([path.name, f"{first.score:.2f}", f"{second.score:.2f}", difference])
     show_table("SMAPE", ["folds", "refit", "no refit", "difference, 95% interval"], rows, stderr=False)
 
 

@@ -47,7 +47,7 @@ def main() -> None:
         first, second = compare(forms).runs
         low, high = second.interval or (np.nan, np.nan)
         difference = f"{second.difference:+.2f}, {low:+.2f} to {high:+.2f}"
-        rows.append([str(seed), f"{first.smape:.2f}", f"{second.smape:.2f}", difference])
+        rows.append([str(seed), f"{first.score:.2f}", f"{second.score:.2f}", difference])
     show_table("SMAPE", ["seed", "first", "second", "difference, 95% interval"], rows, stderr=False)
 
 

@@ -78,7 +78,7 @@ def main() -> None:
                 found[name][held] = np.exp(variant(fold))
         forms = {name: replace(own, predicted=predicted) for name, predicted in found.items()}
         for name, run in zip(forms, compare(forms).runs, strict=True):
-            row = [path.name, name, f"{run.smape:.2f}", ""]
+            row = [path.name, name, f"{run.score:.2f}", ""]
             if run.interval is not None:
                 row[-1] = "{:+.2f}, {:+.2f} to {:+.2f}".format(run.difference, *run.interval)
             rows.append(row)

@@ -298,7 +298,13 @@ def predict(
 
 
 @with_options(PricedOptions)
-def evaluate(model: PathLike, table: TableSource | None = None, **options: Unpack[PricedOptions]) -> Scores:
+def evaluate(
+    model: PathLike,
+    table: TableSource | None = None,
+    *,
+    metric: str | None = None,
+    **options: Unpack[PricedOptions],
+) -> Scores:
     """Score a model on the rows of a table that have a price, or on its held-out rows.
 
     Scores on rows that the model was trained on are too optimistic.
@@ -306,10 +312,11 @@ def evaluate(model: PathLike, table: TableSource | None = None, **options: Unpac
     Args:
         model: a bundle, a run, an ensemble or, without a table, a cross-validation.
         table: a file or a frame; default: the held-out rows of the model.
+        metric: the metric that counts, such as `rmsle`; default: that which the model was trained to minimise.
         **options: see below.
 
     Returns:
-        SMAPE in percent with its 95% bootstrap interval, other metrics, and SMAPE by group.
+        That metric with its 95% bootstrap interval, other metrics, and the metric by group.
 
     Raises:
         DataError: the table cannot be used, or the model has no held-out rows.
@@ -323,7 +330,7 @@ def evaluate(model: PathLike, table: TableSource | None = None, **options: Unpac
     """
     from pricekit.workflows.evaluate import evaluate_model
 
-    return evaluate_model(_model_path(model, "model"), _table_or_none(table), options)
+    return evaluate_model(_model_path(model, "model"), _table_or_none(table), options, metric)
 
 
 @with_options(PricedOptions)
@@ -333,6 +340,7 @@ def worst_rows(
     *,
     by: str | None = None,
     out: PathLike | None = None,
+    metric: str | None = None,
     **options: Unpack[PricedOptions],
 ) -> ErrorReport:
     """List the rows with the largest errors, and what they have in common.
@@ -342,6 +350,7 @@ def worst_rows(
         table: as for `evaluate`.
         by: group only by this column of the table.
         out: also write all rows, worst first, as CSV, TSV, Parquet or JSON lines.
+        metric: as for `evaluate`.
         **options: see below.
 
     Raises:
@@ -356,18 +365,20 @@ def worst_rows(
     from pricekit.workflows.evaluate import worst_rows_of
 
     target = None if out is None else path_of(out, "out")
-    return worst_rows_of(_model_path(model, "model"), _table_or_none(table), options, by=by, out=target)
+    source = _table_or_none(table)
+    return worst_rows_of(_model_path(model, "model"), source, options, by=by, out=target, metric=metric)
 
 
 @clear_errors
-def compare(*runs: PathLike) -> Comparison:
+def compare(*runs: PathLike, metric: str | None = None) -> Comparison:
     """Compare runs or cross-validations with the first one, on the rows that all of them hold out.
 
     Args:
         runs: at least two runs on the same table with the same seed, or cross-validations.
+        metric: by which to compare, such as `rmsle`; default: that of the first run.
 
     Returns:
-        For each run: its SMAPE, the difference from the first run with its 95% paired bootstrap interval, and a
+        For each run: its score, the difference from the first run with its 95% paired bootstrap interval, and a
         verdict: better, worse or cannot tell.
 
     Raises:
@@ -385,17 +396,24 @@ def compare(*runs: PathLike) -> Comparison:
 
     if len(runs) < 2:
         raise ConfigError(f"compare needs at least two runs, got {len(runs)}", parameters=("runs",))
-    return compare_folders([_model_path(run, "runs") for run in runs])
+    return compare_folders([_model_path(run, "runs") for run in runs], metric)
 
 
 @clear_errors
-def ensemble(runs: Sequence[PathLike], *, out: PathLike | None = None, overwrite: bool = False) -> Run:
+def ensemble(
+    runs: Sequence[PathLike],
+    *,
+    out: PathLike | None = None,
+    overwrite: bool = False,
+    metric: str | None = None,
+) -> Run:
     """Combine several runs or cross-validations into one model, with weights fitted on their held-out rows.
 
     Args:
         runs: at least two, which hold out the same rows.
         out: a new or empty folder. Without it, a temporary folder holds the ensemble while its object exists.
         overwrite: replace the ensemble in `out` when the new one is complete.
+        metric: which the weights minimise, such as `rmsle`; default: that of the first run.
 
     Raises:
         TrainingError: `out` is not empty, or the runs cannot be combined.
@@ -416,7 +434,7 @@ def ensemble(runs: Sequence[PathLike], *, out: PathLike | None = None, overwrite
     if len({path.resolve() for path in paths}) < 2:
         raise ConfigError("an ensemble needs at least two different runs", parameters=("runs",))
     with _folder(out) as folder:
-        make_ensemble(paths, folder, overwrite=overwrite)
+        make_ensemble(paths, folder, overwrite=overwrite, metric=metric)
         return _handle(Run(folder), out)
 
 

@@ -32,7 +32,8 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         policy: training policy, which sets the defaults of the other parameters.
         backbone: tokenizer and encoder; None: the policy's.
         features: feature plugins; None: the policy's.
-        loss: loss function; None: the policy's.
+        metric: what to minimise on the rows that `fit` holds out, such as "rmsle"; None: "smape".
+        loss: loss function; None: that of the metric, or the policy's.
         max_length: maximum number of tokens per text; None: the policy's.
         epochs: maximum number of epochs, or "auto"; None: the policy's.
         settings: single settings by dotted name, such as `{"backbone.members": 2}`.
@@ -42,7 +43,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes:
         n_features_in_: number of columns in `fit`; missing for texts.
         feature_names_in_: their names, if they are strings.
-        metrics_: metrics on the rows that `fit` held out, by name; `smape` in percent. After a refit, which is the
+        metrics_: metrics on the rows that `fit` held out, by name: first `metric`, such as `smape` in percent. After a refit, which is the
             default of the policy `quick`, they are those of the first pass.
         bundle_: the files of the model's bundle by name.
 
@@ -62,6 +63,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         *,
         backbone: str | None = None,
         features: str | Sequence[str] | None = None,
+        metric: str | None = None,
         loss: str | None = None,
         max_length: int | None = None,
         epochs: int | str | None = None,
@@ -72,6 +74,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.policy = policy
         self.backbone = backbone
         self.features = features
+        self.metric = metric
         self.loss = loss
         self.max_length = max_length
         self.epochs = epochs
@@ -113,6 +116,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             policy=self.policy,
             backbone=self.backbone,
             features=self.features,
+            metric=self.metric,
             loss=self.loss,
             max_length=self.max_length,
             epochs=self.epochs,

@@ -140,9 +140,21 @@ class Metric:
         mean = (terms * weights).sum(-1) / weights.sum(-1)
         return np.asarray(np.sqrt(mean) if self.centre == "root" else mean)
 
-    def write(self, value: float) -> str:
-        """Return a value as text, such as "26.94"; small ones with more digits."""
-        return f"{value:,.2f}" if value == 0 or abs(value) >= 1 else f"{value:.3g}"
+    def write(self, value: float, like: float | None = None, *, sign: bool = False) -> str:
+        """Return a value as text: percentages with two decimals, others with at least two and four digits.
+
+        Args:
+            value: of the metric, or a difference of two.
+            like: has as many decimals as this value; None: as `value` itself.
+            sign: write + before a difference above 0.
+
+        Example:
+            >>> METRICS["rmsle"].write(0.73021), METRICS["mae"].write(1250.5), METRICS["rmsle"].write(-0.0012, like=0.73)
+            ('0.7302', '1,250.50', '-0.0012')
+        """
+        size = abs(value if like is None else like)
+        decimals = 2 if self.unit == "%" or not size else int(np.clip(3 - np.floor(np.log10(size)), 2, 12))
+        return f"{value:{'+' * sign},.{decimals}f}"
 
 
 def _weighted_median(terms: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -176,6 +188,8 @@ METRICS: dict[str, Metric] = {
 `medae`: mean and median of |p - a|. `rmse`: root mean square of p - a. `rmsle`: root mean square of
 log(1 + p) - log(1 + a). With weights, as scikit-learn defines them for the metrics that it has.
 """
+
+SMAPE = METRICS["smape"]
 
 REPORTED = ("smape", "mdape", "mae", "rmsle")
 """The metrics that every report contains, whatever a training minimises."""

@@ -59,7 +59,12 @@ class ModelOptions(PricedOptions, total=False):
         bool | None,
         "start the backbone from random weights instead of downloading pretrained ones; for benchmarks",
     ]
-    loss: Annotated[str | None, "training objective"]
+    metric: Annotated[
+        str | None,
+        "what to minimise on the validation rows: smape, mape, mdape, wape, mae, medae, rmse or rmsle; it also brings "
+        "its natural loss; default: smape",
+    ]
+    loss: Annotated[str | None, "training objective; default: that of the metric"]
     max_length: Annotated[int | None, "maximum number of tokens per text"]
     seed: Annotated[int | None, "random seed of split, weights and order; default: 0"]
     epochs: Annotated[int | str | None, "maximum number of epochs, or 'auto': more for small tables"]
@@ -220,7 +225,7 @@ def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that options name, as one layer of the configuration."""
     given = {name: value for name, value in options.items() if value is not None}
     layer: dict[str, Any] = {kind: {"name": given[kind]} for kind in _KINDS if kind in given}
-    layer |= {name: given[name] for name in ("max_length", "seed", "limit") if name in given}
+    layer |= {name: given[name] for name in ("metric", "max_length", "seed", "limit") if name in given}
     if "features" in given:
         layer["features"] = names_of(given["features"], "features")
     pretrained = {name: given[name] for name in ("weights", "random_weights") if given.get(name)}

@@ -35,7 +35,7 @@ class Run:
     Attributes:
         path: the folder.
         facts: the content of `run.json`: table, rows, plugins, metrics and times.
-        members: the members of an ensemble (path, weight, SMAPE); empty for a run.
+        members: the members of an ensemble (path, weight, score); empty for a run.
 
     Raises:
         TrainingError: the folder contains no finished run.
@@ -61,14 +61,14 @@ class Run:
         return str(self.path)
 
     def __repr__(self) -> str:
-        return f"Run('{self.path}', smape={self.metrics['smape']:.2f})"
+        return f"Run('{self.path}', {_score(self.facts)})"
 
     def _repr_html_(self) -> str:
         return _html_table(repr(self), self.metrics)
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The metrics on the held-out rows by name: `smape` and `mdape` in percent, `mae` in the table's currency.
+        """The metrics on the held-out rows by name: first that of the training, such as `smape` in percent.
 
         After a refit, these are the metrics of the first pass, which was not trained on the held-out rows; `facts` then
         contains `refit`.
@@ -144,7 +144,7 @@ class CrossValidation:
         return str(self.path)
 
     def __repr__(self) -> str:
-        return f"CrossValidation('{self.path}', folds={len(self.facts['folds'])}, smape={self.metrics['smape']:.2f})"
+        return f"CrossValidation('{self.path}', folds={len(self.facts['folds'])}, {_score(self.facts)})"
 
     def _repr_html_(self) -> str:
         return _html_table(repr(self), self.metrics)
@@ -175,6 +175,13 @@ class CrossValidation:
         from pricekit.api import evaluate
 
         return evaluate(self)
+
+
+def _score(facts: Mapping[str, Any]) -> str:
+    from pricekit.evaluation.goal import goal_of
+
+    goal = goal_of(facts)
+    return f"{goal.metric.name}={goal.metric.write(goal.score)}"
 
 
 def delete_with(handle: Run | CrossValidation, folder: Path) -> None:

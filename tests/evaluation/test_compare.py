@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.compare import common_rows, compare, compare_folders, verdict_of
-from pricekit.evaluation.scores import smape_interval
-from pricekit.metrics import smape
+from pricekit.evaluation.held_out import write_held_out
+from pricekit.evaluation.scores import held_out_interval
+from pricekit.metrics import METRICS, SMAPE, smape
 
 
 def moved(held_out, factor, seed=0):
@@ -25,7 +26,7 @@ def test_differences_by_hand(rows):
     first, second = rows(40), rows(40, seed=9)
     one, other = compare({"a": first, "b": second}).runs
     assert (one.name, one.difference, one.interval, one.verdict) == ("a", None, None, "")
-    assert one.smape == pytest.approx(smape(first.predicted, first.price))
+    assert one.score == pytest.approx(smape(first.predicted, first.price))
     expected = smape(second.predicted, second.price) - smape(first.predicted, first.price)
     assert other.difference == pytest.approx(expected)
     assert other.interval[0] < other.difference < other.interval[1]
@@ -41,8 +42,34 @@ def test_a_true_difference_is_found_in_either_direction(rows):
 def test_pairing_detects_differences_that_two_intervals_miss(rows):
     better = rows(400)
     worse = moved(better, 0.03)
-    assert smape_interval(better)[1] > smape_interval(worse)[0]  # they overlap
+    assert held_out_interval(better, SMAPE)[1] > held_out_interval(worse, SMAPE)[0]  # they overlap
     assert compare({"a": better, "b": worse}).runs[1].verdict == "worse"
+
+
+@pytest.mark.parametrize("name", sorted(METRICS))
+def test_any_metric_decides(rows, name):
+    better, metric = rows(400, seed=3), METRICS[name]
+    worse = moved(better, 0.3)
+    found = compare({"a": better, "b": worse}, metric)
+    assert found.metric is metric
+    expected = metric(worse.predicted, worse.price) - metric(better.predicted, better.price)
+    assert found.runs[1].difference == pytest.approx(expected)
+    assert found.runs[1].interval[0] < expected < found.runs[1].interval[1]
+    assert found.runs[1].verdict == "worse"
+    assert metric.title in repr(found)
+    assert found.to_dict()["metric"] == name
+
+
+def test_the_first_model_names_the_metric(rows, tmp_path):
+    for name, metric in (("a", "rmsle"), ("b", "mae")):
+        (tmp_path / name).mkdir()
+        write_held_out(tmp_path / name, rows(50))
+        (tmp_path / name / "run.json").write_text(json.dumps({"metric": metric}))
+    folders = [tmp_path / "a", tmp_path / "b"]
+    assert compare_folders(folders).metric.name == "rmsle"
+    assert compare_folders(folders, "wape").metric.name == "wape"
+    with pytest.raises(ConfigError, match="there is no metric 'rmsl'; expected smape, .* Did you mean 'rmsle'"):
+        compare_folders(folders, "rmsl")
 
 
 def test_noise_is_rarely_taken_for_a_difference(rows):
@@ -76,7 +103,7 @@ def test_only_common_held_out_rows_are_scored(rows):
     part = b.take(np.arange(90, 40, -1))
     found = common_rows({"a": a, "b": part})
     assert found["a"].rows.tolist() == found["b"].rows.tolist() == list(range(41, 91))
-    assert compare(found).runs[0].smape == pytest.approx(smape(a.predicted[41:91], a.price[41:91]))
+    assert compare(found).runs[0].score == pytest.approx(smape(a.predicted[41:91], a.price[41:91]))
     assert compare(found).runs[1].folds is None
     assert compare(found).runs[0].folds is not None
 
@@ -119,7 +146,7 @@ def test_a_comparison_as_frame_json_and_text(rows):
     found = compare({"<b>new</b>": better, "old": moved(better, 0.1)})
     assert (found.rows, found.verdicts) == (300, {"old": "worse"})
     frame = found.to_frame()
-    assert list(frame.columns) == ["smape", "folds_mean", "folds_sd", "difference", "low", "high", "verdict"]
+    assert list(frame.columns) == ["score", "folds_mean", "folds_sd", "difference", "low", "high", "verdict"]
     assert frame.loc["old", "difference"] == found.runs[1].difference
     assert json.loads(found.to_json()) == found.to_dict()
     assert len(repr(found)) < 120

@@ -69,7 +69,7 @@ def test_the_groupings_of_rows(rows):
 def test_a_report_of_errors(rows):
     some = rows(60, kind=["<b>tea</b>", "ink"] * 30)
     report = find_errors(some)
-    assert report.smape == pytest.approx(smape(some.predicted, some.price))
+    assert report.score == pytest.approx(smape(some.predicted, some.price))
     assert report.worst(3)["error"].is_monotonic_decreasing
     assert report.share_of_worst(60) == pytest.approx(100)
     found = json.loads(report.to_json(3))

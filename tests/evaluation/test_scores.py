@@ -7,8 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pricekit.evaluation.scores import MIN_ROWS, fold_metrics, mean_and_sd, mean_interval, scores_of
-from pricekit.metrics import price_metrics
+from pricekit.evaluation.scores import MIN_ROWS, fold_metrics, mean_and_sd, score_interval, scores_of
+from pricekit.metrics import METRICS, SMAPE, price_metrics
+
+
+def mean_interval(terms):
+    return score_interval(SMAPE, np.ones(len(terms)), terms)
 
 
 def test_scores_do_not_depend_on_the_order(rows):
@@ -61,5 +65,21 @@ def test_the_interval_is_repeatable_and_of_enough_rows(rows):
     terms = np.random.default_rng(0).gamma(1, 40, 300)
     assert mean_interval(terms) == mean_interval(terms[::-1].copy())
     assert mean_interval(np.full(20, 7.0)) == (7, 7)
+    assert score_interval(METRICS["rmse"], np.ones(300), terms) == pytest.approx(np.sqrt(mean_interval(terms)))
     assert mean_interval(terms[: MIN_ROWS - 1]) is None
     assert scores_of(rows(1)).interval is None
+
+
+@pytest.mark.parametrize("name", sorted(METRICS))
+def test_scores_by_any_metric(rows, name):
+    some, metric = rows(200, folds=2, kind=["tea", "ink"] * 100), METRICS[name]
+    scores = scores_of(some, metric)
+    value = metric(some.predicted, some.price)
+    assert next(iter(scores.metrics.items())) == (name, value)
+    assert scores.interval[0] < value < scores.interval[1]
+    assert scores.to_dict()[f"{name}_interval"] == list(scores.interval)
+    assert repr(scores).startswith(f"Scores(200 rows, 2 folds: {metric.title} {metric.write(value)} [")
+    tea = scores.groups[(scores.groups["by"] == "kind") & (scores.groups["group"] == "tea")]
+    assert tea[name].item() == pytest.approx(metric(some.predicted[::2], some.price[::2]))
+    shares = scores.groups.groupby("by")["share"].sum()
+    assert shares.tolist() == pytest.approx([100] * len(shares))

@@ -87,7 +87,7 @@ def test_results_are_those_of_the_first_pass_and_weights_those_of_the_second(ref
     one, two = open_run(single).facts, open_run(refitted).facts
     assert two["refit"] == {"rows": 400, "epochs": one["best_epoch"]}
     assert "refit" not in one
-    for name in ("metrics", "best_epoch", "constant_smape", "rows", "plugins", "table"):
+    for name in ("metrics", "best_epoch", "constant_score", "rows", "plugins", "table"):
         assert one[name] == two[name], name
     for name in (*FIRST_PASS_FILES, "split.parquet", "sample.parquet"):
         assert (single / name).read_bytes() == (refitted / name).read_bytes(), name
@@ -288,8 +288,8 @@ def test_the_second_pass_follows_a_whole_schedule_over_the_best_number_of_epochs
         loop,
         "validate",
         lambda session, interrupted, call=loop.validate: (
-            replace(result, valid_smape=next(scores))
-            if (result := call(session, interrupted)).valid_smape is not None
+            replace(result, valid_score=next(scores))
+            if (result := call(session, interrupted)).valid_score is not None
             else result
         ),
     )

@@ -15,6 +15,8 @@ from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import smape
 from pricekit.runs.folder import open_run, read_sample
 from pricekit.runs.source import Source
+from pricekit.evaluation.goal import Goal
+from pricekit.metrics import SMAPE
 from pricekit.runs.train import train, warn_if_useless
 from pricekit.table import ReadOptions
 
@@ -30,7 +32,7 @@ def test_a_run_contains_its_documented_files(run, catalog):
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [m["epoch"] for m in metrics] == [1, 2, 3]
     assert opened.facts["metrics"]["smape"] == pytest.approx(min(m["valid_smape"] for m in metrics), abs=1e-4)
-    assert opened.facts["metrics"]["smape"] < opened.facts["constant_smape"]
+    assert opened.facts["metrics"]["smape"] < opened.facts["constant_score"]
     split = pd.read_parquet(run / "split.parquet")
     assert set(split["id"]) == set(pd.read_csv(catalog)["sample_id"].astype(str))
     assert split["part"].value_counts().to_dict() == {"train": 340, "valid": 60}
@@ -40,7 +42,7 @@ def test_a_run_contains_its_documented_files(run, catalog):
 
 def test_the_model_learns(catalog, tmp_path):
     facts = train(Source(catalog), tiny_config({"training": {"epochs": 25}}), tmp_path / "run")
-    assert facts["metrics"]["smape"] < 0.7 * facts["constant_smape"]
+    assert facts["metrics"]["smape"] < 0.7 * facts["constant_score"]
 
 
 def test_the_training_rows_determine_auto_epochs(catalog, tmp_path):
@@ -93,7 +95,7 @@ def test_the_rows_held_out_are_kept_with_their_predictions(run):
 def test_bf16_and_workers_train(catalog, tmp_path):
     speed = {"precision": "bf16", "workers": 1, "sort_window": 1, "cache": str(tmp_path / "cache")}
     facts = train(Source(catalog), tiny_config({"speed": speed}), tmp_path / "run")
-    assert facts["metrics"]["smape"] < facts["constant_smape"]
+    assert facts["metrics"]["smape"] < facts["constant_score"]
 
 
 def test_rejected_rows_are_kept_with_their_reason(catalog, tmp_path, logged):
@@ -144,5 +146,5 @@ def test_the_saved_configuration_repeats_the_run(run):
     ("smape_", "constant", "useless"), [(50, 60, False), (60, 60, True), (70, 60, True), (1, 0, False)]
 )
 def test_a_model_that_is_no_better_than_a_constant_price_is_reported(logged, smape_, constant, useless):
-    warn_if_useless(smape_, constant)
+    warn_if_useless(Goal(SMAPE, smape_, constant))
     assert ("not below that of a constant price" in logged()) is useless

@@ -19,10 +19,10 @@ def _trained(seed=0):
 
 def test_a_checkpoint_restores_everything(tmp_path):
     model, optimizer = _trained()
-    save_checkpoint(tmp_path / "c.safetensors", model, optimizer, {"epoch": 3, "best_smape": float("inf")})
+    save_checkpoint(tmp_path / "c.safetensors", model, optimizer, {"epoch": 3, "best_score": float("inf")})
     other, other_optimizer = _trained(seed=1)
     state = load_checkpoint(tmp_path / "c.safetensors", other, other_optimizer)
-    assert state == {"epoch": 3, "best_smape": float("inf")}
+    assert state == {"epoch": 3, "best_score": float("inf")}
     assert all(
         torch.equal(a, b)
         for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True)

@@ -316,7 +316,7 @@ def test_a_spike_that_is_found_when_an_epoch_ends_does_not_count_as_the_best_epo
             state = next(state for state in session.optimizer.state.values() if "exp_avg_sq" in state)
             state["exp_avg_sq"].fill_(math.inf)
         result = call(session, interrupted)
-        return replace(result, valid_smape=1.0) if first else result
+        return replace(result, valid_score=1.0) if first else result
 
     monkeypatch.setattr(loop, "validate", validate)
     config = tiny_config({"training": {"retry_after_spike": True}})

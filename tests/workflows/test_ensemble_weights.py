@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricekit.metrics import smape
+from pricekit.metrics import METRICS, smape
 from pricekit.workflows.ensemble import MIN_WEIGHT, cross_fitted, fit_weights, weighted
 
 
@@ -36,6 +36,16 @@ def test_the_better_of_two_independent_models_weighs_more_and_both_together_are_
     assert smape(weighted(predicted, weights), price) < smape(predicted[:, 0], price) - 1
 
 
+@pytest.mark.parametrize("name", sorted(METRICS))
+def test_weights_minimise_any_metric(name):
+    predicted, price = _models(0, 600)
+    metric = METRICS[name]
+    found = metric(weighted(predicted, fit_weights(predicted, price, metric)), price)
+    shares = [metric(weighted(predicted, np.array([w, 1 - w])), price) for w in np.linspace(0, 1, 21)]
+    assert found <= min(shares) * (1.05 if metric.centre == "median" else 1.001)
+    assert found <= min(metric(column, price) for column in predicted.T)
+
+
 def test_a_model_of_noise_gets_no_weight():
     predicted, price = _models(1, 1000, (0.2, 5.0))
     assert fit_weights(predicted, price).tolist() == [1, 0]
@@ -48,7 +58,7 @@ def test_equal_models_change_nothing():
 
 
 def test_some_of_many_similar_models_are_kept(monkeypatch):
-    monkeypatch.setattr("pricekit.workflows.ensemble._fit", lambda p, _: np.full(p.shape[1], 1 / p.shape[1]))
+    monkeypatch.setattr("pricekit.workflows.ensemble._fit", lambda p, *_: np.full(p.shape[1], 1 / p.shape[1]))
     predicted, price = _models(2, 50, (0.3,))
     weights = fit_weights(np.repeat(predicted, 60, 1), price)
     assert weights.tolist() == [1 / 60] * 60

@@ -139,7 +139,15 @@ class Manifest(BaseModel, extra="allow"):
         None, description="of a model that a second pass trained; metrics and intervals are of the first"
     )
     metrics: dict[str, float] | None = Field(None, description="on the validation rows")
-    constant_smape: float | None = Field(None, description="of the best constant price, on the same rows")
+    metric: str | None = Field(
+        None, description="what the training minimised, one of `metrics`; none: smape, in bundles of version 0.1"
+    )
+    constant_score: float | None = Field(
+        None,
+        validation_alias=AliasChoices("constant_score", "constant_smape"),
+        description="that metric of the best constant price, on the same rows; bundles of version 0.1 call it "
+        "constant_smape",
+    )
     plugins: list[PluginFacts] | None = None
     training_rows_in: list[str] | None = Field(
         None,

@@ -4,44 +4,46 @@ from __future__ import annotations
 
 import click
 
-from pricekit.cli.options import FOLDER
+from pricekit.cli.options import FOLDER, metric_option
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import counted
 
 
 @click.command(short_help="Show which of several runs is better, if the difference is significant.")
 @click.argument("runs", type=FOLDER, nargs=-1, required=True)
+@metric_option("Metric by which to compare.  [default: that of the first run]")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON on stdout.")
-def compare(runs: tuple[str, ...], as_json: bool) -> None:
+def compare(runs: tuple[str, ...], metric: str | None, as_json: bool) -> None:
     """Compare RUNS with the first one. Each is a folder of pricekit train or pricekit cv.
 
     \b
     pricekit compare old new
 
     Only the rows that all RUNS hold out are scored, so train them on the same table with the same --seed, or use
-    pricekit cv. The output shows each run's SMAPE, the difference from the first run (below 0 is better), the 95%
+    pricekit cv. The output shows each run's metric, the difference from the first run (below 0 is better), the 95%
     paired bootstrap interval of the difference, and a verdict. The verdict is "better" or "worse" if the interval does
     not contain 0, and "cannot tell" otherwise.
     """
     begin(f"reading {counted(len(runs), 'run')}", "pricekit.evaluation.compare")
     from pricekit import api
 
-    found = api.compare(*runs)
+    found = api.compare(*runs, metric=metric)
     if as_json:
         click.echo(found.to_json())
         return
+    write, like = found.metric.write, found.runs[0].score
     table = [
         [
             one.name,
-            f"{one.smape:.2f}",
-            "" if one.folds is None else f"{one.folds[0]:.2f} ± {one.folds[1]:.2f}",
-            "" if one.difference is None else f"{one.difference:+.2f}",
-            "" if one.interval is None else f"{one.interval[0]:+.2f} to {one.interval[1]:+.2f}",
+            write(one.score, like),
+            "" if one.folds is None else f"{write(one.folds[0], like)} ± {write(one.folds[1], like)}",
+            "" if one.difference is None else write(one.difference, like, sign=True),
+            "" if one.interval is None else " to ".join(write(bound, like, sign=True) for bound in one.interval),
             one.verdict or "(the first)",
         ]
         for one in found.runs
     ]
     show_result(f"{found.rows:,} rows that none was trained on")
-    headers = ["run", "SMAPE", "mean ± sd of folds", "difference", "95% interval", "verdict"]
+    headers = ["run", found.metric.title, "mean ± sd of folds", "difference", "95% interval", "verdict"]
     shown = [place for place in range(6) if any(row[place] for row in table)]
     show_table("", [headers[place] for place in shown], [[row[place] for place in shown] for row in table])

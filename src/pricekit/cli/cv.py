@@ -62,7 +62,7 @@ def cv(**flags: Any) -> None:
     begin(f"reading {flags['table']}", "pricekit.workflows.cross_validation")
     from pricekit import api
     from pricekit.cli.show_scores import show_scores
-    from pricekit.runs.train import is_useless
+    from pricekit.evaluation.goal import goal_of
     from pricekit.training.machine import Processes
     from pricekit.workflows.cross_validation import CONFIG, is_cv
 
@@ -77,5 +77,5 @@ def cv(**flags: Any) -> None:
         f"the rows with their predictions are in {folder}; next: pricekit errors {shlex.quote(folder)}{again()}",
         out=folder,
     )
-    if is_useless(found.metrics["smape"], found.facts["constant_smape"]):
+    if goal_of(found.facts).missed:
         raise click.exceptions.Exit(USELESS)

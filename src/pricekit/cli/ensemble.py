@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, again
+from pricekit.cli.options import FOLDER, again, metric_option
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import counted
+
+if TYPE_CHECKING:
+    from pricekit.metrics import Metric
 
 
 @click.command(short_help="Combine several runs into one model.")
 @click.argument("runs", type=FOLDER, nargs=-1, required=True)
 @click.option("--out", type=FOLDER, required=True, help="Folder for the ensemble.")
+@metric_option("Metric that the weights minimise.  [default: that of the first run]")
 @click.option("--overwrite", is_flag=True, help="Replace the ensemble in --out when the new one is complete.")
-def ensemble(runs: tuple[str, ...], out: str, overwrite: bool) -> None:
+def ensemble(runs: tuple[str, ...], out: str, metric: str | None, overwrite: bool) -> None:
     """Combine RUNS into one model: a weighted average of their log prices.
 
     \b
@@ -35,31 +39,37 @@ def ensemble(runs: tuple[str, ...], out: str, overwrite: bool) -> None:
     """
     begin(f"reading {counted(len(runs), 'model')}", "pricekit.workflows.ensemble")
     from pricekit import api
+    from pricekit.evaluation.goal import goal_of
 
-    found = api.ensemble(runs, out=out, overwrite=overwrite)
+    found = api.ensemble(runs, out=out, overwrite=overwrite, metric=metric)
     best = show_members(found.path)
-    score = found.metrics["smape"]
-    verdict = f"{abs(best - score):.2f} points {'better' if score < best else 'worse'} than"
-    if f"{score:.2f}" == f"{best:.2f}":
+    goal = goal_of(found.facts)
+    name, score, write = goal.metric.name, goal.score, goal.metric.write
+    points = " points" if goal.metric.unit == "%" else ""
+    verdict = f"{write(abs(best - score), score)}{points} {'better' if score < best else 'worse'} than"
+    if write(score) == write(best, score):
         verdict = "as good as"
-    show_result(f"SMAPE {score:.2f}, {verdict} the best member", smape=score)
+    show_result(f"{goal}, {verdict} the best member", **{name: score})
     show_result(
         f"the ensemble is in {out}; next: pricekit export {quote(out)} --out BUNDLE{again()}", ensemble=out
     )
 
 
 def show_members(path: Path) -> float:
-    """Print the models of an ensemble with their weights and what each is worth; return the best one's SMAPE."""
+    """Print the models of an ensemble with their weights and what each is worth; return the best one's score."""
+    from pricekit.evaluation.goal import goal_of
+
     record = json.loads((path / "ensemble.json").read_text("utf-8"))
-    rows = [_row(model) for model in record["candidates"]]
-    score = json.loads((path / "run.json").read_text("utf-8"))["metrics"]["smape"]
+    goal = goal_of(json.loads((path / "run.json").read_text("utf-8")))
+    rows = [_row(model, goal.metric) for model in record["candidates"]]
     title = f"{record['rows']:,} rows that no member was trained on"
-    names = ["model", "weight", "SMAPE", "ensemble without it"]
-    show_table(title, names, [*rows, ["ensemble", "", f"{score:.2f}", ""]])
-    return float(min(model["smape"] for model in record["candidates"]))
+    names = ["model", "weight", goal.metric.title, "ensemble without it"]
+    show_table(title, names, [*rows, ["ensemble", "", goal.metric.write(goal.score), ""]])
+    return float(min(model[goal.metric.name] for model in record["candidates"]))
 
 
-def _row(model: dict[str, Any]) -> list[str]:
+def _row(model: dict[str, Any], metric: Metric) -> list[str]:
     weight = f"{model['weight']:.3f}" if model["weight"] else "left out"
     without = model.get("without")
-    return [model["path"], weight, f"{model['smape']:.2f}", "" if without is None else f"{without:.2f}"]
+    score = model[metric.name]
+    return [model["path"], weight, metric.write(score), "" if without is None else metric.write(without, score)]

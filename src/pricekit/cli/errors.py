@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, table_options
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, metric_option, table_options
 from pricekit.cli.terminal import begin, show_result, show_table
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @click.argument("model", type=FOLDER)
 @click.argument("table", type=TABLE, required=False)
 @table_options(price=True)
+@metric_option("Metric that counts.  [default: that of the model]")
 @click.option(
     "--worst", type=click.IntRange(min=0), default=20, show_default=True, help="Number of rows to list."
 )
@@ -36,9 +37,9 @@ def errors(worst: int, **flags: Any) -> None:
     pricekit errors bundle other.csv            the rows of a table
     pricekit errors run --by brand --out errors.csv
 
-    The error of a row is its SMAPE, from 0 to 200. The quantity is the one that the built-in features find in the
+    The error of a row is its part of the metric: for SMAPE, from 0 to 200. The quantity is the one that the built-in features find in the
     text. The groups are by unit, by whether a quantity was found, by price, and by the columns of the table with few
-    values. Each group has its SMAPE, its share of the total error, and whether predictions are typically too high or
+    values. Each group has its metric, its share of the total error, and whether predictions are typically too high or
     too low.
     """
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
@@ -53,8 +54,8 @@ def errors(worst: int, **flags: Any) -> None:
     share = (
         f", {found.share_of_worst(worst):.1f}% of all error in the worst {counted(min(worst, rows), 'row')}"
     )
-    show_result(f"{counted(rows, 'row')}, SMAPE {found.smape:.2f}{share if worst else ''}")
-    show_groups(found.groups, errors=True)
+    show_result(f"{counted(rows, 'row')}, {found.metric.title} {found.metric.write(found.score)}{share if worst else ''}")
+    show_groups(found.groups, found.metric, errors=True)
     if flags["out"]:
         show_result(f"all rows, worst first, are in {flags['out']}", out=flags["out"])
 
@@ -67,7 +68,7 @@ def _show_worst(rows: pd.DataFrame) -> None:
 
     columns = [
         _names(rows),
-        ["error", *(f"{error:.0f}" for error in rows["error"])],
+        ["error", *(f"{error:,.0f}" if error >= 10 else f"{error:.3g}" for error in rows["error"])],
         ["price", *map(amount, rows["price"])],
         ["predicted", *map(amount, rows["predicted"])],
         ["quantity", *map(_quantity, rows["value"], rows["total"], rows["measure"])],

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, table_options
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, metric_option, table_options
 from pricekit.cli.terminal import begin
 
 
@@ -14,6 +14,7 @@ from pricekit.cli.terminal import begin
 @click.argument("model", type=FOLDER)
 @click.argument("table", type=TABLE, required=False)
 @table_options(price=True)
+@metric_option("Metric that counts.  [default: that of the model]")
 @click.option("--json", "as_json", is_flag=True, help="Print all scores as JSON on stdout.")
 def evaluate(as_json: bool, **flags: Any) -> None:
     """Score MODEL, the folder of a run or a bundle, on the rows of TABLE that have a price.
@@ -22,10 +23,11 @@ def evaluate(as_json: bool, **flags: Any) -> None:
     pricekit evaluate bundle other.csv    on a table
     pricekit evaluate run                 on the held-out rows of a run or a cross-validation
 
-    The metrics are SMAPE in percent, from 0 to 200, with its 95% bootstrap interval; the median absolute percentage
-    error; the mean absolute error in the table's currency; the root mean square error of log(1 + price); R² of the
-    log price; and the share of prices inside the 90% interval of predict --interval 0.9. The command also
-    prints SMAPE by price, by text length, and by the columns of the table with few values (by unit if there are none).
+    The first metric is the one that the model was trained to minimise, by default SMAPE in percent, from 0 to 200, with
+    its 95% bootstrap interval. The others are SMAPE; the median absolute percentage error; the mean absolute error in the
+    table's currency; the root mean square error of log(1 + price); R² of the log price; and the share of prices inside
+    the 90% interval of predict --interval 0.9. The command also prints the first metric by price, by text length, and by
+    the columns of the table with few values (by unit if there are none).
 
     Scores on rows that the model was trained on are too optimistic. Use other rows.
     """

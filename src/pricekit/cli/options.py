@@ -238,6 +238,13 @@ def _read_options(*, price: bool) -> list[Decorator]:
     return options
 
 
+def metric_option(text: str) -> Decorator:
+    """Return --metric with its help."""
+    from pricekit.metrics import METRICS
+
+    return click.option("--metric", type=click.Choice(list(METRICS)), metavar="M", help=text)
+
+
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that choose the model and its settings."""
     options = [
@@ -267,7 +274,13 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
             is_flag=True,
             help="Start the backbone from random weights instead of downloading pretrained ones. For benchmarks.",
         ),
-        click.option("--loss", metavar="L", shell_complete=plugin_names("loss"), help="Loss function."),
+        metric_option("What to minimise on the validation rows. It also brings its loss.  [default: smape]"),
+        click.option(
+            "--loss",
+            metavar="L",
+            shell_complete=plugin_names("loss"),
+            help="Loss function.  [default: that of the metric]",
+        ),
         click.option("--max-length", type=int, metavar="N", help="Maximum number of tokens per text."),
         click.option(
             "--seed", type=int, metavar="N", help="Random seed of split, weights and order.  [default: 0]"

@@ -12,16 +12,21 @@ from rich.console import Console
 from pricekit.cli.terminal import show_table
 from pricekit.evaluation.groups import BUILT_IN
 from pricekit.evaluation.scores import Scores, mean_and_sd
+from pricekit.metrics import METRICS, SMAPE, Metric
 from pricekit.support.log import logger
 
 CATEGORIES = 3
-"""Number of table columns to show: those whose groups differ most in SMAPE."""
+"""Number of table columns to show: those whose groups differ most in the metric."""
 LABEL_WIDTH = 34
 
 _NAMES = {
     "smape": "SMAPE, %",
+    "mape": "MAPE, %",
     "mdape": "median error, %",
+    "wape": "WAPE, %",
     "mae": "mean absolute error",
+    "medae": "median absolute error",
+    "rmse": "root mean square error",
     "rmsle": "RMSLE",
     "r2_log": "R² of the log price",
     "interval_90_coverage": "inside the 90% interval, %",
@@ -32,41 +37,43 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 
 def show_scores(scores: Scores) -> None:
     """Print the metrics, then a table for each grouping."""
-    many = len(scores.folds) > 1
+    many, metric = len(scores.folds) > 1, scores.metric
     mean, sd = mean_and_sd(scores.folds) if many else ({}, {})
     rows = [["rows", f"{scores.rows:,}", *([""] * many)]]
     for name, value in scores.metrics.items():
-        spread = f"{mean[name]:,.2f} ± {sd[name]:,.2f}" if name in mean else ""
-        rows.append([_NAMES.get(name, name.replace("_", " ")), f"{value:,.2f}", *([spread] * many)])
-        if name == "smape" and scores.interval is not None:
-            low, high = scores.interval
-            rows.append(["SMAPE, 95% interval", f"{low:,.2f} to {high:,.2f}", *([""] * many)])
+        write = METRICS[name].write if name in METRICS else SMAPE.write
+        spread = f"{write(mean[name])} ± {write(sd[name], like=mean[name])}" if name in mean else ""
+        rows.append([_NAMES.get(name, name.replace("_", " ")), write(value), *([spread] * many)])
+        if name == metric.name and scores.interval is not None:
+            bounds = " to ".join(metric.write(bound, like=value) for bound in scores.interval)
+            rows.append([f"{metric.title}, 95% interval", bounds, *([""] * many)])
     show_table("", ["metric", "value", *([f"mean ± sd of {len(scores.folds)} folds"] * many)], rows)
-    show_groups(scores.groups)
+    show_groups(scores.groups, metric)
 
 
-def show_groups(groups: pd.DataFrame, *, errors: bool = False) -> None:
-    """Print a table for each grouping of `group_scores`; of the table's columns, those where SMAPE varies most.
+def show_groups(groups: pd.DataFrame, metric: Metric, *, errors: bool = False) -> None:
+    """Print a table for each grouping of `group_scores`; of the table's columns, those where the metric varies most.
 
     Args:
         groups: from `group_scores`.
+        metric: with which they were scored.
         errors: show each group's share of the error instead of its median error.
     """
-    shown, left = _most_varied(groups)
+    shown, left = _most_varied(groups, metric.name)
     for by in shown:
         part = groups[groups["by"] == by]
         second = part["share"] if errors else part["mdape"]
         rows = [
-            [fit_width(group, LABEL_WIDTH), f"{count:,}", f"{smape:.2f}", f"{other:.1f}", direction(bias)]
-            for group, count, smape, other, bias in zip(
-                part["group"], part["rows"], part["smape"], second, part["bias"], strict=True
+            [fit_width(group, LABEL_WIDTH), f"{count:,}", metric.write(score), f"{other:.1f}", direction(bias)]
+            for group, count, score, other, bias in zip(
+                part["group"], part["rows"], part[metric.name], second, part["bias"], strict=True
             )
         ]
-        headers = ["rows", "SMAPE", "% of error" if errors else "median error, %", "typically"]
+        headers = ["rows", metric.title, "% of error" if errors else "median error, %", "typically"]
         show_table("", [fit_width(by, LABEL_WIDTH), *headers], rows)
     if left:
         logger.info(
-            "not shown, because SMAPE varies less between their groups: "
+            f"not shown, because {metric.title} varies less between their groups: "
             + ", ".join(fit_width(name, LABEL_WIDTH) for name in left)
         )
 
@@ -95,12 +102,12 @@ def room_for_text(columns: Sequence[Sequence[str]]) -> int:
     return max(20, Console(stderr=True).width - used - 4)
 
 
-def _most_varied(groups: pd.DataFrame) -> tuple[list[str], list[str]]:
+def _most_varied(groups: pd.DataFrame, metric: str) -> tuple[list[str], list[str]]:
     """Return the groupings to show, in order, and the others."""
     names = list(dict.fromkeys(groups["by"]))
-    total = (groups["smape"] * groups["rows"]).groupby(groups["by"]).sum()
+    total = (groups[metric] * groups["rows"]).groupby(groups["by"]).sum()
     mean = groups["by"].map(total / groups.groupby("by")["rows"].sum())
-    spread = (groups["rows"] * (groups["smape"] - mean) ** 2).groupby(groups["by"]).sum()
+    spread = (groups["rows"] * (groups[metric] - mean) ** 2).groupby(groups["by"]).sum()
     own = sorted((name for name in names if name not in BUILT_IN), key=lambda name: -spread[name])
     left = set(own[CATEGORIES:])
     return [name for name in names if name not in left], [name for name in names if name in left]

@@ -60,7 +60,7 @@ def train(dry_run: bool, **flags: Any) -> None:
     --policy best trains an ensemble, which takes longer and is more accurate.
 
     Without TABLE, the command reads the table that pricekit.toml in the current folder names. Each epoch prints the
-    validation SMAPE, from 0 to 200 percent; lower is better. With a refit, which is the default of the policy quick,
+    validation metric, by default SMAPE, from 0 to 200 percent; lower is better. With a refit, which is the default of the policy quick,
     a second pass then trains on all rows, for as many epochs as were best; the metrics are those of the first pass. The
     run folder contains the configuration, the split, the metrics, the checkpoints and the rejected rows.
     """
@@ -71,9 +71,9 @@ def train(dry_run: bool, **flags: Any) -> None:
         _dry_run(flags)
         return
     from pricekit import api
+    from pricekit.evaluation.goal import goal_of
     from pricekit.runs.ensemble import CONFIG
     from pricekit.runs.folder import BACKBONE
-    from pricekit.runs.train import is_useless
     from pricekit.training.machine import Processes
     from pricekit.workflows.members import is_begun
 
@@ -83,12 +83,12 @@ def train(dry_run: bool, **flags: Any) -> None:
     with resume_hint("train", flags, BACKBONE, CONFIG):
         run = api.train(**flags)
     Processes().end()
-    facts, metrics = run.facts, run.metrics
+    facts, metrics, goal = run.facts, run.metrics, goal_of(run.facts)
     if run.members:
         show_members(run.path)
     epoch = "" if run.members else f"best epoch {facts['best_epoch']}, "
     show_result(
-        f"validation SMAPE {metrics['smape']:.2f} (a constant price: {facts['constant_smape']:.2f}), median error "
+        f"validation {goal} (a constant price: {goal.metric.write(goal.constant)}), median error "
         f"{metrics['mdape']:.1f}%, {epoch}{facts['seconds']:.0f} s",
         metrics=metrics,
         best_epoch=facts.get("best_epoch"),
@@ -104,7 +104,7 @@ def train(dry_run: bool, **flags: Any) -> None:
         f"the run is in {folder}; next: pricekit export {shlex.quote(folder)} --out BUNDLE{again()}",
         run=folder,
     )
-    if is_useless(metrics["smape"], facts["constant_smape"]):
+    if goal.missed:
         raise click.exceptions.Exit(USELESS)
 
 

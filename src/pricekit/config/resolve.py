@@ -1,7 +1,7 @@
 """Resolve layers of settings into a complete configuration, including the options of every plugin.
 
-The order of the layers, each over the previous one: the defaults of `RunConfig`, the defaults of the policy, a file,
-single settings.
+The order of the layers, each over the previous one: the defaults of `RunConfig`, the defaults of the policy, the loss of
+a metric that is named without a loss, a file, single settings.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from pricekit.config import Choice, Layer, RunConfig, build_config, merge
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, PluginError
+from pricekit.metrics import METRICS
 from pricekit.support.text import did_you_mean
 
 CHOICES = ("policy", "backbone", "loss")
@@ -106,7 +107,24 @@ def _with_policy(given: list[tuple[str, Layer]]) -> list[tuple[str, Layer]]:
     given = [(source, _as_tables(layer)) for source, layer in given]
     named = reduce(merge, (layer for _, layer in given), {"policy": RunConfig().policy.model_dump()})
     policy = build_config([{"policy": named["policy"]}]).policy
-    return [(f"policy {policy.name}", _as_tables(_defaults(policy))), *given]
+    defaults = _as_tables(_defaults(policy))
+    return [(f"policy {policy.name}", defaults), *_natural_loss(named, defaults), *given]
+
+
+def _natural_loss(named: Layer, defaults: Layer) -> list[tuple[str, Layer]]:
+    """Return a layer with the loss of the metric that the given layers name, unless they name a loss, too.
+
+    Args:
+        named: the given layers, merged.
+        defaults: of the policy; the loss stays if the metric is that of the policy.
+    """
+    metric = METRICS.get(str(named.get("metric")))
+    loss = named.get("loss", {})
+    if metric is None or metric.name == defaults.get("metric", RunConfig().metric):
+        return []
+    if isinstance(loss, Mapping) and "name" not in loss:
+        return [(f"metric {metric.name}", {"loss": {"name": metric.loss}})]
+    return []
 
 
 def _as_tables(layer: Layer) -> Layer:

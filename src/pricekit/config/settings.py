@@ -120,11 +120,11 @@ class TrainingConfig(Section):
         None, gt=0, lt=1, description="validate and keep an exponential moving average of the weights"
     )
     patience: int | None = Field(
-        None, ge=1, description="stop after this many epochs without a better validation SMAPE"
+        None, ge=1, description="stop after this many epochs without a better validation score"
     )
     keep: Literal["best", "last"] = Field(
         "best",
-        description="weights of the epoch with the lowest validation SMAPE, or of the last epoch (ignores patience)",
+        description="weights of the epoch with the best validation score, or of the last epoch (ignores patience)",
     )
     refit: bool = Field(
         False,
@@ -194,6 +194,10 @@ MAX_LENGTH = 100_000
 """Tokens: the highest `max_length`."""
 
 
+MetricName = Literal["smape", "mape", "mdape", "wape", "mae", "medae", "rmse", "rmsle"]
+"""The names of `pricekit.metrics.METRICS`."""
+
+
 MemberName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 """The name of a member of an ensemble, which is also the name of its folder."""
 
@@ -206,6 +210,10 @@ class RunConfig(Section):
     features: list[str] = Field(["optimized22"], description="feature plugins by name, in order")
     feature_options: dict[str, dict[str, Any]] = Field({}, description="options of features by name")
     loss: Choice = Choice(name="smape")
+    metric: MetricName = Field(
+        "smape",
+        description="what to minimise on the validation rows; it also brings its natural loss, unless a loss is named",
+    )
     columns: ColumnsConfig = ColumnsConfig()
     head: HeadConfig = HeadConfig()
     training: TrainingConfig = TrainingConfig()

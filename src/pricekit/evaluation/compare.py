@@ -12,9 +12,10 @@ from typing import Any
 import pandas as pd
 
 from pricekit.errors import ConfigError, DataError
+from pricekit.evaluation.goal import metric_of
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit
-from pricekit.evaluation.scores import MIN_ROWS, fold_metrics, mean_and_sd, mean_interval
-from pricekit.metrics import smape_terms
+from pricekit.evaluation.scores import MIN_ROWS, fold_metrics, mean_and_sd, score_interval
+from pricekit.metrics import SMAPE, Metric
 from pricekit.support.log import logger
 from pricekit.support.text import counted
 
@@ -27,15 +28,15 @@ class ComparedRun:
 
     Attributes:
         name: the name of the model.
-        smape: on the common rows, in percent.
-        folds: mean and standard deviation of SMAPE over the folds; None with fewer than two folds.
-        difference: SMAPE minus the SMAPE of the first model, below 0 if this one is better; None for the first.
+        score: the metric on the common rows.
+        folds: mean and standard deviation of the metric over the folds; None with fewer than two folds.
+        difference: the score minus that of the first model, below 0 if this one is better; None for the first.
         interval: 95% interval of the difference by the paired bootstrap; None for the first or with too few rows.
         verdict: "better" or "worse" if the interval excludes 0, else "cannot tell"; "" for the first.
     """
 
     name: str
-    smape: float
+    score: float
     folds: tuple[float, float] | None
     difference: float | None = None
     interval: tuple[float, float] | None = None
@@ -47,7 +48,7 @@ class ComparedRun:
         interval = None if self.interval is None else list(self.interval)
         return {
             "run": self.name,
-            "smape": self.smape,
+            "score": self.score,
             "folds": folds,
             "difference": self.difference,
             "interval": interval,
@@ -62,10 +63,12 @@ class Comparison:
     Attributes:
         rows: the number of rows that all models hold out.
         runs: the models, in the order given.
+        metric: by which they are compared.
     """
 
     rows: int
     runs: tuple[ComparedRun, ...]
+    metric: Metric = SMAPE
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -74,17 +77,17 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, as `pricekit compare --json` prints them."""
-        return {"rows": self.rows, "runs": [run.to_dict() for run in self.runs]}
+        return {"rows": self.rows, "metric": self.metric.name, "runs": [run.to_dict() for run in self.runs]}
 
     def to_json(self) -> str:
         """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row for each model: smape, folds_mean, folds_sd, difference, low, high, verdict."""
+        """Return one row for each model: score, folds_mean, folds_sd, difference, low, high, verdict."""
         rows = {
             run.name: {
-                "smape": run.smape,
+                "score": run.score,
                 **dict(zip(("folds_mean", "folds_sd"), run.folds or (None, None), strict=True)),
                 "difference": run.difference,
                 **dict(zip(("low", "high"), run.interval or (None, None), strict=True)),
@@ -96,7 +99,7 @@ class Comparison:
 
     def __repr__(self) -> str:
         runs = ", ".join(
-            f"{run.name}: SMAPE {run.smape:.2f}" + f" ({run.verdict})" * bool(run.verdict)
+            f"{run.name}: {self.metric.title} {self.metric.write(run.score)}" + f" ({run.verdict})" * bool(run.verdict)
             for run in self.runs
         )
         return f"Comparison({counted(self.rows, 'row')}; {runs})"
@@ -105,14 +108,15 @@ class Comparison:
         return str(self.to_frame().to_html(float_format="{:.2f}".format, na_rep="", border=0))
 
 
-def compare_folders(paths: Sequence[str | Path]) -> Comparison:
+def compare_folders(paths: Sequence[str | Path], metric: str | None = None) -> Comparison:
     """Compare runs or cross-validations with the first one.
 
     Args:
         paths: at least two folders of runs or cross-validations. A folder that is given twice gets a number.
+        metric: by which to compare; None: that of the first model.
 
     Raises:
-        ConfigError: fewer than two folders.
+        ConfigError: fewer than two folders, or an unknown metric.
         DataError: a folder has no held-out rows, or they have none in common.
         ModuleNotFoundError: scipy is not installed.
     """
@@ -121,16 +125,17 @@ def compare_folders(paths: Sequence[str | Path]) -> Comparison:
     names = _unique(list(map(str, paths)))
     models = {name: read_held_out(Path(path)) for name, path in zip(names, paths, strict=True)}
     report_refit(map(Path, paths))
-    return compare(models)
+    return compare(models, metric_of(map(Path, paths), metric))
 
 
-def compare(models: Mapping[str, HeldOut]) -> Comparison:
+def compare(models: Mapping[str, HeldOut], metric: Metric = SMAPE) -> Comparison:
     """Compare each model with the first on the rows that all of them hold out.
 
     The paired bootstrap draws the same rows for both models, so rows that are hard for both cancel out.
 
     Args:
         models: at least two, by name.
+        metric: by which to compare.
 
     Raises:
         DataError: no row is held out by all of them.
@@ -141,17 +146,16 @@ def compare(models: Mapping[str, HeldOut]) -> Comparison:
     if any(len(model) > count for model in models.values()):
         counts = ", ".join(f"{name}: {len(model):,}" for name, model in models.items())
         logger.warning(f"only the {count:,} rows that all of them hold out are compared ({counts})")
-    terms = {name: smape_terms(model.predicted, model.price) for name, model in rows.items()}
+    weights = metric.weights(next(iter(rows.values())).price)
+    terms = {name: metric.terms(model.predicted, model.price) for name, model in rows.items()}
+    scores = {name: float(metric.combine(each, weights)) for name, each in terms.items()}
     first, *others = rows
-    found = [ComparedRun(first, float(terms[first].mean()), _folds(rows[first]))]
+    found = [ComparedRun(first, scores[first], _folds(rows[first], metric))]
     for name in others:
-        difference = terms[name] - terms[first]
-        interval = mean_interval(difference)
-        smape, folds = float(terms[name].mean()), _folds(rows[name])
-        found.append(
-            ComparedRun(name, smape, folds, float(difference.mean()), interval, verdict_of(interval))
-        )
-    return Comparison(count, tuple(found))
+        interval = score_interval(metric, weights, terms[name], terms[first])
+        difference, folds = scores[name] - scores[first], _folds(rows[name], metric)
+        found.append(ComparedRun(name, scores[name], folds, difference, interval, verdict_of(interval)))
+    return Comparison(count, tuple(found), metric)
 
 
 def common_rows(models: Mapping[str, HeldOut]) -> dict[str, HeldOut]:
@@ -173,18 +177,18 @@ def row_keys(held_out: HeldOut) -> pd.MultiIndex:
 
 
 def verdict_of(interval: tuple[float, float] | None) -> str:
-    """Return the verdict on the second model from the interval of a SMAPE difference."""
+    """Return the verdict on the second model from the interval of a difference; lower is better."""
     if interval is None or interval[0] <= 0 <= interval[1]:
         return UNKNOWN
     return BETTER if interval[1] < 0 else WORSE
 
 
-def _folds(rows: HeldOut) -> tuple[float, float] | None:
-    folds = fold_metrics(rows)
+def _folds(rows: HeldOut, metric: Metric) -> tuple[float, float] | None:
+    folds = fold_metrics(rows, metric)
     if len(folds) < 2:
         return None
     mean, sd = mean_and_sd(folds)
-    return mean["smape"], sd["smape"]
+    return mean[metric.name], sd[metric.name]
 
 
 def _nothing_common(models: Mapping[str, HeldOut]) -> DataError:

@@ -23,7 +23,7 @@ from pricekit.evaluation.groups import (
     quantities_of,
 )
 from pricekit.evaluation.held_out import MOST_VALUES, HeldOut
-from pricekit.metrics import smape_terms
+from pricekit.metrics import SMAPE, Metric
 from pricekit.support.text import counted
 
 WORST = 20
@@ -36,15 +36,17 @@ class ErrorReport:
     Attributes:
         rows: one line for each row, largest error first; see `error_table` for the columns.
         groups: scores and share of the total error by group; see `pricekit.evaluation.groups.group_scores`.
+        metric: whose terms the errors are.
     """
 
     rows: pd.DataFrame
     groups: pd.DataFrame
+    metric: Metric = SMAPE
 
     @property
-    def smape(self) -> float:
-        """SMAPE over all rows, in percent."""
-        return float(self.rows["error"].mean())
+    def score(self) -> float:
+        """The metric over all rows."""
+        return self.metric(self.rows["predicted"], self.rows["price"])
 
     def worst(self, count: int = WORST) -> pd.DataFrame:
         """Return the `count` rows with the largest errors."""
@@ -55,10 +57,11 @@ class ErrorReport:
         return share_of_worst(self.rows, count)
 
     def to_dict(self, count: int = WORST) -> dict[str, Any]:
-        """Return plain JSON values: row count, SMAPE, the worst rows, the groups."""
+        """Return plain JSON values: row count, metric, the worst rows, the groups."""
         return {
             "rows": len(self.rows),
-            "smape": self.smape,
+            "metric": self.metric.name,
+            self.metric.name: self.score,
             "worst": self.worst(count).to_dict("records"),
             "share_of_worst": self.share_of_worst(count),
             "groups": self.groups.to_dict("records"),
@@ -71,41 +74,44 @@ class ErrorReport:
     def __repr__(self) -> str:
         count = min(WORST, len(self.rows))
         worst = f"{self.share_of_worst(count):.1f}% of the error in the worst {count}"
-        return f"ErrorReport({counted(len(self.rows), 'row')}: SMAPE {self.smape:.2f}, {worst})"
+        score = f"{self.metric.title} {self.metric.write(self.score)}"
+        return f"ErrorReport({counted(len(self.rows), 'row')}: {score}, {worst})"
 
     def _repr_html_(self) -> str:
         return str(self.worst().to_html(float_format="{:.2f}".format, max_cols=20, index=False, border=0))
 
 
-def find_errors(held_out: HeldOut, by: str | None = None) -> ErrorReport:
+def find_errors(held_out: HeldOut, by: str | None = None, metric: Metric = SMAPE) -> ErrorReport:
     """Rank rows by their error and group all of them.
 
     Args:
         held_out: rows with true and predicted prices.
         by: group only by this column; None groups by unit, quantity, price and each category.
+        metric: whose terms the errors are.
 
     Raises:
         DataError: there is no group column `by`.
     """
     quantities = quantities_of(held_out.text)
     groupings = groupings_of_errors(held_out, quantities, by)
-    groups = group_scores(groupings, held_out.predicted, held_out.price)
-    return ErrorReport(error_table(held_out, quantities), groups)
+    groups = group_scores(groupings, held_out.predicted, held_out.price, metric)
+    return ErrorReport(error_table(held_out, quantities, metric), groups, metric)
 
 
-def error_table(held_out: HeldOut, quantities: Quantities) -> pd.DataFrame:
+def error_table(held_out: HeldOut, quantities: Quantities, metric: Metric = SMAPE) -> pd.DataFrame:
     """Return all rows, largest error first; ties in the order of the file.
 
-    Columns: `row`, `id`, `fold`; `error`, the SMAPE of the row, 0 to 200; `price`, `predicted`; `value`, the
+    Columns: `row`, `id`, `fold`; `error`, the term of the metric, such as the SMAPE of the row, 0 to 200; `price`, `predicted`; `value`, the
     quantity in the unit that the text states, 0 for none; `total`, the quantity in the common `measure` (g, ml,
     pieces, mm or none); the group columns; `text`.
     """
+    weights = metric.weights(held_out.price)
     frame = pd.DataFrame(
         {
             "row": held_out.rows,
             "id": held_out.ids,
             "fold": held_out.fold,
-            "error": smape_terms(held_out.predicted, held_out.price),
+            "error": metric.terms(held_out.predicted, held_out.price) * weights / weights.mean(),
             "price": held_out.price,
             "predicted": held_out.predicted,
             "value": quantities.value,

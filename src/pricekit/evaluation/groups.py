@@ -14,7 +14,7 @@ import pandas as pd
 from pricekit.evaluation.held_out import HeldOut
 from pricekit.features.catalog import compute, size_labels
 from pricekit.features.labelled_lines import as_strings
-from pricekit.metrics import smape_terms
+from pricekit.metrics import SMAPE, Metric
 
 MIN_ROWS = 10
 """Smaller groups are merged, because scores of a few rows are unreliable."""
@@ -123,41 +123,46 @@ def _by_text(by: str, column: pd.Series, most: int) -> Grouping:
     return Grouping(by, codes, labels + [OTHER] * (len(kept) < len(counts)))
 
 
-def group_scores(groupings: Sequence[Grouping], predicted: np.ndarray, price: np.ndarray) -> pd.DataFrame:
+def group_scores(
+    groupings: Sequence[Grouping], predicted: np.ndarray, price: np.ndarray, metric: Metric = SMAPE
+) -> pd.DataFrame:
     """Score each group of each grouping.
 
-    Columns: `by` and `group`; `rows`; `smape` in percent; `mdape`, the median of |p - a| / a in percent; `bias`,
+    Columns: `by` and `group`; `rows`; the metric, under its name; `mdape`, the median of |p - a| / a in percent; `bias`,
     the median of log(p / a) as a percentage of the price, above 0 if predictions are typically too high; `share`, the
-    group's percentage of the total SMAPE.
+    group's percentage of the total error: of the sum of the metric's terms.
 
     Args:
         groupings: of the N rows.
         predicted: predicted prices p, (N,), not negative.
         price: true prices a, (N,), positive.
+        metric: what to show besides `mdape`.
     """
     with np.errstate(divide="ignore"):
         log_ratio = np.log(predicted / price)
     rows = {
-        "smape": smape_terms(predicted, price),
+        "term": metric.terms(predicted, price),
+        "weight": metric.weights(price),
         "mdape": 100 * np.abs(predicted - price) / price,
         "bias": log_ratio,
     }
     frame = pd.DataFrame(rows)
-    return pd.concat([_scores(grouping, frame) for grouping in groupings] or [_NONE], ignore_index=True)
+    none = pd.DataFrame(columns=list(dict.fromkeys(["by", "group", "rows", metric.name, "mdape", "bias", "share"])))
+    scores = [_scores(grouping, frame.assign(error=frame["term"] * frame["weight"]), metric) for grouping in groupings]
+    return pd.concat(scores or [none], ignore_index=True)
 
 
-_NONE = pd.DataFrame(columns=["by", "group", "rows", "smape", "mdape", "bias", "share"])
-
-
-def _scores(grouping: Grouping, rows: pd.DataFrame) -> pd.DataFrame:
+def _scores(grouping: Grouping, rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     grouped = rows.groupby(grouping.codes)
-    terms = grouped["smape"].sum()
+    terms = grouped["error"].sum()
     return pd.DataFrame(
         {
             "by": grouping.by,
             "group": grouping.labels,
             "rows": grouped.size(),
-            "smape": grouped["smape"].mean(),
+            metric.name: [
+                float(metric.combine(group["term"].to_numpy(), group["weight"].to_numpy())) for _, group in grouped
+            ],
             "mdape": grouped["mdape"].median(),
             "bias": 100 * np.expm1(grouped["bias"].median()),
             "share": 100 * terms / max(float(terms.sum()), np.finfo(float).tiny),

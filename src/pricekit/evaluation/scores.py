@@ -11,7 +11,7 @@ import pandas as pd
 
 from pricekit.evaluation.groups import group_scores, groupings_of
 from pricekit.evaluation.held_out import HeldOut
-from pricekit.metrics import price_metrics, smape_terms
+from pricekit.metrics import SMAPE, Metric, price_metrics
 from pricekit.support.progress import progress
 from pricekit.support.text import counted
 
@@ -23,16 +23,23 @@ MIN_ROWS = 10
 _DRAWS_PER_BATCH = 4_000_000  # 64 MB
 
 
-def mean_interval(terms: np.ndarray) -> tuple[float, float] | None:
-    """Return the 95% interval of the mean of some rows' terms; None for fewer than `MIN_ROWS`.
+def score_interval(
+    metric: Metric, weights: np.ndarray, terms: np.ndarray, minus: np.ndarray | None = None
+) -> tuple[float, float] | None:
+    """Return the 95% interval of a metric over some rows, or of its difference between two models.
 
-    Percentile bootstrap: the 2.5% and 97.5% quantiles of the means of resamples, each as large as the rows and drawn
-    from them with replacement (Efron 1979; `scipy.stats.bootstrap`). The terms of SMAPE give the interval of SMAPE;
-    the differences of two models' terms on the same rows give that of their difference. The draws are deterministic,
-    and the order of the rows does not matter.
+    Percentile bootstrap: the 2.5% and 97.5% quantiles over resamples, each as large as the rows and drawn
+    from them with replacement (Efron 1979; `scipy.stats.bootstrap`). Both models have the same rows of a resample. The
+    draws are deterministic, and the order of the rows does not matter.
 
     Args:
-        terms: float (N,).
+        metric: the metric.
+        weights: of each row, as `Metric.weights` returns them, (N,).
+        terms: of each row, as `Metric.terms` returns them, (N,).
+        minus: the terms of the other model, (N,).
+
+    Returns:
+        The bounds; None for fewer than `MIN_ROWS` rows.
 
     Raises:
         ModuleNotFoundError: scipy is not installed.
@@ -41,12 +48,20 @@ def mean_interval(terms: np.ndarray) -> tuple[float, float] | None:
 
     if len(terms) < MIN_ROWS:
         return None
+    rows = [weights, terms] if minus is None else [weights, terms, minus]
+    order = np.lexsort(rows)
+
+    def score(weights: np.ndarray, *terms: np.ndarray, axis: int) -> np.ndarray:
+        first, *others = (metric.combine(each, weights) for each in terms)
+        return first - others[0] if others else first
+
     with progress("bootstrapping the interval", 1) as advance:
         found = bootstrap(
-            (np.sort(terms),),
-            np.mean,
+            [row[order] for row in rows],
+            score,
+            paired=True,
             n_resamples=RESAMPLES,
-            batch=max(1, _DRAWS_PER_BATCH // len(terms)),
+            batch=max(1, _DRAWS_PER_BATCH // (len(rows) * len(terms))),
             vectorized=True,
             confidence_level=LEVEL,
             method="percentile",
@@ -62,8 +77,10 @@ class Scores:
 
     Attributes:
         rows: the number of rows.
-        metrics: over all rows, as `pricekit.metrics.price_metrics` returns them: smape, mdape, mae, rmsle, r2_log.
-        interval: 95% bootstrap interval of SMAPE; None without scipy or with too few rows.
+        metric: what the model was trained to minimise, or what the user asked for.
+        metrics: over all rows, as `pricekit.metrics.price_metrics` returns them: first that of `metric`, then smape,
+            mdape, mae, rmsle, r2_log.
+        interval: 95% bootstrap interval of `metric`; None without scipy or with too few rows.
         folds: metrics of each fold, (F, metrics), ordered by fold.
         groups: scores by price, text length and category; see `pricekit.evaluation.groups.group_scores`.
 
@@ -78,6 +95,7 @@ class Scores:
     """
 
     rows: int
+    metric: Metric
     metrics: dict[str, float]
     interval: tuple[float, float] | None
     folds: pd.DataFrame
@@ -85,9 +103,9 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, as `pricekit evaluate --json` prints them; mean and sd with two folds or more."""
-        found: dict[str, Any] = {"rows": self.rows, **self.metrics}
+        found: dict[str, Any] = {"rows": self.rows, "metric": self.metric.name, **self.metrics}
         if self.interval is not None:
-            found["smape_interval"] = list(self.interval)
+            found[f"{self.metric.name}_interval"] = list(self.interval)
         if len(self.folds) > 1:
             mean, sd = mean_and_sd(self.folds)
             found |= {"folds": len(self.folds), "mean": mean, "sd": sd}
@@ -98,11 +116,12 @@ class Scores:
         return json.dumps(self.to_dict())
 
     def __repr__(self) -> str:
-        interval = "" if self.interval is None else f" [{self.interval[0]:.2f}, {self.interval[1]:.2f}]"
+        write = self.metric.write
+        interval = "" if self.interval is None else f" [{write(self.interval[0])}, {write(self.interval[1])}]"
         folds = f", {len(self.folds)} folds" * (len(self.folds) > 1)
-        smape, median = self.metrics["smape"], self.metrics["mdape"]
-        rows = counted(self.rows, "row")
-        return f"Scores({rows}{folds}: SMAPE {smape:.2f}{interval}, median error {median:.1f}%)"
+        rows, median = counted(self.rows, "row"), self.metrics["mdape"]
+        score = f"{self.metric.title} {write(self.metrics[self.metric.name])}"
+        return f"Scores({rows}{folds}: {score}{interval}, median error {median:.1f}%)"
 
     def _repr_html_(self) -> str:
         frame = pd.DataFrame({"value": self.metrics})
@@ -114,23 +133,24 @@ class Scores:
         return f"<p>{counted(self.rows, 'row')}</p>" + "".join(map(str, shown))
 
 
-def scores_of(held_out: HeldOut) -> Scores:
+def scores_of(held_out: HeldOut, metric: Metric = SMAPE) -> Scores:
     """Score the predictions for held-out rows; at least one row."""
     return Scores(
         rows=len(held_out),
-        metrics=price_metrics(held_out.predicted, held_out.price),
-        interval=smape_interval(held_out),
-        folds=fold_metrics(held_out),
-        groups=group_scores(groupings_of(held_out), held_out.predicted, held_out.price),
+        metric=metric,
+        metrics=price_metrics(held_out.predicted, held_out.price, metric.name),
+        interval=held_out_interval(held_out, metric),
+        folds=fold_metrics(held_out, metric),
+        groups=group_scores(groupings_of(held_out), held_out.predicted, held_out.price, metric),
     )
 
 
-def fold_metrics(held_out: HeldOut) -> pd.DataFrame:
+def fold_metrics(held_out: HeldOut, metric: Metric = SMAPE) -> pd.DataFrame:
     """Return the metrics of each fold, (F, metrics), ordered by fold."""
     rows = {}
     for fold in np.unique(held_out.fold):
         inside = held_out.fold == fold
-        rows[int(fold)] = price_metrics(held_out.predicted[inside], held_out.price[inside])
+        rows[int(fold)] = price_metrics(held_out.predicted[inside], held_out.price[inside], metric.name)
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
@@ -143,10 +163,11 @@ def mean_and_sd(folds: pd.DataFrame) -> tuple[dict[str, float], dict[str, float]
     return _floats(defined.mean()), _floats(defined.std(ddof=1))
 
 
-def smape_interval(held_out: HeldOut) -> tuple[float, float] | None:
-    """Return the 95% bootstrap interval of SMAPE; None without scipy or with too few rows."""
+def held_out_interval(held_out: HeldOut, metric: Metric) -> tuple[float, float] | None:
+    """Return the 95% bootstrap interval of a metric; None without scipy or with too few rows."""
+    weights, terms = metric.weights(held_out.price), metric.terms(held_out.predicted, held_out.price)
     try:
-        return mean_interval(smape_terms(held_out.predicted, held_out.price))
+        return score_interval(metric, weights, terms)
     except ModuleNotFoundError:
         return None
 

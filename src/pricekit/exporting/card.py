@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pricekit.evaluation.goal import goal_of
 from pricekit.runs.ensemble import Ensemble
 from pricekit.runs.folder import LoadedRun
 from pricekit.support.text import printable, shorten
@@ -46,7 +47,7 @@ without that row{second}:
 
 Rows of {table}; text from {text}; price from {price}.
 
-| member | weight | SMAPE on its own held-out rows |
+| member | weight | score on its own held-out rows |
 |---|---|---|
 {members}
 
@@ -56,11 +57,13 @@ Rows of {table}; text from {text}; price from {price}.
 
 _METRICS = """| metric | value |
 |---|---|
-| SMAPE, percent, 0 to 200 | {smape:.2f} |
-| SMAPE of the best constant price | {constant:.2f} |
+| {title}{unit} | {score} |
+| {title} of the best constant price | {constant} |
 | median absolute percentage error | {mdape:.1f} |
 | mean absolute error, in the table's currency | {mae:.2f} |
 """
+
+_UNITS = {"%": ", percent", "price": ", in the table's currency", "": ""}
 
 _HELD_OUT = """On {valid:,} validation rows that it was not trained on (they selected the best epoch, so expect
 new rows to score a little worse):"""
@@ -103,7 +106,7 @@ def ensemble_card(ensemble: Ensemble, facts: Mapping[str, Any]) -> str:
     columns = ensemble.members[0][0].config.columns
     refit = any("refit" in run.facts for run, _ in ensemble.members)
     members = [
-        f"| `{run.config.backbone.name}`, seed {run.config.seed} | {weight:.3f} | {run.facts['metrics']['smape']:.2f} |"
+        f"| `{run.config.backbone.name}`, seed {run.config.seed} | {weight:.3f} | {goal_of(run.facts)} |"
         for run, weight in ensemble.members
     ]
     return _ENSEMBLE.format(
@@ -164,7 +167,13 @@ def _training_rows(facts: Mapping[str, Any]) -> str:
 
 
 def _metrics(facts: Mapping[str, Any]) -> str:
-    metrics, constant = facts["metrics"], facts["constant_smape"]
+    goal, metrics = goal_of(facts), facts["metrics"]
+    metric = goal.metric
     return _METRICS.format(
-        smape=metrics["smape"], mdape=metrics["mdape"], mae=metrics["mae"], constant=constant
+        title=metric.title,
+        unit=_UNITS[metric.unit],
+        score=metric.write(goal.score),
+        constant=metric.write(goal.constant),
+        mdape=metrics["mdape"],
+        mae=metrics["mae"],
     )

@@ -16,8 +16,9 @@ from pricekit.config import RunConfig
 from pricekit.core.calls import observed_run
 from pricekit.errors import PluginError, TrainingError, check_intact
 from pricekit.evaluation.calibration import fit_intervals
+from pricekit.evaluation.goal import Goal, constant_score, goal_of
 from pricekit.evaluation.held_out import held_out_of, write_held_out
-from pricekit.metrics import best_constant, price_metrics, smape
+from pricekit.metrics import metric_named, price_metrics
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
 from pricekit.runs.folder import (
@@ -245,9 +246,10 @@ def _measure(prepared: Prepared, state: TrainingState, out: Path, started: float
         "rows": split.count(),
         "best_epoch": state.best_epoch,
         "seconds": round(state.seconds + time.perf_counter() - started, 1),
-        "metrics": price_metrics(prices, actual),
+        "metric": job.config.metric,
+        "metrics": price_metrics(prices, actual, job.config.metric),
         "estimate_share": job.model.estimate_share,
-        "constant_smape": _constant_smape(prepared),
+        "constant_score": constant_score(actual, job.train.price, metric_named(job.config.metric)),
         "plugins": [entry.facts() for entry in prepared.entries],
     }
 
@@ -268,7 +270,7 @@ def _complete(folder: Path, facts: dict[str, Any], model: PriceModel | None, fin
         _check_reopened(folder, model)
     for earlier in checkpoints(folder)[1:]:
         earlier.unlink(missing_ok=True)
-    warn_if_useless(facts["metrics"]["smape"], facts["constant_smape"])
+    warn_if_useless(goal_of(facts))
 
 
 def _price(prepared: Prepared) -> np.ndarray:
@@ -292,7 +294,8 @@ def _with_estimate(prepared: Prepared, price: np.ndarray) -> np.ndarray:
         return price  # with the last weights, the validation rows choose nothing
     network, estimate = np.log(price), valid.inputs.features[:, model.estimate]
     mixed: list[np.ndarray] = [np.exp((1 - share) * network + share * estimate) for share in ESTIMATE_SHARES]
-    best = int(np.argmin([smape(prices, valid.price) for prices in mixed]))
+    metric = metric_named(prepared.job.config.metric)
+    best = int(np.argmin([metric(prices, valid.price) for prices in mixed]))
     model.estimate_share = ESTIMATE_SHARES[best]
     if best:
         logger.info(
@@ -301,27 +304,13 @@ def _with_estimate(prepared: Prepared, price: np.ndarray) -> np.ndarray:
     return mixed[best]
 
 
-def _constant_smape(prepared: Prepared) -> float:
-    """Return the SMAPE on the validation rows of the best constant price of the training rows."""
-    actual = prepared.split.valid.known_price
-    return smape(np.full_like(actual, best_constant(prepared.job.train.price)), actual)
-
-
-def is_useless(smape: float, constant_smape: float) -> bool:
-    """Return whether a model is no better than a constant price; never if all prices are equal."""
-    return 0 < constant_smape <= smape
-
-
-def warn_if_useless(smape: float, constant_smape: float) -> None:
-    """Warn about a model that is no better than a constant price.
-
-    Args:
-        smape: of the model on held-out rows.
-        constant_smape: of the best constant price on the same rows.
-    """
-    if is_useless(smape, constant_smape):
+def warn_if_useless(goal: Goal) -> None:
+    """Warn about a model that is no better than a constant price on held-out rows."""
+    if goal.missed:
+        metric = goal.metric
         logger.warning(
-            f"the SMAPE of {smape:.2f} is not below that of a constant price, {constant_smape:.2f}: the model has "
+            f"the {metric.title} of {metric.write(goal.score)} is not below that of a constant price, "
+            f"{metric.write(goal.constant)}: the model has "
             "learned nothing that helps. Check that the text columns describe the products and that prices are read "
             "correctly; then train longer, with a lower training.learning_rate, or on more rows"
         )

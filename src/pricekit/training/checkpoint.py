@@ -31,8 +31,8 @@ class TrainingState:
         steps_in_epoch: optimizer steps of the current epoch.
         step: optimizer steps of all epochs.
         position: steps of the schedule; under a time budget more than `step`.
-        best_smape: lowest validation SMAPE so far.
-        best_epoch: the epoch with `best_smape`.
+        best_score: the lowest value of the metric on the validation rows so far.
+        best_epoch: the epoch with `best_score`.
         seconds: training time, earlier processes of a resumed run included.
         loss: of the current epoch, summed over rows.
         rows: of the current epoch.
@@ -44,7 +44,7 @@ class TrainingState:
     steps_in_epoch: int = 0
     step: int = 0
     position: float = 0.0
-    best_smape: float = math.inf
+    best_score: float = math.inf
     best_epoch: int = 0
     seconds: float = 0.0
     loss: float = 0.0
@@ -56,6 +56,9 @@ class TrainingState:
 NEWER = ("rate_factor", "history")
 """The values that version 0.1 does not know. A checkpoint stores them elsewhere, so that 0.1 can resume from it."""
 
+BEST_SCORE, ITS_OLD_NAME = "best_score", "best_smape"
+"""A checkpoint stores `best_score` under the name of version 0.1."""
+
 
 @dataclass(frozen=True)
 class EpochResult:
@@ -65,13 +68,13 @@ class EpochResult:
         epoch: counted from 1.
         step: optimizer steps so far.
         loss: mean training loss of the epoch's rows.
-        valid_smape: SMAPE on the validation rows, 0 to 200 percent; None: there are no such rows.
+        valid_score: the value of the metric on the validation rows; None: there are no such rows.
     """
 
     epoch: int
     step: int
     loss: float
-    valid_smape: float | None
+    valid_score: float | None
 
 
 LAST, BEST = "last.safetensors", "best.safetensors"
@@ -115,7 +118,11 @@ def save_checkpoint(
     """
     tensors = _prefixed(_MODEL, model) | (_prefixed(_EMA, ema) if ema is not None else {})
     record: dict[str, Any] = {
-        "state": {name: value for name, value in state.items() if name not in NEWER},
+        "state": {
+            ITS_OLD_NAME if name == BEST_SCORE else name: value
+            for name, value in state.items()
+            if name not in NEWER
+        },
         "scaler": scaler.state_dict() if scaler else {},
         "run": run,
         "name": path.name,
@@ -213,6 +220,8 @@ def read_state(path: Path, run: str = "") -> dict[str, Any]:
         with safe_open(path, framework="pt") as file:
             record = _record(file)
         state = {**record["state"], **record.get("newer", {})}
+        if ITS_OLD_NAME in state:
+            state[BEST_SCORE] = state.pop(ITS_OLD_NAME)
     except FileNotFoundError:
         raise TrainingError(
             f"there is no checkpoint {path}; train into a new folder", parameters=("out",), path=str(path)

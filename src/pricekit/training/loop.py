@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pricekit.core.calls import notify
-from pricekit.metrics import smape
+from pricekit.metrics import metric_named
 from pricekit.model.inference import predict
 from pricekit.support.log import logger
 from pricekit.support.progress import Advance, progress
@@ -32,7 +31,7 @@ BAR_SECONDS = 1.0
 def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None = None) -> TrainingState:
     """Train until the last epoch, or until patience or the time budget runs out.
 
-    Afterwards the model has the best weights, on its device: those with the lowest validation SMAPE, or the last
+    Afterwards the model has the best weights, on its device: those with the best validation score, or the last
     ones with `training.keep` "last". `folder` contains `last.safetensors` (to resume from; written after each epoch,
     every `save_steps`, and on an interrupt), `best.safetensors`, and one line per epoch in `metrics.jsonl`. A resumed
     run takes the same steps as an uninterrupted one.
@@ -153,7 +152,7 @@ def train_epoch(session: Session, interrupted: threading.Event, advance: Advance
 
 
 def validate(session: Session, interrupted: threading.Event) -> EpochResult:
-    """Return the result of the current epoch: the SMAPE of the scored weights on the validation rows, if there are any.
+    """Return the result of the current epoch: the score of the scored weights on the validation rows, if there are any.
 
     Args:
         session: the training in progress.
@@ -165,11 +164,12 @@ def validate(session: Session, interrupted: threading.Event) -> EpochResult:
     state, valid = session.state, session.job.valid
     session.check_values()
     session.processes.broadcast(session.scored_model.buffers())
+    metric = metric_named(session.config.metric)
     return EpochResult(
         epoch=state.epoch + 1,
         step=state.step,
         loss=state.loss / max(1, state.rows),
-        valid_smape=None if valid is None else smape(_prices(session, valid, interrupted), valid.price),
+        valid_score=None if valid is None else metric(_prices(session, valid, interrupted), valid.price),
     )
 
 
@@ -204,12 +204,17 @@ def _prices(session: Session, valid: PricedInputs, interrupted: threading.Event)
 
 def report_epoch(session: Session, result: EpochResult, rows_per_second: float) -> None:
     """Write the epoch's line to `metrics.jsonl`, pass it to observers, and log it; only log it without a validation."""
-    if result.valid_smape is None:
+    if result.valid_score is None:
         logger.info(
             f"refit, epoch {result.epoch:>3} of {session.epochs}  loss {result.loss:.4f}  {rows_per_second:,.0f} rows/s"
         )
         return
-    record: dict[str, Any] = asdict(result) | {
+    metric = metric_named(session.config.metric)
+    record: dict[str, Any] = {
+        "epoch": result.epoch,
+        "step": result.step,
+        "loss": result.loss,
+        f"valid_{metric.name}": result.valid_score,
         "rows_per_second": rows_per_second,
         "learning_rate": session.optimizer.param_groups[0]["lr"],
         "seconds": session.elapsed(),
@@ -221,7 +226,8 @@ def report_epoch(session: Session, result: EpochResult, rows_per_second: float) 
         notify("epoch_ended", folder=session.run_folder, record=dict(record))
     improved = session.config.training.keep == "best" and session.state.best_epoch == result.epoch
     logger.info(
-        f"epoch {result.epoch:>3}  loss {result.loss:.4f}  validation SMAPE {result.valid_smape:.2f}"
+        f"epoch {result.epoch:>3}  loss {result.loss:.4f}  "
+        f"validation {metric.title} {metric.write(result.valid_score)}"
         f"{'  best' if improved else ''}  {rows_per_second:,.0f} rows/s"
     )
 

@@ -224,9 +224,9 @@ class Session:
         """Begin the next epoch; save the weights if they are the best so far, or if the last ones are to be kept."""
         state = self.state
         state.epoch, state.steps_in_epoch, state.loss, state.rows = result.epoch, 0, 0.0, 0
-        found = math.inf if result.valid_smape is None else result.valid_smape
-        if self.job.valid is None or self.config.training.keep == "last" or found < state.best_smape:
-            state.best_smape, state.best_epoch = found, state.epoch
+        found = math.inf if result.valid_score is None else result.valid_score
+        if self.job.valid is None or self.config.training.keep == "last" or found < state.best_score:
+            state.best_score, state.best_epoch = found, state.epoch
             self.save(BEST)
 
     def save(self, name: str) -> None:
@@ -271,12 +271,12 @@ class Session:
         if not allowed or self.folder is None:
             raise error
         self.state.seconds, self.began = self.elapsed(), time.perf_counter()
-        seconds, best, best_smape = self.state.seconds, self.state.best_epoch, self.state.best_smape
+        seconds, best, best_score = self.state.seconds, self.state.best_epoch, self.state.best_score
         self.stepper.guard.unread.clear()
         self.optimizer.zero_grad(set_to_none=True)
         self.load(self.folder / LAST)
         self.state.seconds, self.state.rate_factor = seconds, SPIKE_FACTOR
-        self.state.best_epoch, self.state.best_smape = best, best_smape  # as in best.safetensors
+        self.state.best_epoch, self.state.best_score = best, best_score  # as in best.safetensors
         logger.warning(
             f"{str(error).partition('. Train again')[0]}. Training returns to step {self.state.step}, once, at half "
             "the learning rate"

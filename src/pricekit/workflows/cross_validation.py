@@ -21,10 +21,11 @@ import numpy as np
 
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, TrainingError, check_intact
+from pricekit.evaluation.goal import Goal, goal_of
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
-from pricekit.metrics import smape
+from pricekit.metrics import metric_named
 from pricekit.options import config_of
 from pricekit.runs.ensemble import clear_ensemble
 from pricekit.runs.ensemble import is_own as is_own_of_ensemble
@@ -100,7 +101,7 @@ def _run_folds(
             runs.append(facts)
             advance(1)
     held_out = held_out_of(plan.table, predicted, plan.fold)
-    scores = scores_of(held_out)
+    scores = scores_of(held_out, metric_named(config.metric))
     if processes.main:
         write_held_out(out, held_out)
         record = json.dumps(_facts(source, config, runs, scores), indent=2) + "\n"
@@ -236,7 +237,9 @@ def _run_fold(
         facts = train_unless_finished(source, config, folder, split, resume=resume)
     rows = plan.held_out(fold)
     prices = load_model(folder).predict(rows)
-    logger.info(f"{folder.name}: SMAPE {smape(prices, rows.known_price):.2f} on {len(rows):,} held-out rows")
+    metric = metric_named(config.metric)
+    score = metric.write(metric(prices, rows.known_price))
+    logger.info(f"{folder.name}: {metric.title} {score} on {len(rows):,} held-out rows")
     return facts, prices
 
 
@@ -246,13 +249,15 @@ def _facts(source: Source, config: RunConfig, runs: list[dict[str, Any]], scores
         {"fold": int(str(fold)), "seconds": run["seconds"], "best_epoch": run.get("best_epoch"), **metrics}
         for run, (fold, metrics) in zip(runs, scores.folds.to_dict("index").items(), strict=True)
     ]
-    constant, seconds = np.mean([run["constant_smape"] for run in runs]), sum(run["seconds"] for run in runs)
-    logger.info(f"{seconds:,.0f} s of training; SMAPE of a constant price {constant:.2f}")
-    warn_if_useless(scores.metrics["smape"], float(constant))
+    metric, seconds = scores.metric, sum(run["seconds"] for run in runs)
+    constant = float(np.mean([goal_of(run).constant for run in runs]))
+    logger.info(f"{seconds:,.0f} s of training; {metric.title} of a constant price {metric.write(constant)}")
+    warn_if_useless(Goal(metric, scores.metrics[metric.name], constant))
     return {
         "table": source.table_name,
+        "metric": metric.name,
         "folds": folds,
-        "constant_smape": float(constant),
+        "constant_score": constant,
         "seconds": round(seconds, 1),
         "scores": scores.to_dict(),
         "plugins": runs[0]["plugins"],

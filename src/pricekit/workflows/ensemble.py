@@ -14,9 +14,10 @@ import numpy as np
 from pricekit.errors import TrainingError, check_intact
 from pricekit.evaluation.calibration import fit_intervals
 from pricekit.evaluation.compare import row_keys
+from pricekit.evaluation.goal import constant_score, metric_of
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, write_held_out
-from pricekit.metrics import best_constant, price_metrics, smape
+from pricekit.metrics import SMAPE, Metric, price_metrics
 from pricekit.runs.ensemble import CONFIG, ENSEMBLE, MEMBERS, is_ensemble
 from pricekit.runs.folder import FILES, INTERVALS, check_replaceable, is_run
 from pricekit.support.digests import LISTING, list_files
@@ -33,27 +34,31 @@ PARTS = 5
 """Number of parts into which the rows of a single fold are divided for cross-fitting."""
 
 
-def fit_weights(predicted: np.ndarray, price: np.ndarray) -> np.ndarray:
-    """Return the weights w >= 0 with Σ w = 1 for which exp(Σ w·log p) has the lowest SMAPE, float64 (M,).
+def fit_weights(predicted: np.ndarray, price: np.ndarray, metric: Metric = SMAPE) -> np.ndarray:
+    """Return the weights w >= 0 with Σ w = 1 for which exp(Σ w·log p) has the lowest metric, float64 (M,).
 
-    With d = Σ w·log p - log a, a row's SMAPE term is 2·tanh(|d| / 2). SLSQP (Kraft 1988) minimises the mean, starting
-    from equal weights and from each model alone, so the result is never worse than the best model on these rows.
-    Weights below `MIN_WEIGHT` are set to 0 and the others are fitted again, unless all are below.
+    SLSQP (Kraft 1988) with numerical gradients starts from equal weights and from each model alone, so the result is
+    never worse than the best model on these rows. Weights below `MIN_WEIGHT` are set to 0 and the others are fitted
+    again, unless all are below.
 
     Args:
         predicted: prices p of each model, float64 (N, M), positive.
         price: true prices a, float64 (N,), positive.
+        metric: to minimise.
     """
-    return _without_small(np.log(predicted), np.log(price))
+    return _without_small(np.log(predicted), price, metric)
 
 
-def cross_fitted(predicted: np.ndarray, price: np.ndarray, fold: np.ndarray) -> np.ndarray:
+def cross_fitted(
+    predicted: np.ndarray, price: np.ndarray, fold: np.ndarray, metric: Metric = SMAPE
+) -> np.ndarray:
     """Return weighted predictions, each with weights that were fitted on the other folds, float64 (N,).
 
     Args:
         predicted: prices of each model, float64 (N, M).
         price: true prices, float64 (N,).
         fold: of each row, int64 (N,); the rows of a single fold are divided into `PARTS`.
+        metric: to minimise.
     """
     if len(np.unique(fold)) == 1:
         fold = np.random.default_rng(0).permutation(len(price)) % min(PARTS, len(price))
@@ -63,7 +68,7 @@ def cross_fitted(predicted: np.ndarray, price: np.ndarray, fold: np.ndarray) -> 
             others = fold != held
             if not others.any():  # a single row
                 others = ~others
-            weights = fit_weights(predicted[others], price[others])
+            weights = fit_weights(predicted[others], price[others], metric)
             found[fold == held] = weighted(predicted[fold == held], weights)
     return found
 
@@ -74,35 +79,32 @@ def weighted(predicted: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return mean
 
 
-def _without_small(predicted: np.ndarray, price: np.ndarray) -> np.ndarray:
-    weights = _fit(predicted, price)
+def _without_small(log_predicted: np.ndarray, price: np.ndarray, metric: Metric) -> np.ndarray:
+    weights = _fit(log_predicted, price, metric)
     kept = weights >= min(MIN_WEIGHT, weights.max())
     if kept.all():
         return weights
     found = np.zeros(len(weights))
-    found[kept] = _without_small(predicted[:, kept], price)
+    found[kept] = _without_small(log_predicted[:, kept], price, metric)
     return found
 
 
-def _fit(predicted: np.ndarray, price: np.ndarray) -> np.ndarray:
+def _fit(log_predicted: np.ndarray, price: np.ndarray, metric: Metric) -> np.ndarray:
     from scipy.optimize import minimize
 
-    models = predicted.shape[1]
+    models = log_predicted.shape[1]
     if models == 1:
         return np.ones(1)
+    scale = metric(np.full(len(price), np.median(price)), price) or 1.0  # near 1, as the solver expects
 
-    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
-        distance = predicted @ weights - price
-        terms = np.tanh(np.abs(distance) / 2)
-        slope = np.sign(distance) * (1 - terms**2) / 2
-        return float(terms.mean()), predicted.T @ slope / len(price)
+    def loss(weights: np.ndarray) -> float:
+        return metric(np.exp(log_predicted @ weights), price) / scale
 
     starts = [np.full(models, 1 / models), *np.eye(models)]
     ends = [
         minimize(
             loss,
             start,
-            jac=True,
             method="SLSQP",
             bounds=[(0, 1)] * models,
             constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
@@ -110,7 +112,7 @@ def _fit(predicted: np.ndarray, price: np.ndarray) -> np.ndarray:
         for start in starts
     ]
     candidates = [np.clip(end, 0, None) / np.clip(end, 0, None).sum() for end in ends] + starts
-    return min(candidates, key=lambda weights: loss(weights)[0])
+    return min(candidates, key=loss)
 
 
 MIN_COMMON_ROWS = 20
@@ -132,16 +134,19 @@ class EnsembleInput:
     held_out: HeldOut
 
 
-def make_ensemble(paths: Sequence[Path], out: Path, *, overwrite: bool = False) -> dict[str, Any]:
+def make_ensemble(
+    paths: Sequence[Path], out: Path, *, overwrite: bool = False, metric: str | None = None
+) -> dict[str, Any]:
     """Create an ensemble of runs, which predicts the weighted geometric mean of their prices.
 
-    The weights have the lowest SMAPE on the rows that all runs hold out, or are equal if that is better on rows that
+    The weights are best by the metric on the rows that all runs hold out, or are equal if that is better on rows that
     they were not fitted on. The metrics use, for each row, weights that were fitted without it.
 
     Args:
         paths: finished runs or cross-validations, at least two.
         out: a new or empty folder, or an ensemble to replace.
         overwrite: replace the ensemble in `out`.
+        metric: to minimise; None: that of the first run.
 
     Returns:
         The content of `ensemble.json`, and `metrics` on the held-out rows.
@@ -154,7 +159,7 @@ def make_ensemble(paths: Sequence[Path], out: Path, *, overwrite: bool = False) 
     with owned(out, "ensemble", TrainingError):
         _check_free(out, overwrite)
         _check_common_rows([_read_input(path) for path in paths])
-        combined = combine(paths)
+        combined = combine(paths, metric_of(paths, metric))
         _write_copies(out, combined)
         return combined.record | {"metrics": combined.facts["metrics"]}
 
@@ -179,7 +184,7 @@ class Combined:
         return [Path(member["path"]) for member in self.record["members"]]
 
 
-def combine(paths: Sequence[Path]) -> Combined:
+def combine(paths: Sequence[Path], metric: Metric) -> Combined:
     """Weigh finished runs or cross-validations on the rows that all of them hold out; errors as of `make_ensemble`.
 
     With fewer than `MIN_COMMON_ROWS` rows, the weights are equal.
@@ -187,15 +192,17 @@ def combine(paths: Sequence[Path]) -> Combined:
     inputs = [_read_input(path) for path in paths]
     report_refit(paths)
     rows = _common_rows(inputs)
-    weights, mixed = _choose_weights(np.stack([one.predicted for one in rows], 1), rows[0])
+    weights, mixed = _choose_weights(np.stack([one.predicted for one in rows], 1), rows[0], metric)
     held_out = replace(rows[0], predicted=mixed)
-    record = _record(inputs, rows, weights)
+    record = _record(inputs, rows, weights, metric)
     members = [Path(member["path"]) for member in record["members"]]
     _check_columns(members)
-    return Combined(record, _facts(members, held_out), held_out)
+    return Combined(record, _facts(members, held_out, metric), held_out)
 
 
-def _choose_weights(predicted: np.ndarray, rows: HeldOut) -> tuple[np.ndarray, np.ndarray]:
+def _choose_weights(
+    predicted: np.ndarray, rows: HeldOut, metric: Metric
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the weights of models, float64 (M,), and the price of each row with weights that it had no part in, (N,).
 
     The weights are equal if fitted ones are no better on rows that they were not fitted on, as happens with few rows.
@@ -203,15 +210,16 @@ def _choose_weights(predicted: np.ndarray, rows: HeldOut) -> tuple[np.ndarray, n
     Args:
         predicted: prices of each model, float64 (N, M).
         rows: with the true prices and the folds.
+        metric: to minimise.
     """
     equal = np.full(predicted.shape[1], 1 / predicted.shape[1])
     mean = weighted(predicted, equal)
     if len(rows) < MIN_COMMON_ROWS:
         return equal, mean
-    fitted = cross_fitted(predicted, rows.price, rows.fold)
-    if smape(mean, rows.price) <= smape(fitted, rows.price):
+    fitted = cross_fitted(predicted, rows.price, rows.fold, metric)
+    if metric(mean, rows.price) <= metric(fitted, rows.price):
         return equal, mean
-    return fit_weights(predicted, rows.price), fitted
+    return fit_weights(predicted, rows.price, metric), fitted
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
@@ -262,12 +270,14 @@ def _check_common_rows(inputs: Sequence[EnsembleInput]) -> None:
         )
 
 
-def _record(inputs: Sequence[EnsembleInput], rows: Sequence[HeldOut], weights: np.ndarray) -> dict[str, Any]:
+def _record(
+    inputs: Sequence[EnsembleInput], rows: Sequence[HeldOut], weights: np.ndarray, metric: Metric
+) -> dict[str, Any]:
     """Return the content of `ensemble.json`; runs of weight 0 are no members."""
     price = rows[0].price
-    scores = [smape(one.predicted, price) for one in rows]
+    scores = [metric(one.predicted, price) for one in rows]
     members = [
-        {"path": str(run), "weight": weight / len(one.runs), "smape": score}
+        {"path": str(run), "weight": weight / len(one.runs), metric.name: score}
         for one, weight, score in zip(inputs, weights, scores, strict=True)
         if weight
         for run in one.runs
@@ -276,21 +286,21 @@ def _record(inputs: Sequence[EnsembleInput], rows: Sequence[HeldOut], weights: n
         {
             "path": str(one.path),
             "weight": float(weight),
-            "smape": score,
-            "without": _smape_without(rows, number),
+            metric.name: score,
+            "without": _score_without(rows, number, metric),
         }
         for number, (one, weight, score) in enumerate(zip(inputs, weights, scores, strict=True))
     ]
-    return {"members": members, "candidates": candidates, "rows": len(price)}
+    return {"metric": metric.name, "members": members, "candidates": candidates, "rows": len(price)}
 
 
-def _smape_without(rows: Sequence[HeldOut], number: int) -> float | None:
-    """Return the SMAPE of the ensemble of all models but one; None if there is only one."""
+def _score_without(rows: Sequence[HeldOut], number: int, metric: Metric) -> float | None:
+    """Return the score of the ensemble of all models but one; None if there is only one."""
     others = [one.predicted for index, one in enumerate(rows) if index != number]
     if not others:
         return None
-    _, mixed = _choose_weights(np.stack(others, 1), rows[0])
-    return smape(mixed, rows[0].price)
+    _, mixed = _choose_weights(np.stack(others, 1), rows[0], metric)
+    return metric(mixed, rows[0].price)
 
 
 def _check_columns(runs: Sequence[Path]) -> None:
@@ -316,17 +326,17 @@ def _read_preprocess(run: Path) -> dict[str, Any]:
     return record
 
 
-def _facts(runs: Sequence[Path], ensemble: HeldOut) -> dict[str, Any]:
+def _facts(runs: Sequence[Path], ensemble: HeldOut, metric: Metric) -> dict[str, Any]:
     """Return the content of the ensemble's `run.json`."""
     facts = [json.loads((run / "run.json").read_text("utf-8")) for run in runs]
     plugins = {json.dumps(plugin, sort_keys=True): plugin for one in facts for plugin in one["plugins"]}
-    constant = np.full(len(ensemble), best_constant(ensemble.price))
     return {
         "table": facts[0]["table"],
         "currency": facts[0].get("currency"),
         "rows": {**facts[0]["rows"], "valid": len(ensemble)},
-        "metrics": price_metrics(ensemble.predicted, ensemble.price),
-        "constant_smape": smape(constant, ensemble.price),
+        "metric": metric.name,
+        "metrics": price_metrics(ensemble.predicted, ensemble.price, metric.name),
+        "constant_score": constant_score(ensemble.price, ensemble.price, metric),
         "plugins": list(plugins.values()),
     }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pricekit.errors import ConfigError
 from pricekit.evaluation.errors import ErrorReport, find_errors
+from pricekit.evaluation.goal import metric_of
 from pricekit.evaluation.held_out import (
     FILE,
     HeldOut,
@@ -31,25 +32,33 @@ TRAINED_ON = 0.1
 """If a table contains this share of a run's held-out rows, it is the training table; equal products are rarer."""
 
 
-def evaluate_model(model: Path, table: Any, options: Mapping[str, Any]) -> Scores:
+def evaluate_model(model: Path, table: Any, options: Mapping[str, Any], metric: str | None = None) -> Scores:
     """Score a model; see `pricekit.evaluate`."""
+    judged_by = metric_of([model], metric)
     rows, predictor = judged_rows(model, table, options)
-    scores = scores_of(rows)
+    scores = scores_of(rows, judged_by)
     if predictor is not None:
         scores = replace(scores, metrics=scores.metrics | _coverage(predictor, rows))
     if scores.interval is None and len(rows) >= MIN_ROWS:
-        logger.warning("the interval of SMAPE is omitted: it needs scipy (pip install scipy)")
+        logger.warning(f"the interval of {judged_by.title} is omitted: it needs scipy (pip install scipy)")
     return scores
 
 
 def worst_rows_of(
-    model: Path, table: Any, options: Mapping[str, Any], *, by: str | None, out: Path | None
+    model: Path,
+    table: Any,
+    options: Mapping[str, Any],
+    *,
+    by: str | None,
+    out: Path | None,
+    metric: str | None = None,
 ) -> ErrorReport:
     """List the rows with the largest errors; see `pricekit.worst_rows`."""
     if out is not None:
         check_output(out, [table] if isinstance(table, Path) else [])
+    judged_by = metric_of([model], metric)
     rows, _ = judged_rows(model, table, options)
-    report = find_errors(rows, by)
+    report = find_errors(rows, by, judged_by)
     if out is not None:
         write_frame(out, report.rows)
     return report

@@ -16,6 +16,7 @@ from typing import Any
 from pricekit.config import RunConfig
 from pricekit.config.resolve import member_configs
 from pricekit.errors import ConfigError, TrainingError, check_intact
+from pricekit.evaluation.goal import goal_of, metric_of
 from pricekit.runs.ensemble import CONFIG, FINISHED, MEMBERS, clear_ensemble, is_ensemble, is_own
 from pricekit.runs.folder import SOURCE, check_replaceable, clear_run, is_started
 from pricekit.runs.resume import check_agreement, check_tables, working_folder
@@ -31,8 +32,8 @@ from pricekit.support.staging import replacing
 from pricekit.training.machine import Processes
 from pricekit.workflows.ensemble import combine, write_ensemble
 
-_OF_ROWS = ("columns", "limit", "validation_fraction")
-"""Settings that decide which rows are read and held out, and so are the same for all members."""
+_SHARED = ("columns", "limit", "validation_fraction", "metric")
+"""Settings that are the same for all members: which rows are read and held out, and what weighs the members."""
 
 
 def train_model(
@@ -154,14 +155,15 @@ def _finished_facts(out: Path) -> dict[str, Any] | None:
 
 def _combine(out: Path, names: list[str], started: float) -> dict[str, Any]:
     """Fit the weights, write the files of the ensemble, and delete the runs of members without a weight."""
-    combined = combine([out / MEMBERS / name for name in names])
+    runs = [out / MEMBERS / name for name in names]
+    combined = combine(runs, metric_of(runs))
     combined.facts["seconds"] = round(time.perf_counter() - started, 1)
     kept = [run.name for run in combined.runs]
     write_ensemble(out, combined, kept)
     for name in set(names) - set(kept):
         clear_run(out / MEMBERS / name)
         (out / MEMBERS / name).rmdir()
-    warn_if_useless(combined.facts["metrics"]["smape"], combined.facts["constant_smape"])
+    warn_if_useless(goal_of(combined.facts))
     return combined.facts
 
 
@@ -177,13 +179,13 @@ def _distinct(configs: dict[str, RunConfig]) -> dict[str, RunConfig]:
 
 
 def _check_rows(configs: dict[str, RunConfig], config: RunConfig) -> None:
-    """Raise ConfigError if a member reads other rows or columns than the ensemble."""
+    """Raise ConfigError if a member differs from the ensemble in a setting that all share."""
     for name, member in configs.items():
-        for setting in _OF_ROWS:
+        for setting in _SHARED:
             if getattr(member, setting) != getattr(config, setting):
                 raise ConfigError(
-                    f"the member {name} has a {setting} of its own; members read the same rows, so set {setting} for "
-                    "the whole ensemble",
+                    f"the member {name} has a {setting} of its own; all members share it, so set {setting} for the "
+                    "whole ensemble",
                     parameters=("settings",),
                     setting=f"members.{name}.{setting}",
                 )

@@ -48,7 +48,7 @@ class Log:
     def run_ended(self, folder: Path, outcome: str, facts: Mapping[str, Any]) -> None:
         """Log the metrics of the best weights, the status, and the small files of the run."""
         if outcome == "finished":
-            final = {**facts["metrics"], **{k: facts[k] for k in ("constant_smape", "best_epoch", "seconds")}}
+            final = {**facts["metrics"], **{k: facts[k] for k in ("constant_score", "best_epoch", "seconds")}}
             self._metrics({f"final/{name}": value for name, value in final.items()}, facts["best_epoch"])
         self.client.set_terminated(self.run_id, STATUS[outcome])
         for name in FILES:
@@ -143,7 +143,7 @@ def _own(client: MlflowClient, run_id: str) -> Run | None:
 
 
 def _last_epoch(client: MlflowClient, run_id: str) -> int:
-    return max((metric.step for metric in client.get_metric_history(run_id, "valid_smape")), default=0)
+    return max((metric.step for metric in client.get_metric_history(run_id, "loss")), default=0)
 
 
 def _place(client: MlflowClient, run: Run) -> str:

@@ -19,7 +19,6 @@ SUFFIX = ".pricekit"
 
 TAGS = {
     "loss": "loss/train",
-    "valid_smape": "smape/validation",
     "gpu_memory_gib": "gpu/memory_gib",
     "gpu_utilization": "gpu/utilization",
 }
@@ -63,10 +62,16 @@ def start(run: Path, config: Mapping[str, Any], *, resumed: bool) -> None:
     if not resumed:
         for old in log.folder.glob(f"events.out.tfevents.*{SUFFIX}"):
             old.unlink()
-        experiment, session, _ = _session(flat(config), ("smape/validation", *FINAL))
+        experiment, session, _ = _session(flat(config), (_tag(f"valid_{config['metric']}"), *FINAL))
         log.add(experiment, session)
     _logs[run] = log
     logger.info(f"TensorBoard: tensorboard --logdir {shlex.quote(str(log.folder))}")
+
+
+def _tag(name: str) -> str:
+    """Return the tag of a value in `metrics.jsonl`; a validation metric such as `valid_smape` is `smape/validation`."""
+    kind, _, metric = name.partition("valid_")
+    return f"{metric}/validation" if metric and not kind else TAGS.get(name, name)
 
 
 def write_epoch(run: Path, record: Mapping[str, Any]) -> None:
@@ -77,7 +82,7 @@ def write_epoch(run: Path, record: Mapping[str, Any]) -> None:
     writer = log.open(purge_step=epoch)
     for name, value in record.items():
         if name not in COUNTS:
-            writer.add_scalar(TAGS.get(name, name), value, epoch)
+            writer.add_scalar(_tag(name), value, epoch)
     writer.flush()
 
 
