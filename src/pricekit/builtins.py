@@ -50,8 +50,14 @@ def pricekit_register_losses(register: Register) -> None:
     register("smape", "pricekit.model.losses:smape", "exact SMAPE of the log price, with bounded gradients")
     register("focal-smape", "pricekit.model.losses:SmapeLoss", "SMAPE with more weight on hard rows")
     register("log-l1", "pricekit.model.losses:log_l1", "distance of log prices: the median price")
-    register("log-l2", "pricekit.model.losses:log_l2", "squared distance of log prices: the geometric mean; for RMSLE")
-    register("log-huber", "pricekit.model.losses:LogHuber", "squared distance of log prices, linear for large ones")
+    register(
+        "log-l2",
+        "pricekit.model.losses:log_l2",
+        "squared distance of log prices: the geometric mean; for RMSLE",
+    )
+    register(
+        "log-huber", "pricekit.model.losses:LogHuber", "squared distance of log prices, linear for large ones"
+    )
     register("mape", "pricekit.model.losses:mape", "error relative to the true price")
     register("pinball", "pricekit.model.losses:Pinball", "a quantile of the price, by default the median")
 

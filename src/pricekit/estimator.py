@@ -43,8 +43,8 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes:
         n_features_in_: number of columns in `fit`; missing for texts.
         feature_names_in_: their names, if they are strings.
-        metrics_: metrics on the rows that `fit` held out, by name: first `metric`, such as `smape` in percent. After a refit, which is the
-            default of the policy `quick`, they are those of the first pass.
+        metrics_: metrics on the rows that `fit` held out, by name: first `metric`, such as `smape` in percent.
+            After a refit, which is the default of the policy `quick`, they are those of the first pass.
         bundle_: the files of the model's bundle by name.
 
     Example:

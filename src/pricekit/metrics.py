@@ -60,7 +60,7 @@ def _smape(p: np.ndarray, a: np.ndarray) -> np.ndarray:
 
 
 def _absolute(p: np.ndarray, a: np.ndarray) -> np.ndarray:
-    return np.abs(p - a)
+    return np.asarray(np.abs(p - a))
 
 
 def _percentage(p: np.ndarray, a: np.ndarray) -> np.ndarray:
@@ -149,8 +149,8 @@ class Metric:
             sign: write + before a difference above 0.
 
         Example:
-            >>> METRICS["rmsle"].write(0.73021), METRICS["mae"].write(1250.5), METRICS["rmsle"].write(-0.0012, like=0.73)
-            ('0.7302', '1,250.50', '-0.0012')
+            >>> METRICS["mae"].write(1250.5), METRICS["rmsle"].write(-0.0012, like=0.73)
+            ('1,250.50', '-0.0012')
         """
         size = abs(value if like is None else like)
         decimals = 2 if self.unit == "%" or not size else int(np.clip(3 - np.floor(np.log10(size)), 2, 12))

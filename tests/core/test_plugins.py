@@ -134,7 +134,8 @@ def pricekit_register_features(register):
 
 def test_an_unknown_name_lists_what_there_is():
     with pytest.raises(
-        PluginError, match=r"unknown loss 'smap'; available: focal-smape, log-huber, .*, smape\. Did you mean 'smape'"
+        PluginError,
+        match=r"unknown loss 'smap'; available: focal-smape, log-huber, .*, smape\. Did you mean 'smape'",
     ):
         registry().get("loss", "smap")
 

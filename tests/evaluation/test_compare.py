@@ -68,7 +68,9 @@ def test_the_first_model_names_the_metric(rows, tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     assert compare_folders(folders).metric.name == "rmsle"
     assert compare_folders(folders, "wape").metric.name == "wape"
-    with pytest.raises(ConfigError, match="there is no metric 'rmsl'; expected smape, .* Did you mean 'rmsle'"):
+    with pytest.raises(
+        ConfigError, match=r"there is no metric 'rmsl'; expected smape, .* Did you mean 'rmsle'"
+    ):
         compare_folders(folders, "rmsl")
 
 

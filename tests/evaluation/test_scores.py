@@ -65,7 +65,9 @@ def test_the_interval_is_repeatable_and_of_enough_rows(rows):
     terms = np.random.default_rng(0).gamma(1, 40, 300)
     assert mean_interval(terms) == mean_interval(terms[::-1].copy())
     assert mean_interval(np.full(20, 7.0)) == (7, 7)
-    assert score_interval(METRICS["rmse"], np.ones(300), terms) == pytest.approx(np.sqrt(mean_interval(terms)))
+    assert score_interval(METRICS["rmse"], np.ones(300), terms) == pytest.approx(
+        np.sqrt(mean_interval(terms))
+    )
     assert mean_interval(terms[: MIN_ROWS - 1]) is None
     assert scores_of(rows(1)).interval is None
 

@@ -11,12 +11,11 @@ from conftest import tiny_config
 from pricekit.config import build_config, read_toml
 from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
+from pricekit.evaluation.goal import Goal
 from pricekit.evaluation.held_out import read_held_out
-from pricekit.metrics import smape
+from pricekit.metrics import SMAPE, smape
 from pricekit.runs.folder import open_run, read_sample
 from pricekit.runs.source import Source
-from pricekit.evaluation.goal import Goal
-from pricekit.metrics import SMAPE
 from pricekit.runs.train import train, warn_if_useless
 from pricekit.table import ReadOptions
 

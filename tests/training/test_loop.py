@@ -1,7 +1,6 @@
 """The training loop: resuming, interrupts, early stopping, time budget, progress."""
 
 import json
-from unittest.mock import Mock
 import os
 import re
 import signal
@@ -11,6 +10,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch

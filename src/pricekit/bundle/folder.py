@@ -140,7 +140,8 @@ class Manifest(BaseModel, extra="allow"):
     )
     metrics: dict[str, float] | None = Field(None, description="on the validation rows")
     metric: str | None = Field(
-        None, description="what the training minimised, one of `metrics`; none: smape, in bundles of version 0.1"
+        None,
+        description="what the training minimised, one of `metrics`; none: smape, in bundles of version 0.1",
     )
     constant_score: float | None = Field(
         None,

@@ -38,7 +38,9 @@ def compare(runs: tuple[str, ...], metric: str | None, as_json: bool) -> None:
             write(one.score, like),
             "" if one.folds is None else f"{write(one.folds[0], like)} ± {write(one.folds[1], like)}",
             "" if one.difference is None else write(one.difference, like, sign=True),
-            "" if one.interval is None else " to ".join(write(bound, like, sign=True) for bound in one.interval),
+            ""
+            if one.interval is None
+            else " to ".join(write(bound, like, sign=True) for bound in one.interval),
             one.verdict or "(the first)",
         ]
         for one in found.runs

@@ -72,4 +72,9 @@ def _row(model: dict[str, Any], metric: Metric) -> list[str]:
     weight = f"{model['weight']:.3f}" if model["weight"] else "left out"
     without = model.get("without")
     score = model[metric.name]
-    return [model["path"], weight, metric.write(score), "" if without is None else metric.write(without, score)]
+    return [
+        model["path"],
+        weight,
+        metric.write(score),
+        "" if without is None else metric.write(without, score),
+    ]

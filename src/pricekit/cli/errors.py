@@ -37,8 +37,8 @@ def errors(worst: int, **flags: Any) -> None:
     pricekit errors bundle other.csv            the rows of a table
     pricekit errors run --by brand --out errors.csv
 
-    The error of a row is its part of the metric: for SMAPE, from 0 to 200. The quantity is the one that the built-in features find in the
-    text. The groups are by unit, by whether a quantity was found, by price, and by the columns of the table with few
+    The error of a row is its part of the metric: for SMAPE, from 0 to 200. The quantity is the one that the built-in
+    features find in the text. The groups are by unit, by whether a quantity was found, by price, and by the columns of the table with few
     values. Each group has its metric, its share of the total error, and whether predictions are typically too high or
     too low.
     """
@@ -54,7 +54,9 @@ def errors(worst: int, **flags: Any) -> None:
     share = (
         f", {found.share_of_worst(worst):.1f}% of all error in the worst {counted(min(worst, rows), 'row')}"
     )
-    show_result(f"{counted(rows, 'row')}, {found.metric.title} {found.metric.write(found.score)}{share if worst else ''}")
+    show_result(
+        f"{counted(rows, 'row')}, {found.metric.title} {found.metric.write(found.score)}{share if worst else ''}"
+    )
     show_groups(found.groups, found.metric, errors=True)
     if flags["out"]:
         show_result(f"all rows, worst first, are in {flags['out']}", out=flags["out"])

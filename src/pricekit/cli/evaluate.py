@@ -23,11 +23,11 @@ def evaluate(as_json: bool, **flags: Any) -> None:
     pricekit evaluate bundle other.csv    on a table
     pricekit evaluate run                 on the held-out rows of a run or a cross-validation
 
-    The first metric is the one that the model was trained to minimise, by default SMAPE in percent, from 0 to 200, with
-    its 95% bootstrap interval. The others are SMAPE; the median absolute percentage error; the mean absolute error in the
-    table's currency; the root mean square error of log(1 + price); R² of the log price; and the share of prices inside
-    the 90% interval of predict --interval 0.9. The command also prints the first metric by price, by text length, and by
-    the columns of the table with few values (by unit if there are none).
+    The first metric is the one that the model was trained to minimise, by default SMAPE in percent, from 0 to 200,
+    with its 95% bootstrap interval. The others are SMAPE; the median absolute percentage error; the mean absolute
+    error in the table's currency; the root mean square error of log(1 + price); R² of the log price; and the share of
+    prices inside the 90% interval of predict --interval 0.9. The command also prints the first metric by price, by
+    text length, and by the columns of the table with few values (by unit if there are none).
 
     Scores on rows that the model was trained on are too optimistic. Use other rows.
     """

@@ -245,9 +245,21 @@ def metric_option(text: str) -> Decorator:
     return click.option("--metric", type=click.Choice(list(METRICS)), metavar="M", help=text)
 
 
+def _objective_options() -> list[Decorator]:
+    return [
+        metric_option("What to minimise on the validation rows. It also brings its loss.  [default: smape]"),
+        click.option(
+            "--loss",
+            metavar="L",
+            shell_complete=plugin_names("loss"),
+            help="Loss function.  [default: that of the metric]",
+        ),
+    ]
+
+
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that choose the model and its settings."""
-    options = [
+    options: list[Decorator] = [
         click.option(
             "--policy",
             metavar="P",
@@ -274,13 +286,7 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
             is_flag=True,
             help="Start the backbone from random weights instead of downloading pretrained ones. For benchmarks.",
         ),
-        metric_option("What to minimise on the validation rows. It also brings its loss.  [default: smape]"),
-        click.option(
-            "--loss",
-            metavar="L",
-            shell_complete=plugin_names("loss"),
-            help="Loss function.  [default: that of the metric]",
-        ),
+        *_objective_options(),
         click.option("--max-length", type=int, metavar="N", help="Maximum number of tokens per text."),
         click.option(
             "--seed", type=int, metavar="N", help="Random seed of split, weights and order.  [default: 0]"

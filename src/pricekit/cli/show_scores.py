@@ -64,7 +64,13 @@ def show_groups(groups: pd.DataFrame, metric: Metric, *, errors: bool = False) -
         part = groups[groups["by"] == by]
         second = part["share"] if errors else part["mdape"]
         rows = [
-            [fit_width(group, LABEL_WIDTH), f"{count:,}", metric.write(score), f"{other:.1f}", direction(bias)]
+            [
+                fit_width(group, LABEL_WIDTH),
+                f"{count:,}",
+                metric.write(score),
+                f"{other:.1f}",
+                direction(bias),
+            ]
             for group, count, score, other, bias in zip(
                 part["group"], part["rows"], part[metric.name], second, part["bias"], strict=True
             )

@@ -1,7 +1,7 @@
 """Resolve layers of settings into a complete configuration, including the options of every plugin.
 
-The order of the layers, each over the previous one: the defaults of `RunConfig`, the defaults of the policy, the loss of
-a metric that is named without a loss, a file, single settings.
+The order of the layers, each over the previous one: the defaults of `RunConfig`, the defaults of the policy, the
+loss of a metric that is named without a loss, a file, single settings.
 """
 
 from __future__ import annotations

@@ -90,7 +90,8 @@ def pricekit_epoch_ended(folder: Path, record: Mapping[str, Any]) -> None:
     Args:
         folder: of the run.
         record: the epoch's line in `metrics.jsonl`: `epoch` and `step` from 1, `loss`, `valid_smape` (or
-            `valid_` and the name of the run's metric), `learning_rate`, `rows_per_second`, `seconds` and others, all numbers.
+            `valid_` and the name of the run's metric), `learning_rate`, `rows_per_second`,
+            `seconds` and others, all numbers.
     """
 
 

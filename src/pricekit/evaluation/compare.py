@@ -99,7 +99,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         runs = ", ".join(
-            f"{run.name}: {self.metric.title} {self.metric.write(run.score)}" + f" ({run.verdict})" * bool(run.verdict)
+            f"{run.name}: {self.metric.title} {self.metric.write(run.score)}"
+            + f" ({run.verdict})" * bool(run.verdict)
             for run in self.runs
         )
         return f"Comparison({counted(self.rows, 'row')}; {runs})"

@@ -101,8 +101,8 @@ def find_errors(held_out: HeldOut, by: str | None = None, metric: Metric = SMAPE
 def error_table(held_out: HeldOut, quantities: Quantities, metric: Metric = SMAPE) -> pd.DataFrame:
     """Return all rows, largest error first; ties in the order of the file.
 
-    Columns: `row`, `id`, `fold`; `error`, the term of the metric, such as the SMAPE of the row, 0 to 200; `price`, `predicted`; `value`, the
-    quantity in the unit that the text states, 0 for none; `total`, the quantity in the common `measure` (g, ml,
+    Columns: `row`, `id`, `fold`; `error`, the term of the metric, such as the SMAPE of the row, 0 to 200; `price`,
+    `predicted`; `value`, the quantity in the unit that the text states, 0 for none; `total`, the quantity in the common `measure` (g, ml,
     pieces, mm or none); the group columns; `text`.
     """
     weights = metric.weights(held_out.price)

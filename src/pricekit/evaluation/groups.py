@@ -128,8 +128,8 @@ def group_scores(
 ) -> pd.DataFrame:
     """Score each group of each grouping.
 
-    Columns: `by` and `group`; `rows`; the metric, under its name; `mdape`, the median of |p - a| / a in percent; `bias`,
-    the median of log(p / a) as a percentage of the price, above 0 if predictions are typically too high; `share`, the
+    Columns: `by` and `group`; `rows`; the metric, under its name; `mdape`, the median of |p - a| / a in percent;
+    `bias`, the median of log(p / a) as a percentage of the price, above 0 if predictions are typically too high; `share`, the
     group's percentage of the total error: of the sum of the metric's terms.
 
     Args:
@@ -147,8 +147,13 @@ def group_scores(
         "bias": log_ratio,
     }
     frame = pd.DataFrame(rows)
-    none = pd.DataFrame(columns=list(dict.fromkeys(["by", "group", "rows", metric.name, "mdape", "bias", "share"])))
-    scores = [_scores(grouping, frame.assign(error=frame["term"] * frame["weight"]), metric) for grouping in groupings]
+    none = pd.DataFrame(
+        columns=list(dict.fromkeys(["by", "group", "rows", metric.name, "mdape", "bias", "share"]))
+    )
+    scores = [
+        _scores(grouping, frame.assign(error=frame["term"] * frame["weight"]), metric)
+        for grouping in groupings
+    ]
     return pd.concat(scores or [none], ignore_index=True)
 
 
@@ -161,7 +166,8 @@ def _scores(grouping: Grouping, rows: pd.DataFrame, metric: Metric) -> pd.DataFr
             "group": grouping.labels,
             "rows": grouped.size(),
             metric.name: [
-                float(metric.combine(group["term"].to_numpy(), group["weight"].to_numpy())) for _, group in grouped
+                float(metric.combine(group["term"].to_numpy(), group["weight"].to_numpy()))
+                for _, group in grouped
             ],
             "mdape": grouped["mdape"].median(),
             "bias": 100 * np.expm1(grouped["bias"].median()),

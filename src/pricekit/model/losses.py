@@ -120,12 +120,16 @@ class LogHuber(DistanceLoss):
         """Options of `log-huber`."""
 
         delta: float = Field(
-            0.5, gt=0, description="distance of log prices from which the loss is linear; 0.5: a factor of 1.65"
+            0.5,
+            gt=0,
+            description="distance of log prices from which the loss is linear; 0.5: a factor of 1.65",
         )
 
     def __init__(self, options: Options) -> None:
         delta = options.delta
-        super().__init__(lambda d: nn.functional.huber_loss(d, torch.zeros_like(d), reduction="none", delta=delta))
+        super().__init__(
+            lambda d: nn.functional.huber_loss(d, torch.zeros_like(d), reduction="none", delta=delta)
+        )
 
 
 class Pinball(DistanceLoss):

@@ -200,9 +200,7 @@ def combine(paths: Sequence[Path], metric: Metric) -> Combined:
     return Combined(record, _facts(members, held_out, metric), held_out)
 
 
-def _choose_weights(
-    predicted: np.ndarray, rows: HeldOut, metric: Metric
-) -> tuple[np.ndarray, np.ndarray]:
+def _choose_weights(predicted: np.ndarray, rows: HeldOut, metric: Metric) -> tuple[np.ndarray, np.ndarray]:
     """Return the weights of models, float64 (M,), and the price of each row with weights that it had no part in, (N,).
 
     The weights are equal if fitted ones are no better on rows that they were not fitted on, as happens with few rows.
