@@ -38,9 +38,9 @@ def errors(worst: int, **flags: Any) -> None:
     pricekit errors run --by brand --out errors.csv
 
     The error of a row is its part of the metric: for SMAPE, from 0 to 200. The quantity is the one that the built-in
-    features find in the text. The groups are by unit, by whether a quantity was found, by price, and by the columns of the table with few
-    values. Each group has its metric, its share of the total error, and whether predictions are typically too high or
-    too low.
+    features find in the text. The groups are by unit, by whether a quantity was found, by price, and by the
+    columns of the table with few values. Each group has its metric, its share of the total error, and whether
+    predictions are typically too high or too low.
     """
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
     from pricekit import api

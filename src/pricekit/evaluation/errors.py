@@ -102,8 +102,8 @@ def error_table(held_out: HeldOut, quantities: Quantities, metric: Metric = SMAP
     """Return all rows, largest error first; ties in the order of the file.
 
     Columns: `row`, `id`, `fold`; `error`, the term of the metric, such as the SMAPE of the row, 0 to 200; `price`,
-    `predicted`; `value`, the quantity in the unit that the text states, 0 for none; `total`, the quantity in the common `measure` (g, ml,
-    pieces, mm or none); the group columns; `text`.
+    `predicted`; `value`, the quantity in the unit that the text states, 0 for none; `total`, the
+    quantity in the common `measure` (g, ml, pieces, mm or none); the group columns; `text`.
     """
     weights = metric.weights(held_out.price)
     frame = pd.DataFrame(

@@ -129,8 +129,8 @@ def group_scores(
     """Score each group of each grouping.
 
     Columns: `by` and `group`; `rows`; the metric, under its name; `mdape`, the median of |p - a| / a in percent;
-    `bias`, the median of log(p / a) as a percentage of the price, above 0 if predictions are typically too high; `share`, the
-    group's percentage of the total error: of the sum of the metric's terms.
+    `bias`, the median of log(p / a) as a percentage of the price, above 0 if predictions are typically too
+    high; `share`, the group's percentage of the total error: of the sum of the metric's terms.
 
     Args:
         groupings: of the N rows.
