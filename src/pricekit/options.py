@@ -49,6 +49,13 @@ class PricedOptions(ReadingOptions, total=False):
 class ModelOptions(PricedOptions, total=False):
     """Options for the model and its training."""
 
+    weight: Annotated[
+        str | None, "column of row weights, at least 0, for losses, metrics, trees and price intervals"
+    ]
+    group: Annotated[str | None, "column whose equal values stay on one side of a split, such as a shop"]
+    time: Annotated[
+        str | None, "column of dates, times or numbers: earlier rows are trained on, later ones validated on"
+    ]
     policy: Annotated[
         str | None, "training policy, which sets the defaults of all options below; default: quick"
     ]
@@ -234,7 +241,8 @@ def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
         layer["backbone"] = layer.get("backbone", {}) | pretrained
     if training := {name: given[name] for name in ("epochs", "time_budget", "refit") if name in given}:
         layer["training"] = training
-    named = {"price": given.get("price"), "id": given.get("id"), "text": names_of(given.get("text"), "text")}
+    roles = ("price", "id", "weight", "group", "time")
+    named = {**{role: given.get(role) for role in roles}, "text": names_of(given.get("text"), "text")}
     if columns := {name: value for name, value in named.items() if value}:
         layer["columns"] = columns
     return layer

@@ -36,8 +36,21 @@ def equal(a, b):
             assert one.dtype == other.dtype
         else:
             np.testing.assert_array_equal(one, other)
-            assert one.dtype == other.dtype
+            assert one is None or one.dtype == other.dtype
     return True
+
+
+def test_weights_are_read_back_beside_a_column_of_that_name(tmp_path, rows):
+    written = rows(20, sample_weight_=["a", "b"] * 10)
+    write_held_out(tmp_path, replace(written, weight=np.arange(20.0)))
+    found = read_held_out(tmp_path)
+    assert found.weight.tolist() == list(range(20))
+    assert list(found.groups) == ["sample_weight_"]
+    assert found.take(np.array([3, 1])).weight.tolist() == [3, 1]
+    damaged = replace(written, weight=np.full(20, -1.0))
+    write_held_out(tmp_path, damaged)
+    with pytest.raises(DataError, match="weights of at least 0"):
+        read_held_out(tmp_path)
 
 
 def test_written_rows_are_read_back(tmp_path, rows):

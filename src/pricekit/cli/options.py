@@ -245,6 +245,18 @@ def metric_option(text: str) -> Decorator:
     return click.option("--metric", type=click.Choice(list(METRICS)), metavar="M", help=text)
 
 
+def _row_options() -> list[Decorator]:
+    texts = {
+        "weight": "Column of row weights, at least 0.",
+        "group": "Column whose equal values stay on one side of the split, such as a shop.",
+        "time": "Column of dates, times or numbers. Later rows are held out.",
+    }
+    return [
+        click.option(f"--{role}", metavar="COL", shell_complete=column_names(), help=text)
+        for role, text in texts.items()
+    ]
+
+
 def _objective_options() -> list[Decorator]:
     return [
         metric_option("What to minimise on the validation rows. It also brings its loss.  [default: smape]"),
@@ -260,6 +272,7 @@ def _objective_options() -> list[Decorator]:
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that choose the model and its settings."""
     options: list[Decorator] = [
+        *_row_options(),
         click.option(
             "--policy",
             metavar="P",

@@ -62,7 +62,8 @@ def train(dry_run: bool, **flags: Any) -> None:
     Without TABLE, the command reads the table that pricekit.toml in the current folder names. Each epoch prints the
     validation metric, by default SMAPE, from 0 to 200 percent; lower is better. With a refit, which is the default of
     the policy quick, a second pass then trains on all rows, for as many epochs as were best; the metrics are
-    those of the first pass. The run folder contains the configuration, the split, the metrics, the checkpoints and the rejected rows.
+    those of the first pass. The run folder contains the configuration, the split, the metrics, the checkpoints and
+    the rejected rows.
     """
     config = flags["config"]
     flags = with_project(as_arguments(flags))

@@ -57,6 +57,9 @@ class ColumnsConfig(Section):
     text: list[str] = Field(["catalog_content"], min_length=1)
     price: str = "price"
     id: str | None = Field(None, description="None: sample_id if the table has it, else the row number")
+    weight: str | None = Field(None, description="how much each row counts in losses, metrics and trees")
+    group: str | None = Field(None, description="rows with equal values are validated together")
+    time: str | None = Field(None, description="rows are validated on later ones than they are trained on")
 
 
 class HeadConfig(Section):

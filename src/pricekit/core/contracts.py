@@ -146,6 +146,10 @@ class Loss(Protocol):
         price. So a batch can be split into micro-batches and distributed to processes.
         """
 
+    terms: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    """Optional. `(raw, price)` to the loss of each raw output, (B, M), of which `forward` returns the mean. Row weights
+    need it."""
+
     def to_price(self, raw: torch.Tensor) -> torch.Tensor:
         """Return prices in the table's currency, (B,) for (B,): finite, positive, rising with the raw output.
 

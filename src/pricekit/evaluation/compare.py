@@ -147,7 +147,8 @@ def compare(models: Mapping[str, HeldOut], metric: Metric = SMAPE) -> Comparison
     if any(len(model) > count for model in models.values()):
         counts = ", ".join(f"{name}: {len(model):,}" for name, model in models.items())
         logger.warning(f"only the {count:,} rows that all of them hold out are compared ({counts})")
-    weights = metric.weights(next(iter(rows.values())).price)
+    judged = next(iter(rows.values()))
+    weights = metric.weights(judged.price, judged.weight)
     terms = {name: metric.terms(model.predicted, model.price) for name, model in rows.items()}
     scores = {name: float(metric.combine(each, weights)) for name, each in terms.items()}
     first, *others = rows

@@ -123,6 +123,24 @@ def split_groups_of(texts: pd.Series, price: np.ndarray, *, near: bool, shown: b
     return duplicate_groups(texts, shown=shown) if near else groups
 
 
+def joined_groups(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the groups of rows that either grouping connects, directly or through other rows, int64 (N,) from 0.
+
+    Args:
+        first: the group of each row, int64 (N,), at least 0.
+        second: another grouping of the same rows.
+
+    Example:
+        >>> import numpy as np
+        >>> joined_groups(np.array([0, 0, 1, 2]), np.array([5, 6, 6, 7])).tolist()
+        [0, 0, 0, 1]
+    """
+    one, other = (np.unique(groups, return_inverse=True)[1] for groups in (first, second))
+    start = 1 + int(one.max(initial=-1))
+    groups = _connected(np.stack([one, start + other], 1), start + 1 + int(other.max(initial=-1)))
+    return np.unique(groups[one], return_inverse=True)[1].astype(np.int64)
+
+
 def duplicate_groups(texts: pd.Series, *, shown: bool = True) -> np.ndarray:
     """Group rows with equal or nearly equal texts; returns the group of each row, int64 (N,), from 0.
 

@@ -37,16 +37,13 @@ class ErrorReport:
         rows: one line for each row, largest error first; see `error_table` for the columns.
         groups: scores and share of the total error by group; see `pricekit.evaluation.groups.group_scores`.
         metric: whose terms the errors are.
+        score: the metric over all rows.
     """
 
     rows: pd.DataFrame
     groups: pd.DataFrame
-    metric: Metric = SMAPE
-
-    @property
-    def score(self) -> float:
-        """The metric over all rows."""
-        return self.metric(self.rows["predicted"], self.rows["price"])
+    metric: Metric
+    score: float
 
     def worst(self, count: int = WORST) -> pd.DataFrame:
         """Return the `count` rows with the largest errors."""
@@ -94,8 +91,9 @@ def find_errors(held_out: HeldOut, by: str | None = None, metric: Metric = SMAPE
     """
     quantities = quantities_of(held_out.text)
     groupings = groupings_of_errors(held_out, quantities, by)
-    groups = group_scores(groupings, held_out.predicted, held_out.price, metric)
-    return ErrorReport(error_table(held_out, quantities, metric), groups, metric)
+    groups = group_scores(groupings, held_out.predicted, held_out.price, metric, held_out.weight)
+    score = metric(held_out.predicted, held_out.price, held_out.weight)
+    return ErrorReport(error_table(held_out, quantities, metric), groups, metric, score)
 
 
 def error_table(held_out: HeldOut, quantities: Quantities, metric: Metric = SMAPE) -> pd.DataFrame:

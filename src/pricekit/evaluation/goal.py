@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from pricekit.errors import ConfigError
+from pricekit.evaluation.held_out import HeldOut
 from pricekit.metrics import METRICS, Metric, best_constant, metric_named
 from pricekit.support.text import did_you_mean
+from pricekit.table import Table
 
 DEFAULT = "smape"
 
@@ -52,11 +54,11 @@ def goal_of(facts: Mapping[str, Any]) -> Goal:
     return Goal(metric, values[metric.name], constant)
 
 
-def constant_score(
-    actual: np.ndarray, known: np.ndarray, metric: Metric, weight: np.ndarray | None = None
-) -> float:
-    """Return the score on prices `actual`, (N,), of the constant price that is best for the prices `known`, (M,)."""
-    return metric(np.full(len(actual), best_constant(known, metric.name)), actual, weight)
+def constant_score(rows: Table | HeldOut, known: Table | HeldOut, metric: Metric) -> float:
+    """Return the score on the prices of `rows` of the constant price that is best for those of `known`."""
+    actual, prices = (np.asarray(each.price, np.float64) for each in (rows, known))
+    constant = best_constant(prices, metric.name, known.weight)
+    return metric(np.full(len(actual), constant), actual, rows.weight)
 
 
 def metric_of(folders: Iterable[Path], given: str | None = None) -> Metric:

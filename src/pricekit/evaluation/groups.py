@@ -124,7 +124,11 @@ def _by_text(by: str, column: pd.Series, most: int) -> Grouping:
 
 
 def group_scores(
-    groupings: Sequence[Grouping], predicted: np.ndarray, price: np.ndarray, metric: Metric = SMAPE
+    groupings: Sequence[Grouping],
+    predicted: np.ndarray,
+    price: np.ndarray,
+    metric: Metric = SMAPE,
+    weight: np.ndarray | None = None,
 ) -> pd.DataFrame:
     """Score each group of each grouping.
 
@@ -137,12 +141,13 @@ def group_scores(
         predicted: predicted prices p, (N,), not negative.
         price: true prices a, (N,), positive.
         metric: what to show besides `mdape`.
+        weight: how much each row counts in the metric, (N,); None: equally. Groups without weight are left out.
     """
     with np.errstate(divide="ignore"):
         log_ratio = np.log(predicted / price)
     rows = {
         "term": metric.terms(predicted, price),
-        "weight": metric.weights(price),
+        "weight": metric.weights(price, weight),
         "mdape": 100 * np.abs(predicted - price) / price,
         "bias": log_ratio,
     }
@@ -160,13 +165,15 @@ def group_scores(
 def _scores(grouping: Grouping, rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     grouped = rows.groupby(grouping.codes)
     terms = grouped["error"].sum()
-    return pd.DataFrame(
+    scores = pd.DataFrame(
         {
             "by": grouping.by,
             "group": grouping.labels,
             "rows": grouped.size(),
             metric.name: [
                 float(metric.combine(group["term"].to_numpy(), group["weight"].to_numpy()))
+                if group["weight"].any()
+                else np.nan
                 for _, group in grouped
             ],
             "mdape": grouped["mdape"].median(),
@@ -174,6 +181,7 @@ def _scores(grouping: Grouping, rows: pd.DataFrame, metric: Metric) -> pd.DataFr
             "share": 100 * terms / max(float(terms.sum()), np.finfo(float).tiny),
         }
     )
+    return scores[grouped["weight"].sum() > 0]
 
 
 def _ranges(values: np.ndarray, parts: int) -> tuple[np.ndarray, list[tuple[float, float]]]:

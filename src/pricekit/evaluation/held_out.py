@@ -11,6 +11,7 @@ fold that did not train on it. `evaluate`, `compare` and `errors` read only this
 | fold | the fold that held it out, int64; 0 in a run |
 | text | the model's input |
 | price, predicted | in the table's currency, float64 |
+| sample_weight | how much the row counts, float64; only if rows have weights |
 | any other | a column of the table with 2 to 50 different texts, such as a category |
 """
 
@@ -35,6 +36,7 @@ MOST_VALUES = 50
 """A column with more different texts is not used to group rows."""
 
 _COLUMNS = ("row", "id", "fold", "text", "price", "predicted")
+_WEIGHT = "sample_weight"
 _EXPECTED = "expected the folder of a run or a cross-validation"
 
 
@@ -50,6 +52,7 @@ class HeldOut:
         price: true prices, positive, float64 (N,).
         predicted: predicted prices, float64 (N,).
         groups: columns of the table with few different texts, (N, G).
+        weight: how much each row counts, float64 (N,); None: all count equally.
     """
 
     rows: np.ndarray
@@ -59,6 +62,7 @@ class HeldOut:
     price: np.ndarray
     predicted: np.ndarray
     groups: pd.DataFrame
+    weight: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -73,6 +77,7 @@ class HeldOut:
             price=self.price[positions],
             predicted=self.predicted[positions],
             groups=self.groups.take(positions).reset_index(drop=True),
+            weight=None if self.weight is None else self.weight[positions],
         )
 
 
@@ -100,6 +105,7 @@ def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0)
         price=table.known_price.astype(np.float64),
         predicted=np.asarray(predicted, np.float64),
         groups=_groups(table),
+        weight=table.weight,
     )
 
 
@@ -118,6 +124,8 @@ def write_held_out(folder: Path, held_out: HeldOut) -> None:
     )
     for place, (name, column) in enumerate(zip(_COLUMNS, values, strict=True)):
         frame.insert(place, name, column)
+    if held_out.weight is not None:
+        frame.insert(len(_COLUMNS), _WEIGHT, held_out.weight)
     with write_atomically(folder / FILE) as temporary:
         frame.to_parquet(temporary, index=False)
 
@@ -165,13 +173,16 @@ def read_held_out_frame(folder: Path) -> pd.DataFrame:
             raise ValueError("a row occurs twice")
         if not np.isfinite(found.predicted).all():
             raise ValueError("a prediction is not finite")
+        if found.weight is not None and not (np.isfinite(found.weight) & (found.weight >= 0)).all():
+            raise ValueError("expected weights of at least 0")
     except (OSError, ValueError, KeyError, TypeError) as error:  # includes the errors of pyarrow
         raise DataError(f"{folder / FILE} is damaged ({error}). Train again.", path=str(folder)) from None
     return frame
 
 
 def _of_frame(frame: pd.DataFrame) -> HeldOut:
-    groups = frame.drop(columns=list(_COLUMNS))
+    weighted = _WEIGHT in frame and pd.api.types.is_float_dtype(frame[_WEIGHT].dtype)  # groups are texts
+    groups = frame.drop(columns=[*_COLUMNS, *([_WEIGHT] * weighted)])
     return HeldOut(
         rows=frame["row"].to_numpy(np.int64),
         ids=_as_text(frame["id"]),
@@ -180,6 +191,7 @@ def _of_frame(frame: pd.DataFrame) -> HeldOut:
         price=frame["price"].to_numpy(np.float64),
         predicted=frame["predicted"].to_numpy(np.float64),
         groups=pd.DataFrame({str(name): _as_text(groups[name]) for name in groups}, index=frame.index),
+        weight=frame[_WEIGHT].to_numpy(np.float64) if weighted else None,
     )
 
 
@@ -208,7 +220,7 @@ def _groups(table: Table) -> pd.DataFrame:
     for name in frame:
         if isinstance(frame[name].dtype, pd.StringDtype) and _groups_rows(frame[name], table):
             free = str(name)
-            while free in _COLUMNS or free in found:
+            while free in (*_COLUMNS, _WEIGHT) or free in found:
                 free += "_"
             found[free] = _as_text(frame[name])
     return pd.DataFrame(found, index=frame.index)

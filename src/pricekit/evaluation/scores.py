@@ -138,10 +138,12 @@ def scores_of(held_out: HeldOut, metric: Metric = SMAPE) -> Scores:
     return Scores(
         rows=len(held_out),
         metric=metric,
-        metrics=price_metrics(held_out.predicted, held_out.price, metric.name),
+        metrics=price_metrics(held_out.predicted, held_out.price, metric.name, held_out.weight),
         interval=held_out_interval(held_out, metric),
         folds=fold_metrics(held_out, metric),
-        groups=group_scores(groupings_of(held_out), held_out.predicted, held_out.price, metric),
+        groups=group_scores(
+            groupings_of(held_out), held_out.predicted, held_out.price, metric, held_out.weight
+        ),
     )
 
 
@@ -150,7 +152,8 @@ def fold_metrics(held_out: HeldOut, metric: Metric = SMAPE) -> pd.DataFrame:
     rows = {}
     for fold in np.unique(held_out.fold):
         inside = held_out.fold == fold
-        rows[int(fold)] = price_metrics(held_out.predicted[inside], held_out.price[inside], metric.name)
+        part = held_out.take(np.flatnonzero(inside))
+        rows[int(fold)] = price_metrics(part.predicted, part.price, metric.name, part.weight)
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
@@ -165,7 +168,10 @@ def mean_and_sd(folds: pd.DataFrame) -> tuple[dict[str, float], dict[str, float]
 
 def held_out_interval(held_out: HeldOut, metric: Metric) -> tuple[float, float] | None:
     """Return the 95% bootstrap interval of a metric; None without scipy or with too few rows."""
-    weights, terms = metric.weights(held_out.price), metric.terms(held_out.predicted, held_out.price)
+    weights, terms = (
+        metric.weights(held_out.price, held_out.weight),
+        metric.terms(held_out.predicted, held_out.price),
+    )
     try:
         return score_interval(metric, weights, terms)
     except ModuleNotFoundError:

@@ -138,14 +138,23 @@ class PriceModel(nn.Module):
         return raw.float()  # a price needs more than bf16's three digits
 
     def training_loss(
-        self, input_ids: Tensor, attention_mask: Tensor, features: Tensor, price: Tensor, **prepared: Tensor
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        features: Tensor,
+        price: Tensor,
+        weight: Tensor | None = None,
+        **prepared: Tensor,
     ) -> Tensor:
-        """Return the loss of a batch, a scalar: the mean over rows and members.
+        """Return the loss of a batch, a scalar: the mean over rows and members, each row times its weight, (B,).
 
         `prepared` is the result of the encoder's `prepare_batch` for the batch, if it was called.
         """
         raw = self.raw(input_ids, attention_mask, features, **prepared)
-        return cast(Tensor, self.loss(raw, price[:, None].expand_as(raw)))
+        actual = price[:, None].expand_as(raw)
+        if weight is None:
+            return cast(Tensor, self.loss(raw, actual))
+        return cast(Tensor, (self.loss.terms(raw, actual) * weight[:, None]).mean())
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor) -> Tensor:
         """Return the price of each row, float32 (B,), in the table's currency. The exporter traces this method."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import plugin_call
-from pricekit.errors import DataError, PluginError
+from pricekit.errors import ConfigError, DataError, PluginError
 from pricekit.evaluation.duplicates import irreducible_error
 from pricekit.evaluation.leaks import find_leaks
 from pricekit.features.fitted import FittedFeatures
@@ -182,7 +182,8 @@ def check_plugins(job: Job) -> None:
     with plugin_call("loss", config.loss.name, "turning raw outputs into prices"):
         _check_prices(model, config.loss.name, batch)
     with plugin_call("loss", config.loss.name, "computing the loss of a batch"):
-        loss = model.train().training_loss(**batch, price=price)
+        _check_terms(model, config.loss.name, train)
+        loss = model.train().training_loss(**batch, price=price, weight=_first_weights(train))
         _require(
             loss.ndim == 0 and loss.requires_grad, "loss", config.loss.name, "a scalar with a gradient", loss
         )
@@ -191,6 +192,20 @@ def check_plugins(job: Job) -> None:
         job.policy.optimizer(model, config.training, fused=True).step()
     model.zero_grad(set_to_none=True)
     model.load_state_dict(saved)
+
+
+def _first_weights(train: PricedInputs) -> Tensor | None:
+    return None if train.weight is None else torch.from_numpy(train.weight[:ROWS].astype(np.float32))
+
+
+def _check_terms(model: PriceModel, name: str, train: PricedInputs) -> None:
+    """Raise ConfigError if rows have weights that the loss cannot use."""
+    if train.weight is not None and not callable(getattr(model.loss, "terms", None)):
+        raise ConfigError(
+            f"the loss '{name}' cannot weigh rows: it has no method terms(raw, price), which returns the loss of each "
+            "row. Choose another loss, or leave the weights out",
+            parameters=("weight", "loss"),
+        )
 
 
 def _check_encoder(model: PriceModel, config: RunConfig, batch: dict[str, Tensor]) -> None:

@@ -255,7 +255,9 @@ def _fit(setup: Setup, train: Table, known: Mapping[str, np.ndarray]) -> Fitted:
 
 
 def _inputs(fitted: Fitted, table: Table, config: RunConfig) -> PricedInputs:
-    return PricedInputs(cached_inputs(fitted.preprocessor, table, config.speed.cache), table.known_price)
+    inputs = cached_inputs(fitted.preprocessor, table, config.speed.cache)
+    weight = None if table.weight is None else table.weight / table.weight.mean()
+    return PricedInputs(inputs, table.known_price, weight)
 
 
 def _train_inputs(fitted: Fitted, rows: Table, config: RunConfig) -> PricedInputs:

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from pricekit.config import RunConfig
-from pricekit.errors import DataError
-from pricekit.evaluation.duplicates import split_groups_of
+from pricekit.errors import ConfigError, DataError
+from pricekit.evaluation.duplicates import joined_groups, split_groups_of
 from pricekit.runs.checks import check_leaks, check_shared
 from pricekit.support.log import logger
 from pricekit.support.text import counted
@@ -27,8 +27,9 @@ from pricekit.table import (
     source_name,
 )
 from pricekit.table.prices.currency import require_same_currency
+from pricekit.table.rowinfo import with_row_info
 from pricekit.table.usable import MIN_ROWS
-from pricekit.training.batches import split_groups
+from pricekit.training.batches import split_by_time, split_groups, split_whole_groups
 
 EQUAL, NEAR = "equal texts", "near-duplicates"
 """The rows that a split keeps in one part. Runs of versions before 0.2 do not record it, and kept equal texts."""
@@ -106,11 +107,13 @@ class Split:
 
 
 def digest_of(*parts: Table) -> str:
-    """Return a SHA-256 hash, in hexadecimal, of the texts and prices of some rows, in order."""
+    """Return a SHA-256 hash, in hexadecimal, of the texts, prices, weights, groups and times of some rows."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(pd.util.hash_pandas_object(part.text, index=False).to_numpy().tobytes())
         digest.update(part.known_price.tobytes())
+        for values in (part.weight, part.group, part.time):
+            digest.update(b"" if values is None else values.tobytes())
     return digest.hexdigest()
 
 
@@ -146,22 +149,47 @@ def load_split(
     leaks = () if checked else check_leaks(table, config, allow_leak=allow_leak)
     if source.valid is None:
         near = kept_together == NEAR
-        together = split_groups_of(table.text, table.known_price, near=near, shown=config.speed.progress)
-        parts = split_table(replace(table, together=together), together, config)
+        table = with_duplicates(table, near=near, shown=config.speed.progress)
+        parts = split_table(table, config)
         split = Split(*parts, [rejected], leaks, kept_together=kept_together)
+        check_weights(split.train, split.valid)
         _log_split(split)
         return split
     valid, more = _read(source.valid, source, config)
     require_same_currency(table.currency, valid.currency)
     if not checked:
         check_shared(table, valid, allow_leak=allow_leak)
+    check_weights(table, valid)
     return Split(table, valid, [rejected, more], leaks)
+
+
+def check_weights(*parts: Table) -> None:
+    """Raise DataError if all rows of a part have the weight 0, so that it can neither train nor score a model."""
+    for part in parts:
+        if part.weight is not None and not part.weight.any():
+            raise DataError(
+                f"all of {counted(len(part), 'row')} that belong together in a split have the weight 0; give more rows "
+                "a weight, choose another seed, or leave the weights out",
+                parameters=("weight", "seed"),
+            )
 
 
 def _log_split(split: Split) -> None:
     """Log how many rows are held out, and that duplicates stay together, if none is in both parts."""
     train, valid = split.train.together, split.valid.together
     if train is None or valid is None:
+        return
+    if split.valid.time is not None:
+        logger.info(
+            f"the {len(valid):,} latest of {len(train) + len(valid):,} rows are held out to validate on"
+        )
+        return
+    if split.valid.group is not None and split.train.group is not None:
+        held, groups = len(np.unique(split.valid.group)), len(np.unique(split.train.group))
+        logger.info(
+            f"{len(valid):,} of {len(train) + len(valid):,} rows are held out to validate on: {held:,} of "
+            f"{held + groups:,} groups"
+        )
         return
     sizes = [rows for rows in np.bincount(np.append(train, valid)) if rows > 1]
     kept = f"; {split.kept_together} stay together: {sum(sizes):,} rows in {counted(len(sizes), 'group')}"
@@ -177,8 +205,16 @@ def load_rows(source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
 
     Raises:
         DataError: the table cannot be read, or too few rows are usable.
+        ConfigError: both groups and times are named.
     """
+    columns = config.columns
+    if columns.group is not None and columns.time is not None:
+        raise ConfigError(
+            "group and time both decide which rows are held out; name one of them",
+            parameters=("group", "time"),
+        )
     table, rejected = _read(source.table, source, config)
+    table = with_row_info(table, None, columns.group, columns.time)
     if len(table) < MIN_ROWS:
         raise DataError(
             f"{source.table_name} has {counted(len(table), 'usable row')}, training needs at least {MIN_ROWS}; "
@@ -189,20 +225,53 @@ def load_rows(source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
     return table, rejected
 
 
-def split_table(table: Table, together: np.ndarray, config: RunConfig) -> tuple[Table, Table]:
-    """Split rows into training and validation, stratified by price.
+def with_duplicates(table: Table, *, near: bool, shown: bool) -> Table:
+    """Return the table with the rows that a split keeps together: duplicates, and the groups that the user named.
 
     Args:
         table: N rows.
-        together: a number for each row, equal for rows that stay in one part, int64 (N,).
-        config: provides the seed and the share of the validation rows.
+        near: near-duplicates stay together, too.
+        shown: show a progress bar.
     """
-    parts = split_groups(table.known_price, together, config.validation_fraction, config.seed)
+    together = split_groups_of(table.text, table.known_price, near=near, shown=shown)
+    if table.group is not None:
+        together = joined_groups(together, table.group)
+    return replace(table, together=together)
+
+
+def split_table(table: Table, config: RunConfig) -> tuple[Table, Table]:
+    """Split rows into training and validation: by time, by group, or stratified by price.
+
+    Args:
+        table: N rows, with those that stay `together`.
+        config: provides the seed and the share of the validation rows.
+
+    Raises:
+        DataError: groups connect all rows, so none can be held out.
+    """
+    price, share, together = table.known_price, config.validation_fraction, table.together
+    assert together is not None
+    if table.time is not None and np.ptp(table.time) > 0:
+        parts = split_by_time(table.time, share)
+    elif table.group is not None:
+        if not np.ptp(together):
+            raise DataError(
+                f"the groups of the column '{config.columns.group}' share duplicate texts, which connect all rows, so "
+                "none can be held out. Choose another column, or leave the groups out",
+                parameters=("group",),
+            )
+        parts = split_whole_groups(price, together, share, config.seed)
+    else:
+        parts = split_groups(price, together, share, config.seed)
     return table.take(parts[0]), table.take(parts[1])
 
 
 def _read(table: TableSource, source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
-    columns = columns_of(config)
-    return read_usable(
-        table, columns, limit=config.limit, read_options=source.read_options, notices=logger.warning
+    usable, rejected = read_usable(
+        table,
+        columns_of(config),
+        limit=config.limit,
+        read_options=source.read_options,
+        notices=logger.warning,
     )
+    return with_row_info(usable, config.columns.weight), rejected

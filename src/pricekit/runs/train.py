@@ -237,7 +237,7 @@ def _measure(prepared: Prepared, state: TrainingState, out: Path, started: float
         prices = _with_estimate(prepared, _price(prepared))
     job.model.cpu()
     if job.processes.main:
-        intervals = fit_intervals(prices, actual).to_json()
+        intervals = fit_intervals(prices, actual, split.valid.weight).to_json()
         write_text(out / INTERVALS, json.dumps(intervals) + "\n")
         write_held_out(out, held_out_of(split.valid, prices))
     return {
@@ -247,9 +247,9 @@ def _measure(prepared: Prepared, state: TrainingState, out: Path, started: float
         "best_epoch": state.best_epoch,
         "seconds": round(state.seconds + time.perf_counter() - started, 1),
         "metric": job.config.metric,
-        "metrics": price_metrics(prices, actual, job.config.metric),
+        "metrics": price_metrics(prices, actual, job.config.metric, split.valid.weight),
         "estimate_share": job.model.estimate_share,
-        "constant_score": constant_score(actual, job.train.price, metric_named(job.config.metric)),
+        "constant_score": constant_score(split.valid, split.train, metric_named(job.config.metric)),
         "plugins": [entry.facts() for entry in prepared.entries],
     }
 
@@ -295,7 +295,7 @@ def _with_estimate(prepared: Prepared, price: np.ndarray) -> np.ndarray:
     network, estimate = np.log(price), valid.inputs.features[:, model.estimate]
     mixed: list[np.ndarray] = [np.exp((1 - share) * network + share * estimate) for share in ESTIMATE_SHARES]
     metric = metric_named(prepared.job.config.metric)
-    best = int(np.argmin([metric(prices, valid.price) for prices in mixed]))
+    best = int(np.argmin([metric(prices, valid.price, valid.weight) for prices in mixed]))
     model.estimate_share = ESTIMATE_SHARES[best]
     if best:
         logger.info(

@@ -95,6 +95,9 @@ class Table:
         currency: the currency of the prices; None if no price shows one or the table was read in parts.
         together: int64 (N,), from 0, equal for rows of the same product, which a split keeps in one part; None if
             duplicates have not been searched.
+        weight: float64 (N,), at least 0, how much each row counts; None: all rows count equally.
+        group: int64 (N,), equal for rows of one group that the user named; None: no groups were named.
+        time: float64 (N,), in any unit; None: no times were named.
     """
 
     ids: pd.Series
@@ -106,6 +109,9 @@ class Table:
     position: int = 0
     currency: str | None = None
     together: np.ndarray | None = None
+    weight: np.ndarray | None = None
+    group: np.ndarray | None = None
+    time: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.text)
@@ -129,6 +135,9 @@ class Table:
             position=self.position,
             currency=self.currency,
             together=None if self.together is None else self.together[positions],
+            weight=None if self.weight is None else self.weight[positions],
+            group=None if self.group is None else self.group[positions],
+            time=None if self.time is None else self.time[positions],
         )
 
 
@@ -253,24 +262,41 @@ def concat_tables(tables: Sequence[Table]) -> Table:
         rows=np.concatenate([_rows(table) for table in tables]),
         position=tables[-1].position,
         currency=tables[0].currency,
-        together=_together(tables),
+        together=_groups(tables, [table.together for table in tables]),
+        weight=_values(tables, [table.weight for table in tables], 1.0),
+        group=_groups(tables, [table.group for table in tables]),
+        time=_values(tables, [table.time for table in tables], np.inf),
     )
 
 
-def _together(tables: Sequence[Table]) -> np.ndarray | None:
+def _groups(tables: Sequence[Table], groups: Sequence[np.ndarray | None]) -> np.ndarray | None:
     """Return the groups of all rows; each row of a table without groups is one of its own."""
-    known = [table.together for table in tables if table.together is not None]
+    known = [one for one in groups if one is not None]
     if not known:
         return None
-    free = 1 + max(int(groups.max(initial=-1)) for groups in known)
+    free = 1 + max(int(one.max(initial=-1)) for one in known)
     parts = []
-    for table in tables:
-        if table.together is None:
+    for table, one in zip(tables, groups, strict=True):
+        if one is None:
             parts.append(np.arange(free, free + len(table), dtype=np.int64))
             free += len(table)
         else:
-            parts.append(table.together)
+            parts.append(one)
     return np.concatenate(parts)
+
+
+def _values(
+    tables: Sequence[Table], values: Sequence[np.ndarray | None], default: float
+) -> np.ndarray | None:
+    """Return the values of all rows, with a default for the rows of a table without them; None if no table has any."""
+    if all(one is None for one in values):
+        return None
+    return np.concatenate(
+        [
+            np.full(len(table), default) if one is None else one
+            for table, one in zip(tables, values, strict=True)
+        ]
+    )
 
 
 def _flaws(table: Table) -> np.ndarray:

@@ -21,10 +21,14 @@ MIN_GROUPS = 5
 
 @dataclass(frozen=True)
 class PricedInputs:
-    """Model inputs of N rows and their prices, float64 (N,), in the table's currency."""
+    """Model inputs of N rows and their prices, float64 (N,), in the table's currency.
+
+    `weight`: how much each row counts, float64 (N,), with mean 1 for training rows; None: all count equally.
+    """
 
     inputs: Inputs
     price: np.ndarray
+    weight: np.ndarray | None = None
 
 
 def split_groups(
@@ -50,6 +54,53 @@ def split_groups(
     _, chosen = split_rows(price[first[small]], fraction, seed)
     held_out = np.isin(group, small[chosen])
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def split_whole_groups(
+    price: np.ndarray, groups: np.ndarray, fraction: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Split rows so that each group is in one part, whatever its size; arguments and result as of `split_groups`.
+
+    Uses the StratifiedGroupKFold of scikit-learn with bins of the price's rank, and holds out its first fold.
+
+    Args:
+        price: float64 (N,).
+        groups: at least two different numbers, int64 (N,).
+        fraction: share of the validation rows, above 0 and below 1.
+        seed: of the random split.
+    """
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    folds = int(np.clip(round(1 / fraction), 2, len(np.unique(groups))))
+    rank = np.argsort(np.argsort(price, kind="stable"), kind="stable")
+    bins = rank * max(1, min(PRICE_BINS, len(price) // folds)) // len(price)
+    splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
+    train, held_out = max(
+        splitter.split(price[:, None], bins, groups),
+        key=lambda parts: -abs(len(parts[1]) - fraction * len(price)) if len(parts[1]) else -np.inf,
+    )
+    return train, held_out
+
+
+def split_by_time(time: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+    """Split rows into earlier and later ones; rows of equal time are in one part.
+
+    Args:
+        time: float64 (N,), at least two different values.
+        fraction: share of the validation rows, above 0 and below 1; each part gets at least one time.
+
+    Returns:
+        Row numbers of the training and of the validation part, int64, each ascending.
+
+    Example:
+        >>> train, valid = split_by_time(np.array([3.0, 1.0, 2.0, 2.0]), fraction=0.25)
+        >>> train.tolist(), valid.tolist()
+        ([1, 2, 3], [0])
+    """
+    times, rows = np.unique(time, return_counts=True)
+    later = len(time) - np.cumsum(rows)[:-1]  # rows after each time but the last
+    last = times[int(np.argmin(np.abs(later - fraction * len(time))))]
+    return np.flatnonzero(time <= last), np.flatnonzero(time > last)
 
 
 def split_rows(price: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

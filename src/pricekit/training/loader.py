@@ -37,7 +37,7 @@ def _leave_interrupts(worker: int) -> None:
 
 @dataclass(frozen=True)
 class Rows(Dataset[Batch]):
-    """The batch of some row numbers: model inputs and `price`, float32 (B,)."""
+    """The batch of some row numbers: model inputs, `price` and, if rows have weights, `weight`, float32 (B,)."""
 
     examples: PricedInputs
     length_multiple: int
@@ -46,7 +46,10 @@ class Rows(Dataset[Batch]):
     def __getitem__(self, rows: np.ndarray) -> Batch:
         """Return one padded batch."""
         batch = to_tensors(self.examples.inputs.batch(rows, self.length_multiple, self.max_length))
-        return batch | {"price": torch.from_numpy(self.examples.price[rows].astype(np.float32))}
+        batch |= {"price": torch.from_numpy(self.examples.price[rows].astype(np.float32))}
+        if self.examples.weight is not None:
+            batch["weight"] = torch.from_numpy(self.examples.weight[rows].astype(np.float32))
+        return batch
 
 
 class Loader:

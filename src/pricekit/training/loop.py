@@ -169,7 +169,9 @@ def validate(session: Session, interrupted: threading.Event) -> EpochResult:
         epoch=state.epoch + 1,
         step=state.step,
         loss=state.loss / max(1, state.rows),
-        valid_score=None if valid is None else metric(_prices(session, valid, interrupted), valid.price),
+        valid_score=None
+        if valid is None
+        else metric(_prices(session, valid, interrupted), valid.price, valid.weight),
     )
 
 

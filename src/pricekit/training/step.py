@@ -22,7 +22,7 @@ from pricekit.training.machine import DTYPES
 MAX_SKIPPED = 12
 """Maximum number of consecutive steps that fp16 may skip. The scaler starts at 2^16 and halves with each."""
 
-_BY_ROW = ("input_ids", "attention_mask", "features", "price")
+_BY_ROW = ("input_ids", "attention_mask", "features", "price", "weight")
 """The tensors of a batch whose first axis is the rows."""
 
 Batch = dict[str, Tensor]
@@ -240,7 +240,7 @@ def _pieces(batch: Batch, parts: int) -> Iterator[tuple[Batch, float]]:
         return
     rows = len(batch["price"])
     # The tensors of `prepare_batch` are dropped, because they belong to the whole batch.
-    cut = {name: batch[name].tensor_split(max(1, min(parts, rows // 2))) for name in _BY_ROW}
+    cut = {name: batch[name].tensor_split(max(1, min(parts, rows // 2))) for name in _BY_ROW if name in batch}
     for values in zip(*cut.values(), strict=True):
         piece = dict(zip(cut, values, strict=True))
         yield piece, len(piece["price"]) / rows

@@ -100,7 +100,8 @@ def _run_folds(
             facts, predicted[plan.fold == fold] = _run_fold(out, source, config, plan, fold, resume=resume)
             runs.append(facts)
             advance(1)
-    held_out = held_out_of(plan.table, predicted, plan.fold)
+    scored = np.flatnonzero(plan.fold >= 0)
+    held_out = held_out_of(plan.table.take(scored), predicted[scored], plan.fold[scored])
     scores = scores_of(held_out, metric_named(config.metric))
     if processes.main:
         write_held_out(out, held_out)
@@ -238,7 +239,7 @@ def _run_fold(
     rows = plan.held_out(fold)
     prices = load_model(folder).predict(rows)
     metric = metric_named(config.metric)
-    score = metric.write(metric(prices, rows.known_price))
+    score = metric.write(metric(prices, rows.known_price, rows.weight))
     logger.info(f"{folder.name}: {metric.title} {score} on {len(rows):,} held-out rows")
     return facts, prices
 

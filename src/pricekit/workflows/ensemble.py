@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,16 @@ from pricekit.training.checkpoint import checkpoints
 MIN_WEIGHT = 0.02
 """A model with a lower weight is left out, because it costs as much prediction time as any other."""
 
+GRADIENT_STEP = 0.01
+"""Change of a weight for numerical gradients; wide, because a median is constant between the terms of two rows."""
+
 PARTS = 5
 """Number of parts into which the rows of a single fold are divided for cross-fitting."""
 
 
-def fit_weights(predicted: np.ndarray, price: np.ndarray, metric: Metric = SMAPE) -> np.ndarray:
+def fit_weights(
+    predicted: np.ndarray, price: np.ndarray, metric: Metric = SMAPE, counts: np.ndarray | None = None
+) -> np.ndarray:
     """Return the weights w >= 0 with Σ w = 1 for which exp(Σ w·log p) has the lowest metric, float64 (M,).
 
     SLSQP (Kraft 1988) with numerical gradients starts from equal weights and from each model alone, so the result is
@@ -45,12 +50,17 @@ def fit_weights(predicted: np.ndarray, price: np.ndarray, metric: Metric = SMAPE
         predicted: prices p of each model, float64 (N, M), positive.
         price: true prices a, float64 (N,), positive.
         metric: to minimise.
+        counts: how much each row counts, (N,); None: equally.
     """
-    return _without_small(np.log(predicted), price, metric)
+    return _without_small(np.log(predicted), lambda found: metric(found, price, counts))
 
 
 def cross_fitted(
-    predicted: np.ndarray, price: np.ndarray, fold: np.ndarray, metric: Metric = SMAPE
+    predicted: np.ndarray,
+    price: np.ndarray,
+    fold: np.ndarray,
+    metric: Metric = SMAPE,
+    counts: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return weighted predictions, each with weights that were fitted on the other folds, float64 (N,).
 
@@ -59,6 +69,7 @@ def cross_fitted(
         price: true prices, float64 (N,).
         fold: of each row, int64 (N,); the rows of a single fold are divided into `PARTS`.
         metric: to minimise.
+        counts: how much each row counts, (N,); None: equally.
     """
     if len(np.unique(fold)) == 1:
         fold = np.random.default_rng(0).permutation(len(price)) % min(PARTS, len(price))
@@ -68,7 +79,8 @@ def cross_fitted(
             others = fold != held
             if not others.any():  # a single row
                 others = ~others
-            weights = fit_weights(predicted[others], price[others], metric)
+            counted = None if counts is None or not counts[others].any() else counts[others]
+            weights = fit_weights(predicted[others], price[others], metric, counted)
             found[fold == held] = weighted(predicted[fold == held], weights)
     return found
 
@@ -79,26 +91,27 @@ def weighted(predicted: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return mean
 
 
-def _without_small(log_predicted: np.ndarray, price: np.ndarray, metric: Metric) -> np.ndarray:
-    weights = _fit(log_predicted, price, metric)
+def _without_small(log_predicted: np.ndarray, score: Callable[[np.ndarray], float]) -> np.ndarray:
+    weights = _fit(log_predicted, score)
     kept = weights >= min(MIN_WEIGHT, weights.max())
     if kept.all():
         return weights
     found = np.zeros(len(weights))
-    found[kept] = _without_small(log_predicted[:, kept], price, metric)
+    found[kept] = _without_small(log_predicted[:, kept], score)
     return found
 
 
-def _fit(log_predicted: np.ndarray, price: np.ndarray, metric: Metric) -> np.ndarray:
+def _fit(log_predicted: np.ndarray, score: Callable[[np.ndarray], float]) -> np.ndarray:
+    """Return the weights with the lowest score of the mixed prices, (M,), for log prices of each model, (N, M)."""
     from scipy.optimize import minimize
 
     models = log_predicted.shape[1]
     if models == 1:
         return np.ones(1)
-    scale = metric(np.full(len(price), np.median(price)), price) or 1.0  # near 1, as the solver expects
+    scale = score(np.exp(log_predicted.mean(1))) or 1.0  # near 1, as the solver expects
 
     def loss(weights: np.ndarray) -> float:
-        return metric(np.exp(log_predicted @ weights), price) / scale
+        return score(np.exp(log_predicted @ weights)) / scale
 
     starts = [np.full(models, 1 / models), *np.eye(models)]
     ends = [
@@ -106,6 +119,7 @@ def _fit(log_predicted: np.ndarray, price: np.ndarray, metric: Metric) -> np.nda
             loss,
             start,
             method="SLSQP",
+            options={"eps": GRADIENT_STEP},
             bounds=[(0, 1)] * models,
             constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
         ).x
@@ -214,10 +228,10 @@ def _choose_weights(predicted: np.ndarray, rows: HeldOut, metric: Metric) -> tup
     mean = weighted(predicted, equal)
     if len(rows) < MIN_COMMON_ROWS:
         return equal, mean
-    fitted = cross_fitted(predicted, rows.price, rows.fold, metric)
-    if metric(mean, rows.price) <= metric(fitted, rows.price):
+    fitted = cross_fitted(predicted, rows.price, rows.fold, metric, rows.weight)
+    if metric(mean, rows.price, rows.weight) <= metric(fitted, rows.price, rows.weight):
         return equal, mean
-    return fit_weights(predicted, rows.price, metric), fitted
+    return fit_weights(predicted, rows.price, metric, rows.weight), fitted
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
@@ -272,8 +286,8 @@ def _record(
     inputs: Sequence[EnsembleInput], rows: Sequence[HeldOut], weights: np.ndarray, metric: Metric
 ) -> dict[str, Any]:
     """Return the content of `ensemble.json`; runs of weight 0 are no members."""
-    price = rows[0].price
-    scores = [metric(one.predicted, price) for one in rows]
+    price, counts = rows[0].price, rows[0].weight
+    scores = [metric(one.predicted, price, counts) for one in rows]
     members = [
         {"path": str(run), "weight": weight / len(one.runs), metric.name: score}
         for one, weight, score in zip(inputs, weights, scores, strict=True)
@@ -298,7 +312,7 @@ def _score_without(rows: Sequence[HeldOut], number: int, metric: Metric) -> floa
     if not others:
         return None
     _, mixed = _choose_weights(np.stack(others, 1), rows[0], metric)
-    return metric(mixed, rows[0].price)
+    return metric(mixed, rows[0].price, rows[0].weight)
 
 
 def _check_columns(runs: Sequence[Path]) -> None:
@@ -333,8 +347,8 @@ def _facts(runs: Sequence[Path], ensemble: HeldOut, metric: Metric) -> dict[str,
         "currency": facts[0].get("currency"),
         "rows": {**facts[0]["rows"], "valid": len(ensemble)},
         "metric": metric.name,
-        "metrics": price_metrics(ensemble.predicted, ensemble.price, metric.name),
-        "constant_score": constant_score(ensemble.price, ensemble.price, metric),
+        "metrics": price_metrics(ensemble.predicted, ensemble.price, metric.name, ensemble.weight),
+        "constant_score": constant_score(ensemble, ensemble, metric),
         "plugins": list(plugins.values()),
     }
 

@@ -15,9 +15,8 @@ import pandas as pd
 
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError, TrainingError, check_intact
-from pricekit.evaluation.duplicates import split_groups_of
 from pricekit.runs.checks import check_leaks
-from pricekit.runs.source import NEAR, Source, Split, digest_of, split_table
+from pricekit.runs.source import NEAR, Source, Split, check_weights, digest_of, split_table, with_duplicates
 from pricekit.support.files import write_atomically, write_text
 from pricekit.support.log import logger
 from pricekit.table import Table, source_name
@@ -33,9 +32,11 @@ class FoldPlan:
     Attributes:
         table: the usable rows.
         rejected: the other rows, with the reason.
-        fold: the fold that holds out each row, int64 (N,).
+        fold: the fold that holds out each row, int64 (N,); -1 for the earliest rows of folds by time.
         groups: of duplicate rows, which share a fold, int64 (N,).
         leaks: columns that no feature may read.
+
+    By time, the folds follow each other, and each trains on the rows before it.
     """
 
     table: Table
@@ -65,10 +66,10 @@ class FoldPlan:
         best weights validate on a part of the other rows, which selects the epoch; a refit then trains on it, too. The
         weights of an ensemble's members are fitted on such a part.
         """
-        others = np.flatnonzero(self.fold != fold)
+        others = np.flatnonzero(self.fold != fold if self.table.time is None else self.fold < fold)
         parts = replace(self.table, together=self.groups).take(others), self.held_out(fold)
         if config.training.keep == "best" or config.members:
-            parts = split_table(parts[0], self.groups[others], config)
+            parts = split_table(parts[0], config)
         return Split(*parts, [self.rejected], self.leaks, kept_together=NEAR)
 
 
@@ -83,14 +84,22 @@ def make_plan(
     """
     price = table.known_price
     check_folds(folds, len(price))
+    check_weights(table)
     leaks = check_leaks(table, config, allow_leak=allow_leak)
-    groups = split_groups_of(table.text, price, near=True, shown=config.speed.progress)
+    if table.time is not None:
+        fold = folds_by_time(table.time, folds)
+        check_weights(*(table.take(np.flatnonzero(fold == held)) for held in range(-1, folds)))
+        logger.info(f"each of the {folds} folds is scored by a model of the rows before it")
+        return FoldPlan(table, rejected, fold, np.arange(len(table)), leaks)
+    groups = with_duplicates(table, near=True, shown=config.speed.progress).together
+    assert groups is not None
     sizes = [rows for rows in np.bincount(groups) if rows > 1]
     if sizes:
-        logger.info(
-            f"{sum(sizes):,} rows have nearly equal texts; each of their {len(sizes):,} groups is in one fold"
-        )
-    return FoldPlan(table, rejected, assign_folds(price, groups, folds, config.seed), groups, leaks)
+        alike = "nearly equal texts" if table.group is None else "nearly equal texts or the same group"
+        logger.info(f"{sum(sizes):,} rows have {alike}; each of their {len(sizes):,} groups is in one fold")
+    fold = assign_folds(price, groups, folds, config.seed)
+    check_weights(*(table.take(np.flatnonzero(fold == held)) for held in range(folds)))
+    return FoldPlan(table, rejected, fold, groups, leaks)
 
 
 def check_folds(folds: int, rows: int) -> None:
@@ -108,6 +117,36 @@ def check_folds(folds: int, rows: int) -> None:
             folds=folds,
             rows=rows,
         )
+
+
+def folds_by_time(time: np.ndarray, folds: int) -> np.ndarray:
+    """Return the fold of each row, int64 (N,): consecutive parts of about equal size, the earliest of which is -1.
+
+    Rows of equal time are in one part.
+
+    Args:
+        time: float64 (N,).
+        folds: the number of parts after the earliest.
+
+    Raises:
+        DataError: there are too few different times.
+
+    Example:
+        >>> import numpy as np
+        >>> folds_by_time(np.array([5.0, 1.0, 2.0, 4.0, 3.0, 6.0]), 2).tolist()
+        [1, -1, -1, 0, 0, 1]
+    """
+    times, place, rows = np.unique(time, return_inverse=True, return_counts=True)
+    middle = np.cumsum(rows) - rows / 2
+    found = np.unique((middle * (folds + 1) / len(time)).astype(np.int64), return_inverse=True)[1]
+    if found[-1] < folds:
+        raise DataError(
+            f"{len(times):,} different times are too few for {folds} folds, each of which follows earlier rows; use "
+            f"fewer folds{f', at most {found[-1]}' if found[-1] > 1 else ''}",
+            parameters=("folds", "time"),
+            times=len(times),
+        )
+    return np.asarray(found[place] - 1, np.int64)
 
 
 def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np.ndarray:

@@ -112,7 +112,7 @@ class Trees:
         counts = csr_matrix((np.ones(len(row), np.float32), (row, word)), shape=shape)
         matrix = hstack([csr_matrix(dense), counts], format="csr")
         parameters = self._parameters()
-        rows = lightgbm.Dataset(matrix, np.log(price), params=parameters)
+        rows = lightgbm.Dataset(matrix, np.log(price), weight=table.weight, params=parameters)
         return str(lightgbm.train(parameters, rows, self.options.rounds).model_to_string())
 
     def _parameters(self) -> dict[str, Any]:
