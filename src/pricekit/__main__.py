@@ -7,12 +7,14 @@ from contextlib import suppress
 from io import TextIOWrapper
 
 from pricekit.support.interrupts import end_soon
+from pricekit.training.time_budget import count_from_process_start
 
 INTERRUPTED = 130
 
 
 def run() -> None:
     """Run the command line as a program, which an interrupt ends within about two seconds, without a traceback."""
+    count_from_process_start()
     _open_streams()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # before the slow imports
     code: int | str | None = INTERRUPTED

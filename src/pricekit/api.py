@@ -33,6 +33,7 @@ from pricekit.results import CrossValidation, PathLike, Run, delete_with
 from pricekit.support.leftovers import restore
 from pricekit.support.log import logger
 from pricekit.support.staging import continued
+from pricekit.training.time_budget import began
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,6 +125,7 @@ def train(
     """
     from pricekit.runs.source import Source
 
+    started = began()
     source = Source(
         _path_or_frame(table),
         None if valid is None else _path_or_frame(valid),
@@ -140,7 +142,15 @@ def train(
         begun = continued(folder, is_begun) if resume else folder
         resume = resume and has_begun(folder, is_begun(begun), "run")
         config = resumed_model(begun, source, options) if resume else config_of(options)
-        train_model(source, config, folder, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
+        train_model(
+            source,
+            config,
+            folder,
+            resume=resume,
+            overwrite=overwrite,
+            allow_leak=allow_leak,
+            started=started,
+        )
         return _handle(Run(folder), out)
 
 

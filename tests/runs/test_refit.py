@@ -336,7 +336,8 @@ def test_the_first_pass_gets_the_part_of_the_time_budget_that_leaves_as_much_for
 
     monkeypatch.setattr(loop, "start_session", start)
     train(Source(catalog), tiny_config(REFITTED, {"training": {"time_budget": 740}}), tmp_path / "run")
-    assert budgets == [(340, pytest.approx(340)), (400, 740)]
+    # A twentieth is for what comes after the last step, and little for the preparation of the second pass.
+    assert budgets == [(340, pytest.approx(0.95 * 340, abs=8)), (400, pytest.approx(0.95 * 740, abs=2))]
 
 
 def test_without_time_for_the_second_pass_the_first_weights_are_kept(
@@ -346,7 +347,7 @@ def test_without_time_for_the_second_pass_the_first_weights_are_kept(
     monkeypatch.setattr(
         TimeBudget,
         "must_stop",
-        lambda self, seconds, epoch_ends=False: self.budget == 1e6,  # not the first part
+        lambda self, seconds, epoch_ends=False: self.budget > 0.9e6,  # not the first part
     )
     facts = train(Source(catalog), config, tmp_path / "run")
     assert "refit" not in facts

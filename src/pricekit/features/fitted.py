@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -27,6 +28,12 @@ CHECKED_ROWS = 8
 
 FOLDS = 5
 """Number of folds of the training rows for features that use the price."""
+
+PILOT_ROWS = 200
+"""Least number of rows that show how long a feature takes, under a time budget."""
+
+GROWTH = 0.8
+"""The time of a fit grows with the number of rows to this power, because a part of it does not depend on them."""
 
 ROWS_AT_ONCE = 1_000_000
 """Maximum number of rows to which several threads fit a feature at the same time, in all, for the sake of memory."""
@@ -125,17 +132,16 @@ def fit_features(
             unknown=sorted(unused),
             candidates=list(names),
         )
-    parts = []
+    parts = [_make(name, options.get(name, {}), {}) for name in names]
     out_of_fold: dict[str, np.ndarray] = {}
-    for name in names:
-        part = _make(name, options.get(name, {}), {})
+    for place, part in enumerate(parts):
         if uses_price(part.plugin):
-            prices = _required(name, price)
+            prices = _required(part.name, price)
             part, columns = _fit_out_of_fold(part, table, prices, known or {}, shown=show_progress)
             out_of_fold |= columns
         else:
             part = _fit(part, table, None)
-        parts.append(part)
+        parts[place] = part
         _check_rows_alone(part, table)
     fitted = FittedFeatures(tuple(parts))
     if twice := sorted({c for c in fitted.names if fitted.names.count(c) > 1}):
@@ -171,7 +177,12 @@ def _required(name: str, price: np.ndarray | None) -> np.ndarray:
 
 
 def _fit_out_of_fold(
-    part: FittedFeature, table: Table, price: np.ndarray, known: Mapping[str, np.ndarray], *, shown: bool
+    part: FittedFeature,
+    table: Table,
+    price: np.ndarray,
+    known: Mapping[str, np.ndarray],
+    *,
+    shown: bool,
 ) -> tuple[FittedFeature, dict[str, np.ndarray]]:
     """Fit a price feature to all rows; return it, and the columns that were fitted to the rows of other folds."""
     names = part.plugin.names
@@ -196,10 +207,56 @@ def _fit_out_of_fold(
     return fitted, dict(zip(names, block.T, strict=True))
 
 
+def too_slow(
+    names: Sequence[str],
+    options: Mapping[str, dict[str, Any]],
+    table: Table,
+    price: np.ndarray,
+    seconds: float,
+) -> list[str]:
+    """Return the features that learn from prices and take longer than they may, by the time for a part of the rows.
+
+    Args:
+        names: the names of the plugins, in order.
+        options: the options of each plugin.
+        table: the N training rows, without the price.
+        price: the training prices, float64 (N,).
+        seconds: how long these features may take together, the first of them first.
+    """
+    found = []
+    for name in names:
+        part = _make(name, options.get(name, {}), {})
+        if uses_price(part.plugin):
+            needed = _seconds_for(part, table, price)
+            if needed <= seconds:
+                seconds -= needed
+                continue
+            logger.warning(
+                f"the feature '{name}' would take about {needed:,.0f} s, and the time budget leaves {seconds:,.0f} s "
+                "for it, so it is left out; give more time"
+            )
+            found.append(name)
+    return found
+
+
+def _seconds_for(part: FittedFeature, table: Table, price: np.ndarray) -> float:
+    """Return about how long it takes to fit a feature out of fold."""
+    pilot = np.random.default_rng(0).permutation(len(table))[: max(PILOT_ROWS, len(table) // 10)]
+    started = time.perf_counter()
+    _fit(part, table.take(np.sort(pilot)), price[np.sort(pilot)])
+    each = (time.perf_counter() - started) * (len(table) / len(pilot)) ** GROWTH
+    # Several threads hinder each other, so two do the work of about one and a half.
+    return float(each) * (1 + FOLDS) / ((1 + _threads(1 + FOLDS, table)) / 2)
+
+
+def _threads(tasks: int, table: Table) -> int:
+    """Return the number of threads for tasks that each take about as much memory as the table."""
+    return min(tasks, usable_cpus(), max(1, ROWS_AT_ONCE // max(1, len(table))))
+
+
 def _at_once(tasks: Sequence[Callable[[], Any]], table: Table, advance: Advance) -> list[Any]:
     """Return the results of tasks that each take about as much memory as the table; several threads run them."""
-    threads = min(len(tasks), usable_cpus(), max(1, ROWS_AT_ONCE // max(1, len(table))))
-    pool = ThreadPoolExecutor(threads)
+    pool = ThreadPoolExecutor(_threads(len(tasks), table))
     try:
         futures = [pool.submit(task) for task in tasks]
         for future in as_completed(futures):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import State
 from pricekit.core.registry import Entry
 from pricekit.errors import TrainingError, check_intact
-from pricekit.features.fitted import fit_features
+from pricekit.features.fitted import fit_features, too_slow
 from pricekit.model.network import PriceModel, build_model
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.cache import cached_inputs
@@ -35,6 +36,7 @@ from pricekit.runs.folder import (
     is_replaceable,
     is_started,
     kept_together,
+    plugins_of,
     read_architecture,
     read_out_of_fold,
     read_preprocessor,
@@ -57,6 +59,7 @@ from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import BEST, LAST, checkpoints
 from pricekit.training.recovery import recover_checkpoint
 from pricekit.training.session import Job
+from pricekit.training.time_budget import feature_seconds
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ class Prepared:
         resumed: the run has a checkpoint to continue from.
         folder: the folder of its files.
         first: the results of the first pass, in a second one.
+        seconds: how long the features, the inputs and the model took.
     """
 
     source: Source
@@ -97,6 +101,7 @@ class Prepared:
     resumed: bool
     folder: Path
     first: FirstPass | None = None
+    seconds: float = 0.0
 
 
 def prepare(
@@ -109,6 +114,7 @@ def prepare(
     resume: bool = False,
     overwrite: bool = False,
     allow_leak: bool = False,
+    started: float | None = None,
 ) -> Prepared:
     """Read the rows, then start a new run folder or open the one to resume.
 
@@ -127,18 +133,21 @@ def prepare(
     if split.pseudo_labelled is None:
         split = add_pseudo_labels(source, split, config, out if resume else None)
     setup = replace(setup, config=config.for_rows(len(split.train)))
+    began = time.perf_counter()
+    limit = feature_seconds(config, began if started is None else started)
     if not processes.main:
         processes.wait()  # for the main process, which writes the folder
     if resume or not processes.main:
         job = reopen_run(out, setup, split, first)
     else:
-        job = prepare_new_run(out, source, setup, split, first, overwrite=overwrite)
+        job = prepare_new_run(out, source, setup, split, first, overwrite=overwrite, seconds=limit)
     if processes.main:
         processes.wait()
     resumed = resume and (out / LAST).exists()
     if resume and not resumed:
         logger.info(f"{out} has no checkpoint: its first epoch is repeated, with the same rows and settings")
-    return Prepared(source, split, setup.entries, job, resume, resumed, out, first)
+    seconds = time.perf_counter() - began
+    return Prepared(source, split, plugins_of(job.config), job, resume, resumed, out, first, seconds)
 
 
 def prepare_new_run(
@@ -149,8 +158,11 @@ def prepare_new_run(
     first: FirstPass | None = None,
     *,
     overwrite: bool,
+    seconds: float | None = None,
 ) -> Job:
     """Fit the preprocessor, build the model, check every plugin on a batch, then write the folder.
+
+    `seconds` limits the time for features that learn from prices.
 
     Raises:
         TrainingError: `out` is not empty.
@@ -161,6 +173,9 @@ def prepare_new_run(
     config, rows = setup.config, _rows(split, first)
     with progress("preparing", 5, shown=config.speed.progress) as advance:
         advance(0, "tokenizer and features")
+        if seconds is not None and first is None:
+            setup = _within(setup, rows, seconds)
+            config = setup.config
         fitted = _fit(setup, rows, known_columns(out.parent, split) if first else {})
         preprocessor = fitted.preprocessor
         check_feature_leaks(preprocessor.features, without_price(rows, preprocessor.columns), split.leaks)
@@ -231,6 +246,17 @@ def _check_free(out: Path, overwrite: bool) -> None:
     untrained = own and not any([*checkpoints(out), (out / BEST).exists(), (out / "run.json").exists()])
     resumable = not overwrite and is_started(out)
     check_replaceable(out, "run", own=own, overwrite=overwrite or untrained, resumable=resumable)
+
+
+def _within(setup: Setup, train: Table, seconds: float) -> Setup:
+    """Return the setup without the features that learn from prices and take longer than they may."""
+    config = setup.config
+    table = without_price(train, columns_of(config))
+    slow = too_slow(config.features, config.feature_options, table, train.known_price, seconds)
+    kept = [name for name in config.features if name not in slow]
+    options = {name: given for name, given in config.feature_options.items() if name in kept}
+    config = config.model_copy(update={"features": kept, "feature_options": options})
+    return replace(setup, config=config, entries=plugins_of(config))
 
 
 def _fit(setup: Setup, train: Table, known: Mapping[str, np.ndarray]) -> Fitted:

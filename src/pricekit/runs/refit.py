@@ -150,18 +150,30 @@ def known_columns(folder: Path, split: Split) -> dict[str, np.ndarray]:
     }
 
 
-def first_job(job: Job, split: Split) -> Job:
-    """Return the job of a first pass: its part of the time budget, and the steps that follow it.
+def first_job(job: Job, split: Split, ends: float | None) -> Job:
+    """Return the job of a first pass, and the steps that follow it.
+
+    Args:
+        job: the job of the run.
+        split: its rows.
+        ends: seconds after which the first pass must be over; None: no time budget.
+    """
+    return replace(job_until(job, ends), stage=Stage(later_steps=_later_steps(job, split)))
+
+
+def share_of_first(split: Split) -> float:
+    """Return the part of the training time that the first of two passes has.
 
     The second pass has more rows. It gets as much more time, so that it can take as many epochs even if the last one
     is the best.
     """
     rows = len(split.train)
-    share = rows / (2 * rows + len(split.valid))
-    training = job.config.training
-    budget = None if training.time_budget is None else share * training.time_budget
-    config = _with(job.config, time_budget=budget)
-    return replace(job, config=config, stage=Stage(later_steps=_later_steps(job, split)))
+    return rows / (2 * rows + len(split.valid))
+
+
+def job_until(job: Job, ends: float | None) -> Job:
+    """Return a job whose training ends so many seconds after the run began; None: when it is finished."""
+    return replace(job, config=_with(job.config, time_budget=ends))
 
 
 def _later_steps(job: Job, split: Split) -> float:
@@ -169,15 +181,16 @@ def _later_steps(job: Job, split: Split) -> float:
     return _steps(job) * (len(split.train) + len(split.valid)) / len(split.train)
 
 
-def refit_job(job: Job, first: FirstPass, out: Path) -> Job:
+def refit_job(job: Job, first: FirstPass, out: Path, ends: float | None) -> Job:
     """Return the job of a second pass: a whole schedule over as many epochs as were best.
 
     Args:
         job: with all rows.
         first: the results of the first pass.
         out: the folder of the run; the hooks receive it.
+        ends: seconds after which the pass must be over; None: no time budget.
     """
-    config = _with(job.config, epochs=first.facts["best_epoch"], keep="last", patience=None)
+    config = _with(job_until(job, ends).config, epochs=first.facts["best_epoch"], keep="last", patience=None)
     stage = Stage(
         run_folder=out,
         earlier_steps=first.position,

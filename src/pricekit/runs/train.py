@@ -41,11 +41,13 @@ from pricekit.runs.refit import (
     FirstPass,
     first_job,
     first_pass_of,
+    job_until,
     open_pass,
     publish_refit,
     refit_job,
     refits,
     settle_refit,
+    share_of_first,
 )
 from pricekit.runs.resume import working_folder
 from pricekit.runs.source import Source, Split
@@ -59,6 +61,8 @@ from pricekit.support.text import counted
 from pricekit.training.checkpoint import TrainingState, checkpoints
 from pricekit.training.loop import fit
 from pricekit.training.machine import Processes
+from pricekit.training.session import Job
+from pricekit.training.time_budget import first_pass_ends, training_ends
 
 ESTIMATE_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares of a feature's own estimate in the price, of which the validation rows choose one."""
@@ -73,6 +77,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     allow_leak: bool = False,
+    started: float | None = None,
 ) -> dict[str, Any]:
     """Train a model into the folder `out`.
 
@@ -84,6 +89,7 @@ def train(
         resume: continue the run in `out` from its last checkpoint, or from its beginning if it has none.
         overwrite: replace the run in `out`; a finished one stays until the new one is complete.
         allow_leak: train even if columns or texts leak the price.
+        started: `time.perf_counter()` when the work began, from which a time budget counts; None: now.
 
     Returns:
         The content of `run.json`: table, currency, rows, best epoch, seconds, metrics and plugins.
@@ -95,7 +101,7 @@ def train(
         ConfigError, PluginError: a setting or a plugin is invalid.
         KeyboardInterrupt: training was interrupted; a checkpoint was written.
     """
-    started, processes = time.perf_counter(), Processes()
+    started, processes = time.perf_counter() if started is None else started, Processes()
     given = {"resume": resume, "overwrite": overwrite}
     with owned(out, "run", TrainingError, enabled=processes.main):
         processes.wait()
@@ -106,7 +112,16 @@ def train(
         processes.wait()
         with replacing(out, folder, is_own, enabled=processes.main):
             part, first = open_pass(folder, resume=resume)
-            prepared = prepare(source, config, part, split=split, first=first, allow_leak=allow_leak, **given)
+            prepared = prepare(
+                source,
+                config,
+                part,
+                split=split,
+                first=first,
+                allow_leak=allow_leak,
+                started=started,
+                **given,
+            )
             if folder != out and processes.main:
                 keep_others(out, folder, is_own)
             facts = _train(prepared, folder, started)
@@ -155,21 +170,44 @@ def _train(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
 
 def _run_passes(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
     """Train the only pass of a run, or both, or the second one of a run that is resumed in it."""
-    job = prepared.job
+    job, budget = prepared.job, prepared.job.config.training.time_budget
     if not refits(job.config, prepared.source):
-        state = fit(job, out, resume=prepared.resumed, started=started)
-        return finish(prepared, state, out, started)
+        return _only_pass(prepared, out, started)
     if prepared.first is None:
-        first = _first_pass(prepared, out, started)
-        started = time.perf_counter()
+        share = share_of_first(prepared.split)
+        ends, fits = first_pass_ends(budget, started, prepared.seconds, share)
+        if not job.processes.from_main(float(fits)):
+            return _only_pass(prepared, out, started)
+        first = _first_pass(prepared, out, started, _of_main(ends, job))
         job.processes.wait()
-        prepared = prepare(prepared.source, job.config, out / REFIT, split=prepared.split, first=first)
+        prepared = prepare(
+            prepared.source,
+            job.config,
+            out / REFIT,
+            split=prepared.split,
+            first=first,
+            started=started,
+        )
+        started = time.perf_counter() - prepared.seconds
     return _refit(prepared, out, started)
 
 
-def _first_pass(prepared: Prepared, out: Path, started: float) -> FirstPass:
+def _only_pass(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
+    """Train the only pass of a run."""
+    job = prepared.job
+    ends = _of_main(training_ends(job.config.training.time_budget, prepared.seconds), job)
+    state = fit(job_until(job, ends), out, resume=prepared.resumed, started=started)
+    return finish(prepared, state, out, started)
+
+
+def _of_main(ends: float | None, job: Job) -> float | None:
+    """Return the main process's end of a training in every process."""
+    return None if ends is None else job.processes.from_main(ends)
+
+
+def _first_pass(prepared: Prepared, out: Path, started: float, ends: float | None) -> FirstPass:
     """Train the first pass of two: it chooses the epoch, and measures on the validation rows."""
-    job = first_job(prepared.job, prepared.split)
+    job = first_job(prepared.job, prepared.split, ends)
     state = fit(job, out, resume=prepared.resumed, started=started)
     facts = _measure(prepared, state, out, started)
     return first_pass_of(facts, state, out)
@@ -183,7 +221,8 @@ def _refit(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
     first = prepared.first
     assert first is not None
     before = 0.0 if prepared.resumed else first.facts["seconds"]  # a checkpoint contains them
-    job, part = refit_job(prepared.job, first, out), prepared.folder
+    ends = _of_main(training_ends(prepared.job.config.training.time_budget, prepared.seconds), prepared.job)
+    job, part = refit_job(prepared.job, first, out, ends), prepared.folder
     state = fit(job, part, resume=prepared.resumed, started=started - before)
     seconds = round(state.seconds + time.perf_counter() - started + before, 1)
     complete = job.config.training.time_budget is None or state.step >= first.best_steps

@@ -1,9 +1,21 @@
-"""The time budget, which moves the schedule with each optimizer step so that a run ends in time."""
+"""The time budget: how a run divides it, and how the schedule moves with each step so that a run ends in time.
+
+It counts from the call of a function, or in a command from the start of the process.
+"""
 
 from __future__ import annotations
 
 import math
+import os
+import time
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pricekit.support.log import logger
+
+if TYPE_CHECKING:
+    from pricekit.config import RunConfig
 
 WARM, CALIBRATED = 2, 12
 """The first WARM steps are slow and not timed; the schedule is fitted from step CALIBRATED on."""
@@ -13,6 +25,22 @@ MARGIN = 0.05
 
 GUESSED_PAUSE = 0.1
 """Assumed duration of a validation with its checkpoints, as a share of an epoch's steps, until one is timed."""
+
+FEATURES = 0.5
+"""Part of the time that is left for features that learn from prices, in the first pass."""
+
+AFTERWARDS, AFTERWARDS_OF_PREPARATION = 0.05, 0.15
+"""Parts of the budget, and of the time of the preparation, for what comes after the last validation: measuring, writing
+and opening the run again. The preparation shows how busy the machine is."""
+
+SECOND_PREPARATION = 0.45
+"""The preparation of a second pass as a part of that of the first one, whose out-of-fold columns it takes over."""
+
+LEAST_TRAINING = 0.15
+"""A refit is left out if less than this part of the budget is left for both trainings."""
+
+_IMPORTED = time.perf_counter()
+_of_process = False
 
 
 @dataclass
@@ -96,3 +124,80 @@ class TimeBudget:
     def _ending(self) -> float:
         """The last validation, and scoring the best weights, which takes about as long."""
         return 2 * self.pause
+
+
+def feature_seconds(config: RunConfig, started: float) -> float | None:
+    """Return how long features that learn from prices may take; None without a time budget.
+
+    Args:
+        config: of the run.
+        started: `time.perf_counter()` when the run began.
+    """
+    budget = config.training.time_budget
+    if budget is None:
+        return None
+    return FEATURES * max(0.0, budget - (time.perf_counter() - started))
+
+
+def training_ends(budget: float | None, preparation: float) -> float | None:
+    """Return the seconds after which the last validation must be over; None without a time budget.
+
+    Args:
+        budget: seconds of the whole run.
+        preparation: seconds of the preparation.
+    """
+    if budget is None:
+        return None
+    return max(0.0, budget * (1 - AFTERWARDS) - AFTERWARDS_OF_PREPARATION * preparation)
+
+
+def first_pass_ends(
+    budget: float | None, started: float, preparation: float, share: float
+) -> tuple[float | None, bool]:
+    """Return the seconds after which the first of two passes must be over, and whether a second one fits.
+
+    Args:
+        budget: seconds of the whole run; None: no budget.
+        started: `time.perf_counter()` when the run began.
+        preparation: seconds of the preparation of the first pass.
+        share: the part of the training time of both passes that the first one has.
+    """
+    end = training_ends(budget, preparation)
+    if budget is None or end is None:
+        return None, True
+    elapsed = time.perf_counter() - started
+    # Between the passes the first one is measured, too.
+    between = (SECOND_PREPARATION + AFTERWARDS_OF_PREPARATION) * preparation
+    room = end - elapsed - between
+    if room >= LEAST_TRAINING * budget:
+        return elapsed + share * room, True
+    logger.warning(
+        "the time budget is too short for a refit: the preparation alone takes a large part of it; the model is "
+        "trained on the training rows only. Give more time, or train without the refit"
+    )
+    return end, False
+
+
+def count_from_process_start() -> None:
+    """Let time budgets count from the start of this process, as the user of a command expects."""
+    global _of_process
+    _of_process = True
+
+
+def began() -> float:
+    """Return when the work began, in seconds of `time.perf_counter()`: now, or the start of a command."""
+    now = time.perf_counter()
+    return now - process_age() if _of_process else now
+
+
+def process_age() -> float:
+    """Return the seconds since this process started, or where the system does not tell, since pricekit was imported.
+
+    Source: proc(5), the fields `starttime` of /proc/self/stat and `uptime` of /proc/uptime.
+    """
+    try:
+        fields = Path("/proc/self/stat").read_text("utf-8").rpartition(")")[2].split()
+        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return max(0.0, float(Path("/proc/uptime").read_text("utf-8").split()[0]) - started)
+    except (OSError, ValueError, IndexError, AttributeError):
+        return time.perf_counter() - _IMPORTED

@@ -45,6 +45,7 @@ def train_model(
     resume: bool = False,
     overwrite: bool = False,
     allow_leak: bool = False,
+    started: float | None = None,
 ) -> dict[str, Any]:
     """Train a run, or an ensemble if the configuration names members.
 
@@ -55,7 +56,7 @@ def train_model(
     """
     given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
     if not config.members:
-        return train(source, config, out, split=split, **given)
+        return train(source, config, out, split=split, started=started, **given)
     processes = Processes()
     if not processes.main:
         silence()
@@ -63,7 +64,7 @@ def train_model(
         processes.wait()
         folder = working_folder(out, has_members, "run.json", resume=resume, overwrite=overwrite)
         with replacing(out, folder, is_own, enabled=processes.main):
-            facts = _train(source, config, folder, split, processes, **given)
+            facts = _train(source, config, folder, split, processes, **given, started=started)
         processes.wait()
         return facts
 
@@ -114,9 +115,11 @@ def _train(
     resume: bool,
     overwrite: bool,
     allow_leak: bool,
+    started: float | None,
 ) -> dict[str, Any]:
     """Train the runs of all members and combine them; return the content of `run.json`."""
-    started, configs = time.perf_counter(), _distinct(member_configs(config))
+    started = time.perf_counter() if started is None else started
+    configs = _distinct(member_configs(config))
     _check_rows(configs, config)
     resume = resume and has_members(out)
     finished = _finished_facts(out) if resume else None
