@@ -1,4 +1,4 @@
-"""Write a table of invented products whose prices rise, and its later part: does a validation foresee the error there?
+"""Write a table of invented products whose prices rise, and its later part, to see whether a validation foresees it.
 
     python benchmarks/drifting_prices.py drift
     pricekit train drift/past.csv --out runs/random

@@ -22,6 +22,7 @@ from pricekit.options import (
     PretrainingOptions,
     PricedOptions,
     ReadingOptions,
+    WeighedOptions,
     clear_errors,
     columns_over,
     config_of,
@@ -307,13 +308,13 @@ def predict(
     return rows
 
 
-@with_options(PricedOptions)
+@with_options(WeighedOptions)
 def evaluate(
     model: PathLike,
     table: TableSource | None = None,
     *,
     metric: str | None = None,
-    **options: Unpack[PricedOptions],
+    **options: Unpack[WeighedOptions],
 ) -> Scores:
     """Score a model on the rows of a table that have a price, or on its held-out rows.
 
@@ -343,7 +344,7 @@ def evaluate(
     return evaluate_model(_model_path(model, "model"), _table_or_none(table), options, metric)
 
 
-@with_options(PricedOptions)
+@with_options(WeighedOptions)
 def worst_rows(
     model: PathLike,
     table: TableSource | None = None,
@@ -351,7 +352,7 @@ def worst_rows(
     by: str | None = None,
     out: PathLike | None = None,
     metric: str | None = None,
-    **options: Unpack[PricedOptions],
+    **options: Unpack[WeighedOptions],
 ) -> ErrorReport:
     """List the rows with the largest errors, and what they have in common.
 

@@ -46,12 +46,17 @@ class PricedOptions(ReadingOptions, total=False):
     currency: Annotated[str | None, "use only prices in this currency, a code or a sign, such as EUR or €"]
 
 
-class ModelOptions(PricedOptions, total=False):
-    """Options for the model and its training."""
+class WeighedOptions(PricedOptions, total=False):
+    """Options for reading a table with prices whose rows may count differently."""
 
     weight: Annotated[
-        str | None, "column of row weights, at least 0, for losses, metrics, trees and price intervals"
+        str | None, "column of row weights, at least 0; in training for the loss, trees and intervals, too"
     ]
+
+
+class ModelOptions(WeighedOptions, total=False):
+    """Options for the model and its training."""
+
     group: Annotated[str | None, "column whose equal values stay on one side of a split, such as a shop"]
     time: Annotated[
         str | None, "column of dates, times or numbers: earlier rows are trained on, later ones validated on"

@@ -38,6 +38,15 @@ def test_held_out_rows_and_metrics_have_the_weights(weighted):
     assert expected != pytest.approx(METRICS["smape"](held["predicted"], held["price"]))
 
 
+def test_a_table_is_scored_with_its_weights(weighted):
+    _, run = weighted
+    other = pk.make_catalog(60, seed=9).assign(w=np.arange(60) % 3)
+    scores, predicted = pk.evaluate(run, other, weight="w"), run.predict(other)
+    assert scores.metrics["smape"] == pytest.approx(METRICS["smape"](predicted, other["price"], other["w"]))
+    with pytest.raises(ConfigError, match="weight is an option for reading a table"):
+        pk.evaluate(run, weight="w")
+
+
 def test_equal_weights_change_nothing_but_the_column():
     frame = catalog(weight=3.0)
     one, other = pk.train(frame, **TINY), pk.train(frame, weight="weight", **TINY)

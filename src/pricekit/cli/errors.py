@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, metric_option, table_options
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, metric_option, table_options, weight_option
 from pricekit.cli.terminal import begin, show_result, show_table
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @click.argument("model", type=FOLDER)
 @click.argument("table", type=TABLE, required=False)
 @table_options(price=True)
+@weight_option
 @metric_option("Metric that counts.  [default: that of the model]")
 @click.option(
     "--worst", type=click.IntRange(min=0), default=20, show_default=True, help="Number of rows to list."

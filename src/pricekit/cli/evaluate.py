@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, metric_option, table_options
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, metric_option, table_options, weight_option
 from pricekit.cli.terminal import begin
 
 
@@ -14,6 +14,7 @@ from pricekit.cli.terminal import begin
 @click.argument("model", type=FOLDER)
 @click.argument("table", type=TABLE, required=False)
 @table_options(price=True)
+@weight_option
 @metric_option("Metric that counts.  [default: that of the model]")
 @click.option("--json", "as_json", is_flag=True, help="Print all scores as JSON on stdout.")
 def evaluate(as_json: bool, **flags: Any) -> None:

@@ -245,16 +245,20 @@ def metric_option(text: str) -> Decorator:
     return click.option("--metric", type=click.Choice(list(METRICS)), metavar="M", help=text)
 
 
+def role_option(role: str, text: str) -> Decorator:
+    """Return the option that names the column of a role."""
+    return click.option(f"--{role}", metavar="COL", shell_complete=column_names(), help=text)
+
+
+weight_option = role_option("weight", "Column of row weights, at least 0.")
+
+
 def _row_options() -> list[Decorator]:
     texts = {
-        "weight": "Column of row weights, at least 0.",
         "group": "Column whose equal values stay on one side of the split, such as a shop.",
         "time": "Column of dates, times or numbers. Later rows are held out.",
     }
-    return [
-        click.option(f"--{role}", metavar="COL", shell_complete=column_names(), help=text)
-        for role, text in texts.items()
-    ]
+    return [weight_option, *(role_option(role, text) for role, text in texts.items())]
 
 
 def _objective_options() -> list[Decorator]:

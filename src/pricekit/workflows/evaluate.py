@@ -25,6 +25,7 @@ from pricekit.runs.load import load_model
 from pricekit.support.log import logger
 from pricekit.table import check_output, read_usable, source_name, write_frame
 from pricekit.table.prices.currency import require_same_currency
+from pricekit.table.rowinfo import with_row_info
 
 LEVEL = 0.9
 """Level of the interval whose coverage is reported."""
@@ -93,6 +94,7 @@ def judged_rows(model: Path, table: Any, options: Mapping[str, Any]) -> tuple[He
         notices=logger.warning,
     )
     require_same_currency(predictor.currency, rows.currency)
+    rows = with_row_info(rows, options.get("weight"))
     judged = held_out_of(rows, predictor.predict(rows))
     if (model / FILE).is_file():
         _warn_of_training_rows(model, source_name(table), judged)
