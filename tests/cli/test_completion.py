@@ -42,6 +42,7 @@ def test_commands_and_options(completed):
     [
         ("--policy", "qu", ["quick"]),
         ("--backbone", "ba", ["bag"]),
+        ("--metric", "m", ["mape", "mdape", "mae", "medae"]),
         ("--loss", "", ["focal-smape", "log-huber", "log-l1", "log-l2", "mape", "pinball", "smape"]),
         ("--features", "fast", ["fast15"]),
         ("--features", "fast15,ultra", ["fast15,ultra25"]),

@@ -39,6 +39,13 @@ def column_names(*, several: bool = False) -> Completer:
     return complete
 
 
+def metric_names(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem[str]]:
+    """Complete the names of metrics."""
+    with _silent():
+        from pricekit.metrics import METRICS
+    return _matching({name: metric.title for name, metric in METRICS.items()}, typed, several=False)
+
+
 def setting_names(context: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem[str]]:
     """Complete the keys of --set, one level at a time, with the options of the chosen plugins."""
     if "=" in typed:

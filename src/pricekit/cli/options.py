@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.completion import column_names, plugin_names, setting_names
+from pricekit.cli.completion import column_names, metric_names, plugin_names, setting_names
 from pricekit.cli.failures import add_hint
 from pricekit.cli.terminal import RESULT, print_json, set_level, show_result
 from pricekit.errors import PricekitError
@@ -240,9 +240,7 @@ def _read_options(*, price: bool) -> list[Decorator]:
 
 def metric_option(text: str) -> Decorator:
     """Return --metric with its help."""
-    from pricekit.metrics import METRICS
-
-    return click.option("--metric", type=click.Choice(list(METRICS)), metavar="M", help=text)
+    return click.option("--metric", metavar="M", shell_complete=metric_names, help=text)
 
 
 def role_option(role: str, text: str) -> Decorator:

@@ -32,6 +32,10 @@ BATCH, NAME_LENGTH, VALUE_LENGTH = 100, 250, 500
 """Limits of MLflow: parameters per request, characters of a name, and characters of a value before version 2.8."""
 
 
+FINAL = ("constant_score", "best_epoch", "seconds")
+"""Facts of a run that are logged besides its metrics."""
+
+
 @dataclass
 class Log:
     """An MLflow run in progress, and the last epoch that it contains."""
@@ -48,7 +52,7 @@ class Log:
     def run_ended(self, folder: Path, outcome: str, facts: Mapping[str, Any]) -> None:
         """Log the metrics of the best weights, the status, and the small files of the run."""
         if outcome == "finished":
-            final = {**facts["metrics"], **{k: facts[k] for k in ("constant_score", "best_epoch", "seconds")}}
+            final = {**facts["metrics"], **{k: facts[k] for k in FINAL if k in facts}}
             self._metrics({f"final/{name}": value for name, value in final.items()}, facts["best_epoch"])
         self.client.set_terminated(self.run_id, STATUS[outcome])
         for name in FILES:

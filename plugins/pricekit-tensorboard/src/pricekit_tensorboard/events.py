@@ -62,7 +62,9 @@ def start(run: Path, config: Mapping[str, Any], *, resumed: bool) -> None:
     if not resumed:
         for old in log.folder.glob(f"events.out.tfevents.*{SUFFIX}"):
             old.unlink()
-        experiment, session, _ = _session(flat(config), (_tag(f"valid_{config['metric']}"), *FINAL))
+        experiment, session, _ = _session(
+            flat(config), (_tag(f"valid_{config.get('metric', 'smape')}"), *FINAL)
+        )
         log.add(experiment, session)
     _logs[run] = log
     logger.info(f"TensorBoard: tensorboard --logdir {shlex.quote(str(log.folder))}")
