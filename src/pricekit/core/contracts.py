@@ -150,6 +150,10 @@ class Loss(Protocol):
     """Optional. `(raw, price)` to the loss of each raw output, (B, M), of which `forward` returns the mean. Row weights
     need it."""
 
+    central: bool
+    """Optional. False if the loss aims at another price than a central one, such as a high quantile. Then no feature's
+    own estimate of the price is mixed in."""
+
     def to_price(self, raw: torch.Tensor) -> torch.Tensor:
         """Return prices in the table's currency, (B,) for (B,): finite, positive, rising with the raw output.
 

@@ -149,6 +149,7 @@ class Pinball(DistanceLoss):
     def __init__(self, options: Options) -> None:
         quantile = options.quantile
         super().__init__(lambda d: torch.maximum(-quantile * d, (1 - quantile) * d))
+        self.central = quantile == 0.5
 
 
 MAX_MAPE_DISTANCE = 2.0

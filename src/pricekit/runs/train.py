@@ -331,6 +331,8 @@ def _with_estimate(prepared: Prepared, price: np.ndarray) -> np.ndarray:
     model, valid = prepared.job.model, prepared.job.valid
     if model.estimate is None or valid is None or prepared.job.config.training.keep != "best":
         return price  # with the last weights, the validation rows choose nothing
+    if not getattr(model.loss, "central", True):
+        return price
     network, estimate = np.log(price), valid.inputs.features[:, model.estimate]
     mixed: list[np.ndarray] = [np.exp((1 - share) * network + share * estimate) for share in ESTIMATE_SHARES]
     metric = metric_named(prepared.job.config.metric)
