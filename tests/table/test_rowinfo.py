@@ -89,6 +89,7 @@ def test_the_month_is_first_if_both_orders_fit(logged):
             r"'03.04.2024' in row 1 .*in one format, like '2024-01-01'",
         ),
         (["2024-01-01", "soon", ""], "2 of 3 cells are wrong"),
+        (["03.04.24", "2024-01-01", "05.04.24"], "'2024-01-01' in row 1 .*in one format, like '03.04.24'"),
         (["never", "soon", "later"], "such as 2026-01-31 or 2026"),
         (["2024", "2024", "2024"], r"all times in the column 'day' are equal \(2024\)"),
         ([1.0, np.nan, 2.0], "1 of 3 cells are wrong"),

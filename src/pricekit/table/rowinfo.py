@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from pandas.tseries.api import guess_datetime_format
 
 from pricekit.errors import DataError
 from pricekit.support.log import logger
@@ -136,6 +137,10 @@ def _parsed(column: pd.Series, table: Table) -> np.ndarray:
             _seconds(pd.to_datetime(text, errors="coerce", utc=True, dayfirst=dayfirst))
             for dayfirst in (False, True)
         ]
+        # pandas reads each cell by itself if it does not recognise the first one, and would accept several formats.
+        if guess_datetime_format(text.iloc[0]) is None:
+            shape = text.str.replace(r"\d+", "0", regex=True).str.replace(r"[^\W\d_]+", "a", regex=True)
+            readings = [np.where(shape == shape.iloc[0], times, np.nan) for times in readings]
     month_first, day_first = readings
     if np.isfinite(month_first).all() and np.isfinite(day_first).all():
         if not np.array_equal(month_first, day_first):
