@@ -90,7 +90,7 @@ def bare_loop(workload: Workload, precision: str, device: torch.device) -> Run:
     objective = Objective(model, precision, device)
     steps = [
         [_batch(workload, rows, device, workload.config.speed.length_multiple) for rows in step]
-        for step in plan_epoch(workload.examples.inputs.tokens.lengths, workload.config, 0)
+        for step in plan_epoch(workload.examples, workload.config, 0)
     ]
 
     def run() -> None:

@@ -24,7 +24,7 @@ from pricekit.runs.source import columns_of
 from pricekit.support.log import logger
 from pricekit.table import Columns, Table, read_usable
 from pricekit.tokens import encode, pad_id_of
-from pricekit.training.batches import PricedInputs, plan_epoch
+from pricekit.training.batches import PricedInputs, epoch_batches
 from pricekit.training.loop import train_epoch
 from pricekit.training.machine import DTYPES, Processes, choose_precision, fast_math, torch_threads
 from pricekit.training.session import Job, Session, start_session
@@ -136,12 +136,12 @@ def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tupl
 
 def padding(workload: Workload) -> float:
     """Return the tokens computed for each real token in an epoch over the whole table."""
-    lengths = workload.lengths
-    multiple, longest = workload.config.speed.length_multiple, workload.config.max_length
+    lengths, config = workload.lengths, workload.config
+    multiple, longest = config.speed.length_multiple, config.max_length
+    padded = -(-lengths // multiple) * multiple
     computed = 0
-    for step in plan_epoch(lengths, workload.config, 0):
-        for rows in step:
-            computed += len(rows) * min(longest, int(-(-lengths[rows].max() // multiple) * multiple))
+    for rows in epoch_batches(padded, config.training, config.speed.sort_window, config.seed, 0):
+        computed += len(rows) * min(longest, int(padded[rows].max()))
     return computed / float(lengths.sum())
 
 

@@ -25,7 +25,6 @@ from pricekit.options import (
     WeighedOptions,
     clear_errors,
     columns_over,
-    config_of,
     names_of,
     read_options_of,
     with_options,
@@ -94,6 +93,7 @@ def train(
     valid: TableSource | None = None,
     unpriced: Sequence[TableSource] = (),
     teacher: Sequence[PathLike] = (),
+    init: PathLike | None = None,
     resume: bool = False,
     overwrite: bool = False,
     allow_leak: bool = False,
@@ -107,6 +107,8 @@ def train(
         valid: a table to validate on; default: a part of `table`.
         unpriced: tables whose rows without a price are trained on, too, at the prices of `teacher`.
         teacher: models that price the rows of `unpriced`; the prices of several are averaged (geometric mean).
+        init: a finished run, or an ensemble that was trained as one, to continue from: its tokenizer, its weights and
+            its settings are kept, and it learns from the rows of `table`, new ones and, best, the earlier ones, too.
         resume: continue the run in `out` from its last checkpoint, with its original settings, or start it.
         overwrite: replace the run in `out`; a finished one stays until the new one is complete.
         allow_leak: train even if columns or texts leak the price.
@@ -137,21 +139,12 @@ def train(
     if resume:
         _check_resumable(out, overwrite)
     with _folder(out) as folder:
-        from pricekit.runs.resume import has_begun
-        from pricekit.workflows.members import is_begun, resumed_model, train_model
+        from pricekit.workflows.members import config_to_train, train_model
 
-        begun = continued(folder, is_begun) if resume else folder
-        resume = resume and has_begun(folder, is_begun(begun), "run")
-        config = resumed_model(begun, source, options) if resume else config_of(options)
-        train_model(
-            source,
-            config,
-            folder,
-            resume=resume,
-            overwrite=overwrite,
-            allow_leak=allow_leak,
-            started=started,
-        )
+        given = None if init is None else _model_path(init, "init")
+        config, resume = config_to_train(folder, source, options, given, resume=resume)
+        flags: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
+        train_model(source, config, folder, started=started, **flags)
         return _handle(Run(folder), out)
 
 

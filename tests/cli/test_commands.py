@@ -79,6 +79,23 @@ def test_a_dry_run_prints_the_configuration_and_writes_nothing(pricekit, catalog
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_continues_another_one(pricekit, catalog, run, tmp_path):
+    frame = pd.read_csv(catalog)
+    more = pd.concat([frame, make_catalog(80, seed=50).assign(sample_id=lambda rows: rows.index + 10_000)])
+    more.to_csv(tmp_path / "more.csv", index=False)
+    arguments = "train", tmp_path / "more.csv", "--out", tmp_path / "new", "--init", run
+    code, out, _ = pricekit(*arguments, "--dry-run")
+    assert code == 0
+    assert f'init = "{run}"' in out
+    code, _, err = pricekit(*arguments)
+    assert code == 0
+    assert "kept: weights, tokenizer, optimized22, columns" in err
+    code, _, err = pricekit("train", catalog, "--out", tmp_path / "none", "--init", run)
+    assert code == 1
+    assert "0 rows of 400 are new" in err
+    assert "--init" in err
+
+
 def test_resume_uses_the_saved_settings(pricekit, catalog, run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "run")
     (copy / "run.json").unlink()

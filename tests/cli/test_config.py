@@ -151,6 +151,7 @@ def test_show_has_the_flags_of_train():
         "table",
         "out",
         "valid",
+        "init",
         *READ_OPTIONS,
         "resume",
         "overwrite",

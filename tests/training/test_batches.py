@@ -4,7 +4,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pricekit.config import TrainingConfig
-from pricekit.training.batches import epoch_batches, micro_batches, split_groups, split_rows, steps_of
+from pricekit.preprocess import Inputs
+from pricekit.tokens import Tokens
+from pricekit.training.batches import (
+    PricedInputs,
+    epoch_batches,
+    epoch_rows,
+    micro_batches,
+    split_groups,
+    split_rows,
+    steps_of,
+)
 
 LENGTHS = st.lists(st.integers(1, 50), min_size=1, max_size=300).map(np.array)
 
@@ -124,3 +134,24 @@ def test_processes_share_a_step_without_changing_it(sizes, processes):
     assert all(part == pytest.approx(len(rows) / sum(sizes)) for part, rows in counted)
     if processes == 1:
         assert [rows.tolist() for _, rows in counted] == [rows.tolist() for rows in step]
+
+
+@given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 5))
+def test_an_epoch_takes_all_new_rows_and_as_many_of_the_others(new, others, epoch):
+    flags = np.random.default_rng(0).permutation(np.repeat([True, False], [new, others]))
+    rows = epoch_rows(priced(len(flags), flags), 0, epoch)
+    assert len(set(rows.tolist())) == len(rows) == new + min(new, others)
+    assert set(np.flatnonzero(flags)) <= set(rows.tolist())
+
+
+def test_other_rows_are_drawn_anew_in_each_epoch():
+    flags = np.arange(100) < 20
+    epochs = [tuple(epoch_rows(priced(100, flags), 0, epoch).tolist()) for epoch in range(10)]
+    assert len(set(epochs)) == 10
+    assert len(set(sum(epochs, ()))) > 80
+    assert epoch_rows(priced(100, None), 0, 3).tolist() == list(range(100))
+
+
+def priced(count, new):
+    tokens = Tokens(np.ones(count, np.int32), np.arange(count + 1))
+    return PricedInputs(Inputs(tokens, np.zeros((count, 0), np.float32), 0), np.ones(count), new=new)

@@ -40,6 +40,11 @@ from pricekit.support.staging import continued
     help="Time limit, such as 2h or 90m. The schedule fits into it, that of a second pass, too.",
 )
 @click.option(
+    "--init",
+    type=FOLDER,
+    help="Finished run to continue from, with its weights and settings, on a table with new rows.",
+)
+@click.option(
     "--resume", is_flag=True, help="Continue the run in --out from its last checkpoint, or start it."
 )
 @click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
@@ -56,6 +61,7 @@ def train(dry_run: bool, **flags: Any) -> None:
     pricekit train shop.parquet --text title,description --price eur --id sku --out run
     pricekit train products.csv --out run --set training.epochs=20 --set backbone.members=5
     pricekit train products.csv --out student --unpriced new.csv --teacher run
+    pricekit train products-of-today.csv --out today --init yesterday
 
     --policy best trains an ensemble, which takes longer and is more accurate.
 
@@ -111,11 +117,13 @@ def train(dry_run: bool, **flags: Any) -> None:
 
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
-    from pricekit.options import ModelOptions, config_of, read_options_of
+    from pricekit.options import ModelOptions, read_options_of
     from pricekit.runs.folder import kept_together
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.refit import refits
     from pricekit.runs.source import NEAR, Source, load_split
+    from pricekit.runs.warm.seen import earlier_texts
+    from pricekit.runs.warm.settings import new_config
     from pricekit.support.log import logger
     from pricekit.support.text import counted
     from pricekit.workflows.members import has_members, is_begun, resumed_model
@@ -129,12 +137,13 @@ def _dry_run(flags: dict[str, Any]) -> None:
     out = continued(Path(out), is_begun) if out else None
     out = out if out and is_begun(out) else None
     given = {name: flags[name] for name in ModelOptions.__annotations__}
-    config = resumed_model(out, source, given) if out else config_of(flags)
+    init = Path(flags["init"]) if flags["init"] else None
+    config = resumed_model(out, source, given, init) if out else new_config(given, init)
     run = None if out is None or has_members(out) else out
     kept = kept_together(run) if run else NEAR
-    split = load_split(
-        source, config, allow_leak=flags["allow_leak"], checked=out is not None, kept_together=kept
-    )
+    seen = earlier_texts(config.init, *([out, *out.glob("members/*")] if out else []))
+    checked: dict[str, Any] = {"checked": out is not None, "kept_together": kept, "seen": seen}
+    split = load_split(source, config, allow_leak=flags["allow_leak"], **checked)
     split = add_pseudo_labels(source, split, config, run)
     second = "; then a second pass on all of them" if refits(config, source) else ""
     members = f" {counted(len(config.members), 'model')}" if config.members else ""

@@ -229,6 +229,9 @@ class RunConfig(Section):
     )
     validation_fraction: float = Field(0.15, gt=0, lt=1)
     limit: int | None = Field(None, ge=1, description="read only this many rows of the table")
+    init: str | None = Field(
+        None, description="folder of a finished run to continue from, with its weights and its settings"
+    )
     seed: int = Field(0, ge=0, lt=1 << 32)
     members: dict[MemberName, dict[str, Any]] = Field(
         {}, description="train an ensemble: for each member, by name, the settings in which it differs"

@@ -60,6 +60,12 @@ class Feature(Protocol):
     several such features the first one counts.
     """
 
+    update: Callable[[Table, np.ndarray, State], State]
+    """Optional, for features that use prices: return the state after it has learned from more rows, too.
+
+    A warm start on new rows alone calls it with these rows, their prices and the state; without it the state stays.
+    """
+
     def fit(self, table: Table) -> State:
         """Return the state learned from the training rows."""
 
@@ -116,6 +122,12 @@ class Encoder(Protocol):
 
     gradient_checkpointing_enable: Callable[[], None]
     """Optional. Makes the layers recompute their activations in the backward pass, to save memory."""
+
+    extend: Callable[[Tokens], None]
+    """Optional. Fits the values of terms that earlier training texts lacked, such as idf weights, and keeps the others.
+
+    A warm start calls it with the tokens of its training rows, after the weights of the earlier run are loaded.
+    """
 
     prepare_batch: Callable[..., dict[str, torch.Tensor]]
     """Optional. `(input_ids, attention_mask, generator)` to tensors that a training batch needs and that no parameter

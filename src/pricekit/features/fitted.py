@@ -153,6 +153,37 @@ def fit_features(
     return fitted, out_of_fold
 
 
+def continue_features(
+    fitted: FittedFeatures, table: Table, price: np.ndarray, *, anew: bool
+) -> tuple[FittedFeatures, dict[str, str]]:
+    """Adapt features to more training rows, and keep what a model has learned to read.
+
+    A feature that does not use prices keeps its state, because its columns must not change their meaning. One that
+    uses prices learns again or goes on learning; its columns still mean what they meant.
+
+    Args:
+        fitted: the features.
+        table: the N training rows, without the price.
+        price: their prices, float64 (N,).
+        anew: fit features that use prices again, because these rows contain the earlier ones; otherwise those with a
+            method `update` continue, and others keep their state.
+
+    Returns:
+        The features, and by name what happened to each: "kept", "continued" or "fitted again".
+    """
+    parts, done = [], {}
+    for part in fitted.parts:
+        done[part.name] = "kept"
+        if uses_price(part.plugin) and anew:
+            done[part.name], part = "fitted again", _fit(part, table, price)
+        elif uses_price(part.plugin) and hasattr(part.plugin, "update"):
+            with plugin_call("feature", part.name, "continuing with more rows"):
+                state = part.plugin.update(table, price.copy(), part.state)
+            done[part.name], part = "continued", replace(part, state=_plain(part.name, state))
+        parts.append(part)
+    return FittedFeatures(tuple(parts)), done
+
+
 def uses_price(plugin: Feature) -> bool:
     """Return whether a feature learns from prices."""
     return bool(getattr(plugin, "uses_price", False))

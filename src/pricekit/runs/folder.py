@@ -3,6 +3,7 @@
 source.json               tables that the run was started with, and its plugins
 config.toml               the complete configuration
 split.parquet             ids of the training and validation rows
+seen.parquet              texts that this run and those that it continues were trained on (`pricekit.runs.warm.seen`)
 rejected.parquet          unusable rows, with the reason
 sample.parquet            some validation rows, to verify an exported graph on
 out_of_fold.parquet       training columns of features that use the price; only with such features
@@ -48,6 +49,7 @@ from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Preprocessor, load_preprocessor
 from pricekit.runs.load import load_model
 from pricekit.runs.source import EQUAL, Split
+from pricekit.runs.warm.seen import FILE as SEEN
 from pricekit.support.digests import LISTING, DamagedError, read_listing
 from pricekit.support.files import is_free, leftovers, write_atomically
 from pricekit.support.staging import read_whole
@@ -69,7 +71,16 @@ SAMPLE_ROWS = 512
 
 # In the order of deletion: the first file marks a finished run, the second a started run, the last one any run.
 FILES = (
-    *("run.json", LISTING, BACKBONE, "config.toml", "split.parquet", "rejected.parquet", "sample.parquet"),
+    *(
+        "run.json",
+        LISTING,
+        BACKBONE,
+        "config.toml",
+        "split.parquet",
+        SEEN,
+        "rejected.parquet",
+        "sample.parquet",
+    ),
     *("tokenizer.json", "preprocess.json", OUT_OF_FOLD, PSEUDO_LABELLED, OLD_PSEUDO_LABELLED),
     *("metrics.jsonl", LAST, BEST, INTERVALS, HELD_OUT, SOURCE),
 )

@@ -9,8 +9,9 @@ import json
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,6 +50,8 @@ from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
 from pricekit.runs.refit import TAKEN_OVER, FirstPass, all_rows, known_columns, take_over
 from pricekit.runs.setup import Setup
 from pricekit.runs.source import NEAR, Source, Split, columns_of, load_split
+from pricekit.runs.warm.seen import NOTHING, Seen, earlier_texts, read_seen, write_seen
+from pricekit.runs.warm.start import WarmStart
 from pricekit.support.digests import list_files, unlist_files
 from pricekit.support.files import is_free, write_text
 from pricekit.support.log import logger, silence
@@ -70,11 +73,15 @@ class Fitted:
         preprocessor: turns a table into model inputs.
         architecture: the values that the backbone stores to rebuild its encoder.
         out_of_fold: training columns of features that use the price, float32 (N,) each, by name.
+        held_out: the same columns of the validation rows, if features have learned from these rows, too.
+        init: what was taken over from the run that this one continues; None if it starts from the beginning.
     """
 
     preprocessor: Preprocessor
     architecture: State
     out_of_fold: Mapping[str, np.ndarray]
+    held_out: Mapping[str, np.ndarray] = field(default_factory=dict)
+    init: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +135,10 @@ def prepare(
     if processes.main:  # before the table is read, which may take long
         _check_folder(out, refit=first is not None, resume=resume, overwrite=overwrite)
     kept = kept_together(out) if resume and is_started(out) else NEAR
-    split = split or load_split(source, config, allow_leak=allow_leak, checked=resume, kept_together=kept)
+    if split is None:
+        seen = earlier_texts(config.init, *((out, out.parent) if resume else ()))
+        given: dict[str, Any] = {"checked": resume, "kept_together": kept, "seen": seen}
+        split = load_split(source, config, allow_leak=allow_leak, **given)
     resume = resume and is_started(out)
     if split.pseudo_labelled is None:
         split = add_pseudo_labels(source, split, config, out if resume else None)
@@ -137,10 +147,12 @@ def prepare(
     limit = feature_seconds(config, began if started is None else started)
     if not processes.main:
         processes.wait()  # for the main process, which writes the folder
+    opens = config.init is not None and not (resume and (out / LAST).exists())
+    warm = WarmStart.open(Path(str(config.init))) if opens else None
     if resume or not processes.main:
-        job = reopen_run(out, setup, split, first)
+        job = reopen_run(out, setup, split, first, warm)
     else:
-        job = prepare_new_run(out, source, setup, split, first, overwrite=overwrite, seconds=limit)
+        job = prepare_new_run(out, source, setup, split, first, warm, overwrite=overwrite, seconds=limit)
     if processes.main:
         processes.wait()
     resumed = resume and (out / LAST).exists()
@@ -156,13 +168,14 @@ def prepare_new_run(
     setup: Setup,
     split: Split,
     first: FirstPass | None = None,
+    warm: WarmStart | None = None,
     *,
     overwrite: bool,
     seconds: float | None = None,
 ) -> Job:
     """Fit the preprocessor, build the model, check every plugin on a batch, then write the folder.
 
-    `seconds` limits the time for features that learn from prices.
+    `seconds` limits the time for features that learn from prices, unless the run continues another one, `warm`.
 
     Raises:
         TrainingError: `out` is not empty.
@@ -173,24 +186,31 @@ def prepare_new_run(
     config, rows = setup.config, _rows(split, first)
     with progress("preparing", 5, shown=config.speed.progress) as advance:
         advance(0, "tokenizer and features")
-        if seconds is not None and first is None:
+        if seconds is not None and first is None and warm is None:
             setup = _within(setup, rows, seconds)
             config = setup.config
-        fitted = _fit(setup, rows, known_columns(out.parent, split) if first else {})
+        known = known_columns(out.parent, split) if first else {}
+        fitted = _fit(setup, rows, known) if warm is None else _continue(warm, split, known)
         preprocessor = fitted.preprocessor
         check_feature_leaks(preprocessor.features, without_price(rows, preprocessor.columns), split.leaks)
         advance(2, "inputs of the training rows")
-        train = _train_inputs(fitted, rows, config)
+        train = _inputs(fitted, rows, config, fitted.out_of_fold)
+        if warm is not None:
+            train = replace(train, new=warm.seen.rows_of(rows.text) < 0)
         advance(1, "inputs of the validation rows")
-        valid = None if first else _inputs(fitted, split.valid, config)
+        valid = None if first else _inputs(fitted, split.valid, config, fitted.held_out)
         advance(1, "model")
-        job = _job(setup, fitted, _new_model(setup, fitted, train), train, valid, secrets.token_hex(16))
+        model = _new_model(setup, fitted, train, warm)
+        job = _job(setup, fitted, model, train, valid, secrets.token_hex(16))
         check_plugins(job)
-    _write_run(out, source, job.run, setup, split, fitted, first)
+    seen = _seen(warm, fitted, (rows, train), None if valid is None else (split.valid, valid))
+    _write_run(out, source, job.run, setup, split, fitted, first, seen)
     return job
 
 
-def reopen_run(out: Path, setup: Setup, split: Split, first: FirstPass | None = None) -> Job:
+def reopen_run(
+    out: Path, setup: Setup, split: Split, first: FirstPass | None = None, warm: WarmStart | None = None
+) -> Job:
     """Open an unfinished run.
 
     The weights come from its checkpoint afterwards; without a checkpoint the model is new.
@@ -199,17 +219,21 @@ def reopen_run(out: Path, setup: Setup, split: Split, first: FirstPass | None = 
         TrainingError: the rows differ from those that the run was started with.
     """
     check_same_rows(out, split)
-    fitted = Fitted(read_preprocessor(out), read_architecture(out), read_out_of_fold(out))
-    config = setup.config
+    config, rows = setup.config, _rows(split, first)
+    seen = None if config.init is None else read_seen(out)
+    held_out = {} if seen is None or first else seen.columns_of(split.valid.text)
+    fitted = Fitted(read_preprocessor(out), read_architecture(out), read_out_of_fold(out), held_out)
     with progress("preparing", 2, shown=config.speed.progress) as advance:
         advance(0, "inputs of the training rows")
-        train = _train_inputs(fitted, _rows(split, first), config)
+        train = _inputs(fitted, rows, config, fitted.out_of_fold)
+        if seen is not None:
+            train = replace(train, new=~seen.earlier_rows(rows.text))
         advance(1, "inputs of the validation rows")
-        valid = None if first else _inputs(fitted, split.valid, config)
+        valid = None if first else _inputs(fitted, split.valid, config, held_out)
     if (out / LAST).exists():
         model = build_model(setup.plugins, config, fitted.preprocessor, fitted.architecture, None)
     else:
-        model = _new_model(setup, fitted, train)
+        model = _new_model(setup, fitted, train, warm)
     return _job(setup, fitted, model, train, valid, run_id(out))
 
 
@@ -280,27 +304,56 @@ def _fit(setup: Setup, train: Table, known: Mapping[str, np.ndarray]) -> Fitted:
     return Fitted(preprocessor, architecture, out_of_fold)
 
 
-def _inputs(fitted: Fitted, table: Table, config: RunConfig) -> PricedInputs:
+def _continue(warm: WarmStart, split: Split, known: Mapping[str, np.ndarray]) -> Fitted:
+    """Take over tokenizer and features from the run to continue; `known` are the columns of `known_columns`."""
+    preprocessor, facts = warm.fit(all_rows(split))
+    out_of_fold = known or warm.out_of_fold(split.train)
+    held_out = {} if known else warm.out_of_fold(split.valid)
+    return Fitted(preprocessor, warm.architecture, out_of_fold, held_out, facts)
+
+
+def _seen(warm: WarmStart | None, fitted: Fitted, *parts: tuple[Table, PricedInputs] | None) -> Seen:
+    """Return the texts of a run and of those that it continues, with the out-of-fold columns of its rows.
+
+    Args:
+        warm: the run that it continues.
+        fitted: its features.
+        parts: rows with their inputs.
+    """
+    found = NOTHING if warm is None else warm.seen.as_earlier()
+    names = fitted.preprocessor.features.names
+    for table, priced in filter(None, parts):
+        features = priced.inputs.features
+        columns = {name: features[:, names.index(name)] for name in fitted.out_of_fold}
+        found = found.with_rows(table.text, columns)
+    return found
+
+
+def _inputs(
+    fitted: Fitted, table: Table, config: RunConfig, columns: Mapping[str, np.ndarray]
+) -> PricedInputs:
+    """Return the inputs of rows, with some feature columns, by name, replaced by those that are given."""
     inputs = cached_inputs(fitted.preprocessor, table, config.speed.cache)
+    if columns:
+        features, names = inputs.features.copy(), fitted.preprocessor.features.names
+        for name, column in columns.items():
+            features[:, names.index(name)] = column
+        inputs = replace(inputs, features=features)
     weight = None if table.weight is None else table.weight / table.weight.mean()
     return PricedInputs(inputs, table.known_price, weight)
 
 
-def _train_inputs(fitted: Fitted, rows: Table, config: RunConfig) -> PricedInputs:
-    """Return the inputs of the training rows, with the out-of-fold columns in place."""
-    train = _inputs(fitted, rows, config)
-    if not fitted.out_of_fold:
-        return train
-    features, names = train.inputs.features.copy(), fitted.preprocessor.features.names
-    for name, column in fitted.out_of_fold.items():
-        features[:, names.index(name)] = column
-    return replace(train, inputs=replace(train.inputs, features=features))
+def _new_model(
+    setup: Setup, fitted: Fitted, train: PricedInputs, warm: WarmStart | None = None
+) -> PriceModel:
+    """Return a model with random or pretrained weights, its constants fitted on the training rows.
 
-
-def _new_model(setup: Setup, fitted: Fitted, train: PricedInputs) -> PriceModel:
-    """Return a model with random or pretrained weights, its constants fitted on the training rows."""
+    A run that continues another one has that run's weights and constants.
+    """
     config = setup.config
     torch.manual_seed(config.seed)
+    if warm is not None:
+        return warm.model(setup.plugins, config, fitted.preprocessor, train.inputs.tokens)
     model = build_model(setup.plugins, config, fitted.preprocessor, fitted.architecture, train.inputs)
     with plugin_call("loss", config.loss.name, "fitting to the training prices"):
         model.fit(torch.from_numpy(train.inputs.features), torch.from_numpy(train.price))
@@ -323,16 +376,19 @@ def _write_run(
     split: Split,
     fitted: Fitted,
     first: FirstPass | None,
+    seen: Seen,
 ) -> None:
     """Write the files of a new run; `BACKBONE` is the last, and marks the run as started."""
     clear_run(out)
     out.mkdir(parents=True, exist_ok=True)
     facts = source.facts(split) | {"run": run, "plugins": [entry.facts() for entry in setup.entries]}
     facts |= {} if first is None else first.to_json()
+    facts |= {} if fitted.init is None else {"init": fitted.init}
     write_text(out / SOURCE, json.dumps(facts, indent=2) + "\n")
     if first is not None:
         take_over(out, first)
     write_text(out / "config.toml", setup.config.to_toml())
+    write_seen(out, seen)
     if split.pseudo_labelled is not None:
         write_pseudo_labelled(out, split.pseudo_labelled)
     write_split(out, split, setup.config.seed, fitted.preprocessor.columns.price)

@@ -32,6 +32,7 @@ from pricekit.runs.folder import (
     read_source,
 )
 from pricekit.runs.source import Source, Split
+from pricekit.runs.warm.seen import read_seen
 from pricekit.support.digests import LISTING
 from pricekit.support.files import leftovers, sync, write_atomically
 from pricekit.table import Table, concat_tables
@@ -131,7 +132,7 @@ def known_columns(folder: Path, split: Split) -> dict[str, np.ndarray]:
     """Return the columns of features that use the price for `all_rows`, float32 (N,) each, by name.
 
     The first pass has learned none of these values from the price of the same row: it predicted the training rows out
-    of fold, and the validation rows from the training rows.
+    of fold, and the validation rows from the training rows, or from those of the run that it continues.
 
     Args:
         folder: of the first pass.
@@ -140,14 +141,15 @@ def known_columns(folder: Path, split: Split) -> dict[str, np.ndarray]:
     train = read_out_of_fold(folder)
     if not train:
         return {}
-    preprocessor = read_preprocessor(folder)
-    features = preprocessor.features
-    valid = features.transform(without_price(split.valid, preprocessor.columns))
     kept = _kept(split)
-    return {
-        name: np.concatenate([valid[:, features.names.index(name)], column[kept]])
-        for name, column in train.items()
-    }
+    if "init" in read_source(folder):  # its features have learned from the validation rows, too
+        valid = read_seen(folder).columns_of(split.valid.text)
+    else:
+        preprocessor = read_preprocessor(folder)
+        features = preprocessor.features
+        block = features.transform(without_price(split.valid, preprocessor.columns))
+        valid = {name: block[:, features.names.index(name)] for name in train}
+    return {name: np.concatenate([valid[name], column[kept]]) for name, column in train.items()}
 
 
 def first_job(job: Job, split: Split, ends: float | None) -> Job:
@@ -201,7 +203,7 @@ def refit_job(job: Job, first: FirstPass, out: Path, ends: float | None) -> Job:
 
 def _steps(job: Job) -> int:
     """Return the optimizer steps of a job's schedule."""
-    return sum(steps_per_epoch(job.train.inputs.tokens.lengths, job.config))
+    return sum(steps_per_epoch(job.train, job.config))
 
 
 def _with(config: RunConfig, **settings: Any) -> RunConfig:

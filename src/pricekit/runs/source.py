@@ -14,6 +14,7 @@ from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.duplicates import joined_groups, split_groups_of
 from pricekit.runs.checks import check_leaks, check_shared
+from pricekit.runs.warm.seen import Seen
 from pricekit.support.log import logger
 from pricekit.support.text import counted
 from pricekit.table import (
@@ -33,6 +34,9 @@ from pricekit.training.batches import split_by_time, split_groups, split_whole_g
 
 EQUAL, NEAR = "equal texts", "near-duplicates"
 """The rows that a split keeps in one part. Runs of versions before 0.2 do not record it, and kept equal texts."""
+
+MIN_NEW_ROWS = 20
+"""Number of rows that a run which continues another one must add."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,7 @@ def load_split(
     allow_leak: bool = False,
     checked: bool = False,
     kept_together: str = NEAR,
+    seen: Seen | None = None,
 ) -> Split:
     """Read the tables, reject unusable rows, check for leaks, and split the rest.
 
@@ -141,6 +146,7 @@ def load_split(
         allow_leak: train even if columns or texts leak the price.
         checked: skip the check for leaks, as in a resumed run.
         kept_together: `NEAR`; `EQUAL` repeats the split of a run of version 0.1.
+        seen: texts of earlier runs that this one continues; only other rows are validated on.
 
     Raises:
         DataError: a table cannot be used, or the price leaks.
@@ -150,7 +156,7 @@ def load_split(
     if source.valid is None:
         near = kept_together == NEAR
         table = with_duplicates(table, near=near, shown=config.speed.progress)
-        parts = split_table(table, config)
+        parts = split_table(table, config, seen)
         split = Split(*parts, [rejected], leaks, kept_together=kept_together)
         check_weights(split.train, split.valid)
         _log_split(split)
@@ -159,6 +165,8 @@ def load_split(
     require_same_currency(table.currency, valid.currency)
     if not checked:
         check_shared(table, valid, allow_leak=allow_leak)
+    if seen is not None:
+        _check_unseen(valid, seen)
     check_weights(table, valid)
     return Split(table, valid, [rejected, more], leaks)
 
@@ -239,31 +247,68 @@ def with_duplicates(table: Table, *, near: bool, shown: bool) -> Table:
     return replace(table, together=together)
 
 
-def split_table(table: Table, config: RunConfig) -> tuple[Table, Table]:
+def split_table(table: Table, config: RunConfig, seen: Seen | None = None) -> tuple[Table, Table]:
     """Split rows into training and validation: by time, by group, or stratified by price.
 
     Args:
         table: N rows, with those that stay `together`.
         config: provides the seed and the share of the validation rows.
+        seen: texts of earlier runs that this one continues; a share of the other rows is validated on.
 
     Raises:
-        DataError: groups connect all rows, so none can be held out.
+        DataError: groups connect all rows, so none can be held out, or there are too few new rows.
     """
+    if seen is None:
+        train, valid = _split(table, config)
+    else:
+        new = _new_rows(table, seen)
+        valid = new[_split(table.take(new), config)[1]]
+        train = np.setdiff1d(np.arange(len(table)), valid)
+    return table.take(train), table.take(valid)
+
+
+def _new_rows(table: Table, seen: Seen) -> np.ndarray:
+    """Return the positions of the rows that no earlier run was trained on, nor on rows that stay together with them."""
+    assert table.together is not None
+    known = seen.earlier_rows(table.text)
+    new = np.flatnonzero(~np.isin(table.together, table.together[known]))
+    if len(new) < MIN_NEW_ROWS:
+        raise DataError(
+            f"{counted(len(new), 'row')} of {len(table):,} are new to the run to continue from, and a warm start needs "
+            f"at least {MIN_NEW_ROWS}, to validate on a part of them. Add new rows, or train from the start",
+            parameters=("table", "init"),
+            rows=len(new),
+        )
+    return new
+
+
+def _check_unseen(valid: Table, seen: Seen) -> None:
+    """Raise DataError if an earlier run was trained on a validation row."""
+    known = int(seen.earlier_rows(valid.text).sum())
+    if known:
+        raise DataError(
+            f"the run to continue from was trained on {known:,} of the {len(valid):,} validation rows; validate on "
+            "other rows",
+            parameters=("valid", "init"),
+            rows=known,
+        )
+
+
+def _split(table: Table, config: RunConfig) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of the training and of the validation rows."""
     price, share, together = table.known_price, config.validation_fraction, table.together
     assert together is not None
     if table.time is not None and np.ptp(table.time) > 0:
-        parts = split_by_time(table.time, share)
-    elif table.group is not None:
+        return split_by_time(table.time, share)
+    if table.group is not None:
         if not np.ptp(together):
             raise DataError(
                 f"the groups of the column '{config.columns.group}' share duplicate texts, which connect all rows, so "
                 "none can be held out. Choose another column, or leave the groups out",
                 parameters=("group",),
             )
-        parts = split_whole_groups(price, together, share, config.seed)
-    else:
-        parts = split_groups(price, together, share, config.seed)
-    return table.take(parts[0]), table.take(parts[1])
+        return split_whole_groups(price, together, share, config.seed)
+    return split_groups(price, together, share, config.seed)
 
 
 def _read(table: TableSource, source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:

@@ -33,6 +33,7 @@ from pricekit.runs.folder import (
     is_started,
     open_run,
     read_sample,
+    read_source,
     was_started,
 )
 from pricekit.runs.prepare import Prepared, check_same_rows, prepare
@@ -279,7 +280,8 @@ def _measure(prepared: Prepared, state: TrainingState, out: Path, started: float
         intervals = fit_intervals(prices, actual, split.valid.weight).to_json()
         write_text(out / INTERVALS, json.dumps(intervals) + "\n")
         write_held_out(out, held_out_of(split.valid, prices))
-    return {
+    init = {"init": found} if (found := read_source(prepared.folder).get("init")) else {}
+    return init | {
         "table": prepared.source.table_name,
         "currency": split.train.currency,
         "rows": split.count(),
@@ -324,6 +326,8 @@ def _price(prepared: Prepared) -> np.ndarray:
 def _with_estimate(prepared: Prepared, price: np.ndarray) -> np.ndarray:
     """Choose how much of the price is the estimate of a feature; return the prices of the validation rows.
 
+    A run that continues another one keeps that one's share, which more rows have chosen.
+
     Args:
         prepared: the trained model, whose share is set.
         price: the network's price of each validation row, float32 (N,).
@@ -333,15 +337,15 @@ def _with_estimate(prepared: Prepared, price: np.ndarray) -> np.ndarray:
         return price  # with the last weights, the validation rows choose nothing
     if not getattr(model.loss, "central", True):
         return price
+    init = read_source(prepared.folder).get("init")
+    shares = ESTIMATE_SHARES if init is None else (float(init["estimate_share"]),)
     network, estimate = np.log(price), valid.inputs.features[:, model.estimate]
-    mixed: list[np.ndarray] = [np.exp((1 - share) * network + share * estimate) for share in ESTIMATE_SHARES]
+    mixed: list[np.ndarray] = [np.exp((1 - share) * network + share * estimate) for share in shares]
     metric = metric_named(prepared.job.config.metric)
     best = int(np.argmin([metric(prices, valid.price, valid.weight) for prices in mixed]))
-    model.estimate_share = ESTIMATE_SHARES[best]
-    if best:
-        logger.info(
-            f"{ESTIMATE_SHARES[best]:.0%} of the price is a feature's own estimate, the rest the network's"
-        )
+    model.estimate_share = shares[best]
+    if shares[best]:
+        logger.info(f"{shares[best]:.0%} of the price is a feature's own estimate, the rest the network's")
     return mixed[best]
 
 

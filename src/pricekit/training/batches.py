@@ -23,12 +23,17 @@ MIN_GROUPS = 5
 class PricedInputs:
     """Model inputs of N rows and their prices, float64 (N,), in the table's currency.
 
-    `weight`: how much each row counts, float64 (N,), with mean 1 for training rows; None: all count equally.
+    Attributes:
+        inputs: the model inputs.
+        price: float64 (N,).
+        weight: how much each row counts, float64 (N,), with mean 1 for training rows; None: all count equally.
+        new: the training rows that each epoch takes, bool (N,), with as many of the others; None: it takes all rows.
     """
 
     inputs: Inputs
     price: np.ndarray
     weight: np.ndarray | None = None
+    new: np.ndarray | None = None
 
 
 def split_groups(
@@ -131,26 +136,38 @@ def split_rows(price: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarra
     return np.sort(shuffled[~chosen]), np.sort(shuffled[chosen])
 
 
-def plan_epoch(lengths: np.ndarray, config: RunConfig, epoch: int) -> list[tuple[np.ndarray, ...]]:
+def plan_epoch(train: PricedInputs, config: RunConfig, epoch: int) -> list[tuple[np.ndarray, ...]]:
     """Return the optimizer steps of an epoch, each as micro-batches of row numbers.
 
     Args:
-        lengths: tokens of each training row, int64 (N,).
+        train: the training rows.
         config: of the run.
         epoch: counted from 0.
     """
-    multiple = config.speed.length_multiple
-    padded = -(-lengths // multiple) * multiple
+    rows, multiple = epoch_rows(train, config.seed, epoch), config.speed.length_multiple
+    padded = -(-train.inputs.tokens.lengths[rows] // multiple) * multiple
     batches = epoch_batches(padded, config.training, config.speed.sort_window, config.seed, epoch)
-    return steps_of(batches, config.training)
+    return steps_of([rows[batch] for batch in batches], config.training)
 
 
-def steps_per_epoch(lengths: np.ndarray, config: RunConfig) -> list[int]:
+def epoch_rows(train: PricedInputs, seed: int, epoch: int) -> np.ndarray:
+    """Return the numbers of the rows that an epoch takes, int64, ascending.
+
+    Rows that the model has learned already are drawn anew for each epoch, so that it does not forget them.
+    """
+    if train.new is None:
+        return np.arange(len(train.price))
+    new, known = np.flatnonzero(train.new), np.flatnonzero(~train.new)
+    drawn = np.random.default_rng((seed, epoch, 1)).permutation(known)[: len(new)]
+    return np.sort(np.concatenate([new, drawn]))
+
+
+def steps_per_epoch(train: PricedInputs, config: RunConfig) -> list[int]:
     """Return the number of optimizer steps of each epoch; only a token budget makes the numbers differ."""
     epochs = int(config.training.epochs)
     if config.training.batch_tokens is None:
-        return [len(plan_epoch(lengths, config, 0))] * epochs
-    return [len(plan_epoch(lengths, config, epoch)) for epoch in range(epochs)]
+        return [len(plan_epoch(train, config, 0))] * epochs
+    return [len(plan_epoch(train, config, epoch)) for epoch in range(epochs)]
 
 
 def epoch_batches(

@@ -178,8 +178,7 @@ class Session:
         """Return the remaining optimizer steps of this epoch, each as micro-batches of row numbers."""
         if self.schedule_ended:
             return []
-        lengths = self.job.train.inputs.tokens.lengths
-        return plan_epoch(lengths, self.config, self.state.epoch)[self.state.steps_in_epoch :]
+        return plan_epoch(self.job.train, self.config, self.state.epoch)[self.state.steps_in_epoch :]
 
     def elapsed(self) -> float:
         """Return the seconds of training so far, earlier processes of a resumed run included."""
@@ -306,7 +305,7 @@ def start_session(
     prepare_encoder(model, config)
     _check_gradients(model, config, processes)
     optimizer = job.policy.optimizer(model, training, fused=True)
-    steps = steps_per_epoch(job.train.inputs.tokens.lengths, config)
+    steps = steps_per_epoch(job.train, config)
     session = Session(
         job=job,
         folder=folder,

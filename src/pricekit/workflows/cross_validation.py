@@ -137,6 +137,13 @@ def config_of_folds(options: Mapping[str, Any]) -> RunConfig:
         options: as of `pricekit.options.config_of`.
     """
     config: RunConfig = config_of(options)
+    if config.init is not None:
+        raise ConfigError(
+            f"{config.init} has been trained on rows that the folds hold out, so a cross-validation cannot continue "
+            "from it; leave init out",
+            parameters=("settings",),
+            setting="init",
+        )
     if config.members or (config.training.refit and config.training.keep == "best"):
         return config
     config = config_of(options, {"training": {"keep": "last"}})

@@ -19,16 +19,18 @@ from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.evaluation.goal import goal_of, metric_of
 from pricekit.runs.ensemble import CONFIG, FINISHED, MEMBERS, clear_ensemble, is_ensemble, is_own
 from pricekit.runs.folder import SOURCE, check_replaceable, clear_run, is_started
-from pricekit.runs.resume import check_agreement, check_tables, working_folder
+from pricekit.runs.resume import check_agreement, check_tables, has_begun, working_folder
 from pricekit.runs.setup import in_budget, resumed_config
 from pricekit.runs.source import Source, Split, load_split
 from pricekit.runs.train import train, train_unless_finished, warn_if_useless
+from pricekit.runs.warm.seen import earlier_texts
+from pricekit.runs.warm.settings import new_config
 from pricekit.support.digests import list_files, unlist_files
 from pricekit.support.files import is_free, write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger, silence
 from pricekit.support.progress import progress
-from pricekit.support.staging import replacing
+from pricekit.support.staging import continued, replacing
 from pricekit.training.machine import Processes
 from pricekit.workflows.ensemble import combine, write_ensemble
 
@@ -79,16 +81,40 @@ def is_begun(path: Path) -> bool:
     return has_members(path) or is_started(path)
 
 
-def resumed_model(folder: Path, source: Source, options: Mapping[str, Any]) -> RunConfig:
+def config_to_train(
+    out: Path, source: Source, options: Mapping[str, Any], init: Path | None, *, resume: bool
+) -> tuple[RunConfig, bool]:
+    """Return the configuration of a run or an ensemble to train, and whether it is resumed.
+
+    Args:
+        out: its folder.
+        source: the tables.
+        options: as of `pricekit.options.config_of`.
+        init: the folder to continue from.
+        resume: continue what is in `out`, if there is something.
+
+    Raises:
+        ConfigError, TrainingError, PluginError: as of `resumed_model` and `new_config`.
+    """
+    begun = continued(out, is_begun) if resume else out
+    if resume and has_begun(out, is_begun(begun), "run"):
+        return resumed_model(begun, source, options, init), True
+    return new_config(options, init), False
+
+
+def resumed_model(
+    folder: Path, source: Source, options: Mapping[str, Any], init: Path | None = None
+) -> RunConfig:
     """Return the configuration of the run or the ensemble to resume, with a new time budget if one is given.
 
     Args:
         folder: of the run or the ensemble.
         source: the tables that are given now.
         options: that are given now, as of `pricekit.options.config_of`.
+        init: the folder to continue from that is given now.
 
     Raises:
-        ConfigError: an option or a table differs from those that it was started with.
+        ConfigError: an option, a table or a folder differs from those that it was started with.
         TrainingError: a file is damaged.
         PluginError: a plugin is not loaded.
     """
@@ -100,6 +126,12 @@ def resumed_model(folder: Path, source: Source, options: Mapping[str, Any]) -> R
         config, saved = in_budget(folder / CONFIG, budget), CONFIG
         runs = [run for run in (folder / MEMBERS).glob("*") if is_started(run)]
     check_agreement(folder / saved, options)
+    if init is not None and str(init.absolute()) != config.init:
+        raise ConfigError(
+            f"a resumed run continues from the run with which it was started, {config.init or 'none'}, not from "
+            f"{init}; leave it out, or train into a new folder",
+            parameters=("init",),
+        )
     for run in runs:
         check_tables(source, run / SOURCE)
     return config
@@ -125,7 +157,9 @@ def _train(
     finished = _finished_facts(out) if resume else None
     if processes.main and not resume:
         _check_free(out, overwrite)
-    split = split or load_split(source, config, allow_leak=allow_leak, checked=resume)
+    if split is None:
+        seen = earlier_texts(config.init, *(sorted((out / MEMBERS).glob("*")) if resume else ()))
+        split = load_split(source, config, allow_leak=allow_leak, checked=resume, seen=seen)
     if processes.main and not resume:
         clear_ensemble(out)
         (out / MEMBERS).mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pricekit.core.loader import registry
-from pricekit.errors import ConfigError
+from pricekit.errors import ConfigError, DataError
 from pricekit.features.fitted import fit_features
 from pricekit.features.trees import feature
 from pricekit.features.trees.feature import Trees
@@ -91,3 +91,34 @@ def test_prices_alike_and_few_rows_are_no_error():
 def test_wrong_options_are_named():
     with pytest.raises(ConfigError, match="Did you mean 'rounds'"):
         registry().create("feature", "trees", {"round": 9})
+
+
+def test_more_rows_teach_the_trees_prices_that_have_changed(products):
+    table, price = products
+    plugin, (old, new) = Trees(Trees.Options(rounds=200)), (np.arange(200), np.arange(200, 400))
+    state = json.loads(json.dumps(plugin.fit(table.take(old), price[old])))
+    before = json.dumps(state)
+    later = plugin.update(table.take(new[:150]), 2 * price[new[:150]], state)
+    assert json.dumps(state) == before
+    unseen, actual = table.take(new[150:]), np.log(2 * price[new[150:]])
+    missed = [
+        np.abs(Trees(Trees.Options()).transform(unseen, s)[:, 0] - actual).mean() for s in (state, later)
+    ]
+    assert missed[1] < 0.6 * missed[0]
+
+
+def test_trees_continue_only_from_what_the_earlier_ones_left_over(products):
+    table, price = products
+    plugin = Trees(SMALL)
+    state = plugin.fit(table, price)
+    exact = np.exp(plugin.transform(table, state)[:, 0].astype(np.float64))
+    later = plugin.update(table, exact, state)
+    assert plugin.transform(table, later) == pytest.approx(plugin.transform(table, state), abs=1e-4)
+
+
+def test_too_many_trees_are_an_error(products, monkeypatch):
+    table, price = products
+    state = Trees(SMALL).fit(table, price)
+    monkeypatch.setattr(feature, "MOST_NODES", len(state["forest"]["feature"]))
+    with pytest.raises(DataError, match="train from the start"):
+        Trees(SMALL).update(table, 2 * price, state)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricekit.features.trees.forest import LEAF, MOST_DEPTH, Forest, from_lightgbm, round_down
+from pricekit.features.trees.forest import LEAF, MOST_DEPTH, Forest, from_lightgbm, joined, round_down
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +121,22 @@ def test_trees_without_splits_predict_the_mean():
     forest, used = from_lightgbm(trees.model_to_string())
     assert not len(used)
     assert Forest.from_json(forest.to_json()).predict(np.zeros((2, 1), np.float32)).tolist() == [2.5, 2.5]
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 1 << 30), shift=st.integers(-12, 12))
+def test_a_joined_forest_predicts_the_sum(seed, shift):
+    random = np.random.default_rng(seed)
+    parts = []
+    for scale in (1.0, 2.0**shift):
+        rows = random.normal(size=(200, 3))
+        target = scale * (rows[:, 0] > 0) + scale * rows[:, 2]
+        options = {"objective": "l1", "num_leaves": 7, "num_threads": 1, "verbosity": -1}
+        booster = lightgbm.train(options, lightgbm.Dataset(rows, target), 5)
+        parts.append(from_lightgbm(booster.model_to_string()))
+    numbers = [used + place for place, (_, used) in enumerate(parts)]
+    both = joined([(forest, number) for (forest, _), number in zip(parts, numbers, strict=True)], 4)
+    assert Forest.from_json(both.to_json()).to_json() == both.to_json()
+    asked = random.normal(size=(50, 4)).astype(np.float32)
+    each = [forest.predict(asked[:, number]) for (forest, _), number in zip(parts, numbers, strict=True)]
+    assert both.predict(asked) == pytest.approx(each[0] + each[1], rel=1e-5, abs=1e-5 * max(1, 2.0**shift))

@@ -43,6 +43,17 @@ class UsesPrice(Right):
         return np.where(digit, state["mean"], 0.0).astype(np.float32)[:, None]
 
 
+class Continues(UsesPrice):
+    """A feature whose mean moves towards that of more rows."""
+
+    def update(self, table, price, state):
+        return {"mean": (state["mean"] + float(price.mean())) / 2}
+
+    @classmethod
+    def changed(cls, update):
+        return type("Changed", (cls,), {"update": update})
+
+
 class Blind(Right):
     """Raises if the table contains a price."""
 
@@ -185,6 +196,11 @@ WRONG = {
             "Prediction has no price",
         ),
     ],
+    "update learns from more rows": [
+        (Continues.changed(lambda s, t, p, state: state.update(mean=1.0) or state), "modified the state"),
+        (Continues.changed(lambda s, t, p, state: {}), "KeyError"),
+        (type("Unpriced", (Right,), {"update": lambda s, t, p, state: state}), "uses_price is not True"),
+    ],
     "module imports no torch": [(from_a_file, r"importing .*imports_torch\.py imports torch")],
     "runs without torch": [(ImportsInside, "fit or transform imports torch")],
 }
@@ -196,7 +212,16 @@ def named(make, name):
 
 def each(**features):
     """All checks of all features; each module is imported only once, because that takes a second."""
-    imported = {"balanced20", "optimized22", "ultra25", "numbers", "blind", "uses_price", "weight"}
+    imported = {
+        "balanced20",
+        "optimized22",
+        "ultra25",
+        "numbers",
+        "blind",
+        "uses_price",
+        "continues",
+        "weight",
+    }
     return [
         pytest.param(check, id=f"{name}: {check}")
         for name, found in features.items()
@@ -217,6 +242,7 @@ def each(**features):
         right=Right,
         blind=Blind,
         uses_price=UsesPrice,
+        continues=Continues,
         weight=check_feature(Weight, {"weight": ["12", "", "1e9", "½ kg"]}),
     ),
 )

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from pricekit.config import Section
 from pricekit.core.contracts import State
-from pricekit.errors import PluginError
-from pricekit.features.trees.forest import Forest, from_lightgbm
+from pricekit.errors import DataError, PluginError
+from pricekit.features.trees.forest import MOST_NODES, Forest, from_lightgbm, joined
 from pricekit.features.trees.inputs import Inputs
 from pricekit.features.trees.vocabulary import MOST_WORDS
 from pricekit.table import Table
@@ -22,6 +22,10 @@ THREADS = 1
 
 BATCH_ROWS = 256
 """Rows that are predicted together; their inputs fit into the processor's cache."""
+
+
+MORE = 3
+"""`update` adds one tree for so many trees of a fit."""
 
 
 class Trees:
@@ -73,6 +77,38 @@ class Trees:
         state = replace(inputs, words=words).to_json()
         return {"inputs": state, "dense": read.tolist(), "forest": forest.to_json()}
 
+    def update(self, table: Table, price: np.ndarray, state: State) -> State:
+        """Add smaller and fewer trees, fitted to N more rows with prices, float64 (N,); the inputs stay.
+
+        Raises:
+            DataError: the trees have become too many.
+        """
+        inputs, before = self._open(state)
+        dense, start = inputs.dense(table), self.transform(table, state)[:, 0]
+        options = self.options
+        smaller = Trees.Options(
+            rounds=-(-options.rounds // MORE),
+            leaves=max(2, options.leaves // 2),
+            learning_rate=options.learning_rate / 2,
+            leaf_rows=options.leaf_rows,
+            seed=options.seed + 1,
+        )
+        more, used = from_lightgbm(Trees(smaller)._grow(inputs, dense, table, price, start))
+        width = dense.shape[1]
+        read = np.union1d(state["dense"], used[used < width]).astype(np.int64)
+        words = len(read) + np.arange(len(inputs.words))
+        own = np.append(np.searchsorted(read, state["dense"]), words)
+        added = np.where(used < width, np.searchsorted(read, used), len(read) + used - width)
+        columns = max(1, len(read) + len(words))
+        forest = joined([(before, own), (more, added)], columns)
+        if len(forest.feature) > MOST_NODES:
+            raise DataError(
+                f"the trees have {len(forest.feature):,} nodes after many warm starts, and at most {MOST_NODES:,} are "
+                "possible; train from the start",
+                parameters=("init",),
+            )
+        return {"inputs": state["inputs"], "dense": read.tolist(), "forest": forest.to_json()}
+
     def transform(self, table: Table, state: State) -> npt.NDArray[np.float32]:
         """Return the predicted log price, float32 (N, 1)."""
         inputs, forest = self._open(state)
@@ -96,8 +132,15 @@ class Trees:
             self._opened = opened = (state, inputs, forest)
         return opened[1:]
 
-    def _grow(self, inputs: Inputs, dense: np.ndarray, table: Table, price: np.ndarray) -> str:
-        """Return the trees in LightGBM's text format."""
+    def _grow(
+        self,
+        inputs: Inputs,
+        dense: np.ndarray,
+        table: Table,
+        price: np.ndarray,
+        start: np.ndarray | None = None,
+    ) -> str:
+        """Return the trees in LightGBM's text format; `start` is a log price of each row to begin with, (N,)."""
         try:
             import lightgbm
             from scipy.sparse import csr_matrix, hstack
@@ -112,7 +155,8 @@ class Trees:
         counts = csr_matrix((np.ones(len(row), np.float32), (row, word)), shape=shape)
         matrix = hstack([csr_matrix(dense), counts], format="csr")
         parameters = self._parameters()
-        rows = lightgbm.Dataset(matrix, np.log(price), weight=table.weight, params=parameters)
+        given: dict[str, Any] = {"weight": table.weight, "init_score": start, "params": parameters}
+        rows = lightgbm.Dataset(matrix, np.log(price), **given)
         return str(lightgbm.train(parameters, rows, self.options.rounds).model_to_string())
 
     def _parameters(self) -> dict[str, Any]:

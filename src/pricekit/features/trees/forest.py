@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -114,6 +115,39 @@ class Forest:
         return (self.offset + self.unit * total).astype(np.float32)
 
 
+def joined(parts: Sequence[tuple[Forest, npt.NDArray[np.int64]]], columns: int) -> Forest:
+    """Return the forest whose result is the sum of the results of others.
+
+    Args:
+        parts: the forests, each with the numbers of its columns among those of the result.
+        columns: the number of columns of the result.
+    """
+    feature = [np.append(numbers, LEAF)[forest.feature] for forest, numbers in parts]  # LEAF is the last one
+    reach, trees = 0.0, 0
+    for forest, _ in parts:
+        leaf, links = np.abs(forest.value[forest.feature == LEAF]), forest._links
+        trees += len(links.roots)
+        if len(leaf):
+            reach += forest.unit * float(np.maximum.reduceat(leaf, links.first_leaf).sum(dtype=np.float64))
+    unit = _unit(reach, trees)
+    value = [
+        np.where(forest.feature == LEAF, np.rint(forest.value * (forest.unit / unit)), forest.value)
+        for forest, _ in parts
+    ]
+    offset = sum(forest.offset for forest, _ in parts)
+    return Forest(columns, np.concatenate(feature), np.concatenate(value).astype(np.float32), offset, unit)
+
+
+def _unit(reach: float, trees: int) -> float:
+    """Return the smallest power of two of which leaves may be multiples, so that their sums are exact in float32.
+
+    Args:
+        reach: the sum over the trees of the largest absolute leaf.
+        trees: their number; the rounding of each may add half a unit.
+    """
+    return float(2.0 ** math.ceil(math.log2(max(reach, 2**-40) / (EXACT - trees))))
+
+
 @dataclass(frozen=True)
 class _Links:
     """The structure that preorder implies: right child of each inner node, root of each tree, its first leaf."""
@@ -169,7 +203,7 @@ def from_lightgbm(text: str) -> tuple[Forest, npt.NDArray[np.int64]]:
     trees = [_fields(block) for block in re.split(r"\nTree=\d+\n", text.split("\nend of trees")[0])[1:]]
     centre = [(leaves.min() + leaves.max()) / 2 for leaves in (tree["leaf_value"] for tree in trees)]
     reach = sum(np.ptp(tree["leaf_value"]) / 2 for tree in trees)
-    unit = 2.0 ** math.ceil(math.log2(max(reach, 2**-40) / (EXACT - len(trees))))
+    unit = _unit(reach, len(trees))
     feature: list[int] = []
     value: list[float] = []
     for tree, middle in zip(trees, centre, strict=True):

@@ -95,12 +95,19 @@ class BagEncoder(nn.Module):
 
     def fit(self, tokens: Tokens) -> None:
         """Fit the idf of tokens and buckets; 0 for those that occur in no training text."""
+        self.idf.copy_(self._idf_of(tokens))
+
+    def extend(self, tokens: Tokens) -> None:
+        """Fit the idf of tokens and buckets that earlier training texts lacked; the others keep theirs."""
+        self.idf.copy_(torch.where(self.idf > 0, self.idf, self._idf_of(tokens)))
+
+    def _idf_of(self, tokens: Tokens) -> Tensor:
         frequency = np.zeros(self.rows, np.int64)
         for start, end in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True):
             ids = torch.from_numpy(tokens.ids[start:end].astype(np.int64))
             frequency[np.unique(torch.cat([ids, self._bigrams(ids[:-1], ids[1:])]).numpy())] += 1
         idf = np.where(frequency > 0, np.log((1 + len(tokens)) / (1 + frequency)), 0.0)
-        self.idf.copy_(torch.from_numpy(idf))
+        return torch.from_numpy(idf).to(self.idf.dtype)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **prepared: Tensor) -> Tensor:
         """Return the encoding, (B, members·width); a training batch may include the result of `prepare_batch`."""

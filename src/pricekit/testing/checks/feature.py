@@ -165,6 +165,7 @@ def checks(make: Make, columns: Columns | None = None) -> list[Check]:
         "does not modify the table": _on(_leaves_table, mixed),
         "fit does not see the price": _on(fit_is_blind, ordinary),
         "transform does not see the price": _on(transform_is_blind, ordinary),
+        "update learns from more rows": _on(_updates, ordinary, mixed),
         "module imports no torch": _module_without_torch,
         "runs without torch": _on(_runs_without_torch, ordinary),
     }
@@ -262,6 +263,27 @@ def _leaves_table(make: Make, table: Table) -> None:
     }
     if changed := [name for name, unchanged in parts.items() if not unchanged]:
         fail(f"the plugin modified {', '.join(changed)} of the table", "an unchanged table", "work on a copy")
+
+
+def _updates(make: Make, table: Table, more: Table) -> None:
+    """The optional method `update` returns a state that works, and leaves the one that it gets."""
+    plugin = make()
+    if not hasattr(plugin, "update"):
+        return
+    if not uses_price(plugin):
+        fail("update is defined, but uses_price is not True", "uses_price = True", "set it, or remove update")
+    learned = stored(plugin, table)
+    before = to_json(learned)
+    later = json.loads(to_json(plugin.update(more, prices_of(more), learned)))
+    if to_json(learned) != before:
+        fail("update modified the state that it got", "an unchanged state", "return a new dict")
+    found = make().transform(table, later)
+    if found.shape != (len(table), len(plugin.names)) or not np.isfinite(found).all():
+        fail(
+            "transform with the state of update returned values that are not finite, or a wrong shape",
+            f"finite float32 of shape {(len(table), len(plugin.names))}",
+            "return a state of the same form as fit",
+        )
 
 
 def _module_without_torch(make: Make) -> None:

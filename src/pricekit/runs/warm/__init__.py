@@ -1,0 +1,1 @@
+"""Warm start: a run that continues from a finished one, on new rows."""

@@ -1,0 +1,137 @@
+"""The texts that a run and those before it were trained on.
+
+seen.parquet has one row per different text: its hash, whether an earlier run had it, and the columns of features that
+learn from prices, learned from other rows only. A later run then knows which rows are new, and need not learn these
+columns for the earlier ones again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from pricekit.errors import TrainingError, check_intact
+from pricekit.support.files import write_atomically
+
+FILE = "seen.parquet"
+
+_TEXT, _EARLIER, _COLUMN = "text", "earlier", "column "
+
+Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """S different texts.
+
+    Attributes:
+        text: their hashes, uint64 (S,), ascending.
+        earlier: whether an earlier run was trained on the text, bool (S,).
+        columns: out-of-fold columns of features that use the price, float32 (S,) each, by name.
+    """
+
+    text: Hashes
+    earlier: npt.NDArray[np.bool_]
+    columns: Mapping[str, npt.NDArray[np.float32]]
+
+    def rows_of(self, text: pd.Series) -> npt.NDArray[np.int64]:
+        """Return the place of each text among these, int64 (N,); -1 for those that were not seen."""
+        if not len(self.text):
+            return np.full(len(text), -1)
+        hashes = hashes_of(text)
+        row = np.minimum(np.searchsorted(self.text, hashes), len(self.text) - 1)
+        found: npt.NDArray[np.int64] = np.where(self.text[row] == hashes, row, -1)
+        return found
+
+    def earlier_rows(self, text: pd.Series) -> npt.NDArray[np.bool_]:
+        """Return whether an earlier run was trained on each text, bool (N,)."""
+        row = self.rows_of(text)
+        known: npt.NDArray[np.bool_] = np.append(self.earlier, False)[row]  # the last value is that of row -1
+        return known
+
+    def columns_of(self, text: pd.Series) -> dict[str, npt.NDArray[np.float32]]:
+        """Return the columns of N texts that were seen, float32 (N,) each, by name."""
+        row = self.rows_of(text)
+        return {name: values[row] for name, values in self.columns.items()}
+
+    def as_earlier(self) -> Seen:
+        """Return these texts as those of an earlier run, for the one that continues it."""
+        return replace(self, earlier=np.ones(len(self.text), bool))
+
+    def with_rows(self, text: pd.Series, columns: Mapping[str, npt.NDArray[np.float32]]) -> Seen:
+        """Return these texts and those of more rows; a text that occurs again keeps the newest values.
+
+        Args:
+            text: of N rows.
+            columns: the columns of these rows, float32 (N,) each, by name; the same names as those of earlier rows.
+        """
+        hashes = np.concatenate([hashes_of(text), self.text])
+        found, first = np.unique(hashes, return_index=True)
+        was = np.zeros(len(found), bool)
+        flags = np.concatenate([np.zeros(len(text), bool), self.earlier])
+        np.logical_or.at(was, np.searchsorted(found, hashes), flags)
+        none = np.zeros(0, np.float32)
+        joined = {name: np.concatenate([new, self.columns.get(name, none)]) for name, new in columns.items()}
+        return Seen(found, was, {name: values[first] for name, values in joined.items()})
+
+
+NOTHING = Seen(np.zeros(0, np.uint64), np.zeros(0, bool), {})
+
+
+def hashes_of(text: pd.Series) -> Hashes:
+    """Return a hash of each text, uint64 (N,), which is the same on every machine."""
+    return np.asarray(pd.util.hash_pandas_object(text, index=False), np.uint64)
+
+
+def earlier_texts(init: str | None, *resumed: Path) -> Seen | None:
+    """Return the texts of the runs that a run continues; None if it continues none.
+
+    Args:
+        init: the folder of the run or the ensemble to continue from; all members were trained on the same rows.
+        resumed: folders of the run itself, or of its passes or members, which record these texts once they have begun.
+
+    Raises:
+        TrainingError: as of `read_seen`.
+    """
+    if init is None:
+        return None
+    if begun := [folder for folder in resumed if (folder / FILE).is_file()]:
+        return read_seen(begun[0])
+    members = sorted((Path(init) / "members").glob("*"))
+    return read_seen(members[0] if members else Path(init)).as_earlier()
+
+
+def write_seen(folder: Path, seen: Seen) -> None:
+    """Write `seen.parquet`."""
+    columns = {_COLUMN + name: values for name, values in seen.columns.items()}
+    with write_atomically(folder / FILE) as temporary:
+        frame = pd.DataFrame({_TEXT: seen.text, _EARLIER: seen.earlier, **columns})
+        frame.to_parquet(temporary, index=False)
+
+
+def read_seen(folder: Path) -> Seen:
+    """Read `seen.parquet`.
+
+    Raises:
+        TrainingError: there is none, as in runs of earlier versions, or it is damaged.
+    """
+    if not (folder / FILE).is_file():
+        raise TrainingError(
+            f"the run {folder} does not record the rows that it was trained on, so new rows cannot be told from old "
+            "ones: it is of an earlier version of pricekit. Train once from the start",
+            parameters=("init",),
+            path=str(folder),
+        )
+    check_intact(folder, [FILE])
+    frame = pd.read_parquet(folder / FILE)
+    columns = {
+        str(name).removeprefix(_COLUMN): column.to_numpy(np.float32)
+        for name, column in frame.items()
+        if str(name).startswith(_COLUMN)
+    }
+    return Seen(frame[_TEXT].to_numpy(np.uint64), frame[_EARLIER].to_numpy(bool), columns)
