@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricekit.metrics import METRICS, smape
-from pricekit.workflows.ensemble import MIN_WEIGHT, cross_fitted, fit_weights, weighted
+from pricekit.workflows.weights import MIN_WEIGHT, cross_fitted, fit_weights, weighted
 
 
 def _models(seed, rows=400, errors=(0.3, 0.5)):
@@ -58,7 +58,7 @@ def test_equal_models_change_nothing():
 
 
 def test_some_of_many_similar_models_are_kept(monkeypatch):
-    monkeypatch.setattr("pricekit.workflows.ensemble._fit", lambda p, *_: np.full(p.shape[1], 1 / p.shape[1]))
+    monkeypatch.setattr("pricekit.workflows.weights._fit", lambda p, *_: np.full(p.shape[1], 1 / p.shape[1]))
     predicted, price = _models(2, 50, (0.3,))
     weights = fit_weights(np.repeat(predicted, 60, 1), price)
     assert weights.tolist() == [1 / 60] * 60
