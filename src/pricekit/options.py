@@ -83,6 +83,11 @@ class ModelOptions(WeighedOptions, total=False):
     time_budget: Annotated[
         float | str | None, "time limit in seconds, or a text such as '2h'; the schedule fits into it"
     ]
+    max_latency: Annotated[
+        float | str | None,
+        "time to price one row alone, in seconds or a text such as '5ms', in torch on this machine: an ensemble "
+        "consists of the members that are best within it",
+    ]
     refit: Annotated[
         bool | None,
         "after the best epoch is known, train once more on all rows, those of the validation included; default: as the "
@@ -237,7 +242,11 @@ def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that options name, as one layer of the configuration."""
     given = {name: value for name, value in options.items() if value is not None}
     layer: dict[str, Any] = {kind: {"name": given[kind]} for kind in _KINDS if kind in given}
-    layer |= {name: given[name] for name in ("metric", "max_length", "seed", "limit") if name in given}
+    layer |= {
+        name: given[name]
+        for name in ("metric", "max_length", "seed", "limit", "max_latency")
+        if name in given
+    }
     if "features" in given:
         layer["features"] = names_of(given["features"], "features")
     pretrained = {name: given[name] for name in ("weights", "random_weights") if given.get(name)}

@@ -61,7 +61,7 @@ def test_engines(completed):
     [
         (["--set", "train"], ["training."]),
         (["--set", "training.epo"], ["training.epochs="]),
-        (["--set", "max"], ["max_length="]),
+        (["--set", "max_le"], ["max_length="]),
         (["--set", "backbone.wid"], ["backbone.width="]),
         (["--loss", "focal-smape", "--set", "loss.g"], ["loss.gamma="]),
         (["--set", "training.epochs=1"], []),

@@ -205,11 +205,37 @@ def test_few_rows_weigh_equally(tmp_path):
     assert [weight for _, weight in open_ensemble(tmp_path / "out").members] == [0.5, 0.5]
 
 
-def test_the_time_that_is_left_is_divided_among_the_members_that_are_left():
-    config = tiny_config({"training": {"time_budget": 100.0}})
-    assert members._in_share(config, 100.0, 40.0, 3).training.time_budget == pytest.approx(20)
-    assert members._in_share(config, 100.0, 130.0, 2).training.time_budget == pytest.approx(0.5)
-    assert members._in_share(config, None, 40.0, 3) is config
+def test_a_member_may_take_the_time_that_is_left_and_late_ones_are_left_out(catalog, tmp_path, monkeypatch):
+    left = iter([100.0, 60.0, 20.0])
+    seen = []
+
+    def trained_in(source, config, folder, split, *, resume):
+        seen.append((folder.name, config.training.time_budget))
+        return train(source, config.model_copy(deep=True), folder, split=split) | {"seconds": 60.0}
+
+    monkeypatch.setattr(members, "_seconds_left", lambda budget, started: next(left))
+    monkeypatch.setattr(members, "train_unless_finished", trained_in)
+    settings = {**SETTINGS, "members": {**MEMBERS, "third": {"max_length": 8}}}
+    settings["training"] = {**SETTINGS["training"], "time_budget": 100.0}
+    train_model(Source(catalog), tiny_config(settings), tmp_path / "out")
+    assert seen == [("plain", 100.0), ("small", 60.0)]
+    record = json.loads((tmp_path / "out" / "ensemble.json").read_text())
+    assert record["left_out"] == {
+        "third": "20 s of the time budget are left, and the longest training of a member took 1 min"
+    }
+    assert len(record["candidates"]) == 2
+
+
+def test_a_limit_on_the_latency_leaves_members_out(catalog, tmp_path):
+    config = tiny_config(SETTINGS, {"max_latency": "0.001us"})
+    train_model(Source(catalog), config, tmp_path / "out")
+    record = json.loads((tmp_path / "out" / "ensemble.json").read_text())
+    seconds = [model["seconds_per_row"] for model in record["candidates"]]
+    assert [model["weight"] for model in record["candidates"]] == [
+        float(one == min(seconds)) for one in seconds
+    ]
+    assert len(list((tmp_path / "out" / "members").iterdir())) == 1
+    assert len(load_model(tmp_path / "out").predict(["tea", "jam"])) == 2
 
 
 def test_a_damaged_folder_name_leads_nowhere(trained, tmp_path):

@@ -11,7 +11,7 @@ import click
 
 from pricekit.cli.options import FOLDER, again, metric_option
 from pricekit.cli.terminal import begin, show_result, show_table
-from pricekit.support.text import counted
+from pricekit.support.text import counted, milliseconds
 
 if TYPE_CHECKING:
     from pricekit.metrics import Metric
@@ -64,7 +64,16 @@ def show_members(path: Path) -> float:
     rows = [_row(model, goal.metric) for model in record["candidates"]]
     title = f"{record['rows']:,} rows that no member was trained on"
     names = ["model", "weight", goal.metric.title, "ensemble without it"]
-    show_table(title, names, [*rows, ["ensemble", "", goal.metric.write(goal.score), ""]])
+    total = ["ensemble", "", goal.metric.write(goal.score), ""]
+    if timed := [model for model in record["candidates"] if "seconds_per_row" in model]:
+        names.append("time for a row")
+        rows = [
+            [*row, milliseconds(model["seconds_per_row"])] for row, model in zip(rows, timed, strict=True)
+        ]
+        total.append(milliseconds(sum(model["seconds_per_row"] for model in timed if model["weight"])))
+    show_table(title, names, [*rows, total])
+    for name, reason in record.get("left_out", {}).items():
+        show_result(f"{name} was left out: {reason}", left_out=name)
     return float(min(model[goal.metric.name] for model in record["candidates"]))
 
 

@@ -271,10 +271,8 @@ def _objective_options() -> list[Decorator]:
     ]
 
 
-def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose the model and its settings."""
-    options: list[Decorator] = [
-        *_row_options(),
+def _plugin_options() -> list[Decorator]:
+    return [
         click.option(
             "--policy",
             metavar="P",
@@ -293,6 +291,14 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
             shell_complete=plugin_names("feature", several=True),
             help="Feature plugins, separated by commas.",
         ),
+    ]
+
+
+def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose the model and its settings."""
+    options: list[Decorator] = [
+        *_row_options(),
+        *_plugin_options(),
         click.option(
             "--weights", metavar="DIR", help="Pretrained weights of the backbone: a folder or a hub id."
         ),
@@ -310,6 +316,11 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--refit/--no-refit",
             default=None,
             help="Train once more on all rows, once the best epoch is known.  [default: as the policy says]",
+        ),
+        click.option(
+            "--max-latency",
+            metavar="TIME",
+            help="Time to price one row alone, such as 5ms. An ensemble gets the members that are best within it.",
         ),
         click.option("--config", type=TABLE, help="TOML file of settings. Options override it."),
         settings_option,

@@ -21,6 +21,16 @@ def parse_duration(given: Any) -> Any:
     return 3600 * hours + 60 * minutes + seconds
 
 
+def parse_latency(given: Any) -> Any:
+    """Convert `5ms`, `200us` or `0.1s` to seconds; keep numbers; raises ValueError."""
+    if not isinstance(given, str):
+        return given
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s)?", given.strip())
+    if not found:
+        raise ValueError("expected a time such as 5ms, 200us or a number of seconds")
+    return float(found[1]) * {"us": 1e-6, "ms": 1e-3}.get(found[2], 1.0)
+
+
 def check_epochs(given: Any) -> Any:
     """Return a whole number of at least 1, or `auto`; raises ValueError for others."""
     if given != "auto" and (type(given) is not int or given < 1):
@@ -233,6 +243,12 @@ class RunConfig(Section):
         None, description="folder of a finished run to continue from, with its weights and its settings"
     )
     seed: int = Field(0, ge=0, lt=1 << 32)
+    max_latency: Annotated[float | None, BeforeValidator(parse_latency)] = Field(
+        None,
+        gt=0,
+        description="time to price one row alone, in seconds or as in 5ms, in torch on this machine; an ensemble "
+        "consists of the members that are best within it",
+    )
     members: dict[MemberName, dict[str, Any]] = Field(
         {}, description="train an ensemble: for each member, by name, the settings in which it differs"
     )

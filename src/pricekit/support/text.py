@@ -24,6 +24,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 >= 60 else "")
 
 
+def milliseconds(seconds: float) -> str:
+    """Return a short time, such as 0.31 ms or 12 ms."""
+    return f"{1000 * seconds:.2f} ms" if seconds < 0.01 else f"{1000 * seconds:,.0f} ms"
+
+
 def shorten(text: str, width: int = 40) -> str:
     """Return a text of at most `width` characters, on one line; a cut text ends in an ellipsis."""
     text = " ".join(text.split())

@@ -26,6 +26,7 @@ from pricekit.support.leftovers import temporary_path
 from pricekit.support.locks import owned
 from pricekit.support.progress import progress
 from pricekit.training.checkpoint import checkpoints
+from pricekit.workflows.latency import choose_within, seconds_per_row
 from pricekit.workflows.weights import MIN_COMMON_ROWS, choose_weights
 
 
@@ -94,17 +95,28 @@ class Combined:
         return [Path(member["path"]) for member in self.record["members"]]
 
 
-def combine(paths: Sequence[Path], metric: Metric) -> Combined:
+def combine(paths: Sequence[Path], metric: Metric, max_latency: float | None = None) -> Combined:
     """Weigh finished runs or cross-validations on the rows that all of them hold out; errors as of `make_ensemble`.
 
     With fewer than `MIN_COMMON_ROWS` rows, the weights are equal.
+
+    Args:
+        paths: runs or cross-validations.
+        metric: to minimise.
+        max_latency: seconds that the ensemble may need for one row; runs that cost more than they are worth are left
+            out.
     """
     inputs = [_read_input(path) for path in paths]
     report_refit(paths)
     rows = _common_rows(inputs)
-    weights, mixed = choose_weights(np.stack([one.predicted for one in rows], 1), rows[0], metric)
+    predicted, chosen, latency = np.stack([one.predicted for one in rows], 1), list(range(len(inputs))), None
+    if max_latency is not None:
+        latency = [seconds_per_row(one.runs[0]) for one in inputs]
+        chosen = choose_within(predicted, rows[0], metric, latency, max_latency)
+    weights = np.zeros(len(inputs))
+    weights[chosen], mixed = choose_weights(predicted[:, chosen], rows[0], metric)
     held_out = replace(rows[0], predicted=mixed)
-    record = _record(inputs, rows, weights, metric)
+    record = _record(inputs, rows, weights, metric, latency)
     members = [Path(member["path"]) for member in record["members"]]
     _check_columns(members)
     return Combined(record, _facts(members, held_out, metric), held_out)
@@ -159,7 +171,11 @@ def _check_common_rows(inputs: Sequence[EnsembleInput]) -> None:
 
 
 def _record(
-    inputs: Sequence[EnsembleInput], rows: Sequence[HeldOut], weights: np.ndarray, metric: Metric
+    inputs: Sequence[EnsembleInput],
+    rows: Sequence[HeldOut],
+    weights: np.ndarray,
+    metric: Metric,
+    latency: Sequence[float] | None,
 ) -> dict[str, Any]:
     """Return the content of `ensemble.json`; runs of weight 0 are no members."""
     price, counts = rows[0].price, rows[0].weight
@@ -176,6 +192,7 @@ def _record(
             "weight": float(weight),
             metric.name: score,
             "without": _score_without(rows, number, metric),
+            **({} if latency is None else {"seconds_per_row": latency[number]}),
         }
         for number, (one, weight, score) in enumerate(zip(inputs, weights, scores, strict=True))
     ]

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pricekit.config import RunConfig
 from pricekit.config.resolve import member_configs
 from pricekit.errors import ConfigError, TrainingError, check_intact
@@ -31,8 +33,13 @@ from pricekit.support.locks import owned
 from pricekit.support.log import logger, silence
 from pricekit.support.progress import progress
 from pricekit.support.staging import continued, replacing
+from pricekit.support.text import duration
 from pricekit.training.machine import Processes
 from pricekit.workflows.ensemble import combine, write_ensemble
+from pricekit.workflows.latency import warn_if_slow
+
+LEAST_TIME = 0.5
+"""A member is left out if less than this share of the longest training of a member is left."""
 
 _SHARED = ("columns", "limit", "validation_fraction", "metric")
 """Settings that are the same for all members: which rows are read and held out, and what weighs the members."""
@@ -58,7 +65,10 @@ def train_model(
     """
     given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
     if not config.members:
-        return train(source, config, out, split=split, started=started, **given)
+        facts = train(source, config, out, split=split, started=started, **given)
+        if Processes().main:
+            warn_if_slow(out, config.max_latency)
+        return facts
     processes = Processes()
     if not processes.main:
         silence()
@@ -168,16 +178,45 @@ def _train(
     processes.wait()
     if finished is not None:
         configs = {name: member for name, member in configs.items() if (out / MEMBERS / name).is_dir()}
-    with progress("members", len(configs), shown=config.speed.progress) as advance:
-        for number, (name, member) in enumerate(configs.items()):
-            logger.info(f"member {name}: {number + 1} of {len(configs)}")
-            spent = time.perf_counter() - started
-            member = _in_share(member, config.training.time_budget, spent, len(configs) - number)
-            train_unless_finished(source, member, out / MEMBERS / name, split, resume=resume)
-            advance(1)
+    ends = None if finished is not None else config.training.time_budget
+    shown = config.speed.progress
+    left_out = _train_members(source, configs, out, split, ends, started, resume=resume, shown=shown)
     if finished is None and processes.main:
-        return _combine(out, list(configs), started)
+        names = [name for name in configs if name not in left_out]
+        return _combine(out, names, left_out, config.max_latency, started)
     return finished or {}
+
+
+def _train_members(
+    source: Source,
+    configs: Mapping[str, RunConfig],
+    out: Path,
+    split: Split,
+    budget: float | None,
+    started: float,
+    *,
+    resume: bool,
+    shown: bool,
+) -> dict[str, str]:
+    """Train the run of each member in turn; return, by name, why members were left out.
+
+    A member may take the time that is left of the budget. So the first ones, which are worth most, are complete.
+    """
+    processes, left_out, longest = Processes(), dict[str, str](), 0.0
+    with progress("members", len(configs), shown=shown) as advance:
+        for number, (name, member) in enumerate(configs.items()):
+            left = processes.from_main(_seconds_left(budget, started))
+            if reason := _too_late(left, longest):
+                logger.info(f"the member {name} is left out: {reason}")
+                left_out[name] = reason
+            else:
+                logger.info(f"member {name}: {number + 1} of {len(configs)}")
+                facts = train_unless_finished(
+                    source, _until(member, left), out / MEMBERS / name, split, resume=resume
+                )
+                longest = max(longest, processes.from_main(float(facts["seconds"])))
+            advance(1)
+    return left_out
 
 
 def _finished_facts(out: Path) -> dict[str, Any] | None:
@@ -190,10 +229,13 @@ def _finished_facts(out: Path) -> dict[str, Any] | None:
     return dict(json.loads((out / "run.json").read_text("utf-8")))
 
 
-def _combine(out: Path, names: list[str], started: float) -> dict[str, Any]:
+def _combine(
+    out: Path, names: list[str], left_out: dict[str, str], max_latency: float | None, started: float
+) -> dict[str, Any]:
     """Fit the weights, write the files of the ensemble, and delete the runs of members without a weight."""
     runs = [out / MEMBERS / name for name in names]
-    combined = combine(runs, metric_of(runs))
+    combined = combine(runs, metric_of(runs), max_latency)
+    combined.record["left_out"] = left_out
     combined.facts["seconds"] = round(time.perf_counter() - started, 1)
     kept = [run.name for run in combined.runs]
     write_ensemble(out, combined, kept)
@@ -234,9 +276,21 @@ def _check_free(out: Path, overwrite: bool) -> None:
         check_replaceable(out, "ensemble", own=own, overwrite=overwrite, resumable=has_members(out))
 
 
-def _in_share(config: RunConfig, budget: float | None, spent: float, members: int) -> RunConfig:
-    """Return a member's configuration with its part of the time that is left for this many members."""
-    if budget is None:
+def _seconds_left(budget: float | None, started: float) -> float:
+    """Return the seconds of a time budget that are left; infinite without one."""
+    return np.inf if budget is None else max(1.0, budget - (time.perf_counter() - started))
+
+
+def _too_late(left: float, longest: float) -> str:
+    """Return why a member cannot be trained in the time that is left; "" if it can."""
+    if left >= LEAST_TIME * longest:
+        return ""
+    spent, rest = duration(longest), duration(left)
+    return f"{rest} of the time budget are left, and the longest training of a member took {spent}"
+
+
+def _until(config: RunConfig, left: float) -> RunConfig:
+    """Return a member's configuration with the time that is left."""
+    if left == np.inf:
         return config
-    share = max(1.0, budget - spent) / members
-    return config.model_copy(update={"training": config.training.model_copy(update={"time_budget": share})})
+    return config.model_copy(update={"training": config.training.model_copy(update={"time_budget": left})})
