@@ -19,7 +19,7 @@ from pricekit.prediction.members import read_bundle
 from pricekit.prediction.predictor import Predictor
 from pricekit.table.usable import MIN_ROWS
 
-_PRICE, _TEXT = "price", "text"
+_PRICE, _TEXT, _WEIGHT = "price", "text", "sample_weight"
 
 
 class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -82,12 +82,15 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.engine = engine
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803 (scikit-learn's name)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
         """Train on rows and prices.
 
         Args:
             X: (N, K) frame or array, whose columns become labelled lines of one text; or N texts.
             y: positive prices, (N,).
+            sample_weight: how much each row counts, (N,), at least 0; None: all count equally. A row of weight 2 counts
+                in the loss, the metrics, the trees and the intervals as two rows do, but batches and the split into
+                training and validation rows are not those of two rows.
 
         Raises:
             ValueError: the shapes do not match, or a value is missing or not finite.
@@ -99,20 +102,21 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         frame = self._frame(X, reset=True)
         price = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
-        check_consistent_length(frame, price)
+        added = {_PRICE: price}
+        if sample_weight is not None:
+            added[_WEIGHT] = _checked_weights(sample_weight)
+        check_consistent_length(frame, *added.values())
         if len(frame) < MIN_ROWS:
             raise ValueError(
                 f"n_samples = {len(frame)}: {type(self).__name__} needs at least {MIN_ROWS} rows"
             )
-        free = _PRICE
-        while free in frame:
-            free += "_"
-        names = {str(name): free if name == _PRICE else str(name) for name in frame}
-        table = frame.rename(columns=names).assign(**{_PRICE: price})
+        names = {str(name): _free(str(name), added, frame) for name in frame}
+        table = frame.rename(columns=names).assign(**added)
         run = train(
             table,
             text=list(names.values()),
             price=_PRICE,
+            weight=_WEIGHT if sample_weight is not None else None,
             policy=self.policy,
             backbone=self.backbone,
             features=self.features,
@@ -214,3 +218,21 @@ def _are_texts(X: Any) -> bool:  # noqa: N803
     if isinstance(X, np.ndarray):
         return X.ndim == 1 and all(isinstance(cell, str) for cell in X)
     return isinstance(X, Sequence) and len(X) > 0 and all(isinstance(cell, str) for cell in X)
+
+
+def _checked_weights(given: Any) -> np.ndarray:
+    """Return weights, float64 (N,); raises ValueError."""
+    weight = check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if weight.min() < 0:
+        raise ValueError(f"sample_weight contains {weight.min():g}; expected weights of at least 0")
+    if not weight.any():
+        raise ValueError("Sample weights must contain at least one non-zero number; all of them are 0")
+    return np.asarray(column_or_1d(weight))
+
+
+def _free(name: str, taken: Mapping[str, Any], frame: pd.DataFrame) -> str:
+    """Return the name of a text column, changed if a column with this name is added."""
+    free = name
+    while free in taken or (free != name and free in frame):
+        free += "_"
+    return free
