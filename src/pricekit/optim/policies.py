@@ -111,9 +111,9 @@ class Auto:
 
     notes = (
         "The members of 'best' are trained in turn, an installed encoder last, until the time budget is used up. "
-        "training.time_budget gives more time, and max_latency bounds the time to price a row. policy.neighbours = false "
-        "keeps texts and prices of training rows out of the bundle, as in 'best'. Further members of the same kinds, with "
-        "other seeds, trees, losses and vocabularies, were no better than these."
+        "training.time_budget gives more time, and max_latency bounds the time to price a row. policy.neighbours = "
+        "false keeps texts and prices of training rows out of the bundle, as in 'best'. Further members of the same "
+        "kinds, with other seeds, trees, losses and vocabularies, were no better than these."
     )
 
     Options = Best.Options
