@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pricekit.config import Section
+from pricekit.config import Search, Section
 from pricekit.core.contracts import State
 from pricekit.errors import PluginError
 from pricekit.features.trees.forest import Forest, from_lightgbm
@@ -40,13 +40,21 @@ class Trees:
     class Options(Section):
         """Options of `trees`."""
 
-        rounds: int = Field(300, ge=1, le=10_000, description="number of trees")
-        leaves: int = Field(31, ge=2, le=1 << 12, description="maximum number of leaves per tree")
-        learning_rate: float = Field(0.07, gt=0, le=1, description="shrinkage of each tree")
-        leaf_rows: int = Field(
+        rounds: Annotated[int, Search(150, 1000, log=True)] = Field(
+            300, ge=1, le=10_000, description="number of trees"
+        )
+        leaves: Annotated[int, Search(8, 127, log=True)] = Field(
+            31, ge=2, le=1 << 12, description="maximum number of leaves per tree"
+        )
+        learning_rate: Annotated[float, Search(0.02, 0.15, log=True)] = Field(
+            0.07, gt=0, le=1, description="shrinkage of each tree"
+        )
+        leaf_rows: Annotated[int, Search(5, 60, log=True)] = Field(
             20, ge=1, description="minimum number of rows per leaf, and of rows that have a word"
         )
-        words: int = Field(2048, ge=0, le=MOST_WORDS, description="maximum number of words that are counted")
+        words: Annotated[int, Search(512, 8192, log=True)] = Field(
+            2048, ge=0, le=MOST_WORDS, description="maximum number of words that are counted"
+        )
         neighbours: bool = Field(
             False, description="inputs from the feature `neighbours`; the state then contains training rows"
         )
