@@ -67,7 +67,7 @@ def test_the_fields_of_a_model_declare_ranges():
         plain: int = 3
 
     assert searched(Options) == {"rounds": Search(100, 1000, log=True)}
-    assert searched(type(RunConfig().training))["learning_rate"].times == 3
+    assert searched(type(RunConfig().training))["learning_rate"].times == 2
 
 
 def test_a_range_is_written_in_a_few_characters():

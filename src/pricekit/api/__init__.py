@@ -6,7 +6,7 @@ works without torch.
 
 from pricekit.api.models import compare, evaluate, export, inspect, load, predict, worst_rows
 from pricekit.api.tables import check, compute_features
-from pricekit.api.training import cross_validate, ensemble, pretrain, train
+from pricekit.api.training import cross_validate, ensemble, pretrain, train, tune
 
 __all__ = [
     "check",
@@ -21,5 +21,6 @@ __all__ = [
     "predict",
     "pretrain",
     "train",
+    "tune",
     "worst_rows",
 ]

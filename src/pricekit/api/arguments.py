@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pricekit.errors import ConfigError, path_of
-from pricekit.results import CrossValidation, PathLike, Run, delete_with
+from pricekit.results import CrossValidation, PathLike, Run, Tuning, delete_with
 from pricekit.support.leftovers import restore
 
-Handle = TypeVar("Handle", Run, CrossValidation)
+Handle = TypeVar("Handle", Run, CrossValidation, Tuning)
 
 
 def several(given: Any) -> tuple[Any, ...]:

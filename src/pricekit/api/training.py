@@ -24,7 +24,7 @@ from pricekit.options import (
     read_options_of,
     with_options,
 )
-from pricekit.results import CrossValidation, PathLike, Run
+from pricekit.results import CrossValidation, PathLike, Run, Tuning
 from pricekit.support.staging import continued
 from pricekit.training.time_budget import began
 
@@ -203,6 +203,72 @@ def ensemble(
     with output_folder(out) as folder:
         make_ensemble(paths, folder, overwrite=overwrite, metric=metric)
         return handle_of(Run(folder), out)
+
+
+@with_options(ModelOptions)
+def tune(
+    table: TableSource,
+    *,
+    out: PathLike | None = None,
+    trials: int | None = None,
+    folds: int | None = None,
+    processes: int = 1,
+    resume: bool = False,
+    overwrite: bool = False,
+    allow_leak: bool = False,
+    **options: Unpack[ModelOptions],
+) -> Tuning:
+    """Search for better settings with Optuna, among those that the plugins declare, and train with the best ones.
+
+    A part of the rows, 15%, is set aside. Each trial trains a run for each fold of the other rows and is scored on the
+    fold; trials that fall behind are stopped early. The best settings are chosen if they are better on the folds beyond
+    chance than those that the search starts from. At the end, a model with each of both is trained as `train` does, and
+    both are scored, once, on the rows that no trial saw. `time_budget`, by default one hour, is that of all of this.
+
+    With several processes, call it from a module's `if __name__ == "__main__":`, because they import the module.
+
+    Args:
+        table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
+        out: a new or empty folder. Without it, a temporary folder holds the result while its object exists.
+        trials: the most trials; default: as many as fit into the time.
+        folds: number of folds; default: 3, or the original number with `resume`.
+        processes: run so many trials at a time, each on its part of the CPUs.
+        resume: continue the search in `out`, with a new time budget; start it if there is none.
+        overwrite: replace the search in `out`; a finished one stays until the new one is complete.
+        allow_leak: train even if columns or texts leak the price.
+        **options: see below.
+
+    Returns:
+        The chosen configuration, its run, all trials, and the importance of each setting.
+
+    Raises:
+        ConfigError: Optuna is not installed, nothing can be searched, or the time is too short.
+        DataError, TrainingError, PluginError: as for `train`; or there are too few rows for the folds.
+
+    Example:
+        >>> import pricekit as pk
+        >>> found = pk.tune(pk.make_catalog(200), trials=2, folds=2, epochs=1, features="fast15")
+        >>> found.trials["state"].tolist()
+        ['finished', 'finished']
+    """
+    from pricekit.runs.source import Source
+
+    started = began()
+    source = Source(path_or_frame(table), read_options=read_options_of(options))
+    if resume:
+        check_resumable(out, overwrite)
+    with output_folder(out) as folder:
+        from pricekit.runs.resume import has_begun
+        from pricekit.workflows.tuning.folder import is_search
+        from pricekit.workflows.tuning.tune import Order, resumed_config
+        from pricekit.workflows.tuning.tune import tune as run_search
+
+        order = Order.checked(options.pop("time_budget", None), started, folds, trials, processes)
+        begun = continued(folder, is_search)
+        resume = resume and has_begun(folder, is_search(begun), "search")
+        config = resumed_config(begun, options) if resume else config_of(options)
+        run_search(source, config, folder, order, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
+        return handle_of(Tuning(folder), out)
 
 
 @with_options(PretrainingOptions)

@@ -73,7 +73,7 @@ class HeadConfig(Section):
     dropout: list[float] = Field([], description="dropout after each hidden layer")
     norm: Literal["none", "batch", "layer"] = "layer"
     activation: Literal["relu", "gelu"] = "gelu"
-    feature_bins: Annotated[int, Search(choices=(0, 4, 8, 16, 32))] = Field(
+    feature_bins: Annotated[int, Search(choices=(0, 4, 8, 16))] = Field(
         0,
         ge=0,
         description="piecewise-linear segments of each feature, in addition to its standardised value",
@@ -107,11 +107,11 @@ class TrainingConfig(Section):
     )
     gradient_accumulation_steps: int = Field(1, ge=1, description="micro-batches per optimizer step")
     eval_batch_size: int = Field(256, ge=1, description="rows per forward pass in validation")
-    learning_rate: Annotated[float, Search(times=3)] = Field(1e-3, gt=0, description="peak learning rate")
+    learning_rate: Annotated[float, Search(times=2)] = Field(1e-3, gt=0, description="peak learning rate")
     head_learning_rate: float | None = Field(
         None, gt=0, description="learning rate of the head; None: learning_rate"
     )
-    embedding_learning_rate: Annotated[float | None, Search(times=3)] = Field(
+    embedding_learning_rate: Annotated[float | None, Search(times=2)] = Field(
         None, gt=0, description="learning rate of the token embeddings; None: that of their layer"
     )
     layer_decay: float = Field(
