@@ -56,7 +56,7 @@ def test_the_printed_command_continues_an_interrupted_search(pricekit, table, mo
     assert f"continue with: pricekit tune '{table}' --out tuned --resume" in err
     code, _, err = pricekit("tune", table, "--out", "tuned", "--resume", "--trials", 2, "--quiet")
     assert code == 0
-    assert "1 failed" in err
+    assert "1 unfinished" in err
 
 
 def test_a_search_that_is_too_short_names_the_options_that_help(pricekit, table):

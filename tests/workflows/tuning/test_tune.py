@@ -152,7 +152,7 @@ def test_a_killed_search_continues_with_its_trials(frame, tmp_path, monkeypatch)
     (out / "trials" / "3-0").mkdir()
     found = pk.tune(frame, out=out, resume=True, trials=4)
     states = found.trials["state"].tolist()
-    assert states.count("failed") == 2
+    assert states.count("unfinished") == 2
     assert len(states) == 6
     for each in kept:
         same = (found.trials[list(each)] == pd.Series(each)).all(axis=1)

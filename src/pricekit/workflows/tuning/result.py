@@ -19,7 +19,14 @@ from pricekit.support.log import logger
 from pricekit.workflows.tuning import folder as files
 from pricekit.workflows.tuning.choice import Difference, choose, difference
 from pricekit.workflows.tuning.space import with_values
-from pricekit.workflows.tuning.study import BASE, base_trial, best_trial, importances, trials_table
+from pricekit.workflows.tuning.study import (
+    BASE,
+    STATES,
+    base_trial,
+    best_trial,
+    importances,
+    trials_table,
+)
 from pricekit.workflows.tuning.trial import Task
 
 if TYPE_CHECKING:
@@ -53,7 +60,7 @@ def finish(task: Task, study: Study) -> dict[str, Any]:
     for name, table in ((files.TRIALS, trials), (files.IMPORTANCE, importance)):
         write_text(out / name, table.to_csv(index=False))
     write_text(out / files.CONFIG, config.to_toml())
-    states = trials["state"].value_counts().to_dict()
+    states = {name: (trials["state"] == name).sum() for name in STATES}
     return {
         "table": task.table,
         "metric": metric.name,
@@ -63,7 +70,7 @@ def finish(task: Task, study: Study) -> dict[str, Any]:
             "rejected": len(rows.plan.rejected),
         },
         "folds": rows.plan.folds,
-        "trials": {str(name): int(count) for name, count in states.items()},
+        "trials": {name: int(count) for name, count in states.items() if count},
         "chosen": chosen.number,
         "best": best.number,
         "default_score": base.value,
@@ -109,8 +116,7 @@ def _model(task: Task, config: RunConfig, name: str) -> np.ndarray:
     own = config.for_rows(len(split.train))
     if (run / "config.toml").is_file() and (run / "config.toml").read_text("utf-8") != own.to_toml():
         files.clear_model(run)  # of an earlier choice
-    logger.info(
-        f"training with {'the chosen settings' if name == files.RUN else 'the settings of the start'}: {run}"
-    )
+    which = "original" if config == task.config else "chosen"
+    logger.info(f"training with the {which} settings: {run}")
     train_unless_finished(Source(Path(task.table)), config, run, split, resume=True)
     return np.asarray(load_model(run).predict(task.rows.final), np.float64)

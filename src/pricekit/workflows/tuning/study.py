@@ -40,6 +40,9 @@ NOISE = 0.3
 """About twice the standard deviation of a row's difference between two trials, as a part of the score. Measured with
 SMAPE on three tables: 0.13 to 0.19 for one standard deviation."""
 
+STATES = ("finished", "stopped early", "failed", "unfinished")
+"""How a trial ended; an unfinished one was stopped by the time or a kill."""
+
 _EPOCHS = 1_000_000
 """More than the epochs of a fold: a report of a trial is numbered by fold and epoch."""
 
@@ -225,11 +228,11 @@ def progress_of(study: Study, config: RunConfig, rows: SearchRows) -> tuple[floa
 
 def trials_table(study: Study, space: Sequence[Dimension]) -> pd.DataFrame:
     """Return one row for each trial that began: number, state, score, seconds, error, and its settings."""
-    names = {"COMPLETE": "finished", "PRUNED": "stopped early", "FAIL": "failed", "RUNNING": "running"}
+    names = {"COMPLETE": "finished", "PRUNED": "stopped early", "FAIL": "unfinished", "RUNNING": "unfinished"}
     rows = [
         {
             "trial": trial.number,
-            "state": names[trial.state.name],
+            "state": "failed" if ERROR in trial.user_attrs else names[trial.state.name],
             "score": _last_score(trial),
             "seconds": trial.user_attrs.get(SECONDS),
             "error": trial.user_attrs.get(ERROR, ""),

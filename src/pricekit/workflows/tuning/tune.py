@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
 HOUR = 3600.0
-FIRST_PASS, SECOND_PASS = 0.85, 0.55
+FIRST_PASS, SECOND_PASS = 0.95, 0.65
 """The time of each pass of a model at the end for a row, as a part of that of a fold's run. The first pass trains on
 fewer rows, but writes more; the second one takes over the columns that were fitted out of fold."""
 
