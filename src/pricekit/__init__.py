@@ -25,6 +25,7 @@ _PUBLIC = {
     "Run": "pricekit.results",
     "RunConfig": "pricekit.config",
     "Table": "pricekit.table",
+    "Tuning": "pricekit.results",
     "check": "pricekit.api",
     "compare": "pricekit.api",
     "compute_features": "pricekit.api",
@@ -41,6 +42,7 @@ _PUBLIC = {
     "read_table": "pricekit.table",
     "smape": "pricekit.metrics",
     "train": "pricekit.api",
+    "tune": "pricekit.api",
     "use_reporter": "pricekit.support.progress",
     "worst_rows": "pricekit.api",
 }

@@ -1,4 +1,4 @@
-"""Handles of trained models in folders: a run or an ensemble, a cross-validation. They import no torch."""
+"""Handles of trained models in folders: a run or an ensemble, a cross-validation, a search. They import no torch."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from pricekit.config import RunConfig
     from pricekit.evaluation.scores import Scores
     from pricekit.exporting.verify import VerificationReport
     from pricekit.prediction.predictor import Predictor
@@ -51,7 +52,7 @@ class Run:
 
     def __init__(self, path: PathLike) -> None:
         self.path = path_of(path, "path")
-        self._owner: CrossValidation | None = None
+        self._owner: CrossValidation | Tuning | None = None
         self.facts = _read_json(self.path / "run.json", "run")
         listed = self.path / "ensemble.json"
         record = _read_json(listed, "ensemble") if listed.exists() else {"members": []}
@@ -177,6 +178,92 @@ class CrossValidation:
         return evaluate(self)
 
 
+class Tuning:
+    """A search for better settings, in a folder.
+
+    Args:
+        path: the folder of a finished search.
+
+    Attributes:
+        path: the folder.
+        facts: the content of `tune.json`.
+
+    Raises:
+        TrainingError: the folder contains no finished search.
+
+    Example:
+        >>> import pricekit as pk
+        >>> found = pk.tune(pk.make_catalog(200), trials=2, folds=2, epochs=1, features="fast15")
+        >>> found.verdict in ("better", "cannot tell", "worse")
+        True
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = path_of(path, "path")
+        self.facts = _read_json(self.path / "tune.json", "search")
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        final, name = self.facts["on_final_rows"], self.facts["metric"]
+        return f"Tuning('{self.path}', {name}={final['tuned']:.4g}, default={final['default']:.4g})"
+
+    def _repr_html_(self) -> str:
+        return str(self.settings.to_html(float_format="{:.3g}".format, na_rep="", border=0))
+
+    @property
+    def config(self) -> RunConfig:
+        """The chosen configuration."""
+        from pricekit.config import read_saved_config
+
+        check_intact(self.path, ["config.toml"])
+        return read_saved_config(self.path / "config.toml")
+
+    @property
+    def settings(self) -> pd.DataFrame:
+        """The searched settings by name: default, tuned, importance (float, or NaN); the most important first."""
+        import pandas as pd
+
+        found = pd.DataFrame.from_dict(self.facts["settings"], orient="index", columns=["default", "tuned"])
+        importance = self.importance.set_index("setting")["importance"]
+        found["importance"] = importance.reindex(found.index).astype(float)
+        return found.rename_axis("setting").sort_values("importance", ascending=False, kind="stable")
+
+    @property
+    def importance(self) -> pd.DataFrame:
+        """How much each setting mattered: setting, importance; empty with fewer than two finished trials."""
+        return self._read_csv("importance.csv")
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """Every trial: trial, state, score (the mean over the folds), seconds, error, and its settings by name."""
+        return self._read_csv("trials.csv")
+
+    @property
+    def run(self) -> Run:
+        """The model with the chosen settings, trained on all rows that trials saw."""
+        run = Run(self.path / "run")
+        run._owner = self  # keep the object alive: it owns the temporary folder
+        return run
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The metric on the rows that no trial saw, of both models: `tuned` and `default`."""
+        return {name: float(self.facts["on_final_rows"][name]) for name in ("tuned", "default")}
+
+    @property
+    def verdict(self) -> str:
+        """Whether the chosen model is "better" or "worse" on these rows beyond chance, or "cannot tell"."""
+        return str(self.facts["on_final_rows"]["verdict"])
+
+    def _read_csv(self, name: str) -> pd.DataFrame:
+        import pandas as pd
+
+        check_intact(self.path, [name])
+        return pd.read_csv(self.path / name)
+
+
 def _score(facts: Mapping[str, Any]) -> str:
     from pricekit.evaluation.goal import goal_of
 
@@ -184,7 +271,7 @@ def _score(facts: Mapping[str, Any]) -> str:
     return f"{goal.metric.name}={goal.metric.write(goal.score)}"
 
 
-def delete_with(handle: Run | CrossValidation, folder: Path) -> None:
+def delete_with(handle: Run | CrossValidation | Tuning, folder: Path) -> None:
     """Delete a temporary folder when its handle is garbage-collected or its process ends."""
     owner = os.getpid()
 

@@ -11,6 +11,7 @@ from pricekit.cli.main import cli
 FUNCTIONS = {
     "check": pk.check,
     "train": pk.train,
+    "tune": pk.tune,
     "cv": pk.cross_validate,
     "evaluate": pk.evaluate,
     "compare": pk.compare,
@@ -37,7 +38,7 @@ TERMINAL_ONLY = {
     ),
 }
 """Options for the output of a command and for the plugins to load."""
-NEEDED = {("train", "out"), ("cv", "out"), ("ensemble", "out"), ("features", "out")}
+NEEDED = {("train", "out"), ("tune", "out"), ("cv", "out"), ("ensemble", "out"), ("features", "out")}
 """A command has no object that a temporary folder could live with: it needs a folder, or chooses one."""
 
 

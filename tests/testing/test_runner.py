@@ -2,9 +2,12 @@
 
 import subprocess
 import sys
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel, Field
 
+from pricekit.config import Search
 from pricekit.core.registry import KINDS
 from pricekit.errors import PluginError
 from pricekit.testing import Check, CheckFailed, check_feature, checks_of
@@ -75,3 +78,28 @@ def test_importing_it_imports_nothing_heavy():
         "heavy = {'torch', 'transformers', 'onnx', 'onnxruntime', 'pytest'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("high", "valid"), [(9, True), (90, False)])
+def test_the_range_of_an_option_contains_valid_values_only(high, valid):
+    class Counts:
+        names = ("a",)
+
+        class Options(BaseModel):
+            most: Annotated[int, Search(1, high)] = Field(5, ge=1, le=10)
+            rate: Annotated[float | None, Search(times=3)] = None
+
+        def fit(self, table):
+            return {}
+
+        def transform(self, table, state):
+            """Never called."""
+
+    check = next(c for c in check_feature(Counts) if c.name == "has fit and transform")
+    if valid:
+        check()
+        return
+    with pytest.raises(
+        CheckFailed, match="'most' declares a range with 90, which it rejects: Input should be less"
+    ):
+        check()

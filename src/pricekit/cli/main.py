@@ -27,6 +27,7 @@ COMMANDS = {
     "pretrain": "Adapt a backbone to the texts of tables, with or without prices.",
     "train": "Train a model on a table of texts and prices.",
     "cv": "Cross-validate: train on parts of a table and score each on the rest.",
+    "tune": "Search for better settings, and train with them.",
     "evaluate": "Score a model on a table with prices, or on its held-out rows.",
     "compare": "Show which of several runs is better, if the difference is significant.",
     "errors": "List the rows with the largest errors, and what they have in common.",

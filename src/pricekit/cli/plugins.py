@@ -71,8 +71,11 @@ def show(name: str, as_json: bool) -> None:
         lines = {key: ", ".join(value) if isinstance(value, list) else value for key, value in facts.items()}
         click.echo("\n".join(f"{key:<9}{value}" for key, value in lines.items()))
         if options:
-            rows = [[o["name"], o["type"], _written(o), o["description"]] for o in options]
-            show_table("options", ["name", "type", "default", "description"], rows, stderr=False)
+            rows = [[o["name"], o["type"], _written(o), o["search"], o["description"]] for o in options]
+            names = ["name", "type", "default", "search", "description"]
+            shown = [place for place in range(5) if place != 3 or any(row[3] for row in rows)]
+            table = [[row[place] for place in shown] for row in rows]
+            show_table("options", [names[place] for place in shown], table, stderr=False)
         if numbers:
             show_table(
                 "defaults",
@@ -148,6 +151,8 @@ def _needs(entry: Any) -> str:
 
 def _option(name: str, field: Any) -> dict[str, Any]:
     """Return an option as JSON values; one without a default is required."""
+    from pricekit.config import Search
+
     values = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     kind = " | ".join(values) or getattr(field.annotation, "__name__", str(field.annotation))
     required = field.is_required()
@@ -157,7 +162,8 @@ def _option(name: str, field: Any) -> dict[str, Any]:
         else json.loads(json.dumps(field.get_default(call_default_factory=True), default=str))
     )
     facts = {"name": name, "type": kind, "required": required, "default": default}
-    return facts | {"description": field.description or ""}
+    search = [str(mark) for mark in field.metadata if isinstance(mark, Search)]
+    return facts | {"search": "".join(search), "description": field.description or ""}
 
 
 def _written(option: dict[str, Any]) -> str:

@@ -62,10 +62,19 @@ def next_run(flags: dict[str, Any]) -> Path:
     """Return the first of runs/POLICY-1, runs/POLICY-2, ... that does not exist."""
     if "RANK" in os.environ:  # each of several processes would choose its own
         raise click.UsageError("Missing option '--out': processes that train together need one folder.")
-    policy, number = _policy(flags), 1
-    while (RUNS / f"{policy}-{number}").exists():
+    return _next(_policy(flags))
+
+
+def next_search() -> Path:
+    """Return the first of runs/tune-1, runs/tune-2, ... that does not exist."""
+    return _next("tune")
+
+
+def _next(name: str) -> Path:
+    number = 1
+    while (RUNS / f"{name}-{number}").exists():
         number += 1
-    return RUNS / f"{policy}-{number}"
+    return RUNS / f"{name}-{number}"
 
 
 def _policy(flags: dict[str, Any]) -> str:
@@ -89,8 +98,15 @@ def latest_bundle() -> Path:
 
 def interrupted_run() -> Path:
     """Return the newest run in `runs`, finished or not, and log its name; raises click.UsageError."""
-    found = sorted([*RUNS.glob("*/config.toml"), *RUNS.glob("*/members.toml")], key=_age)
+    runs = [file for file in RUNS.glob("*/config.toml") if not file.with_name("tune.toml").exists()]
+    found = sorted([*runs, *RUNS.glob("*/members.toml")], key=_age)
     return _report(found, RUNS, "--out", "train one with pricekit train")
+
+
+def interrupted_search() -> Path:
+    """Return the newest search in `runs`, finished or not, and log its name; raises click.UsageError."""
+    found = sorted(RUNS.glob("*/tune.toml"), key=_age)
+    return _report(found, RUNS, "--out", "start one with pricekit tune")
 
 
 def _latest(folder: Path, argument: str, remedy: str) -> Path:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from pricekit.config.search import Search
+
 
 def parse_duration(given: Any) -> Any:
     """Convert `2h`, `90m`, `1h30m` or `45s` to seconds; keep numbers; raises ValueError."""
@@ -81,7 +83,7 @@ class HeadConfig(Section):
     dropout: list[float] = Field([], description="dropout after each hidden layer")
     norm: Literal["none", "batch", "layer"] = "layer"
     activation: Literal["relu", "gelu"] = "gelu"
-    feature_bins: int = Field(
+    feature_bins: Annotated[int, Search(choices=(0, 4, 8, 16))] = Field(
         0,
         ge=0,
         description="piecewise-linear segments of each feature, in addition to its standardised value",
@@ -115,11 +117,11 @@ class TrainingConfig(Section):
     )
     gradient_accumulation_steps: int = Field(1, ge=1, description="micro-batches per optimizer step")
     eval_batch_size: int = Field(256, ge=1, description="rows per forward pass in validation")
-    learning_rate: float = Field(1e-3, gt=0, description="peak learning rate")
+    learning_rate: Annotated[float, Search(times=2)] = Field(1e-3, gt=0, description="peak learning rate")
     head_learning_rate: float | None = Field(
         None, gt=0, description="learning rate of the head; None: learning_rate"
     )
-    embedding_learning_rate: float | None = Field(
+    embedding_learning_rate: Annotated[float | None, Search(times=2)] = Field(
         None, gt=0, description="learning rate of the token embeddings; None: that of their layer"
     )
     layer_decay: float = Field(
@@ -193,7 +195,8 @@ class SpeedConfig(Section):
     non_blocking: bool = Field(True, description="overlap copies to a GPU with computation")
     zero_grad_set_to_none: bool = Field(True, description="set gradients to None instead of zero")
     cache: str | None = Field(
-        None, description="folder that caches tokens and features between runs, keyed by content"
+        None,
+        description="folder that caches tokens, features and fitted trees between runs, keyed by content",
     )
     progress: bool = Field(True, description="show progress bars")
 

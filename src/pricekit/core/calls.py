@@ -47,9 +47,24 @@ def plugin_call(kind: str, name: str, action: str) -> Iterator[None]:
 _reported: set[tuple[str, str]] = set()
 """Plugins and events of the current run whose failure was logged."""
 
+_silent = False
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """Call no observers while the block runs, as for the many runs of a search."""
+    global _silent
+    before, _silent = _silent, True
+    try:
+        yield
+    finally:
+        _silent = before
+
 
 def notify(event: str, **facts: Any) -> None:
     """Call the hook `pricekit_<event>` of every plugin that implements it, with copies of the facts."""
+    if _silent:
+        return
     for impl in getattr(registry().manager.hook, f"pricekit_{event}").get_hookimpls():
         try:
             with redirect_stdout(sys.stderr):  # stdout is for data

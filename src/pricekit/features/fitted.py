@@ -106,6 +106,7 @@ def fit_features(
     known: Mapping[str, np.ndarray] | None = None,
     *,
     show_progress: bool = True,
+    cache: str | None = None,
 ) -> tuple[FittedFeatures, dict[str, np.ndarray]]:
     """Fit feature plugins on the training rows.
 
@@ -116,6 +117,7 @@ def fit_features(
         price: the training prices, float64 (N,), for features that use them.
         known: out-of-fold columns that need not be computed again, float32 (N,), by name.
         show_progress: show a bar while a feature learns from prices.
+        cache: folder of a cache for features that learn from prices.
 
     Returns:
         The fitted features, and by name the out-of-fold columns, float32 (N,), that replace those of `transform` on
@@ -137,7 +139,8 @@ def fit_features(
     for place, part in enumerate(parts):
         if uses_price(part.plugin):
             prices = _required(part.name, price)
-            part, columns = _fit_out_of_fold(part, table, prices, known or {}, shown=show_progress)
+            fit = partial(_fit_out_of_fold, part, table, prices, known or {}, shown=show_progress)
+            part, columns = fit() if cache is None else _cached(cache, part, table, prices, known or {}, fit)
             out_of_fold |= columns
         else:
             part = _fit(part, table, None)
@@ -236,6 +239,27 @@ def _fit_out_of_fold(
     for held, values in enumerate(found):
         block[fold == held] = values
     return fitted, dict(zip(names, block.T, strict=True))
+
+
+def _cached(
+    cache: str,
+    part: FittedFeature,
+    table: Table,
+    price: np.ndarray,
+    known: Mapping[str, np.ndarray],
+    fit: Callable[[], tuple[FittedFeature, dict[str, np.ndarray]]],
+) -> tuple[FittedFeature, dict[str, np.ndarray]]:
+    """Return what `fit` returns, from the cache if it is there."""
+    from pricekit.table.cache import cached_fit
+
+    def fit_plain() -> tuple[State, dict[str, np.ndarray]]:
+        fitted, columns = fit()
+        return fitted.state, columns
+
+    arrays = {"price": price, **{name: known[name] for name in part.plugin.names if name in known}}
+    facts = {key: value for key, value in _record(part).items() if key != "state"}
+    state, columns = cached_fit(cache, facts | {"folds": FOLDS}, table, arrays, fit_plain)
+    return replace(part, state=state), columns
 
 
 def too_slow(

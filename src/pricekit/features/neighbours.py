@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pricekit.config import Section
+from pricekit.config import Search, Section
 from pricekit.errors import BundleError
 from pricekit.features.labelled_lines import as_list
 from pricekit.features.nearest import MOST_ROWS, MOST_TERMS, Floats, Index, index_texts, nearest, open_index
@@ -43,8 +43,12 @@ class Neighbours:
     class Options(Section):
         """Options of `neighbours`."""
 
-        k: int = Field(8, ge=1, le=256, description="number of neighbours")
-        power: float = Field(3.0, ge=0, le=20, description="power of the similarity that weighs a neighbour")
+        k: Annotated[int, Search(4, 24, log=True)] = Field(
+            8, ge=1, le=256, description="number of neighbours"
+        )
+        power: Annotated[float, Search(1.0, 6.0)] = Field(
+            3.0, ge=0, le=20, description="power of the similarity that weighs a neighbour"
+        )
         terms: int = Field(500_000, ge=1, le=MOST_TERMS, description="maximum number of words and word pairs")
         rows: int = Field(
             100_000,

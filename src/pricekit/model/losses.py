@@ -18,12 +18,13 @@ most 1. The price that a loss aims at, if the text leaves it uncertain:
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from pricekit.config import Section
+from pricekit.config import Search, Section
 
 MAX_LOG_PRICE = 40.0
 """Log prices are clamped to ±40, so every price is finite and positive in float32."""
@@ -104,7 +105,7 @@ class SmapeLoss(DistanceLoss):
     class Options(Section):
         """Options of `focal-smape`."""
 
-        gamma: float = Field(
+        gamma: Annotated[float, Search(0.0, 3.0)] = Field(
             2.0, ge=0, description="0: plain SMAPE; larger values give hard rows more weight"
         )
 
@@ -119,7 +120,7 @@ class LogHuber(DistanceLoss):
     class Options(Section):
         """Options of `log-huber`."""
 
-        delta: float = Field(
+        delta: Annotated[float, Search(times=3)] = Field(
             0.5,
             gt=0,
             description="distance of log prices from which the loss is linear; 0.5: a factor of 1.65",

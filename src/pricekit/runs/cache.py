@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
-
-from pricekit import __version__
 from pricekit.preprocess import Inputs, Preprocessor, without_price
-from pricekit.support.digests import SEAL, DamagedError, check_seal, seal
-from pricekit.support.files import write_atomically
 from pricekit.support.log import logger
 from pricekit.table import Table
+from pricekit.table.cache import add_rows, new_digest, read_entry, write_entry
 from pricekit.tokens import Tokens
+
+_UNCACHED = "tokens and features of this table are not cached"
 
 
 def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) -> Inputs:
@@ -35,39 +29,20 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: str | None) 
     try:
         path = Path(folder).expanduser() / f"{_key(preprocessor, table)}.safetensors"
     except TypeError as error:
-        logger.warning(
-            f"tokens and features of this table are not cached: a column cannot be hashed ({error})"
-        )
+        logger.warning(f"{_UNCACHED}: a column cannot be hashed ({error})")
         return preprocessor(table)
-    try:
-        check_seal(path)
-        found = load_file(path)
+    found = read_entry(path)
+    if found.keys() >= {"ids", "offsets", "features"}:
         return Inputs(Tokens(found["ids"], found["offsets"]), found["features"], preprocessor.pad_id)
-    except (OSError, SafetensorError, KeyError, DamagedError):
-        inputs = preprocessor(table)
-    arrays = {
-        "ids": inputs.tokens.ids,
-        "offsets": inputs.tokens.offsets,
-        "features": np.ascontiguousarray(inputs.features),
-    }
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with write_atomically(path) as temporary:
-            save_file(arrays, temporary, metadata=SEAL)
-            seal(temporary)
-    except (OSError, SafetensorError) as error:
-        logger.warning(
-            f"tokens and features of this table are not cached: {path} cannot be written ({error})"
-        )
+    inputs = preprocessor(table)
+    arrays = {"ids": inputs.tokens.ids, "offsets": inputs.tokens.offsets, "features": inputs.features}
+    write_entry(path, arrays, _UNCACHED)
     return inputs
 
 
 def _key(preprocessor: Preprocessor, table: Table) -> str:
-    digest = hashlib.sha256(__version__.encode())
+    digest = new_digest("inputs")
     for name, text in sorted(preprocessor.files().items()):
         digest.update(f"{name}\0{text}\0".encode())
-    digest.update(pd.util.hash_pandas_object(table.text, index=False).to_numpy().tobytes())
-    frame = without_price(table, preprocessor.columns).frame
-    digest.update("\0".join(map(str, frame.columns)).encode())
-    digest.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
-    return digest.hexdigest()
+    add_rows(digest, table, without_price(table, preprocessor.columns).frame)
+    return str(digest.hexdigest())

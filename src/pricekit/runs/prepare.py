@@ -297,6 +297,7 @@ def _fit(setup: Setup, train: Table, known: Mapping[str, np.ndarray]) -> Fitted:
         train.known_price,
         known,
         show_progress=config.speed.progress,
+        cache=config.speed.cache,
     )
     preprocessor = Preprocessor(
         columns, tokenizer, config.max_length, pad_id_of(tokenizer), features, config.facts_first

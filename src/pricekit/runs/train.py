@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.support.staging import keep_others, replacing
 from pricekit.support.text import counted
-from pricekit.training.checkpoint import TrainingState, checkpoints
+from pricekit.training.checkpoint import EpochResult, TrainingState, checkpoints
 from pricekit.training.loop import fit
 from pricekit.training.machine import Processes
 from pricekit.training.session import Job
@@ -79,6 +80,7 @@ def train(
     overwrite: bool = False,
     allow_leak: bool = False,
     started: float | None = None,
+    watch: Callable[[EpochResult], None] | None = None,
 ) -> dict[str, Any]:
     """Train a model into the folder `out`.
 
@@ -91,6 +93,7 @@ def train(
         overwrite: replace the run in `out`; a finished one stays until the new one is complete.
         allow_leak: train even if columns or texts leak the price.
         started: `time.perf_counter()` when the work began, from which a time budget counts; None: now.
+        watch: called with the result of each epoch of the first pass; an exception that it raises ends the training.
 
     Returns:
         The content of `run.json`: table, currency, rows, best epoch, seconds, metrics and plugins.
@@ -125,6 +128,7 @@ def train(
             )
             if folder != out and processes.main:
                 keep_others(out, folder, is_own)
+            prepared = replace(prepared, job=replace(prepared.job, watch=watch))
             facts = _train(prepared, folder, started)
         processes.wait()
         return facts

@@ -28,8 +28,8 @@ UNKNOWN_OWNER_SECONDS = 86400.0
 
 _OWNED = r"(?:(?P<machine>[0-9a-f]{8})\.(?P<process>[0-9a-f]{1,8})\.[0-9a-f]{4}|[0-9a-f]{8})"
 _TEMPORARY = re.compile(rf"\.(?P<name>.+?)\.{_OWNED}\.(?P<kind>tmp|old)")
-_MARKS = ("source.json", "cv.toml", "members.toml", "ensemble.json", "manifest.json")
-"""Files that tell a run, a cross-validation, an ensemble or a bundle."""
+_MARKS = ("source.json", "cv.toml", "members.toml", "ensemble.json", "manifest.json", "tune.toml")
+"""Files that tell a run, a cross-validation, an ensemble, a bundle or a search."""
 _SAFETENSORS = re.compile(r"\.tmp[A-Za-z0-9]{6}")
 """The files that safetensors writes before it renames them."""
 _LOCK = re.compile(r"\.(?P<name>.+)\.lock\.(?:break|restore)\.(?P<process>\d+)\.[0-9a-f]{32}")

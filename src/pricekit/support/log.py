@@ -7,6 +7,8 @@ The library only logs. Without a handler, Python prints warnings to stderr. The 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 logger = logging.getLogger("pricekit")
 
@@ -14,3 +16,15 @@ logger = logging.getLogger("pricekit")
 def silence() -> None:
     """Log nothing from now on in this process: in distributed training only the main process logs."""
     logger.setLevel(logging.CRITICAL + 1)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Log only errors while the block runs, unless details are asked for: in a part of something larger."""
+    before = logger.level
+    if not logger.isEnabledFor(logging.DEBUG):
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

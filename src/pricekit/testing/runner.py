@@ -13,8 +13,11 @@ from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from pricekit.config.search import searched
 from pricekit.core.registry import options_model
 from pricekit.errors import PricekitError
 from pricekit.support.text import shorten
@@ -90,6 +93,27 @@ def require_methods(plugin: Any, *names: str) -> None:
             )
         if "name" in model.model_fields:
             fail("an option is called 'name'", "another name: 'name' selects the plugin", "rename the option")
+        _require_valid_ranges(model)
+
+
+def _require_valid_ranges(model: type[BaseModel]) -> None:
+    """Fail if an option rejects a value of the range that it declares for a search."""
+    for name, search in searched(model).items():
+        field = model.model_fields[name]
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
+        if not search.fits(default):
+            continue  # the option has no value around which to search
+        checked: TypeAdapter[Any] = TypeAdapter(Annotated[field.annotation, field])  # type: ignore[arg-type]
+        for value in search.ends(default):
+            try:
+                checked.validate_python(value)
+            except ValidationError as error:
+                reason = error.errors()[0]["msg"]
+                fail(
+                    f"the option '{name}' declares a range with {value!r}, which it rejects: {reason}",
+                    "a range of valid values",
+                    "change its Search, or its constraints",
+                )
 
 
 def shown(value: Any) -> str:

@@ -45,6 +45,7 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
     Raises:
         TrainingError: a loss, gradient or weight is not finite, memory ran out, or the checkpoint to resume from is
             unusable.
+        Exception: what `job.watch` raises after an epoch.
         KeyboardInterrupt: the run was interrupted; a checkpoint was written.
     """
     session = start_session(job, folder, resume=resume, started=started)
@@ -104,6 +105,8 @@ def run_epoch(session: Session, interrupted: threading.Event, advance: Advance) 
     result = validate(session, interrupted)
     session.end_epoch(result)
     report_epoch(session, result, rows_per_second)
+    if session.job.watch is not None:
+        session.job.watch(result)
     # The checkpoint comes last: if the run is killed before it, a resumed run overwrites the epoch's line.
     if out_of_time or session.finished or state.epoch % session.config.training.save_epochs == 0:
         session.save(LAST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,7 @@ class Job:
         precision: the precision of matrix products: fp32, bf16 or fp16.
         run: the id of the run; its checkpoints store it.
         stage: the place of this training in its run.
+        watch: called with the result of each epoch; an exception that it raises ends the training.
     """
 
     model: PriceModel
@@ -84,6 +85,7 @@ class Job:
     precision: str
     run: str = ""
     stage: Stage = Stage()
+    watch: Callable[[EpochResult], None] | None = None
 
 
 @dataclass

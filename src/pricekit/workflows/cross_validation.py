@@ -42,7 +42,16 @@ from pricekit.support.log import logger, silence
 from pricekit.support.progress import progress
 from pricekit.support.staging import replacing
 from pricekit.training.machine import Processes
-from pricekit.workflows.folds import FOLDS, PLAN, FoldPlan, check_teachers, make_plan, read_plan, write_plan
+from pricekit.workflows.folds import (
+    FOLDS,
+    PLAN,
+    FoldPlan,
+    check_from_start,
+    check_teachers,
+    make_plan,
+    read_plan,
+    write_plan,
+)
 from pricekit.workflows.members import has_members, train_model
 
 CONFIG, FACTS = "cv.toml", "cv.json"
@@ -137,13 +146,7 @@ def config_of_folds(options: Mapping[str, Any]) -> RunConfig:
         options: as of `pricekit.options.config_of`.
     """
     config: RunConfig = config_of(options)
-    if config.init is not None:
-        raise ConfigError(
-            f"{config.init} has been trained on rows that the folds hold out, so a cross-validation cannot continue "
-            "from it; leave init out",
-            parameters=("settings",),
-            setting="init",
-        )
+    check_from_start(config)
     if config.members or (config.training.refit and config.training.keep == "best"):
         return config
     config = config_of(options, {"training": {"keep": "last"}})

@@ -240,6 +240,17 @@ def read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> tuple[FoldPlan
     return plan, paths
 
 
+def check_from_start(config: RunConfig) -> None:
+    """Raise ConfigError if the runs of folds would continue another run."""
+    if config.init is not None:
+        raise ConfigError(
+            f"{config.init} has been trained on rows that the folds hold out, so their runs cannot continue from it; "
+            "leave init out",
+            parameters=("settings",),
+            setting="init",
+        )
+
+
 def check_teachers(source: Source, plan: FoldPlan) -> None:
     """Raise TrainingError for a teacher that may have been trained on the rows that a fold holds out.
 

@@ -63,7 +63,7 @@ def train_model(
     Returns:
         The content of `run.json`.
     """
-    given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
+    given: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
     if not config.members:
         facts = train(source, config, out, split=split, started=started, **given)
         if Processes().main:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from pricekit.config import Section
+from pricekit.config import Search, Section
 from pricekit.core.contracts import State
 from pricekit.errors import DataError, PluginError
 from pricekit.features.trees.forest import MOST_NODES, Forest, from_lightgbm, joined
@@ -44,13 +44,31 @@ class Trees:
     class Options(Section):
         """Options of `trees`."""
 
-        rounds: int = Field(300, ge=1, le=10_000, description="number of trees")
-        leaves: int = Field(31, ge=2, le=1 << 12, description="maximum number of leaves per tree")
-        learning_rate: float = Field(0.07, gt=0, le=1, description="shrinkage of each tree")
-        leaf_rows: int = Field(
+        model_config = ConfigDict(
+            json_schema_extra={
+                "examples": [
+                    {"rounds": 600, "learning_rate": 0.035, "words": 4096},
+                    {"rounds": 1000, "learning_rate": 0.02, "words": 4096},
+                    {"rounds": 300, "leaves": 63, "learning_rate": 0.05, "words": 4096},
+                ]
+            }
+        )
+
+        rounds: Annotated[int, Search(200, 1200, log=True)] = Field(
+            300, ge=1, le=10_000, description="number of trees"
+        )
+        leaves: Annotated[int, Search(15, 63, log=True)] = Field(
+            31, ge=2, le=1 << 12, description="maximum number of leaves per tree"
+        )
+        learning_rate: Annotated[float, Search(0.02, 0.1, log=True)] = Field(
+            0.07, gt=0, le=1, description="shrinkage of each tree"
+        )
+        leaf_rows: Annotated[int, Search(8, 40, log=True)] = Field(
             20, ge=1, description="minimum number of rows per leaf, and of rows that have a word"
         )
-        words: int = Field(2048, ge=0, le=MOST_WORDS, description="maximum number of words that are counted")
+        words: Annotated[int, Search(1024, 8192, log=True)] = Field(
+            2048, ge=0, le=MOST_WORDS, description="maximum number of words that are counted"
+        )
         neighbours: bool = Field(
             False, description="inputs from the feature `neighbours`; the state then contains training rows"
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pricekit.config import Section
+from pricekit.config import Search, Section
 from pricekit.core.contracts import State
 from pricekit.model.backbones.bpe import train_bpe
 from pricekit.tokens import Tokens
@@ -42,13 +42,17 @@ class Bag:
 
         vocab_size: int = Field(20_000, ge=256, le=_MOST_TOKENS, description="maximum size of the vocabulary")
         buckets: int = Field(1 << 16, ge=1, description="number of buckets for hashed bigrams")
-        width: int = Field(32, ge=1, description="width of each member's embeddings")
+        width: Annotated[int, Search(24, 64, log=True)] = Field(
+            32, ge=1, description="width of each member's embeddings"
+        )
         members: int = Field(4, ge=1, description="number of models that are trained together and averaged")
-        token_dropout: float = Field(0.4, ge=0, lt=1, description="share of terms dropped in training")
-        span_dropout: float = Field(
+        token_dropout: Annotated[float, Search(0.2, 0.6)] = Field(
+            0.4, ge=0, lt=1, description="share of terms dropped in training"
+        )
+        span_dropout: Annotated[float, Search(0.1, 0.5)] = Field(
             0.3, ge=0, lt=1, description=f"share of spans of {_SPAN} terms that are also dropped in training"
         )
-        lead: float = Field(
+        lead: Annotated[float, Search(4.0, 24.0)] = Field(
             12.0, ge=0, description="extra weight of the first token; fades over `lead_tokens`"
         )
         lead_tokens: float = Field(40.0, gt=0, description="tokens over which the extra weight falls to 1/e")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import torch
 from pydantic import Field
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from pricekit.config import Section
+from pricekit.config import Search, Section
 from pricekit.core.contracts import State
 from pricekit.model.backbones.bpe import train_bpe
 from pricekit.tokens import Tokens
@@ -29,7 +30,9 @@ class Lstm:
         embedding: int = Field(128, ge=1, description="width of the token embeddings")
         width: int = Field(128, ge=1, description="width of the hidden state in each direction")
         layers: int = Field(2, ge=1)
-        dropout: float = Field(0.2, ge=0, lt=1, description="dropout before each layer")
+        dropout: Annotated[float, Search(0.0, 0.5)] = Field(
+            0.2, ge=0, lt=1, description="dropout before each layer"
+        )
 
     def __init__(self, options: Options) -> None:
         self.options = options

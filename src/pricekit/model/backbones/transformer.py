@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 from tokenizers import Tokenizer
 from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedModel
 
-from pricekit.config import Section
+from pricekit.config import Search, Section
 from pricekit.core.contracts import State
 from pricekit.errors import ConfigError
 from pricekit.model.backbones import architectures
@@ -205,7 +205,7 @@ class SmallTransformer:
         width: int = Field(256, ge=8, description="width of the hidden states")
         layers: int = Field(4, ge=1)
         heads: int = Field(4, ge=1, description="number of attention heads; divides the width")
-        dropout: float = Field(0.1, ge=0, lt=1)
+        dropout: Annotated[float, Search(0.0, 0.4)] = Field(0.1, ge=0, lt=1)
         pooling: Pooling = Field("mean", description=POOLING)
 
     def __init__(self, options: Options) -> None:

@@ -1,0 +1,26 @@
+"""The public functions of pricekit: `import pricekit as pk`. Each command calls the function with the same name.
+
+Functions import heavy libraries only when they need them. So `import pricekit` is fast, and prediction from a bundle
+works without torch.
+"""
+
+from pricekit.api.models import compare, evaluate, export, inspect, load, predict, worst_rows
+from pricekit.api.tables import check, compute_features
+from pricekit.api.training import cross_validate, ensemble, pretrain, train, tune
+
+__all__ = [
+    "check",
+    "compare",
+    "compute_features",
+    "cross_validate",
+    "ensemble",
+    "evaluate",
+    "export",
+    "inspect",
+    "load",
+    "predict",
+    "pretrain",
+    "train",
+    "tune",
+    "worst_rows",
+]

@@ -1,0 +1,73 @@
+"""What the public functions do with their arguments: paths, frames, output folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pricekit.errors import ConfigError, path_of
+from pricekit.results import CrossValidation, PathLike, Run, Tuning, delete_with
+from pricekit.support.leftovers import restore
+
+Handle = TypeVar("Handle", Run, CrossValidation, Tuning)
+
+
+def several(given: Any) -> tuple[Any, ...]:
+    """Return one value or several as a tuple; a frame, a path or a run is one value."""
+    return tuple(given) if isinstance(given, list | tuple) else (given,)
+
+
+def paths_of(given: Any, parameter: str) -> tuple[Path, ...]:
+    """Return the paths of one path or several; raises ConfigError."""
+    return tuple(path_of(path, parameter) for path in several(given))
+
+
+def model_path(given: Any, parameter: str) -> Path:
+    """Return the path of a model to read; a folder that a killed process was replacing is brought back."""
+    return restore(path_of(given, parameter))
+
+
+def path_or_frame(table: Any) -> Any:
+    """Return a path as a Path, and anything else as it is."""
+    return path_of(table, "table") if isinstance(table, str | os.PathLike) else table
+
+
+def table_or_none(table: Any) -> Any:
+    """Return as `path_or_frame` does, and None for None."""
+    return None if table is None else path_or_frame(table)
+
+
+@contextmanager
+def output_folder(out: PathLike | None) -> Iterator[Path]:
+    """Yield the folder to write: `out`, or a temporary folder, which is deleted on failure."""
+    if out is not None:
+        yield path_of(out, "out")
+        return
+    if "RANK" in os.environ:
+        raise ConfigError("processes that train together need the same output folder", parameters=("out",))
+    folder = Path(tempfile.mkdtemp(prefix="pricekit-"))
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def handle_of(handle: Handle, out: PathLike | None) -> Handle:
+    """Return the handle; a temporary folder is deleted with it."""
+    if out is None:
+        delete_with(handle, handle.path)
+    return handle
+
+
+def check_resumable(out: PathLike | None, overwrite: bool) -> None:
+    """Raise ConfigError if there is no folder to resume, or it is to be overwritten, too."""
+    if out is None:
+        raise ConfigError("resume needs the folder of the run to continue", parameters=("out",))
+    if overwrite:
+        raise ConfigError("a run is either resumed or overwritten; choose one", parameters=("overwrite",))

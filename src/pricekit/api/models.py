@@ -1,0 +1,301 @@
+"""Functions of trained models: open, predict, score, compare, export and inspect them."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, Unpack
+
+from pricekit.api.arguments import model_path, table_or_none
+from pricekit.errors import ConfigError, DataError, ExportError, path_of
+from pricekit.options import (
+    ReadingOptions,
+    WeighedOptions,
+    clear_errors,
+    columns_over,
+    read_options_of,
+    with_options,
+)
+from pricekit.results import PathLike
+from pricekit.support.log import logger
+
+if TYPE_CHECKING:
+    from pricekit.evaluation.compare import Comparison
+    from pricekit.evaluation.errors import ErrorReport
+    from pricekit.evaluation.scores import Scores
+    from pricekit.exporting.verify import VerificationReport
+    from pricekit.prediction.predictor import Predictor
+    from pricekit.prediction.sandbox import Inspection
+    from pricekit.table import TableSource
+
+PRECISIONS = ("fp32", "fp16", "int8")
+
+
+@clear_errors
+def load(path: PathLike, engine: str | None = None) -> Predictor:
+    """Open a model to predict with: a bundle, a run or an ensemble.
+
+    Args:
+        path: its folder, or the object that a function of pricekit returned.
+        engine: the engine that runs a bundle's graph, such as `ort-cpu`; default: `auto`, the fastest on this machine
+            by a benchmark, which runs the first time. A run or an ensemble runs in torch.
+
+    Raises:
+        BundleError: the folder contains no model, or the bundle is damaged or was changed.
+        PluginError: a feature or an engine is not installed.
+        ConfigError: an engine is given for a run.
+
+    Example:
+        >>> import pricekit as pk
+        >>> model = pk.load(pk.train(pk.make_catalog(200), epochs=1))
+        >>> model.predict(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
+        (1,)
+    """
+    from pricekit.runs.load import load_model
+
+    return load_model(model_path(path, "path"), engine)
+
+
+@with_options(ReadingOptions)
+def predict(
+    model: PathLike,
+    table: PathLike,
+    out: PathLike,
+    *,
+    engine: str | None = None,
+    interval: float | None = None,
+    resume: bool = False,
+    **options: Unpack[ReadingOptions],
+) -> int:
+    """Price every row of table files in bounded memory, and write the prices into one file.
+
+    The file has one row per input row, in the same order, and appears when it is complete. Use `load` for rows in
+    memory.
+
+    Args:
+        model: a bundle, a run or an ensemble.
+        table: a file, a folder of Parquet files, or a pattern such as "new/*.csv".
+        out: the file to write: CSV, TSV, Parquet or JSON lines.
+        engine: as for `load`.
+        interval: also write `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
+        resume: continue an interrupted prediction into `out`.
+        **options: see below.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        DataError: the table cannot be read, or `out` cannot be written.
+        BundleError, PluginError, ConfigError: as for `load`; or the model has no interval of that level.
+
+    Example:
+        >>> import pricekit as pk, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> pk.make_catalog(300).to_csv(f"{folder}/products.csv", index=False)
+        >>> run = pk.train(f"{folder}/products.csv", epochs=1)
+        >>> pk.predict(run, f"{folder}/products.csv", f"{folder}/prices.csv")
+        300
+    """
+    from pricekit.runs.load import read_model
+    from pricekit.table import check_columns
+
+    if not isinstance(table, str | os.PathLike):
+        raise DataError(
+            f"predict prices files, but the table is a {type(table).__name__}; load the model and pass it the frame",
+            parameters=("table",),
+        )
+    source, target = path_of(table, "table"), path_of(out, "out")
+    reader = read_model(model_path(model, "model"), engine)
+    columns = replace(columns_over(reader.columns, options), price=None)
+    check_columns(
+        source, columns, read_options_of(options)
+    )  # before `auto` measures the engines, which takes seconds
+    given = {name: value for name, value in options.items() if value is not None}
+    predictor = reader.open()
+    started = time.perf_counter()
+    rows = predictor.predict_file(source, target, interval=interval, resume=resume, **given)  # type: ignore[arg-type]
+    speed = "" if resume else f", {rows / (time.perf_counter() - started):,.0f} rows/s"
+    logger.info(f"engine {predictor.engine}{speed}")
+    return rows
+
+
+@with_options(WeighedOptions)
+def evaluate(
+    model: PathLike,
+    table: TableSource | None = None,
+    *,
+    metric: str | None = None,
+    **options: Unpack[WeighedOptions],
+) -> Scores:
+    """Score a model on the rows of a table that have a price, or on its held-out rows.
+
+    Scores on rows that the model was trained on are too optimistic.
+
+    Args:
+        model: a bundle, a run, an ensemble or, without a table, a cross-validation.
+        table: a file or a frame; default: the held-out rows of the model.
+        metric: the metric that counts, such as `rmsle`; default: that which the model was trained to minimise.
+        **options: see below.
+
+    Returns:
+        That metric with its 95% bootstrap interval, other metrics, and the metric by group.
+
+    Raises:
+        DataError: the table cannot be used, or the model has no held-out rows.
+        BundleError, PluginError: the model cannot be opened.
+
+    Example:
+        >>> import pricekit as pk
+        >>> run = pk.train(pk.make_catalog(200), epochs=1)
+        >>> pk.evaluate(run).rows, pk.evaluate(run, pk.make_catalog(50, seed=1)).rows
+        (30, 50)
+    """
+    from pricekit.workflows.evaluate import evaluate_model
+
+    return evaluate_model(model_path(model, "model"), table_or_none(table), options, metric)
+
+
+@with_options(WeighedOptions)
+def worst_rows(
+    model: PathLike,
+    table: TableSource | None = None,
+    *,
+    by: str | None = None,
+    out: PathLike | None = None,
+    metric: str | None = None,
+    **options: Unpack[WeighedOptions],
+) -> ErrorReport:
+    """List the rows with the largest errors, and what they have in common.
+
+    Args:
+        model: as for `evaluate`.
+        table: as for `evaluate`.
+        by: group only by this column of the table.
+        out: also write all rows, worst first, as CSV, TSV, Parquet or JSON lines.
+        metric: as for `evaluate`.
+        **options: see below.
+
+    Raises:
+        DataError, BundleError, PluginError: as for `evaluate`.
+
+    Example:
+        >>> import pricekit as pk
+        >>> report = pk.worst_rows(pk.train(pk.make_catalog(200), epochs=1))
+        >>> len(report.worst(3))
+        3
+    """
+    from pricekit.workflows.evaluate import worst_rows_of
+
+    target = None if out is None else path_of(out, "out")
+    source = table_or_none(table)
+    return worst_rows_of(model_path(model, "model"), source, options, by=by, out=target, metric=metric)
+
+
+@clear_errors
+def compare(*runs: PathLike, metric: str | None = None) -> Comparison:
+    """Compare runs or cross-validations with the first one, on the rows that all of them hold out.
+
+    Args:
+        runs: at least two runs on the same table with the same seed, or cross-validations.
+        metric: by which to compare, such as `rmsle`; default: that of the first run.
+
+    Returns:
+        For each run: its score, the difference from the first run with its 95% paired bootstrap interval, and a
+        verdict: better, worse or cannot tell.
+
+    Raises:
+        DataError: they hold out no common rows.
+        ConfigError: there are fewer than two.
+
+    Example:
+        >>> import pricekit as pk
+        >>> table = pk.make_catalog(200)
+        >>> old, new = (pk.train(table, loss=loss, epochs=1) for loss in ("smape", "focal-smape"))
+        >>> pk.compare(old, new).rows
+        30
+    """
+    from pricekit.evaluation.compare import compare_folders
+
+    if len(runs) < 2:
+        raise ConfigError(f"compare needs at least two runs, got {len(runs)}", parameters=("runs",))
+    return compare_folders([model_path(run, "runs") for run in runs], metric)
+
+
+@clear_errors
+def export(
+    run: PathLike,
+    out: PathLike,
+    *,
+    precision: Literal["fp32", "fp16", "int8"] = "fp32",
+    triton: PathLike | None = None,
+    overwrite: bool = False,
+) -> VerificationReport:
+    """Export a run or an ensemble into a bundle, which predicts with ONNX Runtime, without torch.
+
+    The export compares the graph with the model on real rows first. If they differ, it writes no bundle.
+
+    Args:
+        run: the run or the ensemble.
+        out: the folder of the bundle.
+        precision: the precision of the graph: `fp32`, `fp16` for GPUs, or `int8` for CPUs.
+        triton: also write the graph into this model repository of Triton Inference Server.
+        overwrite: replace the bundle in `out` when the new one is complete.
+
+    Raises:
+        ExportError: `out` is not empty, or the model cannot be exported, or its graph differs from it.
+        TrainingError: `run` is not a finished run.
+
+    Example:
+        >>> import pricekit as pk, tempfile
+        >>> run = pk.train(pk.make_catalog(200), epochs=1)
+        >>> report = pk.export(run, tempfile.mkdtemp())
+        >>> report.smape_change < 0.01
+        True
+    """
+    from pricekit.bundle import open_bundle
+    from pricekit.exporting.export import export_run
+    from pricekit.exporting.triton import model_folder, write_triton
+    from pricekit.support.locks import owned
+
+    if precision not in PRECISIONS:
+        raise ConfigError(
+            f"the precision is {precision!r}; expected {', '.join(PRECISIONS)}", parameters=("precision",)
+        )
+    source, bundle = model_path(run, "run"), path_of(out, "out")
+    if triton is None:
+        return export_run(source, bundle, precision=precision, overwrite=overwrite)
+    folder = model_folder(path_of(triton, "triton"), source, bundle, overwrite=overwrite)
+    with owned(folder, "Triton model", ExportError):
+        report = export_run(source, bundle, precision=precision, overwrite=overwrite)
+        write_triton(open_bundle(bundle), folder)
+    logger.info(f"the model for Triton is in {folder}")
+    return report
+
+
+@clear_errors
+def inspect(bundle: PathLike) -> Inspection:
+    """Check a bundle, which may be a stranger's, and return its manifest and files.
+
+    The function checks every file against its hash and the limits of docs/bundle-format.md. Then another process, with
+    10 seconds of time and 2 GiB of memory, opens the bundle and prices a few generated rows. Only Linux can limit a
+    process in this way; elsewhere the `note` of the result says that this did not happen.
+
+    Args:
+        bundle: its folder.
+
+    Raises:
+        BundleError: the bundle is damaged, was changed, is newer than this version of pricekit, or cannot be used
+            within the limits.
+
+    Example:
+        >>> import pricekit as pk, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = pk.train(pk.make_catalog(200), epochs=1).export(folder)
+        >>> pk.inspect(folder).manifest["precision"]
+        'fp32'
+    """
+    from pricekit.bundle import open_bundle
+    from pricekit.prediction.sandbox import inspect_bundle
+
+    return inspect_bundle(open_bundle(model_path(bundle, "bundle")))

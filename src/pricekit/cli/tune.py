@@ -1,0 +1,128 @@
+"""`pricekit tune`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pricekit.cli.options import (
+    FOLDER,
+    TABLE,
+    again,
+    allow_leak_option,
+    as_arguments,
+    epochs_option,
+    model_options,
+    resume_hint,
+    table_options,
+)
+from pricekit.cli.project import interrupted_search, next_search, with_project
+from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.support.staging import continued
+
+if TYPE_CHECKING:
+    from pricekit.metrics import Metric
+    from pricekit.results import Tuning
+
+
+@click.command(short_help="Search for better settings, and train with them.")
+@click.argument("table", type=TABLE, required=False)
+@click.option("--out", type=FOLDER, help="Folder for the search.  [default: runs/tune-NUMBER]")
+@click.option(
+    "--time-budget",
+    metavar="TIME",
+    help="Time limit of the search with its models, such as 2h or 90m.  [default: 1h]",
+)
+@click.option("--trials", type=int, metavar="N", help="Maximum number of trials.")
+@click.option("--folds", type=int, metavar="N", help="Number of folds that score a trial.  [default: 3]")
+@click.option(
+    "--processes",
+    type=int,
+    metavar="N",
+    default=1,
+    help="Run so many trials at a time, each on its part of the CPUs.  [default: 1]",
+)
+@model_options
+@table_options(price=True)
+@epochs_option
+@click.option("--resume", is_flag=True, help="Continue the search in --out, or start it.")
+@click.option("--overwrite", is_flag=True, help="Replace the search in --out.")
+@allow_leak_option
+def tune(**flags: Any) -> None:
+    """Search for better settings for TABLE with Optuna, among those that the plugins declare.
+
+    \b
+    pricekit tune products.csv --time-budget 1h --out tuned
+    pricekit tune products.csv --out tuned --processes 4 --resume
+    pricekit export tuned/run --out bundle
+    pricekit train products.csv --config tuned/config.toml
+
+    A part of the rows, 15%, is set aside. Each trial trains on folds of the others; trials that fall behind are stopped
+    early. The best settings are chosen if they are better on the folds beyond chance than those that the search starts
+    from. At the end, a model with each of both is trained and scored, once, on the rows that no trial saw.
+    The folder contains the chosen model in run, its settings in config.toml, importance.csv and trials.csv.
+    """
+    config = flags["config"]
+    flags = with_project(as_arguments(flags))
+    begin(f"reading {flags['table']}", "pricekit.workflows.tuning.tune")
+    from pricekit import api
+    from pricekit.metrics import metric_named
+    from pricekit.workflows.tuning.folder import START, is_search
+
+    flags["out"] = flags["out"] or (flags["resume"] and interrupted_search()) or next_search()
+    if flags["resume"] and is_search(continued(Path(flags["out"]), is_search)):
+        flags["config"] = config  # the search has settings, so those of the project file do not count
+    with resume_hint("tune", flags, START):
+        found = api.tune(**flags)
+    metric, final, rows = (
+        metric_named(found.facts["metric"]),
+        found.facts["on_final_rows"],
+        found.facts["rows"],
+    )
+    _show_settings(found)
+    show_result(
+        f"{rows['final']:,} rows that no trial saw: {_comparison(metric, final)}",
+        **final,
+        trials=found.facts["trials"],
+    )
+    folder = str(flags["out"])
+    run = shlex.quote(f"{folder}/run")
+    show_result(
+        f"the model is in {run}, its settings in {folder}/config.toml; next: pricekit export {run} --out BUNDLE"
+        + again(),
+        out=folder,
+    )
+
+
+def _show_settings(found: Tuning) -> None:
+    """Print the searched settings, the most important first."""
+    shown = [
+        [
+            str(name),
+            _written(row["default"]),
+            "" if row["tuned"] == row["default"] else _written(row["tuned"]),
+            "" if row["importance"] != row["importance"] else f"{row['importance']:.2f}",
+        ]
+        for name, row in found.settings.iterrows()
+    ]
+    kinds = ", ".join(f"{count} {state}" for state, count in found.facts["trials"].items())
+    show_table(f"trials: {kinds}", ["setting", "default", "tuned", "importance"], shown)
+
+
+def _comparison(metric: Metric, final: dict[str, Any]) -> str:
+    """Return a comparison of both models in words."""
+    tuned, default = final["tuned"], final["default"]
+    if tuned == default:
+        return f"{metric.title} {metric.write(tuned)} with the settings of the start, which are kept"
+    text = f"{metric.title} {metric.write(tuned)} with the chosen settings, {metric.write(default)} before"
+    if final["interval"] is None:
+        return f"{text} (too few rows for an interval)"
+    low, high = (metric.write(bound, tuned, sign=True) for bound in final["interval"])
+    return f"{text}; difference {low} to {high} (95% interval): {final['verdict']}"
+
+
+def _written(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

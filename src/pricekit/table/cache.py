@@ -1,0 +1,123 @@
+"""A cache on disk of what is computed from a table, in files whose names are hashes of all that the values depend on.
+
+Files are safetensors with a checksum. An unreadable or damaged one is ignored and replaced, and a file that cannot be
+written is not needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pricekit import __version__
+from pricekit.core.contracts import State
+from pricekit.support.files import write_atomically
+from pricekit.support.log import logger
+from pricekit.table.model import Table
+
+_STATE = "state"
+
+
+def cached_fit(
+    folder: str,
+    feature: Mapping[str, Any],
+    table: Table,
+    arrays: Mapping[str, np.ndarray],
+    fit: Callable[[], tuple[State, dict[str, np.ndarray]]],
+) -> tuple[State, dict[str, np.ndarray]]:
+    """Return the fitted state of a feature and its out-of-fold columns: from the cache, or computed and then cached.
+
+    Args:
+        folder: of the cache.
+        feature: name, package, version and options of the plugin, as plain JSON.
+        table: the N rows that it is fitted to.
+        arrays: what else it depends on, (N,) each: prices, and columns that are known.
+        fit: computes both.
+    """
+    digest = new_digest(json.dumps(feature, sort_keys=True))
+    try:
+        add_rows(digest, table, table.frame)
+    except TypeError as error:
+        logger.warning(f"the feature '{feature['name']}' is not cached: a column cannot be hashed ({error})")
+        return fit()
+    for values in (table.weight, table.group, table.time, table.together):
+        digest.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
+    for name, values in sorted(arrays.items()):
+        digest.update(f"{name}\0".encode() + np.ascontiguousarray(values).tobytes())
+    path = Path(folder).expanduser() / f"fit-{digest.hexdigest()}.safetensors"
+    found = read_entry(path)
+    with suppress(KeyError, ValueError):
+        state = json.loads(found.pop(_STATE).tobytes())
+        return state, found
+    state, columns = fit()
+    packed = np.frombuffer(json.dumps(state).encode(), np.uint8)
+    write_entry(path, {_STATE: packed, **columns}, f"the feature '{feature['name']}' is not cached")
+    return state, columns
+
+
+def new_digest(text: str) -> Any:
+    """Return a SHA-256 hash of the version of pricekit and of a text, to be updated."""
+    return hashlib.sha256(f"{__version__}\0{text}\0".encode())
+
+
+def add_rows(digest: Any, table: Table, frame: pd.DataFrame) -> None:
+    """Update a hash with the texts of a table and the columns of a frame; raises TypeError for values like lists."""
+    digest.update(pd.util.hash_pandas_object(table.text, index=False).to_numpy().tobytes())
+    digest.update("\0".join(map(str, frame.columns)).encode())
+    digest.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
+
+
+def read_entry(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays in a file of the cache, and remember its use; {} if it is missing or damaged."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    from pricekit.support.digests import DamagedError, check_seal
+
+    try:
+        check_seal(path)
+        found = load_file(path)
+    except (OSError, SafetensorError, KeyError, DamagedError):
+        return {}
+    with suppress(OSError):
+        os.utime(path)
+    return dict(found)
+
+
+def write_entry(path: Path, arrays: Mapping[str, np.ndarray], unless: str) -> None:
+    """Write arrays into a file of the cache; log a warning that begins with `unless` if it cannot be written."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    from pricekit.support.digests import SEAL, seal
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with write_atomically(path) as temporary:
+            save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, temporary, metadata=SEAL)
+            seal(temporary)
+    except (OSError, SafetensorError) as error:
+        logger.warning(f"{unless}: {path} cannot be written ({error})")
+
+
+def trim(folder: Path, most_bytes: int) -> None:
+    """Delete the files of a cache that were not used for the longest time, until it is no larger than `most_bytes`."""
+    found = []
+    for path in folder.glob("*.safetensors"):
+        with suppress(OSError):  # another process deletes it
+            facts = path.stat()
+            found.append((facts.st_mtime_ns, facts.st_size, path))
+    size = sum(each for _, each, _ in found)
+    for _, each, path in sorted(found):
+        if size <= most_bytes:
+            return
+        path.unlink(missing_ok=True)
+        size -= each
