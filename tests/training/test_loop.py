@@ -1,6 +1,7 @@
 """The training loop: resuming, interrupts, early stopping, time budget, progress."""
 
 import json
+import logging
 import os
 import re
 import signal
@@ -228,6 +229,14 @@ def test_accumulation_gives_the_gradient_of_the_whole_step(catalog, tmp_path):
         train(Source(catalog), tiny_config(quiet, {"training": training}), out)
         weights.append(_weights(out)["heads.0.0.weight"])
     assert torch.allclose(*weights, atol=1e-5)
+
+
+def test_a_time_budget_shorter_than_an_epoch_is_a_warning(catalog, tmp_path, caplog):
+    config = tiny_config({"training": {"batch_size": 4, "time_budget": 0.01}})
+    with caplog.at_level(logging.WARNING, "pricekit"):
+        facts = train(Source(catalog), config, tmp_path / "run")
+    assert "of the 85 of one epoch, so most rows have not been trained on; give more time" in caplog.text
+    assert facts["best_epoch"] == 1
 
 
 def test_a_time_budget_ends_the_run_inside_it_with_its_schedule_done(catalog, tmp_path, monkeypatch):

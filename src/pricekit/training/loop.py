@@ -70,10 +70,21 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
             if out_of_time:
                 logger.info(f"the time budget is used up; the {job.config.training.keep} weights are kept")
                 break
+    _warn_if_short(session)
     if advice := session.monitor.advice():
         logger.info(advice)
     load_checkpoint(folder / BEST, job.model, run=job.run)
     return session.state
+
+
+def _warn_if_short(session: Session) -> None:
+    """Warn if the time budget ended the training within its first epoch."""
+    taken, needed = session.state.step, session.time_budget.steps_per_epoch
+    if session.time_budget.budget is not None and taken < needed:
+        logger.warning(
+            f"the time budget allowed {counted(taken, 'step')} of the {needed:,} of one epoch, so most rows have not "
+            "been trained on; give more time, read fewer rows, or choose a smaller model"
+        )
 
 
 def log_plan(session: Session) -> None:
