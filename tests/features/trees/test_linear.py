@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.features.labelled_lines import as_strings, join_texts
-from pricekit.features.trees.inputs import Inputs
+from pricekit.features.trees.inputs import Inputs, _ranks
 from pricekit.features.trees.linear import Linear, count_terms, linear_out_of_fold
 from pricekit.features.words import split_words
 from pricekit.table import table_of_texts
@@ -109,3 +109,29 @@ def test_a_model_survives_json_and_a_damaged_one_is_refused():
     ):
         with pytest.raises(ValueError, match=r"expected|damaged"):
             Linear.from_json({**state, **damage})
+
+
+@given(st.lists(st.integers(0, 3), min_size=12, max_size=12))
+def test_only_the_ratios_of_weights_count(weights):
+    texts, log_price = [f"tea {n % 3}" for n in range(12)], np.arange(12) % 5 + 0.5 * (np.arange(12) % 3)
+    weights = np.array(weights, np.float64) + 0.5
+    weighted = Linear.fit(count_terms(words(texts)), log_price, weights)
+    scaled = Linear.fit(count_terms(words(texts)), log_price, 7 * weights)
+    assert weighted.offset == pytest.approx(np.average(log_price, weights=weights))
+    assert scaled.predict(words(texts)) == pytest.approx(weighted.predict(words(texts)))
+    equal = Linear.fit(count_terms(words(texts)), log_price, np.full(12, 3.0))
+    assert equal.predict(words(texts)) == pytest.approx(fitted(texts, log_price).predict(words(texts)))
+
+
+def test_rows_that_count_more_move_the_linear_model_and_the_ranks():
+    texts = ["green tea", "green tea", "black tea", "black tea"] * 30
+    log_price = np.array([1.0, 5.0, 2.0, 3.0] * 30)
+    low, high = (
+        Linear.fit(count_terms(words(texts)), log_price, np.array(weights * 30)).predict(words(["green tea"]))
+        for weights in ([9.0, 1.0, 1.0, 1.0], [1.0, 9.0, 1.0, 1.0])
+    )
+    assert high[0] - low[0] > 2
+    codes = np.array([0, 0, 1, 1] * 30)
+    assert _ranks(codes, log_price, 2, np.array([9.0, 1.0, 1.0, 1.0] * 30)) == [0, 1]
+    assert _ranks(codes, log_price, 2, np.array([1.0, 9.0, 1.0, 1.0] * 30)) == [1, 0]
+    assert _ranks(codes, log_price, 2) == [1, 0]

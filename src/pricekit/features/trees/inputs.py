@@ -68,7 +68,7 @@ class Inputs:
         """Learn from N training rows with prices, float64 (N,)."""
         columns = columns_of(table.text)
         ranks = [
-            _ranks(codes, np.log(price), count)
+            _ranks(codes, np.log(price), count, table.weight)
             for codes, count in inputs_of(values_of(table.text, columns), columns)
             if count
         ]
@@ -115,10 +115,14 @@ class Inputs:
         return WordTable(self.words)
 
 
-def _ranks(codes: Ints, log_price: npt.NDArray[np.float64], count: int) -> list[int]:
-    """Return the rank of each code by its smoothed mean log price (Micci-Barreca 2001)."""
-    rows, total = np.bincount(codes, minlength=count), np.bincount(codes, log_price, minlength=count)
-    mean = (total + PRIOR_ROWS * log_price.mean()) / (rows + PRIOR_ROWS)
+def _ranks(
+    codes: Ints, log_price: npt.NDArray[np.float64], count: int, weight: Floats | None = None
+) -> list[int]:
+    """Return the rank of each code by its smoothed mean log price (Micci-Barreca 2001); rows count by their weights."""
+    counted = np.ones(len(codes)) if weight is None else weight / weight.mean()
+    rows = np.bincount(codes, counted, minlength=count)
+    total = np.bincount(codes, counted * log_price, minlength=count)
+    mean = (total + PRIOR_ROWS * np.average(log_price, weights=counted)) / (rows + PRIOR_ROWS)
     ranks: list[int] = np.argsort(np.argsort(mean, kind="stable"), kind="stable").tolist()
     return ranks
 

@@ -40,7 +40,7 @@ class Learned:
     @classmethod
     def fit(cls, table: Table, price: Floats, *, neighbours: bool) -> Learned:
         """Learn from N training rows with prices, float64 (N,)."""
-        linear = Linear.fit(count_terms(words_of(table.text)), np.log(price))
+        linear = Linear.fit(count_terms(words_of(table.text)), np.log(price), table.weight)
         return cls(linear, _neighbours().fit(table, price) if neighbours else None)
 
     def to_json(self) -> dict[str, Any]:
@@ -62,7 +62,8 @@ class Learned:
     def out_of_fold(self, table: Table, price: Floats) -> Block:
         """Return the inputs of the training rows, each learned from the rows of other folds."""
         fold = folds_of(table)
-        block = linear_out_of_fold(words_of(table.text), np.log(price), fold)[:, None].astype(np.float32)
+        linear = linear_out_of_fold(words_of(table.text), np.log(price), fold, table.weight)
+        block = linear[:, None].astype(np.float32)
         if self.neighbours is None:
             return block
         near = np.empty((len(table), len(Neighbours.names)), np.float32)

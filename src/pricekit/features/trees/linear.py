@@ -83,26 +83,33 @@ class Linear:
     unit: float
 
     @classmethod
-    def fit(cls, counts: Any, log_price: Floats) -> Linear:
-        """Fit a model to the term counts of N texts, as of `count_terms`, and their log prices, float64 (N,)."""
+    def fit(cls, counts: Any, log_price: Floats, weight: Floats | None = None) -> Linear:
+        """Fit a model to N texts.
+
+        Args:
+            counts: of their terms, as of `count_terms`.
+            log_price: float64 (N,).
+            weight: how much each row counts, float64 (N,); None: equally.
+        """
         from scipy.sparse.linalg import lsqr
 
         rows = np.linspace(0, len(log_price) - 1, min(len(log_price), MOST_ROWS)).round().astype(np.int64)
         inputs, log_price = counts[rows], log_price[rows]
+        root = np.ones(len(rows)) if weight is None else np.sqrt(weight[rows] / weight[rows].mean())
         frequency = np.bincount(inputs.indices, minlength=inputs.shape[1])
         bucket = np.flatnonzero(frequency > 1)
-        offset = float(log_price.mean()) if len(rows) else 0.0
+        offset = float(np.average(log_price, weights=np.square(root))) if len(rows) else 0.0
         if not len(bucket):
             nothing = np.zeros(0, np.int64)
             return cls(nothing, nothing, nothing, offset, 1.0)
         idf = np.where(frequency > 1, 1 + np.log((1 + len(rows)) / (1 + frequency)), 0)
         square = np.rint(_SQUARE * np.square(idf))
         length = np.sqrt(np.maximum(inputs @ square, 1) / _SQUARE)
-        inputs.data *= idf[inputs.indices] / np.repeat(length, np.diff(inputs.indptr))
-        solution = lsqr(inputs, log_price - offset, PENALTY**0.5, TOLERANCE, TOLERANCE)[0]
-        weight = (idf * solution)[bucket]
-        unit = float(max(np.abs(weight).max(), 1e-30) / (_MOST_WEIGHT - 1))
-        whole = np.rint(weight / unit).astype(np.int64)
+        inputs.data *= idf[inputs.indices] * np.repeat(root / length, np.diff(inputs.indptr))
+        solution = lsqr(inputs, root * (log_price - offset), PENALTY**0.5, TOLERANCE, TOLERANCE)[0]
+        effect = (idf * solution)[bucket]
+        unit = float(max(np.abs(effect).max(), 1e-30) / (_MOST_WEIGHT - 1))
+        whole = np.rint(effect / unit).astype(np.int64)
         return cls(bucket, whole, square[bucket].astype(np.int64), offset, unit)
 
     def predict(self, parts: Sequence[Words]) -> Floats:
@@ -170,11 +177,14 @@ def count_terms(parts: Sequence[Words]) -> Any:
     return counts
 
 
-def linear_out_of_fold(parts: Sequence[Words], log_price: Floats, fold: Ints) -> Floats:
+def linear_out_of_fold(
+    parts: Sequence[Words], log_price: Floats, fold: Ints, weight: Floats | None = None
+) -> Floats:
     """Return the log price of each row from a model of the rows of the other folds, float64 (N,)."""
     counts, found = count_terms(parts), np.empty(len(fold))
     for number in np.unique(fold):
         others = np.flatnonzero(fold != number)
-        price = Linear.fit(counts[others], log_price[others]).predict(parts)
+        counted = None if weight is None else weight[others]
+        price = Linear.fit(counts[others], log_price[others], counted).predict(parts)
         found[fold == number] = price[fold == number]
     return found
