@@ -34,8 +34,8 @@ def to_int8(model: bytes, batches: Sequence[Batch]) -> bytes:
     float32: heads decide the price, and sums over tokens depend on the padding in their last bits, which could change
     how an input is rounded.
 
-    A table is a constant matrix from which a Gather reads rows. It has one scale, which a few large columns may make too
-    coarse for the others: such a table stays in float32.
+    A table is a constant matrix from which a Gather reads rows. It has one scale. If a few large
+    columns make it too coarse for the others, the table stays in float32.
 
     The range of an input is that of all its values. Ranges without the rarest values make prices far worse, because
     the largest activations of a transformer matter.
@@ -47,7 +47,8 @@ def to_int8(model: bytes, batches: Sequence[Batch]) -> bytes:
     graph = onnx.load_from_string(model)
     graph = _round_products(graph, _token_products(graph), batches)
     _round_tables(graph.graph)
-    return graph.SerializeToString()
+    found: bytes = graph.SerializeToString()
+    return found
 
 
 @dataclass(frozen=True)
