@@ -103,6 +103,7 @@ def test_scales_are_constants_and_products_of_rows_stay_in_float32(rounded):
     assert not any(node.op_type.startswith("Dynamic") for node in graph.node)
     scaled = [node for node in graph.node if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
     assert all(set(node.input[1:]) <= set(constants) for node in scaled)
+    assert all(len(node.input) == 3 for node in scaled)  # with a zero point
     products = [node for node in graph.node if node.op_type in ("Gemm", "MatMul")]
     eight = [
         node

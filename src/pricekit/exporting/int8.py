@@ -201,7 +201,7 @@ def _round_tables(graph: onnx.GraphProto) -> None:
 def _rounded(table: TensorProto) -> list[TensorProto] | None:
     """Return the integers, scale and zero point of a table of several columns; None if it stays in float32.
 
-    The zero point is always written: without one, ONNX Runtime 1.31 takes the integers of some graphs for uint8.
+    The zero point is always written: without one, ONNX Runtime 1.31 returned other prices for an LSTM.
     """
     if table.data_type != TensorProto.FLOAT or len(table.dims) != 2 or table.dims[1] < 2:
         return None
