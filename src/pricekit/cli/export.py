@@ -24,7 +24,7 @@ BATCH_SENSITIVITY = 0.02
     type=click.Choice(["fp32", "fp16", "int8"]),
     default="fp32",
     show_default=True,
-    help="Precision of the graph: fp16 for GPUs; int8 for CPUs and smaller files (except bag).",
+    help="Precision of the graph: fp16 for GPUs; int8 for CPUs and smaller files.",
 )
 @click.option(
     "--triton", type=FOLDER, help="Also write the graph into this Triton Inference Server model repository."
@@ -39,8 +39,8 @@ def export(**flags: Any) -> None:
 
     RUN is a run or an ensemble. The export compares the predictions and the SMAPE of the graph with those of the
     model, on real rows at many batch sizes and lengths. If they differ, the command fails and writes no bundle. In
-    fp16, values that would overflow stay in float32. In int8, a row's price depends slightly on the other rows of its
-    batch.
+    fp16, values that would overflow stay in float32. In int8, values are rounded with scales that are fixed on these
+    rows.
     """
     flags["run"] = run = Path(flags["run"] or latest_run())
     flags["out"] = out = Path(flags["out"] or BUNDLES / run.resolve().name)
@@ -57,7 +57,7 @@ def export(**flags: Any) -> None:
     if sensitivity > BATCH_SENSITIVITY:
         logger.warning(
             f"a row's price depends on the other rows of its batch by up to {100 * sensitivity:.1f}% of the log "
-            "prices' standard deviation; if that matters, export as fp32 or fp16"
+            "prices' standard deviation; if that matters, export as fp32"
         )
     size = sum(file.stat().st_size for file in out.iterdir()) / 1e6
     following = f"pricekit predict {quote(str(out))} TABLE --out prices.csv{again()}"

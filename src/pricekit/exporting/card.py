@@ -74,8 +74,7 @@ measured; in benchmarks it was usually a little better:"""
 _PRECISION = {
     "fp32": "The graph computes in float32.",
     "fp16": "The graph has float16 weights, for GPUs. Prices differ slightly from those of float32.",
-    "int8": "The graph multiplies in 8 bits. Prices differ from those of float32, and the price of a row depends "
-    "slightly on the other rows of its batch.",
+    "int8": "The graph has 8-bit weights. Prices differ slightly from those of float32.",
 }
 
 _TRAINING_ROWS = """## Training rows inside

@@ -1,8 +1,7 @@
-"""Converting the float32 graph to float16 or to 8-bit weights."""
+"""Converting the float32 graph to another precision; the conversion to float16."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -13,10 +12,10 @@ from onnx import NodeProto, TensorProto, numpy_helper
 from pricekit.core.contracts import Batch
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
+from pricekit.exporting.int8 import to_int8
 from pricekit.exporting.intermediates import MASKING, first_difference, peaks, token_count, worst_piece
 from pricekit.support.causes import raise_outside_cause
-from pricekit.support.files import temporary_folder
-from pricekit.support.progress import progress, tracked
+from pricekit.support.progress import tracked
 from pricekit.support.text import shorten
 
 FLOAT, FLOAT16 = TensorProto.FLOAT, TensorProto.FLOAT16
@@ -188,7 +187,7 @@ def convert(model: bytes, precision: str, batches: Sequence[Batch]) -> Converted
     Args:
         model: the float32 graph.
         precision: fp32, fp16 or int8.
-        batches: real rows, to find values that overflow.
+        batches: real rows, to find values that overflow, or the ranges of values.
 
     Raises:
         ExportError: the converter fails.
@@ -196,7 +195,10 @@ def convert(model: bytes, precision: str, batches: Sequence[Batch]) -> Converted
     if precision == "fp32":
         return Converted(model, model, [])
     try:
-        return _to_fp16(model, batches) if precision == "fp16" else _to_int8(model)
+        if precision == "fp16":
+            return _to_fp16(model, batches)
+        converted = to_int8(model, batches)
+        return Converted(converted, converted, [])
     except Exception as error:
         raise_outside_cause(error)
         reason = shorten(f"{type(error).__name__}: {error}", 300)
@@ -278,46 +280,8 @@ def _first_wrong(model: bytes, converted: bytes, batches: Sequence[Batch]) -> on
     return None
 
 
-def _to_int8(model: bytes) -> Converted:
-    """Quantise the weights of the encoder's products per channel, and their inputs dynamically.
-
-    The heads are small and decide the price, so they stay in float32, unless there are no other products.
-    """
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    graph = onnx.load_from_string(model)
-    del graph.graph.value_info[:]  # the exporter's shapes contradict those of the quantised graph
-    weights = {weight.name for weight in graph.graph.initializer}
-    products = [n for n in graph.graph.node if n.op_type in ("MatMul", "Gemm") and n.input[1] in weights]
-    heads = [node.name for node in products if node.input[1].startswith("heads.")]
-    logging.getLogger().addFilter(_is_not_advice)
-    try:
-        with (
-            temporary_folder() as folder,
-            progress("converting to 8 bits", 1) as advance,
-        ):
-            out = folder / "model.onnx"
-            quantize_dynamic(
-                graph,
-                out,
-                op_types_to_quantize=["MatMul", "Gemm"],
-                weight_type=QuantType.QInt8,
-                per_channel=True,
-                nodes_to_exclude=heads if len(heads) < len(products) else [],
-                extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
-            )
-            advance(1)
-            return Converted(out.read_bytes(), out.read_bytes(), [])
-    finally:
-        logging.getLogger().removeFilter(_is_not_advice)
-
-
 def _largest(tensor: onnx.TensorProto) -> float:
     if tensor.data_type != onnx.TensorProto.FLOAT:
         return 0.0
     values = onnx.numpy_helper.to_array(tensor)
     return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
-
-
-def _is_not_advice(record: logging.LogRecord) -> bool:
-    return "pre-processing" not in record.getMessage()

@@ -33,18 +33,18 @@ class Limits:
     Attributes:
         price: of a price from the model's price in torch float32, relative.
         smape: change of SMAPE on the sample rows, in points.
-        batch_sensitivity: of a row's price alone from its price in a batch, relative; None if it is only measured.
+        batch_sensitivity: of a row's price alone from its price in a batch, relative.
     """
 
     price: float
     smape: float
-    batch_sensitivity: float | None
+    batch_sensitivity: float
 
 
 LIMITS = {
     "fp32": Limits(1e-4, 1e-4, 1e-5),
     "fp16": Limits(2e-2, 0.05, 2e-2),
-    "int8": Limits(0.5, 0.3, None),
+    "int8": Limits(0.5, 0.3, 1e-5),
 }
 
 
@@ -232,7 +232,7 @@ def _check_rows(pair: _Pair, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
 def _check_sensitivity(pair: _Pair, inputs: Inputs, max_length: int) -> tuple[float, float]:
     sensitivity, share = batch_sensitivity(pair.engine, inputs, max_length, pair.precision)
     limit = pair.limits.batch_sensitivity
-    if limit is not None and not sensitivity <= limit:
+    if not sensitivity <= limit:
         raise pair.failure(
             f"in the {pair.precision} graph a row's price depends on the other rows of its batch: relative difference "
             f"{sensitivity:.2g}, the limit is {limit:g}"

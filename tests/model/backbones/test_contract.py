@@ -124,6 +124,9 @@ def test_it_exports_in_every_precision(built, tmp_path):
             expected = model(**{name: torch.from_numpy(array) for name, array in batch.items()})
         for tolerance, engine in engines.items():
             assert engine(batch) == pytest.approx(expected.numpy(), rel=tolerance)
+    for engine in (engines[1e-4], engines[0.5]):  # in int8, scales of a batch would differ by more
+        alone = [engine({name: array[i : i + 1] for name, array in example.items()}) for i in range(len(ids))]
+        assert engine(example) == pytest.approx(np.concatenate(alone), rel=1e-5)
 
 
 def test_the_tokenizer_is_the_same_each_time():
