@@ -91,6 +91,21 @@ def test_settings_that_are_known_to_be_good_come_second(made):
     assert study.ask(found, SPACE)[1] not in [start | values for values in known]
 
 
+def test_the_time_of_a_trial_counts_the_features_that_it_found_in_the_cache(tmp_path):
+    space = dimensions(tiny_config({"features": ["fast15", "neighbours"]}))
+    found, k, power = (
+        study.open_study(tmp_path, 0),
+        *[f"feature_options.neighbours.{n}" for n in ("k", "power")],
+    )
+    known = [{k: 9}, {k: 9, "backbone.lead": 5.0}, {power: 2.0}]
+    for number, (seconds, score) in enumerate([(50.0, 9.0), (100.0, 8.0), (30.0, 7.0), (500.0, 9.5)]):
+        one, _ = study.ask(found, space)
+        one.set_user_attr(study.SECONDS, seconds)
+        found.tell(one, score)
+        assert study.uncached_seconds(found) == (50.0, 100.0, 100.0, 100.0)[number]
+        study.enqueue(found, space, known)
+
+
 def test_importance_needs_two_finished_trials_with_different_scores(made):
     assert study.importances(made([[10.0]])).empty
     assert list(study.importances(made([[10.0]])).columns) == ["setting", "importance"]

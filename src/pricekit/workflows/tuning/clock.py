@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from pricekit.support.text import duration
@@ -18,26 +17,20 @@ class Clock:
     Attributes:
         began: `time.time()` when the search began, which several processes share.
         budget: its seconds.
-        models: how long the two models at the end take, as a multiple of the folds of a trial with their settings.
+        models: how long a model at the end takes, as a multiple of a trial with its settings.
     """
 
     began: float
     budget: float
     models: float
 
-    def left(self) -> float:
-        """Return the seconds of the budget that are left."""
-        return self.began + self.budget - time.time()
-
-    def ends(self, base: float | None, slowest: float) -> float:
+    def ends(self, trials: float) -> float:
         """Return when trials must end, as `time.time()`.
 
         Args:
-            base: seconds of the trial of the configuration that the search starts from; None: it is not finished.
-            slowest: seconds of the slowest finished trial.
+            trials: seconds of the two trials whose models are trained at the end; 0 if they are not known yet.
         """
-        reserved = AT_END * self.budget + (0.0 if base is None else self.models * (base + slowest))
-        return self.began + self.budget - reserved
+        return self.began + self.budget * (1 - AT_END) - self.models * trials
 
     def least_budget(self, trial: float) -> str:
         """Return, as a text, the least budget that makes sense if a trial takes this many seconds: for four trials."""

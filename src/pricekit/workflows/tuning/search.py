@@ -29,6 +29,7 @@ from pricekit.workflows.tuning.study import (
     finished_trials,
     open_study,
     repair,
+    uncached_seconds,
 )
 from pricekit.workflows.tuning.trial import RUNS, OutOfTimeError, Task, run_trial
 
@@ -50,9 +51,10 @@ class Limits:
 
     def ends(self, study: Study) -> float:
         """Return when trials must end, as `time.time()`."""
-        base, finished = base_trial(study), finished_trials(study)
-        seconds = [trial.user_attrs[SECONDS] for trial in finished]
-        return self.clock.ends(None if base is None else base.user_attrs[SECONDS], max(seconds, default=0.0))
+        base = base_trial(study)
+        if base is None:
+            return self.clock.ends(0.0)
+        return self.clock.ends(base.user_attrs[SECONDS] + uncached_seconds(study))
 
     def reached(self, study: Study) -> bool:
         """Return whether no further trial begins."""

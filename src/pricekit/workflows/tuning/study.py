@@ -197,6 +197,17 @@ def best_trial(study: Study) -> FrozenTrial:
     return finished_trials(study)[0]
 
 
+def uncached_seconds(study: Study) -> float:
+    """Return about how long the best trial takes if no feature is in the cache: as the slowest with its features."""
+    best = _features_of(best_trial(study))
+    alike = [trial for trial in finished_trials(study) if _features_of(trial) == best]
+    return max(float(trial.user_attrs[SECONDS]) for trial in alike)
+
+
+def _features_of(trial: FrozenTrial) -> dict[str, Any]:
+    return {name: value for name, value in trial.params.items() if name.startswith("feature_options.")}
+
+
 def base_trial(study: Study) -> FrozenTrial | None:
     """Return the finished trial of the configuration that the search starts from; None if there is none yet."""
     return next((trial for trial in finished_trials(study) if BASE in trial.user_attrs), None)
