@@ -37,8 +37,8 @@ LEAST_PEERS = 4
 """A trial is stopped early only if at least as many are finished."""
 
 NOISE = 0.3
-"""About twice the standard deviation of a row's difference between two trials, as a part of the score. Measured with
-SMAPE on three tables: 0.13 to 0.19 for one standard deviation."""
+"""About twice the standard deviation of a row's difference between two trials, as a part of the score: a rough estimate
+from the trials of one search, with SMAPE."""
 
 STATES = ("finished", "stopped early", "failed", "unfinished")
 """How a trial ended; an unfinished one was stopped by the time or a kill."""
