@@ -154,7 +154,8 @@ def test_an_ensemble_continues_member_by_member(catalog, tmp_path):
     [
         ({"max_length": 32}, "max_length is 32, but .* was trained with"),
         ({"features": "optimized22"}, "features is .* leave features out, or train from the start"),
-        ({"backbone": "lstm"}, "backbone is"),
+        ({"backbone": "lstm"}, "backbone is lstm, but .* was trained with bag"),
+        ({"policy": "best"}, "policy is best, but .* was trained with quick"),
         ({"text": "title"}, "text is"),
         ({"settings": {"head.widths": [4], "head.dropout": [0.0]}}, "head is"),
         ({"loss": "log-l2"}, "loss is"),

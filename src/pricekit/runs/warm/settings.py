@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pricekit.config import RunConfig, merge
+from pricekit.config import Choice, RunConfig, merge
 from pricekit.config.layers import read_saved_config
 from pricekit.config.resolve import configure, member_configs
 from pricekit.errors import ConfigError, TrainingError, check_intact
@@ -23,10 +23,10 @@ EPOCHS, RATE = 0.4, 0.3
 
 _RATES = ("learning_rate", "head_learning_rate", "embedding_learning_rate")
 
-_FIXED = ("backbone", "features", "feature_options", "loss", "head", "max_length", "facts_first")
-"""Settings on which the weights and the states of features depend."""
+_FIXED = ("policy", "backbone", "features", "feature_options", "loss", "head", "max_length", "facts_first")
+"""Settings on which the weights, the states of features and the optimizer depend."""
 
-_OPTIONS = ("backbone", "features", "loss", "max_length", "text")
+_OPTIONS = ("policy", "backbone", "features", "loss", "max_length", "text")
 """Those that are options, too."""
 
 
@@ -103,7 +103,7 @@ def _layer(config: RunConfig, init: Path) -> dict[str, Any]:
 
 
 def _check_same(before: RunConfig, config: RunConfig, init: Path) -> None:
-    """Raise ConfigError if a setting on which the weights depend differs from that of the run to continue."""
+    """Raise ConfigError if one of the settings that stay differs from that of the run to continue."""
     pairs = [(name, getattr(before, name), getattr(config, name)) for name in _FIXED]
     pairs.append(("text", before.columns.text, config.columns.text))
     for name, old, new in pairs:
@@ -112,8 +112,10 @@ def _check_same(before: RunConfig, config: RunConfig, init: Path) -> None:
 
 def _check_fixed(name: str, old: Any, new: Any, init: Path) -> None:
     if old != new:
+        if isinstance(old, Choice) and old.name != new.name:
+            old, new = old.name, new.name
         raise ConfigError(
-            f"{name} is {_shown(new)}, but {init} was trained with {_shown(old)}, and its weights depend on it; "
+            f"{name} is {_shown(new)}, but {init} was trained with {_shown(old)}, and a warm start keeps it; "
             f"leave {name} out, or train from the start",
             parameters=(name if name in _OPTIONS else "settings", "init"),
             setting=name,
