@@ -38,9 +38,6 @@ from pricekit.training.machine import Processes
 from pricekit.workflows.ensemble import combine, write_ensemble
 from pricekit.workflows.latency import warn_if_slow
 
-LEAST_TIME = 0.5
-"""A member is left out if less than this share of the longest training of a member is left."""
-
 _SHARED = ("columns", "limit", "validation_fraction", "metric")
 """Settings that are the same for all members: which rows are read and held out, and what weighs the members."""
 
@@ -283,7 +280,7 @@ def _seconds_left(budget: float | None, started: float) -> float:
 
 def _too_late(left: float, longest: float) -> str:
     """Return why a member cannot be trained in the time that is left; "" if it can."""
-    if left >= LEAST_TIME * longest:
+    if left >= longest:
         return ""
     spent, rest = duration(longest), duration(left)
     return f"{rest} of the time budget are left, and the longest training of a member took {spent}"

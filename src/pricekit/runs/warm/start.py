@@ -89,7 +89,7 @@ class WarmStart:
         kept = ", ".join(["weights", "tokenizer", *said.pop("kept", [])])
         others = "".join(f"; {state}: {', '.join(names)}" for state, names in sorted(said.items()))
         logger.info(
-            f"continuing from {self.run.path}: {counted(new, 'row')} of {rows:,} to train on are new; "
+            f"continuing from {self.run.path}: {new:,} of {counted(rows, 'row')} are new; "
             f"kept: {kept}{others}. Each epoch takes the new rows and as many of the others"
         )
 
