@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
+from pricekit.cli.common import again
 from pricekit.cli.failures import USELESS
 from pricekit.cli.options import (
     FOLDER,
     TABLE,
-    again,
     allow_leak_option,
     as_arguments,
     epochs_option,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, again, metric_option
+from pricekit.cli.common import again
+from pricekit.cli.options import FOLDER, metric_option
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import counted, milliseconds
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, again
+from pricekit.cli.common import again
+from pricekit.cli.options import FOLDER
 from pricekit.cli.project import BUNDLES, latest_run
 from pricekit.cli.terminal import begin, show_result
 

@@ -15,8 +15,8 @@ from traceback import walk_tb
 import click
 
 from pricekit import __version__
+from pricekit.cli.common import output_options, with_common_options
 from pricekit.cli.failures import INTERRUPTED, INVALID, exit_code, explain
-from pricekit.cli.options import output_options, with_common_options
 from pricekit.cli.terminal import logging_to_terminal, print_json, prints_json
 from pricekit.errors import PricekitError
 from pricekit.support.log import logger

@@ -69,7 +69,7 @@ def check(target: str, kind: str | None, settings: tuple[str, ...]) -> None:
 
     options: dict[str, Any] = reduce(merge, map(parse_override, settings), {})
     if target.endswith(".py"):
-        from pricekit.cli.options import load_files
+        from pricekit.cli.common import load_files
 
         load_files(click.get_current_context(), (target,))
     entries = [entry for entry in _meant(target) if kind in (None, entry.kind)]

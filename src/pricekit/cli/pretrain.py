@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from pricekit.cli.common import again
 from pricekit.cli.completion import plugin_names
-from pricekit.cli.options import FOLDER, TABLE, again, as_arguments, table_options
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, table_options
 from pricekit.cli.terminal import begin, show_result
 
 

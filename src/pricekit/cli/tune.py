@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pricekit.cli.common import again
 from pricekit.cli.options import (
     FOLDER,
     TABLE,
-    again,
     allow_leak_option,
     as_arguments,
     epochs_option,
@@ -113,7 +113,7 @@ def _show_settings(found: Tuning) -> None:
 
 
 def _comparison(metric: Metric, final: dict[str, Any]) -> str:
-    """Return a comparison of both models in words."""
+    """Return a sentence that compares both models."""
     tuned, default = final["tuned"], final["default"]
     if tuned == default:
         return f"{metric.title} {metric.write(tuned)} with the settings of the start, which are kept"

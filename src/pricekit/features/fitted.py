@@ -157,7 +157,7 @@ def fit_features(
 
 
 def continue_features(
-    fitted: FittedFeatures, table: Table, price: np.ndarray, *, anew: bool
+    fitted: FittedFeatures, table: Table, price: np.ndarray, *, again: bool
 ) -> tuple[FittedFeatures, dict[str, str]]:
     """Adapt features to more training rows, and keep what a model has learned to read.
 
@@ -168,7 +168,7 @@ def continue_features(
         fitted: the features.
         table: the N training rows, without the price.
         price: their prices, float64 (N,).
-        anew: fit features that use prices again, because these rows contain the earlier ones; otherwise those with a
+        again: fit features that use prices again, because these rows contain the earlier ones; otherwise those with a
             method `update` continue, and others keep their state.
 
     Returns:
@@ -177,7 +177,7 @@ def continue_features(
     parts, done = [], {}
     for part in fitted.parts:
         done[part.name] = "kept"
-        if uses_price(part.plugin) and anew:
+        if uses_price(part.plugin) and again:
             done[part.name], part = "fitted again", _fit(part, table, price)
         elif uses_price(part.plugin) and hasattr(part.plugin, "update"):
             with plugin_call("feature", part.name, "continuing with more rows"):

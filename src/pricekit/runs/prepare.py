@@ -50,8 +50,8 @@ from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
 from pricekit.runs.refit import TAKEN_OVER, FirstPass, all_rows, known_columns, take_over
 from pricekit.runs.setup import Setup
 from pricekit.runs.source import NEAR, Source, Split, columns_of, load_split
-from pricekit.runs.warm.seen import NOTHING, Seen, earlier_texts, read_seen, write_seen
-from pricekit.runs.warm.start import WarmStart
+from pricekit.runs.warm.seen import Seen, earlier_texts, read_seen, write_seen
+from pricekit.runs.warm.start import WarmStart, seen_of
 from pricekit.support.digests import list_files, unlist_files
 from pricekit.support.files import is_free, write_text
 from pricekit.support.log import logger, silence
@@ -203,7 +203,8 @@ def prepare_new_run(
         model = _new_model(setup, fitted, train, warm)
         job = _job(setup, fitted, model, train, valid, secrets.token_hex(16))
         check_plugins(job)
-    seen = _seen(warm, fitted, (rows, train), None if valid is None else (split.valid, valid))
+    parts = [(rows, train), *([] if valid is None else [(split.valid, valid)])]
+    seen = seen_of(warm, fitted.preprocessor, fitted.out_of_fold, parts)
     _write_run(out, source, job.run, setup, split, fitted, first, seen)
     return job
 
@@ -311,23 +312,6 @@ def _continue(warm: WarmStart, split: Split, known: Mapping[str, np.ndarray]) ->
     out_of_fold = known or warm.out_of_fold(split.train)
     held_out = {} if known else warm.out_of_fold(split.valid)
     return Fitted(preprocessor, warm.architecture, out_of_fold, held_out, facts)
-
-
-def _seen(warm: WarmStart | None, fitted: Fitted, *parts: tuple[Table, PricedInputs] | None) -> Seen:
-    """Return the texts of a run and of those that it continues, with the out-of-fold columns of its rows.
-
-    Args:
-        warm: the run that it continues.
-        fitted: its features.
-        parts: rows with their inputs.
-    """
-    found = NOTHING if warm is None else warm.seen.as_earlier()
-    names = fitted.preprocessor.features.names
-    for table, priced in filter(None, parts):
-        features = priced.inputs.features
-        columns = {name: features[:, names.index(name)] for name in fitted.out_of_fold}
-        found = found.with_rows(table.text, columns)
-    return found
 
 
 def _inputs(

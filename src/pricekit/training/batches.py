@@ -153,7 +153,7 @@ def plan_epoch(train: PricedInputs, config: RunConfig, epoch: int) -> list[tuple
 def epoch_rows(train: PricedInputs, seed: int, epoch: int) -> np.ndarray:
     """Return the numbers of the rows that an epoch takes, int64, ascending.
 
-    Rows that the model has learned already are drawn anew for each epoch, so that it does not forget them.
+    Each epoch draws other rows that the model has learned already, so that it does not forget them.
     """
     if train.new is None:
         return np.arange(len(train.price))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ from pricekit.features.fitted import continue_features, uses_price
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.folder import LoadedRun, open_run, read_architecture
-from pricekit.runs.warm.seen import Seen, read_seen
+from pricekit.runs.warm.seen import NOTHING, Seen, read_seen
 from pricekit.support.log import logger
 from pricekit.support.text import counted
 from pricekit.table import Table
 from pricekit.table.prices.currency import require_same_currency
 from pricekit.tokens import Tokens
+from pricekit.training.batches import PricedInputs
 
 CONTAINED = 0.5
 """Share of the earlier texts that a table contains from which on features are fitted again, to all of its rows."""
@@ -59,7 +60,7 @@ class WarmStart:
         row = self.seen.rows_of(rows.text)
         held = len(np.unique(row[row >= 0])) / max(1, len(self.seen.text))
         table = without_price(rows, before.columns)
-        features, done = continue_features(before.features, table, rows.known_price, anew=held >= CONTAINED)
+        features, done = continue_features(before.features, table, rows.known_price, again=held >= CONTAINED)
         new = int((row < 0).sum())
         self._log(done, new, len(rows))
         share = self.run.model.estimate_share
@@ -110,3 +111,25 @@ class WarmStart:
             with plugin_call("backbone", config.backbone.name, "extending its encoder to more texts"):
                 extend(tokens)
         return model
+
+
+def seen_of(
+    warm: WarmStart | None,
+    preprocessor: Preprocessor,
+    names: Iterable[str],
+    parts: Iterable[tuple[Table, PricedInputs]],
+) -> Seen:
+    """Return the texts of a run and of those that it continues, with the out-of-fold columns of its rows.
+
+    Args:
+        warm: the run that it continues.
+        preprocessor: of the run.
+        names: of the out-of-fold columns.
+        parts: rows with their inputs.
+    """
+    found = NOTHING if warm is None else warm.seen.as_earlier()
+    place = {name: preprocessor.features.names.index(name) for name in names}
+    for table, priced in parts:
+        columns = {name: priced.inputs.features[:, number] for name, number in place.items()}
+        found = found.with_rows(table.text, columns)
+    return found
