@@ -222,7 +222,8 @@ def reopen_run(
     check_same_rows(out, split)
     config, rows = setup.config, _rows(split, first)
     seen = None if config.init is None else read_seen(out)
-    held_out = {} if seen is None or first else seen.columns_of(split.valid.text)
+    own = split.kept_together is not None
+    held_out = seen.columns_of(split.valid.text) if seen is not None and own and not first else {}
     fitted = Fitted(read_preprocessor(out), read_architecture(out), read_out_of_fold(out), held_out)
     with progress("preparing", 2, shown=config.speed.progress) as advance:
         advance(0, "inputs of the training rows")
@@ -307,10 +308,14 @@ def _fit(setup: Setup, train: Table, known: Mapping[str, np.ndarray]) -> Fitted:
 
 
 def _continue(warm: WarmStart, split: Split, known: Mapping[str, np.ndarray]) -> Fitted:
-    """Take over tokenizer and features from the run to continue; `known` are the columns of `known_columns`."""
-    preprocessor, facts = warm.fit(all_rows(split))
+    """Take over tokenizer and features from the run to continue; `known` are the columns of `known_columns`.
+
+    A validation table of the user's is not learned from.
+    """
+    own = split.kept_together is not None
+    preprocessor, facts = warm.fit(all_rows(split) if own else split.train)
     out_of_fold = known or warm.out_of_fold(split.train)
-    held_out = {} if known else warm.out_of_fold(split.valid)
+    held_out = warm.out_of_fold(split.valid) if own and not known else {}
     return Fitted(preprocessor, warm.architecture, out_of_fold, held_out, facts)
 
 

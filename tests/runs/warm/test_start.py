@@ -194,3 +194,13 @@ def test_a_validation_table_must_be_new(catalog, yesterday, tmp_path):
             init=yesterday,
             allow_leak=True,
         )
+
+
+def test_features_do_not_learn_from_a_validation_table(catalog, yesterday, tmp_path):
+    valid = catalog.iloc[300:]
+    runs = [
+        pk.train(catalog.iloc[:300], valid=table, out=tmp_path / name, init=yesterday)
+        for name, table in (("one", valid), ("other", valid.assign(price=valid["price"] * 7)))
+    ]
+    assert state_of(runs[0], "trees") == state_of(runs[1], "trees")
+    assert len(runs[0].held_out) == 60

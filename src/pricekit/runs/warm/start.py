@@ -50,7 +50,10 @@ class WarmStart:
         return read_architecture(self.run.path)
 
     def fit(self, rows: Table) -> tuple[Preprocessor, dict[str, Any]]:
-        """Adapt the features to all rows of the new run, those that it validates on included.
+        """Adapt the features to the rows of the new run.
+
+        Args:
+            rows: training rows and, unless the user chose them, validation rows.
 
         Returns:
             The preprocessor, and facts about what was kept.
