@@ -19,7 +19,7 @@ from pricekit.exporting import export as export_module
 from pricekit.exporting.export import export_run
 from pricekit.exporting.graph import export_graph
 from pricekit.exporting.int8 import to_int8
-from pricekit.exporting.precision import Converted
+from pricekit.exporting.precision import Converted, convert
 from pricekit.model.backbones.transformer import SmallTransformer
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
@@ -180,6 +180,17 @@ def test_a_table_that_would_lose_its_small_values_stays_in_float32(outlier):
     assert types_of(to_int8(small_graph(table), []))["table_8bit"] == TensorProto.INT8
     table[outlier] = 100
     assert types_of(to_int8(small_graph(table), []))["table"] == TensorProto.FLOAT
+
+
+def test_a_graph_that_is_no_smaller_is_a_warning(caplog):
+    table = np.float32(np.random.default_rng(0).normal(size=(2500, 6)))
+    with caplog.at_level(logging.WARNING, "pricekit"):
+        smaller = convert(small_graph(table), "int8", []).model
+        assert len(smaller) < 0.4 * len(small_graph(table))
+        assert not caplog.records
+        table[7, 3] = 1000
+        assert len(convert(small_graph(table), "int8", []).model) > 2 * len(smaller)
+    assert "in int8 the graph is no smaller" in caplog.text
 
 
 def test_calibration_shows_a_bar_and_no_advice(encoder, caplog):

@@ -15,8 +15,12 @@ from pricekit.errors import ExportError
 from pricekit.exporting.int8 import to_int8
 from pricekit.exporting.intermediates import MASKING, first_difference, peaks, token_count, worst_piece
 from pricekit.support.causes import raise_outside_cause
+from pricekit.support.log import logger
 from pricekit.support.progress import tracked
 from pricekit.support.text import shorten
+
+SMALLER = 0.9
+"""A graph in int8 is expected to have at most this part of the size in float32."""
 
 FLOAT, FLOAT16 = TensorProto.FLOAT, TensorProto.FLOAT16
 LARGEST = 65504.0
@@ -198,6 +202,11 @@ def convert(model: bytes, precision: str, batches: Sequence[Batch]) -> Converted
         if precision == "fp16":
             return _to_fp16(model, batches)
         converted = to_int8(model, batches)
+        if len(converted) > SMALLER * len(model):
+            logger.warning(
+                "in int8 the graph is no smaller: it has no products of tokens, and 8 bits are too coarse for its "
+                "tables, so they stay in float32; fp16 makes it smaller"
+            )
         return Converted(converted, converted, [])
     except Exception as error:
         raise_outside_cause(error)
