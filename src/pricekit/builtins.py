@@ -16,7 +16,7 @@ def pricekit_register_features(register: Register) -> None:
             "the log price that boosted trees predict from columns, words and optimized22",
         ),
         "neighbours": (
-            "neighbours:Neighbours",
+            "neighbours.feature:Neighbours",
             "prices of the most similar training rows, whose words and prices become part of the bundle",
         ),
     }

@@ -16,18 +16,15 @@ from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Feature, State
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PluginError, PricekitError
+from pricekit.features.folds import FOLDS, folds_of
 from pricekit.support.cpus import usable_cpus
 from pricekit.support.log import logger
 from pricekit.support.progress import Advance, progress
 from pricekit.support.text import shorten
 from pricekit.table import Table
-from pricekit.table.columns import equal_texts, few_distinct
 
 CHECKED_ROWS = 8
 """Number of rows on which a fitted feature is checked row by row."""
-
-FOLDS = 5
-"""Number of folds of the training rows for features that use the price."""
 
 PILOT_ROWS = 200
 """Least number of rows that show how long a feature takes, under a time budget."""
@@ -320,35 +317,6 @@ def _at_once(tasks: Sequence[Callable[[], Any]], table: Table, advance: Advance)
         return [future.result() for future in futures]
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def folds_of(table: Table) -> np.ndarray:
-    """Return the fold of each row, int64 (N,); duplicates share a fold, because one reveals the other's price.
-
-    Duplicates are the rows with equal `Table.together`, otherwise equal texts. If few texts are distinct, they are
-    labels, which recur in new rows; then each row is assigned separately. With times, the folds are consecutive parts.
-    """
-    same = equal_texts(table.text)
-    if (parts := _parts_by_time(table)) is not None:
-        return parts
-    if few_distinct(same) and table.group is None:
-        same = np.arange(len(same))
-    elif table.together is not None:
-        same = np.unique(table.together, return_inverse=True)[1]
-    folds: np.ndarray = (np.random.default_rng(0).permutation(same.max(initial=-1) + 1) % FOLDS)[same]
-    return folds
-
-
-def _parts_by_time(table: Table) -> np.ndarray | None:
-    """Return the place of each row among `FOLDS` consecutive parts, int64 (N,); None with too few different times.
-
-    So each part is predicted from rows of other times, as new rows will be.
-    """
-    if table.time is None:
-        return None
-    _, row, rows = np.unique(table.time, return_inverse=True, return_counts=True)
-    part = ((np.cumsum(rows) - rows / 2) * FOLDS / len(table)).astype(np.int64)
-    return part[row] if len(np.unique(part)) == FOLDS else None
 
 
 def _make(name: str, options: dict[str, Any], state: State) -> FittedFeature:

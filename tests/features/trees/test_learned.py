@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from pricekit.features.fitted import fit_features, folds_of
+from pricekit.features.fitted import fit_features
+from pricekit.features.folds import folds_of
 from pricekit.features.trees.learned import Learned
 from pricekit.table import table_of_texts
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricekit.features import nearest as module
-from pricekit.features.nearest import index_texts, nearest, open_index
+from pricekit.features.neighbours import nearest as module
+from pricekit.features.neighbours.nearest import index_texts, nearest, open_index
 from pricekit.support.packing import pack, unpack
 
 WORDS = st.sampled_from(["tea", "Tea", "coffee", "12", "oz", "pack", "É", "-"])

@@ -11,7 +11,15 @@ from pydantic import Field
 from pricekit.config import Search, Section
 from pricekit.errors import BundleError
 from pricekit.features.labelled_lines import as_list
-from pricekit.features.nearest import MOST_ROWS, MOST_TERMS, Floats, Index, index_texts, nearest, open_index
+from pricekit.features.neighbours.nearest import (
+    MOST_ROWS,
+    MOST_TERMS,
+    Floats,
+    Index,
+    index_texts,
+    nearest,
+    open_index,
+)
 from pricekit.support.packing import pack, unpack
 from pricekit.support.text import shorten
 from pricekit.table import Table

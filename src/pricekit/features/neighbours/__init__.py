@@ -1,0 +1,1 @@
+"""Feature `neighbours`: the prices of the training rows with the most similar texts."""
