@@ -32,6 +32,7 @@ _PUBLIC = {
     "cross_validate": "pricekit.api",
     "ensemble": "pricekit.api",
     "evaluate": "pricekit.api",
+    "explain": "pricekit.api",
     "export": "pricekit.api",
     "hookimpl": "pricekit.core.hookspecs",
     "inspect": "pricekit.api",

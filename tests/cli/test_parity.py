@@ -16,6 +16,7 @@ FUNCTIONS = {
     "evaluate": pk.evaluate,
     "compare": pk.compare,
     "errors": pk.worst_rows,
+    "explain": pk.explain,
     "ensemble": pk.ensemble,
     "export": pk.export,
     "inspect": pk.inspect,

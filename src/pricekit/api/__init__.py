@@ -4,6 +4,7 @@ Functions import heavy libraries only when they need them. So `import pricekit` 
 works without torch.
 """
 
+from pricekit.api.explanations import explain
 from pricekit.api.models import compare, evaluate, export, inspect, load, predict, worst_rows
 from pricekit.api.tables import check, compute_features
 from pricekit.api.training import cross_validate, ensemble, pretrain, train, tune
@@ -15,6 +16,7 @@ __all__ = [
     "cross_validate",
     "ensemble",
     "evaluate",
+    "explain",
     "export",
     "inspect",
     "load",

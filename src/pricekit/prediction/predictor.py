@@ -14,6 +14,8 @@ import pandas as pd
 
 from pricekit.engines.choose import AUTO
 from pricekit.errors import BundleError, ConfigError, check_limit, path_of
+from pricekit.explanation.explain import EVALUATIONS, explain_rows
+from pricekit.explanation.result import Explanation
 from pricekit.prediction import files
 from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
 from pricekit.prediction.members import BundleReader, Member, read_bundle
@@ -142,6 +144,36 @@ class Predictor:
         bounds = dict(zip(BOUNDS, self.interval(price, interval), strict=True))
         index = rows.index if isinstance(rows, pd.DataFrame | pd.Series) else None
         return pd.DataFrame({"price": price, **bounds}, index=index)
+
+    def explain(self, rows: Rows, *, evaluations: int = EVALUATIONS) -> list[Explanation]:
+        """Return, for each row, the factors whose product is its price: of lines, phrases, words and columns.
+
+        The row is priced without some of its parts, so the features see the change, too. This works for every model and
+        engine; `pricekit.explanation.attribution` has the formulas.
+
+        Args:
+            rows: as of `predict`.
+            evaluations: the number of prices for each row, at least 2. More of them divide more phrases into words.
+                A row with many lines needs more: two for each.
+
+        Raises:
+            ConfigError: fewer than two evaluations.
+            DataError: as of `predict`.
+
+        Example:
+            >>> import pricekit as pk
+            >>> model = pk.load(pk.train(pk.make_catalog(200), epochs=1))
+            >>> found = model.explain(["Item Name: Green Tea, 20 Count (Pack of 6)"])[0]
+            >>> [phrase.text for phrase in sorted(found.phrases(), key=lambda each: each.start)]
+            ['Green Tea', '20 Count', 'Pack of 6']
+        """
+        if evaluations < 2:
+            raise ConfigError(
+                f"an explanation has {evaluations} evaluations; expected at least 2",
+                parameters=("evaluations",),
+            )
+        table = replace(_table_of(rows, replace(self.columns, price=None)), currency=self.currency)
+        return explain_rows(table, self.columns, lambda some: self.price(self.prepare(some)), evaluations)
 
     def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the bounds around predicted prices, float32 (N,) each, that contain a share `level` of true prices.

@@ -1,0 +1,83 @@
+"""Functions that show why a model has its prices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Unpack
+
+import numpy as np
+
+from pricekit.api.arguments import model_path, path_or_frame
+from pricekit.errors import DataError
+from pricekit.explanation.explain import EVALUATIONS
+from pricekit.options import ReadingOptions, columns_over, names_of, read_options_of, with_options
+from pricekit.results import PathLike
+from pricekit.support.text import counted, shorten
+
+if TYPE_CHECKING:
+    from pricekit.explanation.result import Explanation
+    from pricekit.table import Table, TableSource
+
+_SHOWN_IDS = 3
+
+
+@with_options(ReadingOptions)
+def explain(
+    model: PathLike,
+    table: TableSource,
+    *,
+    row: str | Sequence[str] = (),
+    engine: str | None = None,
+    evaluations: int = EVALUATIONS,
+    **options: Unpack[ReadingOptions],
+) -> list[Explanation]:
+    """Decompose prices into factors: of lines, phrases, words and columns.
+
+    Each row is priced without some of its parts, so this works for every model and engine. `Predictor.explain` does the
+    same for rows in memory.
+
+    Args:
+        model: a bundle, a run or an ensemble.
+        table: a file or a frame; it needs no prices.
+        row: explain only the rows with these ids, in the order of the table; default: all rows.
+        engine: as for `load`.
+        evaluations: the number of prices for each row; more of them divide more phrases into words.
+        **options: see below.
+
+    Returns:
+        One explanation per row: its price is `base` times all its factors.
+
+    Raises:
+        DataError: the table cannot be read, or has no row with one of the ids.
+        BundleError, PluginError, ConfigError: as for `load`; or fewer than two evaluations.
+
+    Example:
+        >>> import pricekit as pk
+        >>> table = pk.make_catalog(200)
+        >>> found = pk.explain(pk.train(table, epochs=1), table, limit=2)
+        >>> len(found), found[0].factors[0].column
+        (2, 'catalog_content')
+    """
+    from pricekit.runs.load import read_model
+    from pricekit.table import read_table
+
+    reader = read_model(model_path(model, "model"), engine)
+    columns = replace(columns_over(reader.columns, options), price=None)
+    source, wanted = path_or_frame(table), names_of(row, "row")
+    rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
+    return reader.open().explain(_with_ids(rows, wanted) if wanted else rows, evaluations=evaluations)
+
+
+def _with_ids(table: Table, wanted: Sequence[str]) -> Table:
+    """Return the rows with some ids; raises DataError."""
+    ids = table.ids.astype("str")
+    if missing := [id_ for id_ in wanted if not (ids == id_).any()]:
+        examples = ", ".join(shorten(id_) for id_ in ids.head(_SHOWN_IDS))
+        raise DataError(
+            f"the table has no row with the id {shorten(missing[0])}; it has {counted(len(ids), 'row')} with "
+            f"{table.ids.name} {examples}{', …' if len(ids) > _SHOWN_IDS else ''}",
+            parameters=("row",),
+            missing=missing,
+        )
+    return table.take(np.flatnonzero(ids.isin(list(wanted)).to_numpy()))

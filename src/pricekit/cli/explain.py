@@ -1,0 +1,110 @@
+"""`pricekit explain`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pricekit.cli.completion import plugin_names
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, table_options
+from pricekit.cli.terminal import begin, show_result
+
+if TYPE_CHECKING:
+    from pricekit.explanation.result import Explanation, Factor
+
+ROWS = 5
+"""Rows that are explained on a terminal if the user names none."""
+
+
+@click.command(short_help="Show which words and columns make a row's price.")
+@click.argument("model", type=FOLDER)
+@click.argument("table", type=TABLE)
+@click.option(
+    "--row",
+    multiple=True,
+    metavar="ID",
+    help="Explain the row with this id; may be repeated.  [default: all rows]",
+)
+@click.option(
+    "--engine",
+    shell_complete=plugin_names("engine", extra=("auto",)),
+    help="Engine that runs a bundle: a name from pricekit plugins list, or auto, the fastest one.  [default: auto]",
+)
+@click.option(
+    "--evaluations",
+    type=click.IntRange(min=2),
+    default=120,
+    show_default=True,
+    help="Number of prices for each row. More of them divide more phrases into words.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row on stdout.")
+@table_options(price=False)
+def explain(as_json: bool, **flags: Any) -> None:
+    """Decompose the prices that MODEL predicts for rows of TABLE into factors.
+
+    \b
+    pricekit explain bundle new.csv --row 4711
+    pricekit explain run new.csv --limit 100 --json > reasons.jsonl
+
+    price = base × all factors. The base is the price of a row without any text. A factor above 1 belongs to a part
+    that raises the price: a phrase, such as "Pack of 6", a line, or a cell of a column. To find the factors, the
+    command prices the row without some of its parts. So the factors say what the model has learned, not what causes a
+    price.
+
+    Without --row, --limit and --json, the command explains the first 5 rows.
+    """
+    few = not (as_json or flags["row"] or flags["limit"])
+    if few:
+        flags["limit"] = ROWS
+    begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
+    from pricekit import api
+
+    found = api.explain(**as_arguments(flags))
+    for explanation in found:
+        if as_json:
+            click.echo(explanation.to_json())
+        else:
+            _show(explanation)
+    if few and len(found) == ROWS:
+        show_result(f"these are the first {ROWS} rows; choose others with --row or --limit")
+
+
+def _show(explanation: Explanation) -> None:
+    """Print the factors of one row on stdout, the largest effect first."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from pricekit.cli.show_scores import fit_width
+    from pricekit.explanation.result import SHOWN
+    from pricekit.support.text import printable
+
+    console = Console()
+    several = len(explanation.cells) > 1
+    unit = f" {explanation.currency}" if explanation.currency else ""
+    price = f"{explanation.price:,.2f}{unit} = {explanation.base:,.2f} × the factors of"
+    head = fit_width(printable(next(iter(explanation.cells.values()))), console.width)
+    console.print(Text.assemble((printable(f"{explanation.id}"), "bold"), f"  {price}"), soft_wrap=True)
+    console.print(Text(head, style="dim"), soft_wrap=True)
+    phrases = explanation.phrases()
+    for factor in phrases[:SHOWN]:
+        console.print(_line(factor, console.width, with_column=several), soft_wrap=True)
+    if others := phrases[SHOWN:]:
+        rest = 1.0
+        for factor in others:
+            rest *= factor.factor
+        console.print(Text(f"  × {rest:5.2f}   {len(others)} other parts"), soft_wrap=True)
+    console.print()
+
+
+def _line(factor: Factor, width: int, *, with_column: bool) -> Any:
+    from rich.text import Text
+
+    from pricekit.cli.show_scores import fit_width
+    from pricekit.explanation.result import name_of
+    from pricekit.support.text import printable
+
+    sign, style = ("▲", "blue") if factor.factor > 1 else ("▼", "dark_orange")
+    column = f"{factor.column}: " if with_column and factor.kind != "column" else ""
+    name = fit_width(printable(column + name_of(factor)), width - 14)
+    return Text.assemble("  × ", (f"{factor.factor:5.2f} {sign}", style), f" {name}")

@@ -1,0 +1,9 @@
+"""Explanations of prices: the factor that each line, phrase, word and column of a row contributes.
+
+| module | purpose |
+|---|---|
+| parts.py | a row as a tree of lines, phrases and words; rows without some of them |
+| attribution.py | the contributions of the parts to the log price |
+| explain.py | prices rows without parts of them, many at a time |
+| result.py | what users see: text, HTML, JSON |
+"""

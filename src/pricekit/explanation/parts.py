@@ -1,0 +1,208 @@
+"""A row as a tree of parts, and rows without some of them.
+
+A row consists of lines, a line of phrases, a phrase of words. A column that is not text is a single part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from pricekit.table import Columns, Table
+from pricekit.table.columns import as_model_text, join_text
+from pricekit.table.model import ReadWarnings
+
+_LABEL = re.compile(r"[^:\n]{1,40}:[ \t]+")
+_BETWEEN_PHRASES = re.compile(r"[,;:.!?]+(?=\s|$)|[()\[\]{}|•]+|\s[-–—/&+]\s")
+_WORD = re.compile(r"\S+")
+
+LONGEST_PHRASE = 8
+"""Words; a longer phrase is cut."""
+
+MOST_PARTS = 12
+"""Of more phrases, neighbouring ones are grouped first."""
+
+LONGEST_LINE = 20_000
+"""Characters; what follows is not divided."""
+
+
+Kind = Literal["row", "column", "line", "group", "phrase", "word"]
+"""A group is several neighbouring phrases; a column is a cell that is not divided."""
+
+
+class Part(NamedTuple):
+    """A piece of a cell of one row.
+
+    Attributes:
+        column: the name of the column.
+        start: its first character in the cell.
+        end: behind its last character.
+        text: what it says.
+        parts: the pieces that it consists of; () if it is not divided.
+    """
+
+    kind: Kind
+    column: str
+    start: int
+    end: int
+    text: str
+    parts: tuple[Part, ...] = ()
+
+
+def parts_of_cell(column: str, cell: str) -> tuple[Part, ...]:
+    """Return the lines of a cell that are not blank.
+
+    Example:
+        >>> lines = parts_of_cell("text", "Item Name: Green Tea, 20 Count (Pack of 6)\\nValue: 20")
+        >>> [line.text for line in lines]
+        ['Item Name: Green Tea, 20 Count (Pack of 6)', 'Value: 20']
+        >>> [phrase.text for phrase in lines[0].parts]
+        ['Green Tea', '20 Count', 'Pack of 6']
+        >>> [word.text for word in lines[0].parts[0].parts]
+        ['Green', 'Tea']
+    """
+    found, start = [], 0
+    for line in cell.split("\n"):
+        end = start + len(line)
+        if line.strip():
+            label = _LABEL.match(line)
+            content = label.end() if label and label.end() < len(line.rstrip()) else 0
+            phrases = _grouped(cell, _phrases(column, cell, start + content, min(end, start + LONGEST_LINE)))
+            parts = phrases if len(phrases) > 1 else phrases[0].parts if phrases else ()
+            found.append(Part("line", column, start, min(end + 1, len(cell)), line.strip(), parts))
+        start = end + 1
+    return tuple(found)
+
+
+def _phrases(column: str, cell: str, start: int, end: int) -> list[Part]:
+    """Return the phrases between two places of a cell."""
+    found = []
+    for first, last in _pieces(cell, start, end):
+        words = [Part("word", column, m.start(), m.end(), m[0]) for m in _WORD.finditer(cell, first, last)]
+        count = -(-len(words) // LONGEST_PHRASE)
+        for some in np.array_split(np.arange(len(words)), count) if count else []:
+            found.append(_around(cell, "phrase", [words[number] for number in some]))
+    return found
+
+
+def _pieces(cell: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    for between in _BETWEEN_PHRASES.finditer(cell, start, end):
+        yield start, between.start()
+        start = between.end()
+    yield start, end
+
+
+def _grouped(cell: str, parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Return at most `MOST_PARTS` parts, each a group of neighbouring ones if there are more."""
+    if len(parts) <= MOST_PARTS:
+        return tuple(parts)
+    groups = np.array_split(np.arange(len(parts)), MOST_PARTS)
+    return tuple(
+        parts[some[0]] if len(some) == 1 else _around(cell, "group", _grouped(cell, [parts[n] for n in some]))
+        for some in groups
+    )
+
+
+def _around(cell: str, kind: Kind, parts: Sequence[Part]) -> Part:
+    """Return the part from the first to the last of some parts; a single one is not divided."""
+    start, end = parts[0].start, parts[-1].end
+    return Part(kind, parts[0].column, start, end, cell[start:end], tuple(parts) if len(parts) > 1 else ())
+
+
+class Cells:
+    """The cells of rows that a model may read, and the rows without some of their parts.
+
+    Args:
+        table: the rows, without prices. Rows that were given as texts have no columns; their lines are parts, too.
+        columns: the columns of the model.
+        others: further columns that the model's features read, whose cells are undivided parts.
+    """
+
+    def __init__(self, table: Table, columns: Columns, others: Sequence[str] = ()) -> None:
+        self._table, self._columns, self._others = table, columns, tuple(others)
+        single = len(columns.text) == 1 or any(name not in table.frame for name in columns.text)
+        self._texts = (
+            {columns.text[0]: table.text.tolist()}
+            if single
+            else {name: _texts_of(table.frame[name]) for name in columns.text}
+        )
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def row(self, number: int) -> Part:
+        """Return a row as the tree of its parts: its lines, then its other cells that have a value."""
+        lines: list[Part] = []
+        for name, texts in self._texts.items():
+            cell = texts[number]
+            whole = not isinstance(self._table.frame[name].dtype, pd.StringDtype)
+            if not whole:
+                lines += parts_of_cell(name, cell)
+            elif cell:
+                lines.append(Part("column", name, 0, len(cell), cell))
+        for name in self._others:
+            value = self._table.frame[name].iloc[number]
+            if not pd.isna(value) and value != "":
+                lines.append(Part("column", name, 0, 0, str(value)))
+        return Part("row", "", 0, 0, "", tuple(lines))
+
+    def texts(self, number: int) -> dict[str, str]:
+        """Return the texts of a row by column."""
+        return {name: cells[number] for name, cells in self._texts.items()}
+
+    def without(self, rows: Sequence[int], removed: Sequence[Sequence[Part]]) -> Table:
+        """Return rows, each without some of its parts.
+
+        Args:
+            rows: the numbers of the rows; the same row may occur many times.
+            removed: for each of them, parts that do not overlap.
+        """
+        taken = self._table.take(np.asarray(rows, np.int64))
+        frame = taken.frame.copy(deep=False)
+        cut: dict[str, dict[int, list[Part]]] = {name: {} for name in (*self._texts, *self._others)}
+        for place, parts in enumerate(removed):
+            for part in parts:
+                cut[part.column].setdefault(place, []).append(part)
+        texts = {}
+        for name, cells in self._texts.items():
+            texts[name] = [cells[row] for row in rows]
+            for place, parts in cut[name].items():
+                texts[name][place] = _cut(texts[name][place], parts)
+        for name, places in cut.items():
+            if places:
+                frame[name] = _changed(frame[name], list(places), texts.get(name))
+        joined = join_text(
+            list(texts), [pa.array(cells, pa.large_string()) for cells in texts.values()], ReadWarnings()
+        )
+        text = pd.Series(pd.array(joined, dtype="str"), name="text")
+        return replace(taken, text=text, frame=frame, rows=np.arange(len(rows), dtype=np.int64))
+
+
+def _texts_of(cells: pd.Series) -> list[str]:
+    found: list[str] = as_model_text(pa.array(cells, from_pandas=True)).to_pylist()
+    return found
+
+
+def _cut(cell: str, parts: Sequence[Part]) -> str:
+    kept, start = [], 0
+    for part in sorted(parts, key=lambda part: part.start):
+        kept.append(cell[start : part.start])
+        start = part.end
+    return "".join([*kept, cell[start:]])
+
+
+def _changed(cells: pd.Series, places: list[int], texts: list[str] | None) -> pd.Series:
+    """Return cells with the texts of a text column at some places, and with missing values in other columns."""
+    if texts is not None and isinstance(cells.dtype, pd.StringDtype):
+        return pd.Series(pd.array(texts, dtype="str"), index=cells.index, name=cells.name)
+    missing = np.zeros(len(cells), bool)
+    missing[places] = True
+    if pd.api.types.is_bool_dtype(cells.dtype) or pd.api.types.is_integer_dtype(cells.dtype):
+        cells = cells.convert_dtypes()
+    return cells.mask(missing, "" if isinstance(cells.dtype, pd.StringDtype) else None)
