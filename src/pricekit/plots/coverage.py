@@ -21,6 +21,7 @@ from pricekit.plots.drawing import (
     heading,
     inks,
     legend,
+    legend_below,
     png_of,
     price_scale,
 )
@@ -182,7 +183,7 @@ class CoverageDisplay:
         sd = np.sqrt(level * (1 - level) * np.sum(weight**2)) / weight.sum()
         ax.fill_between(
             100 * level, 100 * np.clip(level - 1.96 * sd, 0, 1), 100 * np.clip(level + 1.96 * sd, 0, 1),
-            color=ink.text, alpha=0.15, linewidth=0, label="95% of samples of valid intervals",
+            color=ink.text, alpha=0.15, linewidth=0, label="by chance, 95% of samples",
         )  # fmt: skip
         ax.plot([0, 100], [0, 100], DASHES, color=ink.text, linewidth=1, label="nominal")
         ax.plot(100 * self.levels, 100 * self.share, "o-", color=ink.main, markersize=5, label="found")
@@ -203,13 +204,12 @@ class CoverageDisplay:
             ax.axhline(100 * level, linestyle=DASHES, color=colour, linewidth=1)
             ax.plot(
                 np.exp(parts["log"]), 100 * parts["hit"] / parts["weight"], color=colour, marker=MARKERS[place],
-                label=f"{100 * level:g}%: {100 * self.share[row]:.1f}% of all rows",
+                label=f"{100 * level:g}% interval: {100 * self.share[row]:.1f}% of all rows",
             )  # fmt: skip
         ax.set(ylim=(0, 102))
         ax.set_xlabel(price_label("true price, by decile", self.currency), **PLAIN)
-        legend(
-            ax, loc="lower left", fontsize="small", title="interval (dashed: nominal)", title_fontsize="small"
-        )
+        ax.plot([], [], DASHES, color=ink.text, linewidth=1, label="nominal")
+        legend_below(ax, None, 2)
 
     def __repr__(self) -> str:
         rows, level = counted(len(self.price), "row"), int(np.abs(self.levels - 0.9).argmin())

@@ -189,7 +189,7 @@ def price_scale(ax: Axes, which: Literal["x", "y"], prices: np.ndarray, margin: 
     locator: Locator = LogLocator(numticks=8)
     if decades < 0.9:
         locator = MaxNLocator(6, steps=[1, 2, 5, 10])
-    elif decades < 2.6:
+    elif decades < 3.2:
         locator = LogLocator(subs=(1.0, 2.0, 5.0))
     axis.set_major_locator(locator)
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))

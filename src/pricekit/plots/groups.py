@@ -15,7 +15,18 @@ from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price
 from pricekit.evaluation.scores import scores_with_intervals
 from pricekit.metrics import Metric
 from pricekit.options import WeighedOptions, with_options
-from pricekit.plots.drawing import DASHES, SIZE, axes_for, finish, heading, inks, legend, png_of, price_scale
+from pricekit.plots.drawing import (
+    DASHES,
+    SIZE,
+    axes_for,
+    finish,
+    heading,
+    inks,
+    legend,
+    legend_below,
+    png_of,
+    price_scale,
+)
 from pricekit.plots.source import LEAST_ROWS, check_prices, judge
 from pricekit.plots.words import PLAIN, metric_label, plain, price_label
 from pricekit.support.text import counted, printable, shorten
@@ -145,7 +156,7 @@ class DecileDisplay:
         ax.set_xlabel(price_label("true price", self.currency), **PLAIN)
         ax.set_ylabel(metric_label(self.metric, self.currency), **PLAIN)
         heading(ax, f"{counted(int(scores['rows'].sum()), 'row')} in {counted(len(scores), 'group')}")
-        legend(ax, fontsize="small")
+        legend_below(ax, None, 3)
         finish(self, ax)
         return self
 

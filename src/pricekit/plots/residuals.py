@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 QUANTILES = 0.1, 0.5, 0.9
 _LINES = {0.1: (0, (1, 1.2)), 0.5: "-", 0.9: "--"}
-MOST_BINS, ROWS_PER_BIN = 20, 10
+MOST_BINS, ROWS_PER_BIN = 20, 25
 
 
 @dataclass(repr=False, eq=False)
@@ -52,7 +52,7 @@ class ResidualDisplay:
         >>> from pricekit import plots
         >>> price = np.arange(1.0, 41.0)
         >>> plots.ResidualDisplay.from_predictions(price, 2 * price).running["50%"].tolist()
-        [2.0, 2.0, 2.0, 2.0]
+        [2.0, 2.0]
     """
 
     predicted: np.ndarray
@@ -80,8 +80,11 @@ class ResidualDisplay:
 
     @property
     def running(self) -> pd.DataFrame:
-        """The 10%, 50% and 90% quantiles of the factor, and the median `predicted`, in at most 20 equal parts of the rows."""
-        bins = int(np.clip(len(self.predicted) // ROWS_PER_BIN, 1, MOST_BINS))
+        """Quantiles `10%`, `50%` and `90%` of the factor in up to 20 bins of at least 25 rows, and the median price.
+
+        The column `predicted` is the median predicted price of a bin. Fewer than 50 rows are two bins.
+        """
+        bins = int(np.clip(len(self.predicted) // ROWS_PER_BIN, 2, MOST_BINS))
         parts = np.array_split(np.argsort(self.predicted, kind="stable"), bins)
         rows = [
             {"predicted": np.median(self.predicted[part])}
