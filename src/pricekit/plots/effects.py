@@ -60,8 +60,9 @@ class FeatureEffectDisplay:
     Example:
         >>> import pricekit as pk
         >>> run = pk.train(pk.make_catalog(200), epochs=1, features="fast15")
-        >>> pk.plots.FeatureEffectDisplay.from_model(run, feature="value")
-        FeatureEffectDisplay(value: 18 values, 30 rows)
+        >>> shown = pk.plots.FeatureEffectDisplay.from_model(run, feature="value")
+        >>> len(shown.values) == len(shown.price), shown.log_price.shape[1]
+        (True, 30)
     """
 
     feature: str
