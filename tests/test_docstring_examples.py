@@ -10,10 +10,11 @@ import pricekit
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 EXAMPLES = [
     test
-    for name in pricekit.__all__
+    for package in (pricekit, pricekit.plots)
+    for name in package.__all__
     if not name.startswith("_")
     for test in FINDER.find(
-        getattr(pricekit, name), name, globs={"pk": pricekit, name: getattr(pricekit, name)}
+        getattr(package, name), name, globs={"pk": pricekit, name: getattr(package, name)}
     )
     if test.examples
 ]

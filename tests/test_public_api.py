@@ -16,11 +16,14 @@ ROOT = Path(__file__).parents[1]
 RELEASED = ROOT / "tests" / "public_api.json"
 
 
-def signatures() -> dict[str, str]:
-    """Return the signature of each public function, class and method of `pricekit`, by dotted name."""
+def signatures(package: Any = pricekit) -> dict[str, str]:
+    """Return the signature of each public function, class and method of a package, by dotted name."""
     found: dict[str, str] = {}
-    for name in sorted(set(pricekit.__all__) - {"__version__"}):
-        thing = getattr(pricekit, name)
+    for name in sorted(set(package.__all__) - {"__version__"}):
+        thing = getattr(package, name)
+        if inspect.ismodule(thing):
+            found |= {f"{name}.{inner}": value for inner, value in signatures(thing).items()}
+            continue
         found[name] = _signature(thing)
         if inspect.isclass(thing):
             members = inspect.getmembers(thing, lambda m: callable(m) or isinstance(m, property))
@@ -63,13 +66,16 @@ def test_a_change_of_a_public_signature_is_in_the_changelog():
 
 
 def test_every_public_name_has_a_docstring():
-    for name in set(pricekit.__all__) - {"__version__"}:
-        assert len((getattr(pricekit, name).__doc__ or "").strip()) > 20, name
+    for package in (pricekit, pricekit.plots):
+        for name in set(package.__all__) - {"__version__"}:
+            assert len((getattr(package, name).__doc__ or "").strip()) > 20, name
 
 
 def test_public_names_are_documented():
     page = (ROOT / "docs" / "python.md").read_text("utf-8")
     assert [name for name in pricekit.__all__ if f"`{name}" not in page and name != "__version__"] == []
+    pictures = (ROOT / "docs" / "plots.md").read_text("utf-8")
+    assert [name for name in pricekit.plots.__all__ if f"`{name}" not in pictures] == []
 
 
 if __name__ == "__main__":

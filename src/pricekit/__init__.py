@@ -48,13 +48,17 @@ _PUBLIC = {
     "worst_rows": "pricekit.api",
 }
 
-__all__ = ["__version__", *_PUBLIC]
+_PACKAGES = ("plots",)
+
+__all__ = ["__version__", *_PUBLIC, *_PACKAGES]
 
 
 moved.install()
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"pricekit.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'pricekit' has no attribute '{name}'")
     return getattr(import_module(_PUBLIC[name]), name)

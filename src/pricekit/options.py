@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
 
 from pricekit.errors import ConfigError, PricekitError, check_limit, path_of
 from pricekit.support.files import describe_failure
+from pricekit.support.leftovers import restore
 from pricekit.support.text import did_you_mean
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -183,6 +185,21 @@ def _check_texts(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if name in hints and hints[name].__origin__ == str | None and not isinstance(value, str | None):
             raise ConfigError(f"{name} is {value!r}; expected a text", parameters=(name,))
+
+
+def model_path(given: Any, parameter: str) -> Path:
+    """Return the path of a model to read; a folder that a killed process was replacing is brought back."""
+    return restore(path_of(given, parameter))
+
+
+def path_or_frame(table: Any) -> Any:
+    """Return a path as a Path, and anything else as it is."""
+    return path_of(table, "table") if isinstance(table, str | os.PathLike) else table
+
+
+def table_or_none(table: Any) -> Any:
+    """Return as `path_or_frame` does, and None for None."""
+    return None if table is None else path_or_frame(table)
 
 
 def names_of(given: str | Iterable[str] | None, parameter: str) -> list[str]:

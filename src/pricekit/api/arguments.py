@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from pricekit.errors import ConfigError, path_of
 from pricekit.results import CrossValidation, PathLike, Run, Tuning, delete_with
-from pricekit.support.leftovers import restore
 
 Handle = TypeVar("Handle", Run, CrossValidation, Tuning)
 
@@ -25,21 +24,6 @@ def several(given: Any) -> tuple[Any, ...]:
 def paths_of(given: Any, parameter: str) -> tuple[Path, ...]:
     """Return the paths of one path or several; raises ConfigError."""
     return tuple(path_of(path, parameter) for path in several(given))
-
-
-def model_path(given: Any, parameter: str) -> Path:
-    """Return the path of a model to read; a folder that a killed process was replacing is brought back."""
-    return restore(path_of(given, parameter))
-
-
-def path_or_frame(table: Any) -> Any:
-    """Return a path as a Path, and anything else as it is."""
-    return path_of(table, "table") if isinstance(table, str | os.PathLike) else table
-
-
-def table_or_none(table: Any) -> Any:
-    """Return as `path_or_frame` does, and None for None."""
-    return None if table is None else path_or_frame(table)
 
 
 @contextmanager

@@ -7,14 +7,15 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Unpack
 
-from pricekit.api.arguments import model_path, table_or_none
 from pricekit.errors import ConfigError, DataError, ExportError, path_of
 from pricekit.options import (
     ReadingOptions,
     WeighedOptions,
     clear_errors,
     columns_over,
+    model_path,
     read_options_of,
+    table_or_none,
     with_options,
 )
 from pricekit.results import PathLike

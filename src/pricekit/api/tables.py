@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from pricekit.api.arguments import path_or_frame
 from pricekit.errors import path_of
 from pricekit.options import (
     PricedOptions,
     ReadingOptions,
     columns_over,
     names_of,
+    path_or_frame,
     read_options_of,
     with_options,
 )

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from pricekit.api.arguments import (
     check_resumable,
     handle_of,
-    model_path,
     output_folder,
-    path_or_frame,
     paths_of,
     several,
 )
@@ -21,6 +19,8 @@ from pricekit.options import (
     PretrainingOptions,
     clear_errors,
     config_of,
+    model_path,
+    path_or_frame,
     read_options_of,
     with_options,
 )

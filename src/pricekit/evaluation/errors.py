@@ -136,18 +136,27 @@ def groupings_of_errors(held_out: HeldOut, quantities: Quantities, by: str | Non
         DataError: there is no group column `by`; the message lists those that exist.
     """
     if by is not None:
-        if by not in held_out.groups:
-            names = [str(name) for name in held_out.groups.columns]
-            raise DataError(
-                f"the held-out rows have no column {by!r} to group by; they have {', '.join(names) or 'none'}. A "
-                f"column of the table is kept if it is text with 2 to {MOST_VALUES} different values.",
-                parameters=("by",),
-                column=by,
-                candidates=names,
-            )
-        return [by_category(held_out.groups[by], MOST_VALUES)]
+        return [grouping_by(held_out, by)]
     built_in = [by_unit(quantities), by_quantity(quantities), by_price(held_out.price)]
     return [grouping for grouping in [*built_in, *by_categories(held_out)] if len(grouping.labels) > 1]
+
+
+def grouping_by(held_out: HeldOut, by: str, most: int = MOST_VALUES) -> Grouping:
+    """Return the grouping by one column; see `by_category`.
+
+    Raises:
+        DataError: there is no group column `by`; the message lists those that exist.
+    """
+    if by not in held_out.groups:
+        names = [str(name) for name in held_out.groups.columns]
+        raise DataError(
+            f"the held-out rows have no column {by!r} to group by; they have {', '.join(names) or 'none'}. A "
+            f"column of the table is kept if it is text with 2 to {MOST_VALUES} different values.",
+            parameters=("by",),
+            column=by,
+            candidates=names,
+        )
+    return by_category(held_out.groups[by], most)
 
 
 def share_of_worst(table: pd.DataFrame, count: int) -> float:

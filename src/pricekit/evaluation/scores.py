@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pricekit.evaluation.groups import group_scores, groupings_of
+from pricekit.evaluation.groups import Grouping, group_scores, groupings_of
 from pricekit.evaluation.held_out import HeldOut
 from pricekit.metrics import SMAPE, Metric, price_metrics
-from pricekit.support.progress import progress
+from pricekit.support.log import logger
+from pricekit.support.progress import progress, use_reporter
 from pricekit.support.text import counted
 
 RESAMPLES = 2000
@@ -176,6 +177,34 @@ def held_out_interval(held_out: HeldOut, metric: Metric) -> tuple[float, float] 
         return score_interval(metric, weights, terms)
     except ModuleNotFoundError:
         return None
+
+
+def scores_with_intervals(
+    grouping: Grouping,
+    predicted: np.ndarray,
+    price: np.ndarray,
+    metric: Metric = SMAPE,
+    weight: np.ndarray | None = None,
+) -> pd.DataFrame:
+    """Return the metric of each group with its 95% bootstrap interval; arguments as of `group_scores`.
+
+    Columns: `group`, `rows`, the metric as `value`, and its interval `low` and `high`: NaN without scipy or with too
+    few rows whose weight is above 0. The index is the group's number in the grouping.
+    """
+    scores = group_scores([grouping], predicted, price, metric, weight)
+    weights, terms = metric.weights(price, weight), metric.terms(predicted, price)
+    kept = np.flatnonzero(np.bincount(grouping.codes, weights, len(grouping.labels)) > 0)
+    bounds = np.full((len(kept), 2), np.nan)
+    try:
+        with progress("bootstrapping the intervals", len(kept)) as advance, use_reporter(None):
+            for place, code in enumerate(kept):
+                inside = (grouping.codes == code) & (weights > 0)
+                bounds[place] = score_interval(metric, weights[inside], terms[inside]) or np.nan
+                advance(1)
+    except ModuleNotFoundError:
+        logger.warning(f"the intervals of {metric.title} are omitted: they need scipy (pip install scipy)")
+    found = scores[["group", "rows"]].set_axis(kept, axis="index")
+    return found.assign(value=scores[metric.name].to_numpy(float), low=bounds[:, 0], high=bounds[:, 1])
 
 
 def _floats(values: pd.Series) -> dict[str, float]:

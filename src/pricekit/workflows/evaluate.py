@@ -86,6 +86,23 @@ def judged_rows(model: Path, table: Any, options: Mapping[str, Any]) -> tuple[He
         report_refit([model])
         return held_out, None
     predictor = load_model(model)
+    judged = priced_rows(predictor, table, options)
+    if (model / FILE).is_file():
+        _warn_of_training_rows(model, source_name(table), judged)
+    return judged, predictor
+
+
+def priced_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> HeldOut:
+    """Return the rows of a table with their prices and the predictions of an open model.
+
+    Args:
+        predictor: the open model.
+        table: a file or a frame with prices.
+        options: options for reading the table.
+
+    Raises:
+        DataError: the table cannot be read, or no row can be used.
+    """
     rows, _ = read_usable(
         table,
         columns_over(predictor.columns, options),
@@ -95,10 +112,7 @@ def judged_rows(model: Path, table: Any, options: Mapping[str, Any]) -> tuple[He
     )
     require_same_currency(predictor.currency, rows.currency)
     rows = with_row_info(rows, options.get("weight"))
-    judged = held_out_of(rows, predictor.predict(rows))
-    if (model / FILE).is_file():
-        _warn_of_training_rows(model, source_name(table), judged)
-    return judged, predictor
+    return held_out_of(rows, predictor.predict(rows))
 
 
 def _warn_of_training_rows(model: Path, table: str, rows: HeldOut) -> None:

@@ -1,0 +1,34 @@
+"""Pictures of a model's prices, drawn with matplotlib.
+
+Each class follows the convention of scikit-learn's displays: its attributes hold the numbers, `from_model` computes and
+draws them, `plot` draws them again, and `ax_` and `figure_` are what was drawn last. Only drawing needs matplotlib.
+
+    drawing.py        axes, colours, scales, and the picture in a notebook
+    words.py          plain text for labels, whatever a table contains
+    source.py         a model and a table to rows with prices and predictions
+    predictions.py    predicted against true prices
+    residuals.py      predicted / true price against the predicted price
+    groups.py         the metric by price and by the groups of a column
+    coverage.py       the share of true prices inside the intervals
+    learning.py       loss and validation metric by epoch
+    effects.py        the typical price by the value of a feature
+"""
+
+from pricekit.plots.coverage import CoverageDisplay
+from pricekit.plots.drawing import style
+from pricekit.plots.effects import FeatureEffectDisplay
+from pricekit.plots.groups import DecileDisplay, GroupDisplay
+from pricekit.plots.learning import LearningCurveDisplay
+from pricekit.plots.predictions import PredictionDisplay
+from pricekit.plots.residuals import ResidualDisplay
+
+__all__ = [
+    "CoverageDisplay",
+    "DecileDisplay",
+    "FeatureEffectDisplay",
+    "GroupDisplay",
+    "LearningCurveDisplay",
+    "PredictionDisplay",
+    "ResidualDisplay",
+    "style",
+]

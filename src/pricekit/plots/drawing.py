@@ -1,0 +1,258 @@
+"""What all pictures share: matplotlib, axes, colours, scales of prices, and the picture in a notebook.
+
+The figures are `matplotlib.figure.Figure` objects that pyplot does not know. So they need no display, a server keeps
+none of them in memory, and nothing global changes. A notebook shows a display by its `_repr_png_`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from pricekit.errors import ConfigError
+from pricekit.plots.words import PLAIN, number, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SIZE = 6.4, 4.8
+"""Width and height of a figure in inches."""
+MOST_POINTS = 2000
+"""More rows are drawn as the density of their points, so that a vector graphic stays small."""
+DASHES = "--"
+MARKERS = "osD^vPX*"
+_NOTEBOOK_DPI = 144
+
+_LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
+_DARK = ("#56B4E9", "#E69F00", "#F0E442", "#CC79A7", "#FFFFFF")
+"""Colours that people with colour blindness distinguish (Okabe & Ito 2008), for light and dark backgrounds."""
+_PAPER = {False: "#FFFFFF", True: "#121212"}
+"""Backgrounds of light and dark themes."""
+
+
+class Drawn(Protocol):
+    """A display: it has a figure after `plot`."""
+
+    ax_: Axes
+    figure_: Figure
+
+
+@dataclass(frozen=True)
+class Inks:
+    """The colours of a picture, which suit matplotlib's current text colour.
+
+    Attributes:
+        text: of texts and reference lines.
+        several: of data, the first for a single series, (5,).
+    """
+
+    text: str
+    several: tuple[str, ...]
+
+    @property
+    def main(self) -> str:
+        """The colour of the data."""
+        return self.several[0]
+
+    @property
+    def second(self) -> str:
+        """The colour of what is set off against the data; lighter or darker styles tell it apart in print."""
+        return self.several[1]
+
+
+def require_matplotlib() -> None:
+    """Raise ConfigError if matplotlib is not installed."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"a picture needs the package {error.name}, which is not installed: pip install 'pricekit[plots]'"
+        ) from None
+
+
+@contextmanager
+def style(dark: bool = False) -> Iterator[None]:
+    """Draw pictures for a light or a dark page while the block runs, whatever matplotlib's settings are.
+
+    Without it, pictures have the colours of texts and axes in matplotlib's `rcParams`.
+
+    Args:
+        dark: light texts and axes, for a dark page.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+
+    Example:
+        >>> from pricekit import plots
+        >>> with plots.style(dark=True):
+        ...     display = plots.PredictionDisplay.from_predictions([2.0, 5.0, 9.0], [2.5, 4.0, 9.0])
+        >>> display.ax_.xaxis.label.get_color()
+        '#E6E6E6'
+    """
+    require_matplotlib()
+    import matplotlib as mpl
+
+    ink, paper = "#E6E6E6" if dark else "#000000", _PAPER[dark]
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+
+    papered = ("figure.facecolor", "axes.facecolor")
+
+    settings: Any = dict.fromkeys(inked, ink) | dict.fromkeys(papered, paper)
+    settings |= {"xtick.labelcolor": "inherit", "ytick.labelcolor": "inherit", "savefig.facecolor": "auto"}
+    with mpl.rc_context(settings | {"axes.titlecolor": "auto", "legend.labelcolor": "None"}):
+        yield
+
+
+def axes_for(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
+    """Return the axes to draw on: those that are given, or those of a new figure with a transparent background.
+
+    Args:
+        ax: the user's axes; None for a new figure.
+        size: width and height of the new figure in inches.
+
+    Raises:
+        ConfigError: matplotlib is not installed, or `ax` is not one axes.
+    """
+    require_matplotlib()
+    from matplotlib.axes import Axes
+    from matplotlib.colors import to_rgba
+    from matplotlib.figure import Figure
+
+    if ax is not None:
+        if not isinstance(ax, Axes):
+            raise ConfigError(
+                f"ax is a {type(ax).__name__}; expected the axes of a matplotlib figure, or None for a new figure",
+                parameters=("ax",),
+            )
+        return ax
+    figure = Figure(figsize=size, layout="constrained")
+    red, green, blue, opacity = to_rgba(figure.get_facecolor())
+    if not opacity:  # a setting such as "none" has no colour
+        red, green, blue, _ = to_rgba(_PAPER[_is_dark()])
+    figure.set_facecolor((red, green, blue, 0.0))
+    found = figure.add_subplot()
+    found.patch.set_alpha(0.0)
+    found.spines[["top", "right"]].set_visible(False)
+    return found
+
+
+def finish(display: Drawn, ax: Axes) -> None:
+    """Store the axes and their figure in a display."""
+    display.ax_ = ax
+    display.figure_ = ax.get_figure(root=True)  # type: ignore[assignment]
+
+
+def png_of(display: Drawn) -> tuple[bytes, dict[str, int]] | None:
+    """Return a PNG and its size in pixels for a notebook; None for a figure that pyplot shows, or before `plot`.
+
+    The PNG has the background that suits its texts. A figure that is saved has a transparent one.
+    """
+    figure = getattr(display, "figure_", None)
+    if figure is None or getattr(figure, "number", None) is not None:
+        return None
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=_NOTEBOOK_DPI, facecolor=figure.get_facecolor()[:3])
+    width, height = figure.get_size_inches()
+    return buffer.getvalue(), {"width": round(72 * width), "height": round(72 * height)}
+
+
+def inks() -> Inks:
+    """Return the colours for the current settings of matplotlib."""
+    import matplotlib as mpl
+
+    return Inks(str(mpl.rcParams["text.color"]), _DARK if _is_dark() else _LIGHT)
+
+
+def price_scale(ax: Axes, which: Literal["x", "y"], prices: np.ndarray, margin: float = 0.04) -> None:
+    """Give an axis a logarithmic scale that covers prices, with plain numbers.
+
+    Args:
+        ax: the axes.
+        which: the axis.
+        prices: above 0, (N,).
+        margin: the free part of the axis at each end.
+    """
+    from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter
+
+    axis = getattr(ax, f"{which}axis")
+    getattr(ax, f"set_{which}scale")("log")
+    low, high = np.log10(np.min(prices)), np.log10(np.max(prices))
+    pad = margin * (high - low) if high > low else 0.2
+    getattr(ax, f"set_{which}lim")(10 ** (low - pad), 10 ** (high + pad))
+    decades = high - low + 2 * pad
+    locator: Locator = LogLocator(numticks=8)
+    if decades < 0.9:
+        locator = MaxNLocator(6, steps=[1, 2, 5, 10])
+    elif decades < 3.2:
+        locator = LogLocator(subs=(1.0, 2.0, 5.0))
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def dense_points(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
+    """Draw N points on axes whose scales are set, both logarithmic; many of them as the number in each hexagon.
+
+    Args:
+        ax: the axes.
+        x: above 0, (N,).
+        y: above 0, (N,).
+    """
+    ink = inks()
+    if len(x) <= MOST_POINTS:
+        size, opacity = (18, 0.55) if len(x) <= 500 else (9, 0.4)
+        ax.scatter(x, y, s=size, color=ink.main, alpha=opacity, linewidths=0)
+        return
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgb
+
+    rgb = to_rgb(ink.main)
+    shades = LinearSegmentedColormap.from_list("rows", [(*rgb, 0.15), (*rgb, 1.0)])
+    limits = np.log10([*ax.get_xlim(), *ax.get_ylim()])
+    hexagons = ax.hexbin(
+        x, y, gridsize=60, xscale="log", yscale="log", extent=tuple(limits), mincnt=1, cmap=shades,
+        norm=LogNorm(), linewidths=0, rasterized=True,
+    )  # fmt: skip
+    ax.axis(tuple(10**limits))
+    bar = ax.get_figure().colorbar(hexagons, ax=ax, shrink=0.6, pad=0.02, format=lambda v, _: number(v))  # type: ignore[union-attr]
+    bar.outline.set_visible(False)
+    bar.set_label("rows")
+
+
+def legend(ax: Axes, handles: list[Any] | None = None, **options: Any) -> None:
+    """Add a legend whose texts are shown as they are.
+
+    Args:
+        ax: the axes.
+        handles: what it lists; None: everything with a label.
+        **options: of `Axes.legend`.
+    """
+    listed = ax.legend(**options) if handles is None else ax.legend(handles=handles, **options)
+    listed.get_frame().set_alpha(0.0)
+    for text in listed.get_texts():
+        text.set_parse_math(False)
+        text.set_usetex(False)
+
+
+def legend_below(ax: Axes, handles: list[Any] | None, columns: int) -> None:
+    """Add a legend below the label of the x axis; arguments as of `legend`."""
+    place = {"loc": "upper left", "bbox_to_anchor": (0, -0.12), "borderaxespad": 0}
+    legend(ax, handles, ncols=columns, fontsize="small", **place)
+
+
+def heading(ax: Axes, text: str) -> None:
+    """Add a short title at the left."""
+    ax.set_title(plain(text, 90), loc="left", fontsize="medium", **PLAIN)
+
+
+def _is_dark() -> bool:
+    """Return whether matplotlib's texts are light, as they are on a dark page."""
+    import matplotlib as mpl
+    from matplotlib.colors import to_rgb
+
+    return float(np.dot(to_rgb(mpl.rcParams["text.color"]), (0.299, 0.587, 0.114))) > 0.5

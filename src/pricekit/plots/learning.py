@@ -1,0 +1,222 @@
+"""Loss and validation metric by epoch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pricekit.errors import DataError
+from pricekit.metrics import METRICS, SMAPE, Metric
+from pricekit.options import clear_errors, model_path
+from pricekit.plots.drawing import (
+    MARKERS,
+    axes_for,
+    finish,
+    heading,
+    inks,
+    legend_below,
+    png_of,
+    require_matplotlib,
+)
+from pricekit.plots.source import currency_of
+from pricekit.plots.words import PLAIN, metric_label, plain
+from pricekit.support.text import counted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+FILE = "metrics.jsonl"
+_LOSS = (0, (1, 1.2))
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The epochs of one run.
+
+    Attributes:
+        name: which run it is, such as "fold 0" or "member trees"; "" for a single run.
+        epoch: int64 (E,).
+        loss: the mean training loss of each epoch, float64 (E,).
+        score: the validation metric after each epoch, float64 (E,), NaN without validation rows.
+        best: the epoch whose weights were kept; None if it is not known.
+    """
+
+    name: str
+    epoch: np.ndarray
+    loss: np.ndarray
+    score: np.ndarray
+    best: int | None
+
+
+@dataclass(repr=False, eq=False)
+class LearningCurveDisplay:
+    """The validation metric and the training loss by epoch, with the best epoch, for each run of a model.
+
+    Args:
+        curves: one for a run, one for each member of an ensemble and each fold of a cross-validation.
+        metric: the validation metric.
+        currency: of the prices; None if unknown.
+
+    Attributes:
+        ax_: the axes that `plot` drew on: those of the metric.
+        figure_: their figure.
+
+    Example:
+        >>> import pricekit as pk
+        >>> run = pk.train(pk.make_catalog(200), epochs=2, settings={"training.refit": False})
+        >>> pk.plots.LearningCurveDisplay.from_model(run).curves[0].epoch.tolist()
+        [1, 2]
+    """
+
+    curves: tuple[Curve, ...]
+    metric: Metric
+    currency: str | None = None
+    ax_: Axes = field(init=False)
+    figure_: Figure = field(init=False)
+
+    @classmethod
+    def from_model(cls, model: Any, *, ax: Axes | None = None) -> LearningCurveDisplay:
+        """Draw the epochs of a run, an ensemble or a cross-validation, finished or not.
+
+        After a refit, these are the epochs of the first pass.
+
+        Args:
+            model: its path or handle.
+            ax: the axes to draw on; default: those of a new figure.
+
+        Raises:
+            ConfigError: matplotlib is not installed.
+            DataError: the model has no epochs, or a file is damaged.
+        """
+        require_matplotlib()
+        return clear_errors(_read)(cls, model_path(model, "model")).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> LearningCurveDisplay:
+        """Draw on axes, or on those of a new figure; return the display itself."""
+        ax = axes_for(ax)
+        ink, lines = inks(), []
+        scored = any(np.isfinite(curve.score).any() for curve in self.curves)
+        losses = ax.twinx() if scored else ax
+        losses.patch.set_alpha(0.0)
+        for place, curve in enumerate(self.curves):
+            colour, marker = ink.several[place % len(ink.several)], MARKERS[place % len(MARKERS)]
+            shape: dict[str, Any] = {
+                "color": colour,
+                "marker": marker,
+                "markersize": 4,
+                "markevery": max(1, len(curve.epoch) // 10),
+            }
+            lines.append(losses.plot(curve.epoch, curve.loss, linestyle=_LOSS, linewidth=1.3, **shape)[0])
+            if scored:
+                lines[-1] = ax.plot(curve.epoch, curve.score, "-", **shape)[0]
+                self._mark_best(ax, curve, colour)
+            lines[-1].set_label(plain(curve.name or "the run"))
+        self._label(ax, losses)
+        self._explain(ax, lines if len(lines) > 1 else [], scored)
+        finish(self, ax)
+        return self
+
+    def _mark_best(self, ax: Axes, curve: Curve, colour: str) -> None:
+        if curve.best is None or not (at := np.flatnonzero(curve.epoch == curve.best)).size:
+            return
+        ax.plot(
+            curve.epoch[at],
+            curve.score[at],
+            "o",
+            color=colour,
+            markersize=13,
+            markerfacecolor="none",
+            zorder=4,
+        )
+        if len(self.curves) == 1:
+            ax.axvline(curve.best, color=inks().text, linewidth=0.8, alpha=0.5)
+
+    def _label(self, ax: Axes, losses: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        ax.set_xlabel("epoch")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        losses.set_ylabel("training loss (dotted)")
+        if losses is not ax:
+            losses.spines["top"].set_visible(False)
+            ax.set_ylabel(f"validation {metric_label(self.metric, self.currency)}", **PLAIN)
+
+    def _explain(self, ax: Axes, lines: list[Line2D], scored: bool) -> None:
+        """Add a legend for several runs, or name the best epoch of a single one."""
+        ring = None
+        if scored and any(curve.best is not None for curve in self.curves):
+            from matplotlib.lines import Line2D
+
+            ring = Line2D(
+                [], [], linestyle="", marker="o", markersize=9, markerfacecolor="none", color=inks().text
+            )
+            ring.set_label("best epoch" if len(self.curves) > 1 else f"best epoch: {self.curves[0].best}")
+        if handles := [*lines, *([] if ring is None else [ring])]:
+            legend_below(ax, handles, min(4, len(handles)))
+        runs = "" if len(self.curves) == 1 else f"{counted(len(self.curves), 'run')}, "
+        heading(ax, f"{runs}{counted(max(int(curve.epoch.max()) for curve in self.curves), 'epoch')}")
+
+    def __repr__(self) -> str:
+        epochs = counted(max(int(curve.epoch.max()) for curve in self.curves), "epoch")
+        return f"LearningCurveDisplay({counted(len(self.curves), 'run')}, {epochs})"
+
+    _repr_png_ = png_of
+
+
+def _read(cls: type[LearningCurveDisplay], path: Path) -> LearningCurveDisplay:
+    found = [_curve(folder, name) for folder, name in _runs(path, "")]
+    if not found:
+        raise DataError(_absence(path), path=str(path))
+    metrics = [metric for _, metric in found if metric is not None]
+    curves = tuple(curve for curve, _ in found)
+    return cls(curves, metrics[0] if metrics else SMAPE, currency_of(path))
+
+
+def _runs(path: Path, name: str) -> Iterator[tuple[Path, str]]:
+    """Yield the folder of each run in a model's folder, with its name."""
+    if (path / FILE).is_file():
+        yield path, name
+        return
+    for kind, pattern in (("fold", "fold-*"), ("member", "members/*")):
+        for folder in sorted(path.glob(pattern), key=lambda found: (len(found.name), found.name)):
+            yield from _runs(
+                folder, ", ".join(filter(None, [name, f"{kind} {folder.name.removeprefix('fold-')}"]))
+            )
+
+
+def _curve(folder: Path, name: str) -> tuple[Curve, Metric | None]:
+    """Return the epochs of a run and its validation metric, if it has validation rows; raises DataError."""
+    try:
+        lines = [json.loads(line) for line in (folder / FILE).read_text("utf-8").splitlines()]
+        epoch = np.array([line["epoch"] for line in lines], np.int64)
+        loss = np.array([line["loss"] for line in lines], np.float64)
+        metric = next((m for m in METRICS.values() if any(f"valid_{m.name}" in line for line in lines)), None)
+        score = np.array([line.get(f"valid_{metric.name}") if metric else None for line in lines], np.float64)
+        if not len(lines):
+            raise ValueError("it has no epochs")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{folder / FILE} is damaged ({error}). Train again.", path=str(folder)) from None
+    return Curve(name, epoch, loss, score, _best_epoch(folder)), metric
+
+
+def _best_epoch(folder: Path) -> int | None:
+    try:
+        return int(json.loads((folder / "run.json").read_text("utf-8"))["best_epoch"])
+    except (OSError, ValueError, KeyError, TypeError):  # not finished, or from another source
+        return None
+
+
+def _absence(path: Path) -> str:
+    """Explain why a folder has no epochs."""
+    if not path.is_dir():
+        return f"{path} {'is a file' if path.exists() else 'does not exist'}; expected the folder of a run"
+    if (path / "manifest.json").is_file():
+        return f"{path} is a bundle, which contains no epochs; use the run that it was exported from"
+    return f"{path} contains no {FILE}; expected the folder of a run, an ensemble or a cross-validation"

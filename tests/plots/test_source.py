@@ -1,0 +1,104 @@
+"""A model and a table to rows with true and predicted prices; unusable input is one clear error."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pricekit as pk
+from pricekit import plots
+from pricekit.errors import ConfigError, DataError, PricekitError
+from pricekit.evaluation.held_out import read_held_out, write_held_out
+from pricekit.plots.source import currency_of, judge
+
+BY_PREDICTION = [plots.PredictionDisplay, plots.ResidualDisplay, plots.DecileDisplay]
+
+
+@pytest.fixture
+def folder(rows, tmp_path):
+    """Return a function that writes a folder with held-out rows."""
+
+    def write(count):
+        write_held_out(tmp_path, rows(count))
+        return tmp_path
+
+    return write
+
+
+def test_without_a_table_the_rows_are_held_out_ones(run):
+    found = judge(pk.Run(run), None, {})
+    assert found.rows.price.tolist() == read_held_out(run).price.tolist()
+    assert (found.metric.name, found.predictor, found.path) == ("smape", None, run)
+
+
+def test_a_table_is_priced_by_a_path_and_by_an_open_model(bundle, catalog):
+    frame, model = pd.read_csv(catalog), pk.load(bundle, "ort-cpu")
+    by_path, by_model = judge(bundle, catalog, {"limit": 50}), judge(model, frame[:50], {}, metric="mae")
+    assert by_path.rows.predicted == pytest.approx(by_model.rows.predicted, rel=1e-5)
+    assert by_path.rows.price.tolist() == frame["price"][:50].tolist()
+    assert (by_path.metric.name, by_model.metric.name) == ("smape", "mae")
+
+
+@pytest.mark.parametrize("kind", BY_PREDICTION)
+def test_each_display_draws_runs_and_tables(kind, run, bundle, catalog):
+    held_out, table = kind.from_model(str(run)), kind.from_model(bundle, catalog, limit=100)
+    assert held_out.figure_ is not table.figure_
+    assert table.plot() is table
+
+
+@pytest.mark.parametrize("kind", [*BY_PREDICTION, plots.CoverageDisplay])
+def test_models_without_rows_are_refused(kind, bundle, run, catalog, tmp_path):
+    frame = pd.read_csv(catalog)
+    with pytest.raises(DataError, match="is a bundle, which contains no held-out rows"):
+        kind.from_model(bundle)
+    with pytest.raises(DataError, match="an open model has no held-out rows; add a table"):
+        kind.from_model(pk.load(bundle, "ort-cpu"))
+    with pytest.raises(PricekitError, match="has no column 'price'"):
+        kind.from_model(bundle, frame.drop(columns="price"))
+    with pytest.raises(DataError, match="does not exist"):
+        kind.from_model(tmp_path / "nothing")
+    with pytest.raises(ConfigError, match="limit is an option for reading a table"):
+        kind.from_model(run, limit=3)
+    with pytest.raises(TypeError, match="no option 'limits'"):
+        kind.from_model(run, limits=3)
+
+
+@pytest.mark.parametrize("kind", [plots.ResidualDisplay, plots.DecileDisplay, plots.CoverageDisplay])
+def test_few_rows_are_refused(kind, folder):
+    with pytest.raises(
+        DataError, match="there are only 10 rows with a price; this picture needs at least 20"
+    ):
+        kind.from_model(folder(10))
+
+
+def test_one_price_is_refused_and_two_are_drawn(folder):
+    with pytest.raises(DataError, match="there is only 1 row with a price; this picture needs at least 2"):
+        plots.PredictionDisplay.from_model(folder(1))
+    assert len(plots.PredictionDisplay.from_predictions([3, 5], [4, 5]).price) == 2
+
+
+@pytest.mark.parametrize("kind", BY_PREDICTION)
+@pytest.mark.parametrize(
+    ("price", "predicted", "message"),
+    [
+        (["a"] * 30, np.ones(30), "price is not a list of numbers"),
+        (np.ones(30), np.ones((30, 2)), "predicted is not a list of numbers"),
+        (np.ones(30), np.zeros(30), "predicted contains 0"),
+        ([*np.ones(29), np.nan], np.ones(30), "price contains nan"),
+        (np.ones(30), np.ones(29), "30 true prices, but 29 predicted prices"),
+        (3, 4, "price is not a list of numbers"),
+    ],
+)
+def test_prices_that_cannot_be_drawn_are_refused(kind, price, predicted, message):
+    with pytest.raises(DataError, match=message):
+        kind.from_predictions(price, predicted)
+
+
+def test_the_currency_is_that_of_the_run_or_of_the_folds(tmp_path):
+    assert currency_of(tmp_path) is None
+    (tmp_path / "fold-0").mkdir()
+    (tmp_path / "fold-0" / "run.json").write_text(json.dumps({"currency": "EUR"}))
+    assert currency_of(tmp_path) == "EUR"
+    (tmp_path / "run.json").write_text(json.dumps({"currency": "USD"}))
+    assert currency_of(tmp_path) == "USD"
