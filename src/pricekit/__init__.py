@@ -41,6 +41,7 @@ _PUBLIC = {
     "predict": "pricekit.api",
     "pretrain": "pricekit.api",
     "read_table": "pricekit.table",
+    "report": "pricekit.api",
     "smape": "pricekit.metrics",
     "train": "pricekit.api",
     "tune": "pricekit.api",

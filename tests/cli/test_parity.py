@@ -17,6 +17,7 @@ FUNCTIONS = {
     "compare": pk.compare,
     "errors": pk.worst_rows,
     "explain": pk.explain,
+    "report": pk.report,
     "ensemble": pk.ensemble,
     "export": pk.export,
     "inspect": pk.inspect,

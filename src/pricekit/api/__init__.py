@@ -6,6 +6,7 @@ works without torch.
 
 from pricekit.api.explanations import explain
 from pricekit.api.models import compare, evaluate, export, inspect, load, predict, worst_rows
+from pricekit.api.reports import report
 from pricekit.api.tables import check, compute_features
 from pricekit.api.training import cross_validate, ensemble, pretrain, train, tune
 
@@ -22,6 +23,7 @@ __all__ = [
     "load",
     "predict",
     "pretrain",
+    "report",
     "train",
     "tune",
     "worst_rows",

@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from pricekit.api.arguments import model_path, path_or_frame
 from pricekit.errors import DataError
 from pricekit.explanation.explain import EVALUATIONS
-from pricekit.options import ReadingOptions, columns_over, names_of, read_options_of, with_options
+from pricekit.options import (
+    ReadingOptions,
+    columns_over,
+    model_path,
+    names_of,
+    path_or_frame,
+    read_options_of,
+    with_options,
+)
 from pricekit.results import PathLike
 from pricekit.support.text import counted, shorten
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "evaluate": "Score a model on a table with prices, or on its held-out rows.",
     "compare": "Show which of several runs is better, if the difference is significant.",
     "errors": "List the rows with the largest errors, and what they have in common.",
+    "report": "Write a page on how good a model's prices are, where they fail, and why.",
     "explain": "Show which words and columns make a row's price.",
     "ensemble": "Combine several runs into one model.",
     "export": "Export a run into a bundle that predicts without torch.",

@@ -105,8 +105,13 @@ class CoverageDisplay:
                 all are equal.
         """
         found = judge(model, table, options, least=LEAST_ROWS)
-        levels, inside = _coverage(found)
+        levels, inside = coverage_of(found)
         rows = found.rows
+        if found.predictor is None and found.path is not None and not (found.path / "cv.json").is_file():
+            logger.warning(
+                f"the intervals of {found.path} were fitted on these held-out rows, so their coverage says little; "
+                "use a table with other rows, or a cross-validation"
+            )
         return cls(rows.price, inside, levels, rows.weight, found.currency).plot(ax, by=by)
 
     @classmethod
@@ -225,8 +230,12 @@ def _shown(levels: np.ndarray) -> list[int]:
     return found or [len(levels) - 1]
 
 
-def _coverage(found: Judged) -> tuple[np.ndarray, np.ndarray]:
-    """Return the levels of a model, (Q,), and for each whether each true price is inside its interval, (Q, N)."""
+def coverage_of(found: Judged) -> tuple[np.ndarray, np.ndarray]:
+    """Return the levels of a model, float64 (Q,), and whether each true price is inside their intervals, bool (Q, N).
+
+    Raises:
+        ConfigError: the model has no intervals.
+    """
     rows, fold = found.rows, found.rows.fold
     if found.predictor is not None or found.path is None:
         fitted = {0: _required(found.predictor.intervals if found.predictor else None, "this model")}
@@ -235,10 +244,6 @@ def _coverage(found: Judged) -> tuple[np.ndarray, np.ndarray]:
         fitted = {int(number): _read(found.path / f"fold-{number}") for number in np.unique(fold)}
     else:
         fitted, fold = {0: _read(found.path)}, np.zeros(len(rows), np.int64)
-        logger.warning(
-            f"the intervals of {found.path} were fitted on these held-out rows, so their coverage says little; use a "
-            "table with other rows, or a cross-validation"
-        )
     levels = reduce(np.intersect1d, [each.levels for each in fitted.values()])
     if not len(levels):
         raise ConfigError(

@@ -1,0 +1,68 @@
+"""The report on a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from pricekit.api.arguments import paths_of
+from pricekit.errors import path_of
+from pricekit.options import WeighedOptions, model_path, table_or_none, with_options
+from pricekit.results import PathLike
+
+if TYPE_CHECKING:
+    from pricekit.table import TableSource
+
+
+@with_options(WeighedOptions)
+def report(
+    model: PathLike,
+    table: TableSource | None = None,
+    *,
+    out: PathLike = "report.html",
+    against: Sequence[PathLike] = (),
+    metric: str | None = None,
+    **options: Unpack[WeighedOptions],
+) -> Path:
+    """Write a report on a model: one HTML file that needs no network.
+
+    It shows how good the prices are, where they fail, with the words that made the worst of them, whether the price
+    intervals hold, the data, and how to train the model again.
+
+    Args:
+        model: a bundle, a run, an ensemble or, without a table, a cross-validation.
+        table: a file or a frame with prices; default: the held-out rows of the model. If it is the table of the
+            training, the held-out rows are judged, and the report describes the table.
+        out: the file to write; an existing one is replaced.
+        against: other runs or cross-validations on the same table, to compare with.
+        metric: the metric that counts; default: that of the model.
+        **options: see below.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        ConfigError: matplotlib or jinja2 is not installed.
+        DataError: the table cannot be used, the model has no held-out rows, or `out` cannot be written.
+        BundleError, PluginError: the model cannot be opened.
+
+    Example:
+        >>> import pricekit as pk, tempfile
+        >>> run = pk.train(pk.make_catalog(200), epochs=1)
+        >>> pk.report(run, out=f"{tempfile.mkdtemp()}/report.html").name
+        'report.html'
+    """
+    from pricekit.reporting.page import require_libraries, write_page
+
+    require_libraries()
+    from pricekit.reporting.build import subject_of
+    from pricekit.reporting.sections import sections_of
+
+    target = path_of(out, "out")
+    source = model_path(model, "model")
+    subject = subject_of(
+        source, table_or_none(table), options, against=paths_of(against, "against"), metric=metric
+    )
+    write_page(target, f"Report on {source.name}", sections_of(subject))
+    return target

@@ -1,0 +1,54 @@
+"""`pricekit report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, metric_option, table_options, weight_option
+from pricekit.cli.terminal import begin, show_result
+
+
+@click.command(short_help="Write a page on how good a model's prices are, where they fail, and why.")
+@click.argument("model", type=FOLDER)
+@click.argument("table", type=TABLE, required=False)
+@click.option(
+    "--out",
+    type=TABLE,
+    default="report.html",
+    show_default=True,
+    help="HTML file; an existing one is replaced.",
+)
+@click.option(
+    "--against",
+    type=FOLDER,
+    multiple=True,
+    metavar="RUN",
+    help="Also compare with this run or cross-validation of the same table; may be repeated.",
+)
+@table_options(price=True)
+@weight_option
+@metric_option("Metric that counts.  [default: that of the model]")
+def report(**flags: Any) -> None:
+    """Write a report on MODEL: one HTML file, which needs no network and can be sent by mail.
+
+    \b
+    pricekit report run                          the held-out rows of a run or a cross-validation
+    pricekit report run products.csv             in addition, a description of the training table
+    pricekit report bundle other.csv             the rows of another table
+    pricekit report new --against old            with the difference between two runs
+
+    The page shows how good the prices are, where they fail, with the words that made the worst of them, whether the
+    price intervals hold, the data, and the settings of the training. It contains texts and prices of some rows.
+    """
+    begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
+    from pricekit import api
+
+    found = api.report(**as_arguments(flags))
+    show_result(f"the report is in {found}, {_size(found)}", out=str(found))
+
+
+def _size(file: Path) -> str:
+    return f"{file.stat().st_size / 1e3:,.0f} kB"

@@ -1,0 +1,186 @@
+"""What the report shows: the rows that are judged, the model that explains them, and the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pricekit.errors import PricekitError
+from pricekit.evaluation.compare import Comparison, compare_folders
+from pricekit.evaluation.goal import metric_of
+from pricekit.evaluation.held_out import (
+    FILE,
+    HeldOut,
+    count_shared_rows,
+    held_out_of,
+    read_held_out,
+    report_refit,
+)
+from pricekit.evaluation.scores import Scores, scores_of
+from pricekit.evaluation.table_report import TableReport, profile_table
+from pricekit.metrics import Metric
+from pricekit.options import columns_over, names_of, read_options_of
+from pricekit.prediction.predictor import Predictor
+from pricekit.runs.load import load_model, read_model
+from pricekit.support.log import logger
+from pricekit.table import read_usable, source_name
+from pricekit.table.prices.currency import require_same_currency
+from pricekit.table.rowinfo import with_row_info
+from pricekit.workflows.evaluate import TRAINED_ON
+
+MOST_ROWS = 200_000
+"""Of more rows, so many are drawn by chance, with a fixed seed."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model and the rows that the report is about.
+
+    Attributes:
+        path: the folder of a bundle, a run, an ensemble or a cross-validation.
+        facts: the content of its manifest, `run.json` or `cv.json`.
+        metric: that counts.
+        rows: with true and predicted prices.
+        held_out: whether these are the held-out rows of the model.
+        table: the report on the table; None without a table.
+        comparison: with other models; None without any.
+        notes: sentences on how the rows were chosen.
+    """
+
+    path: Path
+    facts: Mapping[str, Any]
+    metric: Metric
+    rows: HeldOut
+    held_out: bool
+    table: TableReport | None
+    comparison: Comparison | None
+    notes: Sequence[str] = ()
+
+    @property
+    def currency(self) -> str | None:
+        """The currency of the prices; None if the training table did not show one."""
+        found = self.facts.get("currency")
+        return str(found) if found else None
+
+    @cached_property
+    def scores(self) -> Scores:
+        """The scores of the rows."""
+        return scores_of(self.rows, self.metric)
+
+    def predictor(self, row: int) -> Predictor:
+        """Open the model that predicted a row: of a cross-validation, the run of its fold."""
+        folder = self.path / f"fold-{self.rows.fold[row]}"
+        return load_model(folder if folder.is_dir() else self.path)
+
+
+def subject_of(
+    model: Path, table: Any, options: Mapping[str, Any], *, against: Sequence[Path], metric: str | None
+) -> Subject:
+    """Read what a report is about.
+
+    If the table contains the held-out rows of the model, it is the training table: then the held-out rows are judged,
+    and the table is only described.
+
+    Args:
+        model: a bundle, a run, an ensemble or, without a table, a cross-validation.
+        table: a file or a frame with prices; None: the held-out rows.
+        options: options for reading the table.
+        against: other models of the same table, to compare with.
+        metric: that counts; None: that of the model.
+
+    Raises:
+        PricekitError: as of `pricekit.evaluate` and `pricekit.compare`.
+    """
+    judged_by = metric_of([model], metric)
+    comparison = compare_folders([model, *against], metric) if against else None
+    held_out = read_held_out(model) if table is None or (model / FILE).is_file() else None
+    described = None if table is None else _describe(model, table, options)
+    notes: list[str] = []
+    rows = held_out
+    if table is not None:
+        priced = _priced(model, table, options, notes)
+        if held_out is None or count_shared_rows(held_out, priced) < TRAINED_ON * len(held_out):
+            rows = priced
+        else:
+            notes = [
+                f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
+            ]
+    assert rows is not None
+    if rows is held_out:
+        report_refit([model])
+    return Subject(
+        model,
+        _facts(model),
+        judged_by,
+        _some(rows, notes),
+        rows is held_out,
+        described,
+        comparison,
+        tuple(notes),
+    )
+
+
+def _describe(model: Path, table: Any, options: Mapping[str, Any]) -> TableReport | None:
+    """Return the report on the table as the model reads it."""
+    columns = columns_over(_columns(model), options)
+    try:
+        return profile_table(
+            table,
+            text=list(columns.text),
+            price=columns.price,
+            id=names_of(options.get("id"), "id")[0] if options.get("id") else None,
+            read_options=read_options_of(options),
+            limit=options.get("limit"),
+        )
+    except PricekitError as error:
+        logger.warning(f"the report does not describe the table: {error}")
+        return None
+
+
+def _columns(model: Path) -> Any:
+    folds = sorted(model.glob("fold-*"))
+    return read_model(folds[0] if folds else model).columns
+
+
+def _priced(model: Path, table: Any, options: Mapping[str, Any], notes: list[str]) -> HeldOut:
+    predictor = load_model(model)
+    usable, _ = read_usable(
+        table,
+        columns_over(predictor.columns, options),
+        limit=options.get("limit"),
+        read_options=read_options_of(options),
+        notices=logger.warning,
+    )
+    require_same_currency(predictor.currency, usable.currency)
+    usable = with_row_info(usable, options.get("weight"))
+    if len(usable) > MOST_ROWS:
+        notes.append(f"Of {len(usable):,} rows, {MOST_ROWS:,} drawn by chance are judged.")
+        usable = usable.take(_sample(len(usable)))
+    return held_out_of(usable, predictor.predict(usable))
+
+
+def _some(rows: HeldOut, notes: list[str]) -> HeldOut:
+    if len(rows) <= MOST_ROWS:
+        return rows
+    notes.append(f"Of {len(rows):,} rows, {MOST_ROWS:,} drawn by chance are judged.")
+    return rows.take(_sample(len(rows)))
+
+
+def _sample(count: int) -> np.ndarray:
+    return np.sort(np.random.default_rng(0).choice(count, MOST_ROWS, replace=False))
+
+
+def _facts(model: Path) -> dict[str, Any]:
+    for name in ("run.json", "cv.json", "manifest.json"):
+        try:
+            found: dict[str, Any] = json.loads((model / name).read_text("utf-8"))
+        except (OSError, ValueError):  # the folder of another kind of model
+            continue
+        return found
+    return {}

@@ -1,0 +1,328 @@
+"""The sections of the report, in their order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+import pricekit
+from pricekit.errors import PricekitError
+from pricekit.evaluation.errors import ErrorReport, find_errors
+from pricekit.evaluation.goal import constant_score
+from pricekit.evaluation.groups import amount
+from pricekit.evaluation.table_report import TableReport
+from pricekit.explanation.result import Explanation, Factor, name_of
+from pricekit.plots import (
+    CoverageDisplay,
+    DecileDisplay,
+    GroupDisplay,
+    LearningCurveDisplay,
+    PredictionDisplay,
+    ResidualDisplay,
+)
+from pricekit.plots.coverage import coverage_of
+from pricekit.plots.source import Judged
+from pricekit.reporting.blocks import (
+    Block,
+    Figure,
+    Figures,
+    Paragraph,
+    Piece,
+    Product,
+    Products,
+    Section,
+    TableBlock,
+)
+from pricekit.reporting.build import Subject
+from pricekit.reporting.pictures import picture
+from pricekit.support.log import logger
+from pricekit.support.text import counted, shorten
+
+WORST = 10
+"""Rows with the largest errors that are shown and explained."""
+
+MOST_CHARACTERS = 1_500
+"""Characters of such a row that are shown."""
+
+LEAST_EFFECT = 0.03
+"""Words with a smaller contribution to the log price are not coloured."""
+
+COLUMNS_SHOWN = 2
+"""Columns whose groups are drawn: those whose groups differ most in the metric."""
+
+MOST_LINES = 100
+"""Rows of a table of the report."""
+
+
+def sections_of(subject: Subject) -> list[Section]:
+    """Return all sections."""
+    errors = find_errors(subject.rows, None, subject.metric)
+    return [
+        Section("How good the prices are", list(_quality(subject))),
+        Section("Where the prices fail", list(_failures(subject, errors))),
+        Section("Whether the price intervals hold", list(_intervals(subject))),
+        Section("The data", list(_data(subject))),
+        Section("How to reproduce this", list(_reproduction(subject))),
+    ]
+
+
+def _quality(subject: Subject) -> Iterator[Block]:
+    scores, metric, rows = subject.scores, subject.metric, subject.rows
+    yield from (Paragraph(note) for note in subject.notes)
+    constant = constant_score(rows, rows, metric)
+    found = scores.metrics
+    interval = (
+        "" if scores.interval is None else " to ".join(metric.write(bound) for bound in scores.interval)
+    )
+    figures = [
+        Figure(
+            metric.title, metric.write(found[metric.name]), f"95% interval {interval}" if interval else ""
+        ),
+        Figure("the best constant price", metric.write(constant), f"its {metric.title} on the same rows"),
+        Figure("median error", f"{found['mdape']:.1f}%", "half of the rows have a smaller one"),
+        Figure(
+            "rows", f"{scores.rows:,}", "held out of the training" if subject.held_out else "of the table"
+        ),
+    ]
+    if "r2_log" in found:
+        figures.append(
+            Figure("R² of the log price", f"{found['r2_log']:.2f}", "1 is exact, 0 is a constant price")
+        )
+    yield Figures(figures)
+    if metric(rows.predicted, rows.price, rows.weight) >= constant > 0:
+        yield Paragraph("The model is no better than a constant price.", "warning")
+    if subject.comparison is not None:
+        yield _comparison_table(subject)
+    if len(scores.folds) > 1:
+        yield _folds_table(subject)
+    yield from picture(
+        lambda: PredictionDisplay(rows.price, rows.predicted, subject.currency).plot(),
+        "Predicted against true prices. On the diagonal they are equal.",
+    )
+    if (subject.path / "run.json").is_file() or (subject.path / "cv.json").is_file():
+        yield from picture(
+            lambda: LearningCurveDisplay.from_model(subject.path),
+            "The course of the training: the loss on the training rows and the metric on the validation rows.",
+        )
+
+
+def _comparison_table(subject: Subject) -> Block:
+    assert subject.comparison is not None
+    metric = subject.comparison.metric
+    rows = []
+    for run in subject.comparison.runs:
+        interval = "" if run.interval is None else " to ".join(f"{bound:+.2f}" for bound in run.interval)
+        difference = "" if run.difference is None else f"{run.difference:+.2f}"
+        rows.append([run.name, metric.write(run.score), difference, interval, run.verdict])
+    return TableBlock(
+        f"Models on the {subject.comparison.rows:,} rows that all of them hold out; differences are paired",
+        ["model", metric.title, "difference", "95% interval", "verdict"],
+        rows,
+        [False, True, True, False, False],
+    )
+
+
+def _folds_table(subject: Subject) -> Block:
+    folds = subject.scores.folds
+    rows = [
+        [f"{fold}", *(f"{value:.3g}" for value in row)]
+        for fold, row in zip(folds.index, folds.to_numpy(), strict=True)
+    ]
+    return TableBlock("Folds", ["fold", *map(str, folds.columns)], rows, [True] * (1 + len(folds.columns)))
+
+
+def _failures(subject: Subject, errors: ErrorReport) -> Iterator[Block]:
+    rows, metric = subject.rows, subject.metric
+    yield from picture(
+        lambda: DecileDisplay.from_predictions(
+            rows.price, rows.predicted, metric=metric.name, currency=subject.currency
+        ),
+        f"The {metric.title} by decile of the true price.",
+    )
+    yield from picture(
+        lambda: ResidualDisplay.from_predictions(rows.price, rows.predicted, currency=subject.currency),
+        "Predicted divided by true price. Above 1 the prediction is too high.",
+    )
+    for name in _most_varied(errors.groups, metric.name, rows.groups):
+        yield from picture(
+            lambda name=name: GroupDisplay.from_predictions(  # type: ignore[misc]
+                rows.price,
+                rows.predicted,
+                rows.groups[name],
+                by=name,
+                metric=metric.name,
+                currency=subject.currency,
+            ),
+            f"The {metric.title} by {name}.",
+        )
+    if len(errors.groups):
+        yield _groups_table(errors)
+    count = min(WORST, len(errors.rows))
+    share = errors.share_of_worst(count)
+    yield Paragraph(
+        f"The {counted(count, 'row')} with the largest errors have {share:.1f}% of all error. Words that raise the "
+        "price are blue and underlined; words that lower it are orange, with a dotted line."
+    )
+    yield Products(list(_worst(subject, errors, count)))
+
+
+def _most_varied(groups: pd.DataFrame, metric: str, columns: pd.DataFrame) -> list[str]:
+    own = groups[groups["by"].isin(columns.columns)]
+    spread = own.groupby("by")[metric].std(ddof=0).sort_values(ascending=False)
+    return [str(name) for name in spread.index[:COLUMNS_SHOWN]]
+
+
+def _groups_table(errors: ErrorReport) -> Block:
+    metric = errors.metric
+    columns = ["by", "group", "rows", metric.name, "share", "bias"]
+    rows = [
+        [str(by), shorten(str(group), 60), f"{count:,}", metric.write(score), f"{share:.1f}", f"{bias:+.1f}"]
+        for by, group, count, score, share, bias in errors.groups[columns]
+        .head(MOST_LINES)
+        .itertuples(index=False)
+    ]
+    heads = ["by", "group", "rows", metric.title, "% of all error", "typical deviation, %"]
+    return TableBlock("Groups of rows", heads, rows, [False, False, True, True, True, True])
+
+
+def _worst(subject: Subject, errors: ErrorReport, count: int) -> Iterator[Product]:
+    positions = {int(row): place for place, row in enumerate(subject.rows.rows)}
+    for row in errors.worst(count).to_dict("records"):
+        place = positions[int(row["row"])]
+        prices = f"true price {amount(row['price'])}, predicted {amount(row['predicted'])}"
+        facts = [prices, f"error {row['error']:.3g}"]
+        title = str(row["id"]) or f"row {row['row']}"
+        explanation = _explain(subject, place)
+        if explanation is None:
+            yield Product(title, facts, [Piece(shorten(row["text"], MOST_CHARACTERS))])
+            continue
+        factors = [f"× {each.factor:.2f}  {name_of(each)}" for each in explanation.phrases()[:5]]
+        facts.append(
+            f"the words below: {amount(explanation.base)} × their factors = {amount(explanation.price)}"
+        )
+        yield Product(title, facts, _pieces(explanation), factors)
+
+
+def _explain(subject: Subject, place: int) -> Explanation | None:
+    """Explain a row; None if the model cannot be opened."""
+    try:
+        return subject.predictor(place).explain([subject.rows.text[place]])[0]
+    except PricekitError as error:
+        logger.info(f"the report explains no rows: {error}")
+        return None
+
+
+def _pieces(explanation: Explanation) -> list[Piece]:
+    """Return the first text of a row, cut into coloured words and what is between them."""
+    ((name, cell),) = list(explanation.cells.items())[:1]
+    words: list[Factor] = [
+        word for factor in explanation.factors if factor.column == name for word in factor.smallest()
+    ]
+    pieces, start = [], 0
+    for word in sorted(words, key=lambda word: word.start):
+        if word.end > MOST_CHARACTERS:
+            break
+        effect = word.log if abs(word.log) >= LEAST_EFFECT else 0.0
+        pieces += [Piece(cell[start : word.start]), Piece(cell[word.start : word.end], effect)]
+        start = word.end
+    rest = cell[start:MOST_CHARACTERS] + "…" * (len(cell) > MOST_CHARACTERS)
+    return [piece for piece in [*pieces, Piece(rest)] if piece.text]
+
+
+def _intervals(subject: Subject) -> Iterator[Block]:
+    path = subject.path
+    if not any(path.glob("**/intervals.json")):
+        yield Paragraph("This model has no price intervals: it was trained by a version without them.")
+        return
+    if subject.held_out and (path / "run.json").is_file():
+        yield Paragraph(
+            "The intervals were fitted on these rows, so their coverage by level is close to the nominal one in any "
+            "case. A cross-validation, or a table of other rows, tests them."
+        )
+    yield from _coverage(subject)
+
+
+def _coverage(subject: Subject) -> Iterator[Block]:
+    rows = subject.rows
+    predictor = None if subject.held_out else subject.predictor(0)
+    levels, inside = coverage_of(Judged(rows, subject.metric, subject.currency, predictor, subject.path))
+    display = CoverageDisplay(rows.price, inside, levels, rows.weight, subject.currency)
+    yield from picture(lambda: display.plot(by="level"), "True prices inside the interval, by its level.")
+    yield from picture(
+        lambda: display.plot(by="price"), "True prices inside the interval, by decile of the price."
+    )
+
+
+def _data(subject: Subject) -> Iterator[Block]:
+    facts = subject.facts
+    counts = facts.get("rows")
+    if isinstance(counts, dict):
+        words = ", ".join(
+            f"{int(number):,} {name}" for name, number in counts.items() if isinstance(number, int)
+        )
+        yield Paragraph(f"Rows of the training table {facts.get('table', '')}: {words}.")
+    if subject.table is None:
+        yield Paragraph(
+            "To see columns, rejected rows, leaks and duplicates here, make the report with the table of the training."
+        )
+        return
+    yield from _table_findings(subject.table)
+
+
+def _table_findings(table: TableReport) -> Iterator[Block]:
+    yield TableBlock(
+        f"Columns of {table.table}",
+        ["column", "kind", "filled", "distinct", "used as", "left out"],
+        [
+            [
+                c.name,
+                c.kind,
+                f"{c.filled:.0%}",
+                f"{c.distinct:.0%}",
+                table.role(c.name),
+                table.left_out.get(c.name, ""),
+            ]
+            for c in table.columns[:MOST_LINES]
+        ],
+        [False, False, True, True, False, False],
+    )
+    if table.rejected:
+        rejected = [[reason, f"{count:,}"] for reason, count in table.rejected.items()]
+        yield TableBlock("Rejected rows", ["reason", "rows"], rejected, [False, True])
+    yield from (Paragraph(note) for note in table.notes)
+
+
+def _reproduction(subject: Subject) -> Iterator[Block]:
+    facts = subject.facts
+    version = facts.get("pricekit_version", pricekit.__version__)
+    plugins = facts.get("plugins") or []
+    if plugins:
+        yield TableBlock(
+            "Plugins",
+            ["kind", "name", "package", "version"],
+            [
+                [str(plugin.get(key, "")) for key in ("kind", "name", "package", "version")]
+                for plugin in plugins
+            ],
+            [False] * 4,
+        )
+    yield Paragraph(f"pricekit {version} made this report. The settings of the training:")
+    for name in ("config.toml", "members.toml", "cv.toml"):
+        file = subject.path / name
+        if file.is_file():
+            yield Paragraph(_read(file), "code")
+            option = f"--config {name}"
+            yield Paragraph(
+                f"pricekit {'cv' if name == 'cv.toml' else 'train'} TABLE {option} --out run", "code"
+            )
+            return
+    yield Paragraph("A bundle does not contain the settings of its training; its manifest:")
+    shown = {name: value for name, value in facts.items() if name not in ("files", "verified")}
+    yield Paragraph(json.dumps(shown, indent=2, ensure_ascii=False, default=str), "code")
+
+
+def _read(file: Path) -> str:
+    return file.read_text("utf-8", errors="replace")[:20_000]
