@@ -130,3 +130,22 @@ def test_a_price_axis_has_a_few_plain_numbers(prices):
     assert low < min(prices) <= max(prices) < high
     assert 2 <= len(shown) <= 10
     assert not any("$" in text for text in shown)
+
+
+@pytest.mark.parametrize("kind", [plots.PredictionDisplay, plots.ResidualDisplay])
+def test_hexagons_are_where_their_rows_are(kind):
+    price = np.geomspace(1, 1000, 5000)
+    shown = kind.from_predictions(price, price * np.resize([0.25, 4], 5000))
+    points = (
+        (shown.predicted, shown.factor) if kind is plots.ResidualDisplay else (shown.price, shown.predicted)
+    )
+    shown.figure_.canvas.draw()
+    shown.figure_.set_layout_engine("none")  # the axes stay where they are
+    (hexagons,) = shown.ax_.collections
+    for artist in (*shown.figure_.axes[1:], *shown.ax_.get_children()):
+        artist.set_visible(artist is hexagons)
+    buffer = io.BytesIO()
+    shown.figure_.savefig(buffer, format="png", dpi=shown.figure_.dpi)
+    drawn = np.argwhere(pixels(buffer.getvalue())[::-1, :, 3] > 0)[:, ::-1]
+    corners = shown.ax_.transData.transform(np.column_stack([[p.min(), p.max()] for p in points]))
+    assert np.abs([drawn.min(axis=0), drawn.max(axis=0)] - corners).max() < 8

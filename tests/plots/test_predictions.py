@@ -30,3 +30,9 @@ def test_many_rows_are_counted_in_hexagons_on_the_same_axes():
     assert hexagons.get_array().sum() == 5000
     assert hexagons.get_rasterized()
     assert shown.ax_.get_xlim() == pytest.approx(shown.ax_.get_ylim())
+    shown.figure_.canvas.draw()
+    labels = [
+        text.get_text() for axis in (shown.ax_.xaxis, shown.ax_.yaxis) for text in axis.get_ticklabels()
+    ]
+    assert "10" in labels
+    assert not any("$" in label for label in labels)

@@ -17,6 +17,7 @@ from pricekit.plots.words import MISSING, WIDTH, metric_label, number, plain, pr
         ("茶", MISSING),
         ("a\N{ZERO WIDTH JOINER}b\ud800", f"a\N{ZERO WIDTH JOINER}b{MISSING}"),
         ("שלום", "שלום"),
+        ("e" + 9 * "\N{COMBINING ACUTE ACCENT}", "e" + 3 * "\N{COMBINING ACUTE ACCENT}"),
         ("\u202eabc", "\\u202eabc"),
     ],
 )

@@ -60,11 +60,6 @@ class Inks:
         """The colour of the data."""
         return self.several[0]
 
-    @property
-    def second(self) -> str:
-        """The colour of what is set off against the data; lighter or darker styles tell it apart in print."""
-        return self.several[1]
-
 
 def require_matplotlib() -> None:
     """Raise ConfigError if matplotlib is not installed."""
@@ -197,7 +192,7 @@ def price_scale(ax: Axes, which: Literal["x", "y"], prices: np.ndarray, margin: 
 
 
 def dense_points(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
-    """Draw N points on axes whose scales are set, both logarithmic; many of them as the number in each hexagon.
+    """Draw N points; many of them as their number in each hexagon. Set logarithmic scales afterwards.
 
     Args:
         ax: the axes.
@@ -213,12 +208,10 @@ def dense_points(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
 
     rgb = to_rgb(ink.main)
     shades = LinearSegmentedColormap.from_list("rows", [(*rgb, 0.15), (*rgb, 1.0)])
-    limits = np.log10([*ax.get_xlim(), *ax.get_ylim()])
     hexagons = ax.hexbin(
-        x, y, gridsize=60, xscale="log", yscale="log", extent=tuple(limits), mincnt=1, cmap=shades,
-        norm=LogNorm(), linewidths=0, rasterized=True,
+        x, y, gridsize=60, xscale="log", yscale="log", mincnt=1, cmap=shades, norm=LogNorm(), linewidths=0,
+        rasterized=True,
     )  # fmt: skip
-    ax.axis(tuple(10**limits))
     bar = ax.get_figure().colorbar(hexagons, ax=ax, shrink=0.6, pad=0.02, format=lambda v, _: number(v))  # type: ignore[union-attr]
     bar.outline.set_visible(False)
     bar.set_label("rows")
@@ -241,8 +234,14 @@ def legend(ax: Axes, handles: list[Any] | None = None, **options: Any) -> None:
 
 def legend_below(ax: Axes, handles: list[Any] | None, columns: int) -> None:
     """Add a legend below the label of the x axis; arguments as of `legend`."""
-    place = {"loc": "upper left", "bbox_to_anchor": (0, -0.12), "borderaxespad": 0}
-    legend(ax, handles, ncols=columns, fontsize="small", **place)
+    import matplotlib as mpl
+    from matplotlib.transforms import ScaledTranslation
+
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    below = ScaledTranslation(0, -0.05 * mpl.rcParams["font.size"], figure.dpi_scale_trans)
+    place = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": ax.transAxes + below}
+    legend(ax, handles, ncols=columns, fontsize="small", borderaxespad=0, **place)
 
 
 def heading(ax: Axes, text: str) -> None:

@@ -22,7 +22,6 @@ from pricekit.plots.drawing import (
     finish,
     heading,
     inks,
-    legend,
     legend_below,
     png_of,
     price_scale,
@@ -306,7 +305,7 @@ class GroupDisplay:
         ax.set_xlim(left=0)
         ax.set_xlabel(metric_label(self.metric, self.currency), **PLAIN)
         heading(ax, f"by {plain(self.by)} (number of rows)")
-        legend(ax, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize="small", borderaxespad=0)
+        legend_below(ax, None, 2)
         finish(self, ax)
         return self
 

@@ -105,10 +105,10 @@ class PredictionDisplay:
         """Draw on axes, or on those of a new figure; return the display itself."""
         ax = axes_for(ax)
         ink, both = inks(), np.concatenate([self.price, self.predicted])
+        dense_points(ax, self.price, self.predicted)
         price_scale(ax, "x", both)
         price_scale(ax, "y", both)
         ax.set_aspect("equal")
-        dense_points(ax, self.price, self.predicted)
         ends = np.array(ax.get_xlim())
         ax.plot(ends, ends, color=ink.text, linewidth=1.2, label="predicted = true price")
         label = f"factor of {FACTOR:g}: {self.within:.0f}% of the rows between"

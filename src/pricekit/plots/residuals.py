@@ -97,14 +97,14 @@ class ResidualDisplay:
         """Draw on axes, or on those of a new figure; return the display itself."""
         ax = axes_for(ax)
         ink, running = inks(), self.running
+        dense_points(ax, self.predicted, self.factor)
         price_scale(ax, "x", self.predicted)
         _factor_scale(ax, self.factor)
-        dense_points(ax, self.predicted, self.factor)
         ax.axhline(1, color=ink.text, linewidth=1)
         for level in reversed(QUANTILES):
             label = "running median" if level == 0.5 else f"running {level:.0%} quantile"
             ax.plot(
-                running["predicted"], running[f"{level:.0%}"], linestyle=_LINES[level], color=ink.second,
+                running["predicted"], running[f"{level:.0%}"], linestyle=_LINES[level], color=ink.text,
                 linewidth=2, label=label,
             )  # fmt: skip
         ax.set_xlabel(price_label("predicted price", self.currency), **PLAIN)
@@ -128,7 +128,7 @@ def _factor_scale(ax: Axes, factor: np.ndarray) -> None:
     far = max(1.0, 1.05 * float(np.abs(np.log2(factor)).max()))
     step = int(np.ceil(far / 4))
     ticks = np.arange(-(far // step), far // step + 1) * step
-    ax.set_yscale("log", base=2)
+    ax.set_yscale("log")  # with base 2, hexagons would be misplaced
     ax.set_ylim(2**-far, 2**far)
     ax.yaxis.set_major_locator(FixedLocator(list(2.0**ticks)))
     ax.yaxis.set_minor_locator(NullLocator())

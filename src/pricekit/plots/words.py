@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any
 
@@ -15,6 +16,8 @@ MISSING = "\N{WHITE SQUARE}"
 PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
 """Properties of a matplotlib text that is shown as it is, without mathtext and TeX."""
 
+_MANY_MARKS = re.compile("([\u0300-\u036f]{3})[\u0300-\u036f]+")
+"""More accents on one letter than any language has; they would cover other labels."""
 _MARKS = ("Cf", "Mn", "Me", "Mc")
 """Categories of characters that are drawn over another one or not at all."""
 
@@ -29,7 +32,7 @@ def plain(text: object, width: int = WIDTH) -> str:
         text: any text, such as the name of a group.
         width: the most characters of the label.
     """
-    short = shorten(printable(shorten(str(text), width)), width)
+    short = _MANY_MARKS.sub(r"\1", shorten(printable(shorten(str(text), width)), width))
     fonts = _fonts()
     return "".join(_shown(character, fonts) for character in short)
 
