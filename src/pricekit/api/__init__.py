@@ -4,7 +4,7 @@ Functions import heavy libraries only when they need them. So `import pricekit` 
 works without torch.
 """
 
-from pricekit.api.models import compare, evaluate, export, inspect, load, predict, worst_rows
+from pricekit.api.models import compare, evaluate, export, inspect, leaderboard, load, predict, worst_rows
 from pricekit.api.tables import check, compute_features
 from pricekit.api.training import cross_validate, ensemble, pretrain, train, tune
 
@@ -17,6 +17,7 @@ __all__ = [
     "evaluate",
     "export",
     "inspect",
+    "leaderboard",
     "load",
     "predict",
     "pretrain",

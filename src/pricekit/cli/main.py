@@ -30,6 +30,7 @@ COMMANDS = {
     "tune": "Search for better settings, and train with them.",
     "evaluate": "Score a model on a table with prices, or on its held-out rows.",
     "compare": "Show which of several runs is better, if the difference is significant.",
+    "leaderboard": "Rank many runs by their score on the same rows.",
     "errors": "List the rows with the largest errors, and what they have in common.",
     "ensemble": "Combine several runs into one model.",
     "export": "Export a run into a bundle that predicts without torch.",
