@@ -50,7 +50,7 @@ def test_a_folder_stands_for_the_finished_models_in_it(tmp_path, logged):
     (tmp_path / "tuned").mkdir()
     (tmp_path / "tuned" / "tune.toml").write_text("")
     (tmp_path / "notes.txt").write_text("")
-    found = find_contenders([tmp_path, tmp_path / "outside" / "c", tmp_path / "b"])
+    found = find_contenders([tmp_path, tmp_path / "outside" / "c", tmp_path / "outside" / ".." / "b"])
     assert [one.path.relative_to(tmp_path).as_posix() for one in found] == ["a", "b", "outside/c"]
     said = logged()
     assert f"left out, because they are not finished: {tmp_path / 'begun'}" in said
