@@ -36,6 +36,7 @@ _PUBLIC = {
     "export": "pricekit.api",
     "hookimpl": "pricekit.core.hookspecs",
     "inspect": "pricekit.api",
+    "leaderboard": "pricekit.api",
     "load": "pricekit.api",
     "make_catalog": "pricekit.datasets",
     "predict": "pricekit.api",

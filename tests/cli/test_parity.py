@@ -15,6 +15,7 @@ FUNCTIONS = {
     "cv": pk.cross_validate,
     "evaluate": pk.evaluate,
     "compare": pk.compare,
+    "leaderboard": pk.leaderboard,
     "errors": pk.worst_rows,
     "explain": pk.explain,
     "report": pk.report,

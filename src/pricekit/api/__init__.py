@@ -5,7 +5,7 @@ works without torch.
 """
 
 from pricekit.api.explanations import explain
-from pricekit.api.models import compare, evaluate, export, inspect, load, predict, worst_rows
+from pricekit.api.models import compare, evaluate, export, inspect, leaderboard, load, predict, worst_rows
 from pricekit.api.reports import report
 from pricekit.api.tables import check, compute_features
 from pricekit.api.training import cross_validate, ensemble, pretrain, train, tune
@@ -20,6 +20,7 @@ __all__ = [
     "explain",
     "export",
     "inspect",
+    "leaderboard",
     "load",
     "predict",
     "pretrain",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pricekit.prediction.predictor import Predictor
     from pricekit.prediction.sandbox import Inspection
     from pricekit.table import TableSource
+    from pricekit.workflows.ranking.leaderboard import Leaderboard
 
 PRECISIONS = ("fp32", "fp16", "int8")
 
@@ -221,6 +222,40 @@ def compare(*runs: PathLike, metric: str | None = None) -> Comparison:
     if len(runs) < 2:
         raise ConfigError(f"compare needs at least two runs, got {len(runs)}", parameters=("runs",))
     return compare_folders([model_path(run, "runs") for run in runs], metric)
+
+
+@clear_errors
+def leaderboard(*runs: PathLike, metric: str | None = None, latency: bool = False) -> Leaderboard:
+    """Rank runs, ensembles and cross-validations of one table, on the rows that all of them hold out.
+
+    Models that share no such rows with the others are left out, with a warning. One model alone is a ranking, too.
+
+    Args:
+        runs: models, or folders such as `runs/`, which stand for all finished models directly inside them.
+        metric: by which to rank, such as `rmsle`; default: that which most of the models were trained to minimise.
+        latency: also measure the time that a prediction of one row takes, in torch on this machine. This takes
+            seconds for each model.
+
+    Returns:
+        For each model, the best first: its score, the difference from the best with its 95% paired bootstrap interval,
+        a verdict, the time of its training, the size of its files, and the settings in which the models differ.
+
+    Raises:
+        DataError: a folder is no model and contains none, or no two models hold out the same rows.
+        TrainingError: a model is unfinished or damaged.
+        ConfigError: there is no metric of that name.
+
+    Example:
+        >>> import pricekit as pk
+        >>> table = pk.make_catalog(200)
+        >>> runs = [pk.train(table, loss=loss, epochs=1, features="fast15") for loss in ("smape", "log-l1")]
+        >>> board = pk.leaderboard(*runs)
+        >>> board.rows, sorted(entry.settings["loss"] for entry in board.entries)
+        (30, ['log-l1', 'smape'])
+    """
+    from pricekit.workflows.ranking.rank import rank_models
+
+    return rank_models([model_path(run, "runs") for run in runs], metric, latency=latency)
 
 
 @clear_errors

@@ -30,6 +30,7 @@ COMMANDS = {
     "tune": "Search for better settings, and train with them.",
     "evaluate": "Score a model on a table with prices, or on its held-out rows.",
     "compare": "Show which of several runs is better, if the difference is significant.",
+    "leaderboard": "Rank many runs by their score on the same rows.",
     "errors": "List the rows with the largest errors, and what they have in common.",
     "report": "Write a page on how good a model's prices are, where they fail, and why.",
     "explain": "Show which words and columns make a row's price.",

@@ -102,10 +102,10 @@ def fit_width(text: str, width: int) -> str:
     return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
 
 
-def room_for_text(columns: Sequence[Sequence[str]]) -> int:
-    """Return the width that the other columns of a table leave for text, in terminal columns."""
+def room_for_text(columns: Sequence[Sequence[str]], least: int = 20) -> int:
+    """Return the width that the other columns of a table leave for text, in terminal columns, but at least `least`."""
     used = sum(max(map(cell_len, cells)) + 3 for cells in columns)
-    return max(20, Console(stderr=True).width - used - 4)
+    return max(least, Console(stderr=True).width - used - 4)
 
 
 def _most_varied(groups: pd.DataFrame, metric: str) -> tuple[list[str], list[str]]:

@@ -5,8 +5,9 @@ Each layer overrides the previous one: defaults, policy, file, single settings.
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,33 @@ def parse_override(text: str) -> dict[str, Any]:
     for key in reversed(keys):
         layer = {key: layer}
     return dict(layer)
+
+
+def write_override(name: str, value: Any) -> str:
+    """Return a setting as `parse_override` reads it.
+
+    Args:
+        name: its dotted name.
+        value: None, a number, a truth value, a text, or a list of them.
+
+    Example:
+        >>> write_override("loss.gamma", 1.5), write_override("loss", "smape"), write_override("limit", None)
+        ('loss.gamma=1.5', 'loss=smape', 'limit=none')
+    """
+    if value is None:
+        return f"{name}=none"
+    if isinstance(value, str) and value == value.strip() and _toml_value(value) == value and '"' not in value:
+        return f"{name}={value}"
+    return f"{name}={json.dumps(value, ensure_ascii=False)}"
+
+
+def leaves(table: Layer, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each value of nested tables with the keys that lead to it; an empty table is a value."""
+    for key, value in table.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, (*above, key))
+        else:
+            yield (*above, key), value
 
 
 def _toml_value(text: str) -> Any:

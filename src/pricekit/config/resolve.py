@@ -6,12 +6,13 @@ loss of a metric that is named without a loss, a file, single settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
 from pricekit.config import Choice, Layer, RunConfig, build_config, merge
+from pricekit.config.layers import leaves
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, PluginError
 from pricekit.metrics import METRICS
@@ -99,7 +100,7 @@ def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Settin
     marked = reduce(
         merge, (_mark(layer, source) for source, layer in [(DEFAULT, RunConfig().model_dump()), *stack])
     )
-    return config, [Setting(path, v, _source(marked, path)) for path, v in _leaves(config.model_dump())]
+    return config, [Setting(path, v, _source(marked, path)) for path, v in leaves(config.model_dump())]
 
 
 def _with_policy(given: list[tuple[str, Layer]]) -> list[tuple[str, Layer]]:
@@ -245,11 +246,3 @@ def _source(marked: Any, path: tuple[str, ...]) -> str:
         marked = marked[key]
     found: _Marked = marked if isinstance(marked, _Marked) else marked[_SELF]
     return found.source
-
-
-def _leaves(table: Layer, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, (*above, key))
-        else:
-            yield (*above, key), value

@@ -144,9 +144,11 @@ def was_refitted(folder: Path) -> bool:
 def report_refit(folders: Iterable[Path]) -> None:
     """Log which models were trained on their held-out rows after they predicted them."""
     if names := [str(folder) for folder in folders if was_refitted(folder)]:
+        more = f" and {len(names) - 3} more models" if len(names) > 4 else ""
+        listed = ", ".join(names[:3] if more else names) + more
         logger.info(
-            f"the predictions of the held-out rows are those of the first pass of {', '.join(names)}; a second pass "
-            "then trained on all rows"
+            f"the predictions of the held-out rows are those of the first pass of {listed}; a second pass then trained "
+            "on all rows"
         )
 
 

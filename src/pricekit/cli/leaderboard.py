@@ -1,0 +1,144 @@
+"""`pricekit leaderboard`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from pricekit.cli.options import FOLDER, metric_option
+from pricekit.cli.project import RUNS
+from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.support.text import counted, duration, milliseconds
+
+if TYPE_CHECKING:
+    from pricekit.workflows.ranking.leaderboard import Entry, Leaderboard
+
+Column = tuple[str, Sequence[str]]
+"""A header, and a cell for each model."""
+
+
+@click.command(short_help="Rank many runs by their score on the same rows.")
+@click.argument("runs", type=FOLDER, nargs=-1)
+@metric_option("Metric by which to rank.  [default: that of most of the models]")
+@click.option(
+    "--latency", is_flag=True, help="Also measure the time that a prediction of one row takes, in torch."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the leaderboard as JSON on stdout.")
+def leaderboard(runs: tuple[str, ...], metric: str | None, latency: bool, as_json: bool) -> None:
+    """Rank RUNS: folders of pricekit train, cv and ensemble, or folders that contain them.
+
+    \b
+    pricekit leaderboard                  all finished models in runs/
+    pricekit leaderboard runs old/best    these and another one
+    pricekit leaderboard runs --latency   also the time of a prediction, in some seconds for each model
+
+    All models are scored on the rows that all of them hold out. Models that share no such rows with the others are left
+    out. Each model is compared with the best one, as in pricekit compare: "worse" if the 95% paired bootstrap interval
+    of the difference does not contain 0, otherwise "cannot tell". The output also shows the training time, the size of
+    the files that a prediction reads, and the settings in which the models differ: all of them for the best model, and
+    for the others those that differ from the best.
+    """
+    if not runs:
+        if not RUNS.is_dir():
+            raise click.UsageError(f"Missing argument 'RUNS', and there is no folder {RUNS}/. Name a folder.")
+        runs = (str(RUNS),)
+    begin(
+        f"reading {', '.join(runs)}" if len(runs) < 4 else f"reading {counted(len(runs), 'folder')}", _MODULE
+    )
+    from pricekit import api
+
+    found = api.leaderboard(*runs, metric=metric, latency=latency)
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        _show(found)
+
+
+_MODULE = "pricekit.workflows.ranking.rank"
+
+
+def _show(found: Leaderboard) -> None:
+    """Print the ranking, and the settings; the costs are in the first table if it fits the terminal with them."""
+    from rich.cells import cell_len
+
+    from pricekit.cli.show_scores import fit_width, room_for_text
+
+    rank: Column = ("", [str(entry.rank) for entry in found.entries])
+    scores, costs = _scores(found), _costs(found.entries)
+    names = [_name(entry) for entry in found.entries]
+    longest = max(map(cell_len, names))
+    wide = room_for_text(_cells([rank, *scores, *costs]), 0) >= min(longest, 40)
+    first = [*scores, *costs] if wide else scores
+    room = room_for_text(_cells([rank, *first]), 12)
+    show_result(f"{counted(found.rows, 'row')} that no model was trained on")
+    _show_columns([rank, ("model", [fit_width(name, room) for name in names]), *first])
+    settings: Column = ("settings that differ (below: from the best)", _settings(found.entries))
+    second = [] if wide else costs
+    if any(settings[1]):
+        second = [*second, settings]
+    if second:
+        _show_columns([rank, *second])
+
+
+def _show_columns(columns: Sequence[Column]) -> None:
+    show_table(
+        "", [header for header, _ in columns], list(zip(*(cells for _, cells in columns), strict=True))
+    )
+
+
+def _cells(columns: Sequence[Column]) -> list[list[str]]:
+    return [[header, *cells] for header, cells in columns]
+
+
+def _name(entry: Entry) -> str:
+    parts = {"run": "", "ensemble": f" ({counted(entry.parts, 'member')})"}
+    return entry.name + parts.get(entry.kind, f" ({counted(entry.parts, 'fold')})")
+
+
+def _scores(found: Leaderboard) -> list[Column]:
+    compared = [entry.compared for entry in found.entries]
+    write, like = found.metric.write, compared[0].score
+    columns: list[Column] = [
+        (found.metric.title, [write(one.score, like) for one in compared]),
+        (
+            "difference",
+            ["" if one.difference is None else write(one.difference, like, sign=True) for one in compared],
+        ),
+        (
+            "95% interval",
+            [" to ".join(write(bound, like, sign=True) for bound in one.interval or ()) for one in compared],
+        ),
+        ("verdict", [one.verdict or "(the best)" for one in compared]),
+    ]
+    return [columns[0], *(column for column in columns[1:] if len(compared) > 1 and any(column[1]))]
+
+
+def _costs(entries: Sequence[Entry]) -> list[Column]:
+    columns = [
+        ("training", [duration(entry.seconds) for entry in entries]),
+        ("one row", ["" if e.seconds_per_row is None else milliseconds(e.seconds_per_row) for e in entries]),
+        ("size", [_megabytes(entry.bytes) for entry in entries]),
+    ]
+    return [column for column in columns if any(column[1])]
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size < 1e8 else f"{size / 1e6:,.0f} MB"
+
+
+def _settings(entries: Sequence[Entry]) -> list[str]:
+    """Return the settings that differ: all of them for the best model, and for others those that differ from it."""
+    from pricekit.config.layers import write_override
+
+    best = entries[0].settings
+    cells = []
+    for entry in entries:
+        new = {
+            name: value for name, value in entry.settings.items() if name not in best or best[name] != value
+        }
+        shown = best if entry is entries[0] else new
+        same = "(as the best)" if best and entry.settings == best else ""
+        cells.append(", ".join(write_override(name, value) for name, value in shown.items()) or same)
+    return cells
