@@ -1,11 +1,12 @@
 """Every check and demo of the project, each in a separate environment."""
 
+import shutil
 import tempfile
 from pathlib import Path
 
 import nox
 
-nox.options.sessions = ["tests", "lint", "runtime", "packages", "scaffold"]
+nox.options.sessions = ["tests", "lint", "runtime", "packages", "scaffold", "pages"]
 nox.options.reuse_existing_virtualenvs = True
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
@@ -38,6 +39,20 @@ def tests(session: nox.Session) -> None:
     # One single-threaded process per core, because threads of several processes would wait for each other.
     one_thread = {"OMP_NUM_THREADS": "1"}
     session.run("pytest", "-n", "logical", "-m", "not slow", *(session.posargs or ["tests"]), env=one_thread)
+
+
+@nox.session
+def pages(session: nox.Session) -> None:
+    """Test the HTML pages in Chromium, which is installed if a Debian system lacks it."""
+    if shutil.which("chromium") is None and shutil.which("apt-get"):
+        for words in (
+            ["update", "-q"],
+            ["install", "-y", "-q", "chromium"],
+        ):  # without it, the tests are skipped
+            session.run("apt-get", *words, external=True, success_codes=[0, 100])
+    groups = nox.project.dependency_groups(PYPROJECT, "test", "pages")
+    install(session, "-e", ".[train,cpu]", *groups)
+    session.run("pytest", *(session.posargs or ["tests/reporting/test_page_browser.py"]))
 
 
 @nox.session
