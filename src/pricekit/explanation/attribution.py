@@ -26,6 +26,9 @@ from pricekit.explanation.parts import Part
 LEAST = 0.05
 """A part is divided if its contribution has at least this share of the largest one."""
 
+MOST_ROUNDS = 4
+"""Each round is a call of the model, whose fixed cost is that of some ten rows."""
+
 
 @dataclass
 class Node:
@@ -47,9 +50,11 @@ class Node:
 class Attribution:
     """The contributions of the parts of one row, found in rounds: each asks for prices of the row without some parts.
 
+    The first round asks for the row itself, for the row without any part, and without each of its lines.
+
     Args:
         row: the parts of the row.
-        evaluations: the number of prices that may be asked for, if the lines alone need no more.
+        evaluations: the number of prices that may be asked for, if the first round needs no more.
 
     Attributes:
         root: the row with the contributions of its parts; None before the first round.
@@ -57,17 +62,18 @@ class Attribution:
     """
 
     def __init__(self, row: Part, evaluations: int) -> None:
-        self._row, self._left = row, evaluations
-        self.full = 0.0
         self.root: Node | None = None
+        self.full = 0.0
+        self._row, self._left, self._rounds = row, evaluations, 0
         self._dividing: list[Node] = []
 
     def ask(self) -> list[tuple[Part, ...]]:
         """Return the parts to leave out, for each price of the next round; [] at the end."""
+        self._rounds += 1
         if self.root is None:
-            asked: list[tuple[Part, ...]] = [(), self._row.parts]
+            asked = [(), self._row.parts, *_removals(self._row)]
         else:
-            self._dividing = self._choose()
+            self._dividing = self._choose() if self._rounds <= MOST_ROUNDS else []
             asked = [removed for node in self._dividing for removed in _removals(node.part)]
         self._left -= len(asked)
         return asked
@@ -75,10 +81,9 @@ class Attribution:
     def tell(self, log_prices: Sequence[float]) -> None:
         """Use the log prices that `ask` asked for, in its order."""
         if self.root is None:
-            self.full, without = log_prices
+            self.full, without, *lines = log_prices
             self.root = Node(self._row, self.full - without, without)
-            if len(self._row.parts) == 1:
-                self.root.nodes = [Node(self._row.parts[0], self.root.value, without)]
+            _divide(self.root, self.full, lines)
             return
         start = 0
         for node in self._dividing:
@@ -94,7 +99,7 @@ class Attribution:
         chosen, left = [], self._left
         for node in open_nodes:
             cost = _cost(node.part)
-            if node is self.root or (cost <= left and abs(node.value) >= LEAST * largest):
+            if cost <= left and abs(node.value) >= LEAST * largest:
                 chosen.append(node)
                 left -= cost
         return chosen
@@ -118,6 +123,8 @@ def _cost(part: Part) -> int:
 def _removals(part: Part) -> list[tuple[Part, ...]]:
     """Return what to leave out to divide a part: each of its parts, then all but one; for two parts these are equal."""
     parts = part.parts
+    if len(parts) < 2:  # only of a row
+        return []
     alone = [tuple(other for other in parts if other is not one) for one in parts] if len(parts) > 2 else []
     return [*((one,) for one in parts), *alone]
 
@@ -125,6 +132,9 @@ def _removals(part: Part) -> list[tuple[Part, ...]]:
 def _divide(node: Node, full: float, log_prices: Sequence[float]) -> None:
     """Add the nodes of a node's parts, from the prices without its `_removals`."""
     parts = node.part.parts
+    if len(parts) < 2:
+        node.nodes = [Node(part, node.value, node.without) for part in parts]
+        return
     without = np.array(log_prices[: len(parts)])
     alone = np.array(log_prices[len(parts) :]) if len(parts) > 2 else without[::-1]
     values = ((full - without) + (alone - node.without)) / 2

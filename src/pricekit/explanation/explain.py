@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from pricekit.explanation.attribution import Attribution
-from pricekit.explanation.parts import Cells
+from pricekit.explanation.parts import Cells, Part
 from pricekit.explanation.result import Explanation, explanation_of
 from pricekit.support.progress import progress
 from pricekit.table import Columns, Table
@@ -51,10 +51,12 @@ def _others_read(table: Table, columns: Columns, price: Callable[[Table], np.nda
     if not others or not len(some):
         return ()
     cells = Cells(some, columns, others)
-    rows = range(len(some))
-    kept = price(cells.without(rows, [()] * len(some)))
-    missing = [[part for part in cells.row(row).parts if part.column in others] for row in rows]
-    return others if (price(cells.without(rows, missing)) != kept).any() else ()
+    rows = list(range(len(some)))
+    missing: list[list[Part]] = [
+        [part for part in cells.row(row).parts if part.column in others] for row in rows
+    ]
+    kept, changed = np.split(price(cells.without(rows * 2, [*((),) * len(rows), *missing])), 2)
+    return others if (kept != changed).any() else ()
 
 
 def _explain(
