@@ -64,6 +64,10 @@ def test_the_run_of_its_fold_explains_a_row_of_a_cross_validation(tmp_path):
     small = {"epochs": 1, "refit": False, "features": "fast15", "max_length": 32}
     cv = pk.cross_validate(table, folds=2, out=tmp_path / "cv", **small)
     found = _subject(cv.path)
+    with_table = _subject(cv.path, table)
+    assert with_table.held_out
+    assert with_table.table.rows == 80
+    assert with_table.notes[0].startswith("A cross-validation is judged by the rows that its folds held out")
     for place in (0, int(np.argmax(found.rows.fold == 1))):
         (price,) = found.predictor(place).predict([found.rows.text[place]])
         assert price == pytest.approx(found.rows.predicted[place], rel=1e-5)

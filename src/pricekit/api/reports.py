@@ -31,9 +31,10 @@ def report(
     intervals hold, the data, and how to train the model again.
 
     Args:
-        model: a bundle, a run, an ensemble or, without a table, a cross-validation.
+        model: a bundle, a run, an ensemble or a cross-validation.
         table: a file or a frame with prices; default: the held-out rows of the model. If it is the table of the
-            training, the held-out rows are judged, and the report describes the table.
+            training, the held-out rows are judged, and the report describes the table. It is the same for a
+            cross-validation.
         out: the file to write; an existing one is replaced.
         against: other runs or cross-validations on the same table, to compare with.
         metric: the metric that counts; default: that of the model.

@@ -85,10 +85,10 @@ def subject_of(
     """Read what a report is about.
 
     If the table contains the held-out rows of the model, it is the training table: then the held-out rows are judged,
-    and the table is only described.
+    and the table is only described. It is the same for a cross-validation.
 
     Args:
-        model: a bundle, a run, an ensemble or, without a table, a cross-validation.
+        model: a bundle, a run, an ensemble or a cross-validation.
         table: a file or a frame with prices; None: the held-out rows.
         options: options for reading the table.
         against: other models of the same table, to compare with.
@@ -100,10 +100,13 @@ def subject_of(
     judged_by = metric_of([model], metric)
     comparison = compare_folders([model, *against], metric) if against else None
     held_out = read_held_out(model) if table is None or (model / FILE).is_file() else None
-    described = None if table is None else _describe(model, table, options)
     notes: list[str] = []
     rows = held_out
-    if table is not None:
+    if table is not None and (model / "cv.json").is_file():
+        notes = [
+            "A cross-validation is judged by the rows that its folds held out; the table is only described."
+        ]
+    elif table is not None:
         priced = _priced(model, table, options, notes)
         if held_out is None or count_shared_rows(held_out, priced) < TRAINED_ON * len(held_out):
             rows = priced
@@ -111,6 +114,7 @@ def subject_of(
             notes = [
                 f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
             ]
+    described = None if table is None else _describe(model, table, options)
     assert rows is not None
     if rows is held_out:
         report_refit([model])
