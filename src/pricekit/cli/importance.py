@@ -57,15 +57,16 @@ def _show(found: Importance) -> None:
     from pricekit.workflows.importance.words import EXPLAINED
 
     title = found.metric.title
-    explained = counted(min(found.rows, EXPLAINED), "explained row")
-    show_result(f"{counted(found.rows, 'row')}, {title} {found.metric.write(found.score)}")
-    exchanged = f"by how much {title} grows when its values change rows"
-    _show_frame(f"Features: {exchanged}", found.features, _increases(found, found.features))
-    lines = [_rows(found.lines), *_increases(found, found.lines)]
-    _show_frame(f"Lines or columns: {exchanged}", found.lines, lines)
-    _show_frame(
-        f"Words: their factors in {explained}", found.words, [_rows(found.words), *_factors(found.words)]
+    show_result(
+        f"{counted(found.rows, 'row')}, {title} {found.metric.write(found.score)}; an increase is by how much {title} "
+        "grows when values change rows"
     )
+    _show_frame(f"Features by increase of {title}", found.features, _increases(found, found.features))
+    lines = [_rows(found.lines), *_increases(found, found.lines)]
+    kinds = " and ".join(f"{kind}s" for kind in ("line", "column") if kind in set(found.lines["kind"]))
+    _show_frame(f"{kinds.capitalize()} by increase of {title}", found.lines, lines)
+    explained = counted(min(found.rows, EXPLAINED), "explained row")
+    _show_frame(f"Words in {explained}", found.words, [_rows(found.words), *_factors(found.words)])
 
 
 def _show_frame(title: str, frame: pd.DataFrame, columns: Sequence[Sequence[str]]) -> None:

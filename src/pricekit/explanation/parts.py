@@ -140,8 +140,10 @@ class Cells:
     """
 
     def __init__(self, table: Table, columns: Columns, others: Sequence[str] = ()) -> None:
-        self._table, self._columns, self._others = table, columns, tuple(others)
         single = len(columns.text) == 1 or any(name not in table.frame for name in columns.text)
+        if single and columns.text[0] not in table.frame:  # the text was read from other columns
+            table = replace(table, frame=table.frame.assign(**{columns.text[0]: table.text}))
+        self._table, self._columns, self._others = table, columns, tuple(others)
         self._texts = (
             {columns.text[0]: table.text.tolist()}
             if single
