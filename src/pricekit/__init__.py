@@ -35,6 +35,7 @@ _PUBLIC = {
     "explain": "pricekit.api",
     "export": "pricekit.api",
     "hookimpl": "pricekit.core.hookspecs",
+    "importance": "pricekit.api",
     "inspect": "pricekit.api",
     "leaderboard": "pricekit.api",
     "load": "pricekit.api",

@@ -21,3 +21,25 @@ def test_an_unknown_id_is_named_with_examples(bundle, catalog):
     ) as caught:
         pk.explain(bundle, catalog, row="nowhere")
     assert caught.value.parameters == ("row",)
+
+
+def test_a_table_may_call_its_text_column_differently(bundle):
+    frame = pk.make_catalog(3)
+    renamed = frame.rename(columns={"catalog_content": "title"})
+    named, found = (
+        pk.explain(bundle, table, text=text, engine="ort-cpu", evaluations=20)
+        for table, text in ((frame, None), (renamed, "title"))
+    )
+    assert [each.to_dict() for each in found] == [each.to_dict() for each in named]
+
+
+def test_importance_reads_the_columns_that_it_is_told(bundle):
+    frame = (
+        pk.make_catalog(30).rename(columns={"catalog_content": "title", "price": "cost"}).assign(often=1.0)
+    )
+    found = pk.importance(bundle, frame, text="title", price="cost", weight="often", repeats=1)
+    assert found.rows == 30
+    assert {"Item Name", "Value"} <= set(found.lines["line"])
+    assert (found.lines["kind"] == "line").all()
+    with pytest.raises(TypeError, match="has no option 'wieght'"):
+        pk.importance(bundle, frame, wieght="often")

@@ -18,6 +18,7 @@ FUNCTIONS = {
     "leaderboard": pk.leaderboard,
     "errors": pk.worst_rows,
     "explain": pk.explain,
+    "importance": pk.importance,
     "report": pk.report,
     "ensemble": pk.ensemble,
     "export": pk.export,

@@ -85,3 +85,14 @@ def test_scores_by_any_metric(rows, name):
     assert tea[name].item() == pytest.approx(metric(some.predicted[::2], some.price[::2]))
     shares = scores.groups.groupby("by")["share"].sum()
     assert shares.tolist() == pytest.approx([100] * len(shares))
+
+
+@pytest.mark.parametrize("name", ["smape", "rmse", "medae"])
+def test_the_metrics_of_several_terms_are_averaged(name):
+    rng = np.random.default_rng(4)
+    weights, before = rng.random(40), rng.random(40)
+    once = score_interval(METRICS[name], weights, before + 1, before)
+    assert score_interval(METRICS[name], weights, np.stack([before + 1] * 3), before) == pytest.approx(once)
+    if name == "smape":
+        halves = np.stack([before, before + 2])
+        assert score_interval(METRICS[name], weights, halves, before) == pytest.approx(once)

@@ -1,11 +1,12 @@
 """The tree of a row's parts, and rows without some of them."""
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pricekit.explanation.parts import LONGEST_PHRASE, MOST_PARTS, Cells, parts_of_cell
+from pricekit.explanation.parts import LONGEST_PHRASE, MOST_PARTS, Cells, label_of, parts_of_cell
 from pricekit.table import Columns, read_frame, table_of_texts
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=300) | st.lists(
@@ -98,3 +99,51 @@ def test_the_table_itself_does_not_change(frame):
     cells = Cells(table, columns, ("pieces",))
     cells.without([0, 1], [cells.row(0).parts, cells.row(1).parts])
     pd.testing.assert_frame_equal(table.frame, before)
+
+
+def test_labels_are_those_of_the_parts():
+    for line in (
+        "Item Name: Tea",
+        "Item Name:  Tea",
+        "Tea",
+        "Value:",
+        "Value: ",
+        "a:b",
+        ": tea",
+        "x" * 41 + ": y",
+    ):
+        label = label_of(line)
+        (part,) = parts_of_cell("text", line)
+        first = part.parts[0].start if part.parts else None
+        assert label == ("Item Name" if line.startswith("Item") else "")
+        assert first is None or line[:first].strip() == (f"{label}:" if label else "")
+
+
+def test_swapped_cells_change_texts_and_frame():
+    frame = pd.DataFrame(
+        {"name": ["tea", "jam", " "], "stars": [4.5, 3, None], "shop": ["north", None, "south"]}
+    )
+    columns = Columns(("name", "stars"), None, None)
+    cells = Cells(read_frame(frame, columns), columns, ("shop",))
+    assert cells.text_columns == ("name", "stars")
+    assert [cells.filled(name).tolist() for name in ("name", "stars", "shop")] == [
+        [True, True, False],
+        [True, True, False],
+        [True, False, True],
+    ]
+    found = cells.swapped("stars", np.array([1, 0, 2]))
+    assert found.text.tolist() == [
+        "name: tea\nstars: 3",
+        "name: jam\nstars: 4.5",
+        cells.texts(2)["name"].strip(),
+    ]
+    assert found.frame["stars"].tolist()[:2] == [3, 4.5]
+    found = cells.swapped("shop", np.array([2, 1, 0]))
+    assert found.frame["shop"].tolist()[0] == "south"
+    assert found.text.tolist()[0] == "name: tea\nstars: 4.5"
+
+
+def test_other_texts_replace_those_of_a_single_column():
+    cells = Cells(table_of_texts(["tea", "jam"]), Columns(("text",), None, None))
+    found = cells.with_texts(["nut", ""])
+    assert found.text.tolist() == found.frame["text"].tolist() == ["nut", ""]

@@ -4,7 +4,7 @@ Functions import heavy libraries only when they need them. So `import pricekit` 
 works without torch.
 """
 
-from pricekit.api.explanations import explain
+from pricekit.api.explanations import explain, importance
 from pricekit.api.models import compare, evaluate, export, inspect, leaderboard, load, predict, worst_rows
 from pricekit.api.reports import report
 from pricekit.api.tables import check, compute_features
@@ -19,6 +19,7 @@ __all__ = [
     "evaluate",
     "explain",
     "export",
+    "importance",
     "inspect",
     "leaderboard",
     "load",

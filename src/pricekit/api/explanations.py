@@ -12,11 +12,13 @@ from pricekit.errors import DataError
 from pricekit.explanation.explain import EVALUATIONS
 from pricekit.options import (
     ReadingOptions,
+    WeighedOptions,
     columns_over,
     model_path,
     names_of,
     path_or_frame,
     read_options_of,
+    table_or_none,
     with_options,
 )
 from pricekit.results import PathLike
@@ -25,6 +27,7 @@ from pricekit.support.text import counted, shorten
 if TYPE_CHECKING:
     from pricekit.explanation.result import Explanation
     from pricekit.table import Table, TableSource
+    from pricekit.workflows.importance.result import Importance
 
 _SHOWN_IDS = 3
 
@@ -74,6 +77,50 @@ def explain(
     source, wanted = path_or_frame(table), names_of(row, "row")
     rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
     return reader.open().explain(_with_ids(rows, wanted) if wanted else rows, evaluations=evaluations)
+
+
+@with_options(WeighedOptions)
+def importance(
+    model: PathLike,
+    table: TableSource | None = None,
+    *,
+    metric: str | None = None,
+    repeats: int = 5,
+    **options: Unpack[WeighedOptions],
+) -> Importance:
+    """Measure what a model's prices for a whole table depend on: features, lines or columns, and words.
+
+    The importance of a feature or a line is the increase of the metric when its values change rows at random. It says
+    what this model uses, not what causes a price. The effects of words are means over explanations.
+
+    Args:
+        model: a bundle, a run, an ensemble or, without a table, a cross-validation.
+        table: a file or a frame with prices; default: the held-out rows of the model. Of more than 2,000 rows, so
+            many are drawn by chance, with a fixed seed.
+        metric: the metric that counts; default: that of the model.
+        repeats: the number of permutations of each feature or line; their increases are averaged.
+        **options: see below.
+
+    Returns:
+        The frames `features`, `lines` and `words`, each sorted, the largest first.
+
+    Raises:
+        ConfigError: the metric is unknown, there are fewer than one repeats, or options are given without a table.
+        DataError: the table cannot be used, it has fewer than two rows with prices, or the model has no held-out rows.
+        BundleError, PluginError: the model cannot be opened.
+
+    Example:
+        >>> import pricekit as pk
+        >>> run = pk.train(pk.make_catalog(200), epochs=1, features="fast15", refit=False)
+        >>> found = pk.importance(run, repeats=1)
+        >>> found.rows, list(found.features)
+        (30, ['feature', 'increase', 'low', 'high'])
+    """
+    from pricekit.workflows.importance.measure import measure_importance
+
+    return measure_importance(
+        model_path(model, "model"), table_or_none(table), options, metric=metric, repeats=repeats
+    )
 
 
 def _with_ids(table: Table, wanted: Sequence[str]) -> Table:

@@ -34,6 +34,7 @@ COMMANDS = {
     "errors": "List the rows with the largest errors, and what they have in common.",
     "report": "Write a page on how good a model's prices are, where they fail, and why.",
     "explain": "Show which words and columns make a row's price.",
+    "importance": "Show which features, lines and words a model's prices depend on.",
     "ensemble": "Combine several runs into one model.",
     "export": "Export a run into a bundle that predicts without torch.",
     "inspect": "Check a bundle in a sandbox and show its manifest.",

@@ -36,7 +36,7 @@ def score_interval(
     Args:
         metric: the metric.
         weights: of each row, as `Metric.weights` returns them, (N,).
-        terms: of each row, as `Metric.terms` returns them, (N,).
+        terms: of each row, as `Metric.terms` returns them, (N,); or several, (R, N), whose metrics are averaged.
         minus: the terms of the other model, (N,).
 
     Returns:
@@ -47,14 +47,16 @@ def score_interval(
     """
     from scipy.stats import bootstrap
 
-    if len(terms) < MIN_ROWS:
+    if len(weights) < MIN_ROWS:
         return None
-    rows = [weights, terms] if minus is None else [weights, terms, minus]
+    several = np.atleast_2d(terms)
+    rows = [weights, *several] if minus is None else [weights, *several, minus]
     order = np.lexsort(rows)
 
     def score(weights: np.ndarray, *terms: np.ndarray, axis: int) -> np.ndarray:
-        first, *others = (metric.combine(each, weights) for each in terms)
-        return first - others[0] if others else first
+        found = [metric.combine(each, weights) for each in terms]
+        mean = np.mean(found[: len(several)], axis=0)
+        return np.asarray(mean if minus is None else mean - found[-1])
 
     with progress("bootstrapping the interval", 1) as advance:
         found = bootstrap(
@@ -62,7 +64,7 @@ def score_interval(
             score,
             paired=True,
             n_resamples=RESAMPLES,
-            batch=max(1, _DRAWS_PER_BATCH // (len(rows) * len(terms))),
+            batch=max(1, _DRAWS_PER_BATCH // (len(rows) * len(weights))),
             vectorized=True,
             confidence_level=LEVEL,
             method="percentile",

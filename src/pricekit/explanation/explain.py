@@ -33,7 +33,7 @@ def explain_rows(
         evaluations: the number of prices for each row; more if two for each line are more.
     """
     found: list[Explanation] = []
-    others = _others_read(table, columns, price)
+    others = others_read(table, columns, price)
     with progress("explaining", max(1, len(table))) as advance:
         for start in range(0, len(table), ROWS_AT_A_TIME):
             window = table.take(np.arange(start, min(start + ROWS_AT_A_TIME, len(table))))
@@ -42,7 +42,7 @@ def explain_rows(
     return found
 
 
-def _others_read(table: Table, columns: Columns, price: Callable[[Table], np.ndarray]) -> tuple[str, ...]:
+def others_read(table: Table, columns: Columns, price: Callable[[Table], np.ndarray]) -> tuple[str, ...]:
     """Return the other columns of a table if features read any of them: a price changes when all are missing."""
     others = tuple(
         str(name) for name in table.frame if name not in (*columns.text, columns.price, columns.id)

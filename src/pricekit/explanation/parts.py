@@ -6,7 +6,7 @@ A row consists of lines, a line of phrases, a phrase of words. A column that is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -55,6 +55,22 @@ class Part(NamedTuple):
     parts: tuple[Part, ...] = ()
 
 
+def label_of(line: str) -> str:
+    """Return the label of a line, "" if it has none.
+
+    Example:
+        >>> label_of("Item Name: Green Tea"), label_of("Green Tea"), label_of("Value:")
+        ('Item Name', '', '')
+    """
+    return line[: _content_start(line)].strip().removesuffix(":").rstrip()
+
+
+def _content_start(line: str) -> int:
+    """Return where the content of a line begins: behind its label, 0 without one."""
+    label = _LABEL.match(line)
+    return label.end() if label and label.end() < len(line.rstrip()) else 0
+
+
 def parts_of_cell(column: str, cell: str) -> tuple[Part, ...]:
     """Return the lines of a cell that are not blank.
 
@@ -71,9 +87,8 @@ def parts_of_cell(column: str, cell: str) -> tuple[Part, ...]:
     for line in cell.split("\n"):
         end = start + len(line)
         if line.strip():
-            label = _LABEL.match(line)
-            content = label.end() if label and label.end() < len(line.rstrip()) else 0
-            phrases = _grouped(cell, _phrases(column, cell, start + content, min(end, start + LONGEST_LINE)))
+            content = start + _content_start(line)
+            phrases = _grouped(cell, _phrases(column, cell, content, min(end, start + LONGEST_LINE)))
             parts = phrases if len(phrases) > 1 else phrases[0].parts if phrases else ()
             found.append(Part("line", column, start, min(end + 1, len(cell)), line.strip(), parts))
         start = end + 1
@@ -125,8 +140,10 @@ class Cells:
     """
 
     def __init__(self, table: Table, columns: Columns, others: Sequence[str] = ()) -> None:
-        self._table, self._columns, self._others = table, columns, tuple(others)
         single = len(columns.text) == 1 or any(name not in table.frame for name in columns.text)
+        if single and columns.text[0] not in table.frame:  # the text was read from other columns
+            table = replace(table, frame=table.frame.assign(**{columns.text[0]: table.text}))
+        self._table, self._columns, self._others = table, columns, tuple(others)
         self._texts = (
             {columns.text[0]: table.text.tolist()}
             if single
@@ -177,11 +194,47 @@ class Cells:
         for name, places in cut.items():
             if places:
                 frame[name] = _changed(frame[name], list(places), texts.get(name))
-        joined = join_text(
-            list(texts), [pa.array(cells, pa.large_string()) for cells in texts.values()], ReadWarnings()
-        )
-        text = pd.Series(pd.array(joined, dtype="str"), name="text")
-        return replace(taken, text=text, frame=frame, rows=np.arange(len(rows), dtype=np.int64))
+        changed = replace(taken, frame=frame, rows=np.arange(len(rows), dtype=np.int64))
+        return replace(changed, text=_joined(texts))
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns whose texts are divided into lines."""
+        return tuple(self._texts)
+
+    def filled(self, column: str) -> np.ndarray:
+        """Return which rows have a value in a column that is not blank, bool (N,)."""
+        if column in self._texts:
+            return np.array([bool(cell.strip()) for cell in self._texts[column]], bool)
+        cells = self._table.frame[column]
+        return np.asarray(cells.notna() & (cells.astype("str").str.strip() != ""))
+
+    def swapped(self, column: str, donors: np.ndarray) -> Table:
+        """Return all rows, each with the cell that another row has in a column.
+
+        Args:
+            column: its name.
+            donors: for each row, the number of the row whose cell it gets, int (N,).
+        """
+        cells = self._table.frame[column]
+        frame = self._table.frame.assign(**{column: cells.take(donors).set_axis(cells.index)})
+        changed = replace(self._table, frame=frame)
+        if column not in self._texts:
+            return changed
+        texts = [self._texts[column][donor] for donor in donors.tolist()]
+        return replace(changed, text=_joined(self._texts | {column: texts}))
+
+    def with_texts(self, texts: Sequence[str]) -> Table:
+        """Return all rows with other texts, (N,), for a model of a single text column."""
+        (name,) = self._texts
+        frame = self._table.frame.assign(**{name: pd.array(texts, dtype="str")})
+        return replace(self._table, frame=frame, text=_joined({name: texts}))
+
+
+def _joined(texts: Mapping[str, Sequence[str]]) -> pd.Series:
+    """Return the texts of a model, (N,), from those of its columns."""
+    columns = [pa.array(cells, pa.large_string()) for cells in texts.values()]
+    return pd.Series(pd.array(join_text(list(texts), columns, ReadWarnings()), dtype="str"), name="text")
 
 
 def _texts_of(cells: pd.Series) -> list[str]:

@@ -23,7 +23,7 @@ from pricekit.options import columns_over, read_options_of
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import load_model
 from pricekit.support.log import logger
-from pricekit.table import check_output, read_usable, source_name, write_frame
+from pricekit.table import Table, check_output, read_usable, source_name, write_frame
 from pricekit.table.prices.currency import require_same_currency
 from pricekit.table.rowinfo import with_row_info
 
@@ -78,18 +78,22 @@ def judged_rows(model: Path, table: Any, options: Mapping[str, Any]) -> tuple[He
         PricekitError: the model or the table cannot be read.
     """
     if table is None:
-        if given := [name for name, value in options.items() if value is not None]:
-            raise ConfigError(
-                f"{given[0]} is an option for reading a table, but no table is given", parameters=tuple(given)
-            )
+        refuse_options(options)
         held_out = read_held_out(model)
         report_refit([model])
         return held_out, None
     predictor = load_model(model)
     judged = priced_rows(predictor, table, options)
-    if (model / FILE).is_file():
-        _warn_of_training_rows(model, source_name(table), judged)
+    warn_of_training_rows(model, source_name(table), judged)
     return judged, predictor
+
+
+def refuse_options(options: Mapping[str, Any]) -> None:
+    """Raise ConfigError if options for reading a table are given without a table."""
+    if given := [name for name, value in options.items() if value is not None]:
+        raise ConfigError(
+            f"{given[0]} is an option for reading a table, but no table is given", parameters=tuple(given)
+        )
 
 
 def priced_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> HeldOut:
@@ -103,6 +107,12 @@ def priced_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) ->
     Raises:
         DataError: the table cannot be read, or no row can be used.
     """
+    rows = usable_rows(predictor, table, options)
+    return held_out_of(rows, predictor.predict(rows))
+
+
+def usable_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> Table:
+    """Return the rows of a table with their prices and weights; arguments and errors as of `priced_rows`."""
     rows, _ = read_usable(
         table,
         columns_over(predictor.columns, options),
@@ -111,12 +121,13 @@ def priced_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) ->
         notices=logger.warning,
     )
     require_same_currency(predictor.currency, rows.currency)
-    rows = with_row_info(rows, options.get("weight"))
-    return held_out_of(rows, predictor.predict(rows))
+    return with_row_info(rows, options.get("weight"))
 
 
-def _warn_of_training_rows(model: Path, table: str, rows: HeldOut) -> None:
+def warn_of_training_rows(model: Path, table: str, rows: HeldOut) -> None:
     """Warn if a table has the rows that a run held out: most likely it is the run's training table."""
+    if not (model / FILE).is_file():
+        return
     held_out = read_held_out(model)
     found = count_shared_rows(held_out, rows)
     if found >= TRAINED_ON * len(held_out):

@@ -1,0 +1,110 @@
+"""`pricekit importance`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, metric_option, table_options, weight_option
+from pricekit.cli.terminal import begin, show_result, show_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pricekit.workflows.importance.result import Importance
+
+
+@click.command(short_help="Show which features, lines and words a model's prices depend on.")
+@click.argument("model", type=FOLDER)
+@click.argument("table", type=TABLE, required=False)
+@table_options(price=True)
+@weight_option
+@metric_option("Metric that counts.  [default: that of the model]")
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Number of permutations of each feature or line.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print all of it as one JSON object on stdout.")
+def importance(as_json: bool, **flags: Any) -> None:
+    """Measure what the prices that MODEL predicts for a whole table depend on.
+
+    \b
+    pricekit importance run                 on the held-out rows of a run or a cross-validation
+    pricekit importance bundle other.csv    on the rows of a table
+
+    For features, and for lines of the text or columns: the increase of the metric when their values change rows at
+    random, with its 95% interval. Features or lines that say the same share their importance. For words: their mean
+    factor in explanations of 200 rows. All numbers say what the model uses, not what causes a price.
+    """
+    begin(f"opening {flags['model']}", "pricekit.workflows.importance.measure")
+    from pricekit import api
+
+    found = api.importance(**as_arguments(flags))
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        _show(found)
+
+
+def _show(found: Importance) -> None:
+    """Print the first rows of each frame, one table for each."""
+    from pricekit.support.text import counted
+    from pricekit.workflows.importance.words import EXPLAINED
+
+    title = found.metric.title
+    show_result(
+        f"{counted(found.rows, 'row')}, {title} {found.metric.write(found.score)}; an increase is by how much {title} "
+        "grows when values change rows"
+    )
+    _show_frame(f"Features by increase of {title}", found.features, _increases(found, found.features))
+    lines = [_rows(found.lines), *_increases(found, found.lines)]
+    kinds = " and ".join(f"{kind}s" for kind in ("line", "column") if kind in set(found.lines["kind"]))
+    _show_frame(f"{kinds.capitalize()} by increase of {title}", found.lines, lines)
+    explained = counted(min(found.rows, EXPLAINED), "explained row")
+    _show_frame(f"Words in {explained}", found.words, [_rows(found.words), *_factors(found.words)])
+
+
+def _show_frame(title: str, frame: pd.DataFrame, columns: Sequence[Sequence[str]]) -> None:
+    """Print the first rows of a frame, with its first column as far as it fits; an empty frame is not shown."""
+    from pricekit.cli.show_scores import fit_width, room_for_text
+    from pricekit.workflows.importance.result import SHOWN
+
+    if not len(frame):
+        return
+    shown = [column[: SHOWN + 1] for column in columns]
+    room = room_for_text(shown)
+    name = str(frame.columns[0])
+    names = [fit_width(str(each), room) for each in frame[name][:SHOWN]]
+    headers, *cells = zip([name, *names], *shown, strict=True)
+    part = f"; {SHOWN} of {len(frame)}" if len(frame) > SHOWN else ""
+    show_table(title + part, headers, cells)
+
+
+def _rows(frame: pd.DataFrame) -> list[str]:
+    return ["rows", *(f"{count:,}" for count in frame["rows"])]
+
+
+def _increases(found: Importance, frame: pd.DataFrame) -> list[list[str]]:
+    """Return the increases and their intervals, each with a header."""
+
+    def write(value: float) -> str:
+        return "" if value != value else found.metric.write(value, found.score, sign=True)
+
+    bounds = zip(frame["low"], frame["high"], strict=True)
+    intervals = [f"{write(low)} to {write(high)}" if low == low else "" for low, high in bounds]
+    return [["increase", *map(write, frame["increase"])], ["95% interval", *intervals]]
+
+
+def _factors(frame: pd.DataFrame) -> list[list[str]]:
+    bounds = zip(frame["low"], frame["high"], strict=True)
+    intervals = [f"{low:.2f} to {high:.2f}" if low == low else "" for low, high in bounds]
+    return [
+        ["mean factor", *(f"{factor:.2f}" for factor in frame["factor"])],
+        ["95% interval", *intervals],
+        ["mean size", *(f"{size:.3f}" for size in frame["size"])],
+    ]
