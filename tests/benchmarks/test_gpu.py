@@ -16,6 +16,7 @@ def gpu():
     return module
 
 
+@pytest.mark.slow  # bfloat16 takes minutes on CPUs that only emulate it
 @pytest.mark.filterwarnings("ignore")
 def test_it_prints_a_line_for_each_system_and_loop(gpu, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
