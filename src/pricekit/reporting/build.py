@@ -29,10 +29,8 @@ from pricekit.options import columns_over, names_of, read_options_of
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import load_model, read_model
 from pricekit.support.log import logger
-from pricekit.table import read_usable, source_name
-from pricekit.table.prices.currency import require_same_currency
-from pricekit.table.rowinfo import with_row_info
-from pricekit.workflows.evaluate import TRAINED_ON
+from pricekit.table import source_name
+from pricekit.workflows.evaluate import TRAINED_ON, usable_rows
 
 MOST_ROWS = 200_000
 """Of more rows, so many are drawn by chance, with a fixed seed."""
@@ -154,15 +152,7 @@ def _columns(model: Path) -> Any:
 
 def _priced(model: Path, table: Any, options: Mapping[str, Any], notes: list[str]) -> HeldOut:
     predictor = load_model(model)
-    usable, _ = read_usable(
-        table,
-        columns_over(predictor.columns, options),
-        limit=options.get("limit"),
-        read_options=read_options_of(options),
-        notices=logger.warning,
-    )
-    require_same_currency(predictor.currency, usable.currency)
-    usable = with_row_info(usable, options.get("weight"))
+    usable = usable_rows(predictor, table, options)
     if len(usable) > MOST_ROWS:
         notes.append(f"Of {len(usable):,} rows, {MOST_ROWS:,} drawn by chance are judged.")
         usable = usable.take(_sample(len(usable)))
