@@ -23,6 +23,7 @@ def main() -> None:
             csv.writer(file).writerows([["sample_id", "catalog_content"], *enumerate(known["texts"])])
         pricekit = Path(sys.executable).with_name("pricekit")
         subprocess.run([pricekit, "predict", GOLDEN / "bundle", table, "--out", out], check=True)
+        subprocess.run([pricekit, "explain", GOLDEN / "bundle", table, "--limit", "2"], check=True)
         with out.open(newline="") as file:
             rows = list(csv.DictReader(file))
         refused = subprocess.run(
