@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.completion import plugin_names
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, table_options
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, engine_option, table_options
 from pricekit.cli.terminal import begin, show_result
 
 if TYPE_CHECKING:
@@ -26,11 +25,7 @@ ROWS = 5
     metavar="ID",
     help="Explain the row with this id; may be repeated.  [default: all rows]",
 )
-@click.option(
-    "--engine",
-    shell_complete=plugin_names("engine", extra=("auto",)),
-    help="Engine that runs a bundle: a name from pricekit plugins list, or auto, the fastest one.  [default: auto]",
-)
+@engine_option
 @click.option(
     "--evaluations",
     type=click.IntRange(min=2),

@@ -29,6 +29,11 @@ epochs_option = click.option(
     metavar="N",
     help="Maximum number of epochs, or auto: more for small tables.",
 )
+engine_option = click.option(
+    "--engine",
+    shell_complete=plugin_names("engine", extra=("auto",)),
+    help="Engine that runs a bundle: a name from pricekit plugins list, or auto, the fastest one.  [default: auto]",
+)
 allow_leak_option = click.option(
     "--allow-leak", is_flag=True, help="Train even if columns or texts leak the price."
 )

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.completion import plugin_names
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, table_options
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, engine_option, table_options
 from pricekit.cli.project import latest_bundle
 from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
@@ -24,11 +23,7 @@ from pricekit.support.text import counted
     required=True,
     help="Output file of ids and prices: CSV, TSV, Parquet or JSON lines. An existing file is replaced.",
 )
-@click.option(
-    "--engine",
-    shell_complete=plugin_names("engine", extra=("auto",)),
-    help="Engine that runs a bundle: a name from pricekit plugins list, or auto, the fastest one.  [default: auto]",
-)
+@engine_option
 @click.option(
     "--interval",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
