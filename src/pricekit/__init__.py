@@ -27,6 +27,7 @@ _PUBLIC = {
     "Table": "pricekit.table",
     "Tuning": "pricekit.results",
     "check": "pricekit.api",
+    "comparables": "pricekit.api",
     "compare": "pricekit.api",
     "compute_features": "pricekit.api",
     "cross_validate": "pricekit.api",

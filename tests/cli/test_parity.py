@@ -18,6 +18,7 @@ FUNCTIONS = {
     "leaderboard": pk.leaderboard,
     "errors": pk.worst_rows,
     "explain": pk.explain,
+    "comparables": pk.comparables,
     "importance": pk.importance,
     "report": pk.report,
     "ensemble": pk.ensemble,

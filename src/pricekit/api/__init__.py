@@ -4,7 +4,7 @@ Functions import heavy libraries only when they need them. So `import pricekit` 
 works without torch.
 """
 
-from pricekit.api.explanations import explain, importance
+from pricekit.api.explanations import comparables, explain, importance
 from pricekit.api.models import compare, evaluate, export, inspect, leaderboard, load, predict, worst_rows
 from pricekit.api.reports import report
 from pricekit.api.tables import check, compute_features
@@ -12,6 +12,7 @@ from pricekit.api.training import cross_validate, ensemble, pretrain, train, tun
 
 __all__ = [
     "check",
+    "comparables",
     "compare",
     "compute_features",
     "cross_validate",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
+from pricekit.comparables.search import K
 from pricekit.errors import DataError
 from pricekit.explanation.explain import EVALUATIONS
 from pricekit.options import (
@@ -25,6 +26,7 @@ from pricekit.results import PathLike
 from pricekit.support.text import counted, shorten
 
 if TYPE_CHECKING:
+    from pricekit.comparables.result import Comparables
     from pricekit.explanation.result import Explanation
     from pricekit.table import Table, TableSource
     from pricekit.workflows.importance.result import Importance
@@ -77,6 +79,62 @@ def explain(
     source, wanted = path_or_frame(table), names_of(row, "row")
     rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
     return reader.open().explain(_with_ids(rows, wanted) if wanted else rows, evaluations=evaluations)
+
+
+@with_options(ReadingOptions)
+def comparables(
+    model: PathLike,
+    table: TableSource,
+    *,
+    row: str | Sequence[str] = (),
+    k: int = K,
+    same: str | Sequence[str] = (),
+    among: TableSource | None = None,
+    engine: str | None = None,
+    **options: Unpack[ReadingOptions],
+) -> list[Comparables]:
+    """Find the products with known prices whose texts are most similar to those of rows.
+
+    A product with the id and the text of a row is the row itself, and left out. `Predictor.comparables` does the same
+    for rows in memory.
+
+    Args:
+        model: a bundle, a run or an ensemble; it prices the rows.
+        table: a file or a frame; it needs no prices.
+        row: only the rows with these ids, in the order of the table; default: all rows.
+        k: the number of products for each row, 1 to 1,000.
+        same: what the products must have in common with the row: "brand", "unit", "size" (up to a factor of 1.25).
+        among: a file or a frame of products with prices; default: those of the bundle, see `export`.
+        engine: as for `load`.
+        **options: see below; they do not apply to `among`, which has the columns of the training table.
+
+    Returns:
+        One result per row, with its nearest products, the most similar first.
+
+    Raises:
+        DataError: a table cannot be read, or has no row with one of the ids, or `among` has no price.
+        BundleError: the bundle contains no products, or as for `load`.
+        PluginError, ConfigError: as for `load`; or `k` or `same` is invalid; or a run needs `among`.
+
+    Example:
+        >>> import pricekit as pk
+        >>> table = pk.make_catalog(200)
+        >>> found = pk.comparables(pk.train(table, epochs=1), table, among=table, k=3, limit=2)
+        >>> [len(each.products) for each in found]
+        [3, 3]
+    """
+    from pricekit.comparables.search import check_request
+    from pricekit.runs.load import read_model
+    from pricekit.table import read_table
+
+    demanded = names_of(same, "same")
+    check_request(k, demanded)
+    reader = read_model(model_path(model, "model"), engine)
+    columns = replace(columns_over(reader.columns, options), price=None)
+    source, wanted, products = path_or_frame(table), names_of(row, "row"), table_or_none(among)
+    rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
+    rows = _with_ids(rows, wanted) if wanted else rows
+    return reader.open().comparables(rows, k, same=demanded, among=products)
 
 
 @with_options(WeighedOptions)

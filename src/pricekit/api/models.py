@@ -265,6 +265,7 @@ def export(
     *,
     precision: Literal["fp32", "fp16", "int8"] = "fp32",
     triton: PathLike | None = None,
+    with_comparables: TableSource | None = None,
     overwrite: bool = False,
 ) -> VerificationReport:
     """Export a run or an ensemble into a bundle, which predicts with ONNX Runtime, without torch.
@@ -276,11 +277,14 @@ def export(
         out: the folder of the bundle.
         precision: the precision of the graph: `fp32`, `fp16` for GPUs, or `int8` for CPUs.
         triton: also write the graph into this model repository of Triton Inference Server.
+        with_comparables: a table of products with prices, such as the training table. The bundle will contain their
+            ids, texts and prices, for `comparables`; by default it contains none.
         overwrite: replace the bundle in `out` when the new one is complete.
 
     Raises:
         ExportError: `out` is not empty, or the model cannot be exported, or its graph differs from it.
         TrainingError: `run` is not a finished run.
+        DataError: the table of comparables cannot be used.
 
     Example:
         >>> import pricekit as pk, tempfile
@@ -299,11 +303,12 @@ def export(
             f"the precision is {precision!r}; expected {', '.join(PRECISIONS)}", parameters=("precision",)
         )
     source, bundle = model_path(run, "run"), path_of(out, "out")
+    products = table_or_none(with_comparables)
     if triton is None:
-        return export_run(source, bundle, precision=precision, overwrite=overwrite)
+        return export_run(source, bundle, precision=precision, overwrite=overwrite, comparables=products)
     folder = model_folder(path_of(triton, "triton"), source, bundle, overwrite=overwrite)
     with owned(folder, "Triton model", ExportError):
-        report = export_run(source, bundle, precision=precision, overwrite=overwrite)
+        report = export_run(source, bundle, precision=precision, overwrite=overwrite, comparables=products)
         write_triton(open_bundle(bundle), folder)
     logger.info(f"the model for Triton is in {folder}")
     return report

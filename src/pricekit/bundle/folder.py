@@ -5,6 +5,7 @@
     tokenizer.json    a `tokenizers` tokenizer
     preprocess.json   columns, length, feature plugins with their fitted state
     intervals.json    half widths of the price intervals; older bundles have none
+    comparables.parquet, comparables.json    products with prices and their index; most bundles have none
     README.md         the model card
 
 A bundle with several members has a graph, a tokenizer and a preprocess.json for each member, under the names in its
@@ -28,7 +29,7 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field, field_validator
 
-from pricekit.bundle.limits import check_json, check_members, check_sizes
+from pricekit.bundle.limits import COMMON_JSON, check_json, check_members, check_sizes
 from pricekit.errors import BundleError, first_invalid_field
 from pricekit.support.cpus import available_memory
 from pricekit.support.files import others, publish_folder
@@ -154,6 +155,9 @@ class Manifest(BaseModel, extra="allow"):
         None,
         description="features whose state contains texts, words of texts, or prices of single training rows",
     )
+    comparables: int | None = Field(
+        None, ge=1, description="products with prices that the bundle contains, to show beside a price"
+    )
     verified: Verified | None = None
     sha256: str | None = Field(
         None, description="of the other values, as JSON with sorted keys; older bundles have none"
@@ -252,8 +256,8 @@ def _open_bundle(path: Path) -> Bundle:
     bundle = Bundle(path, manifest, files, digest)
     with _limits_of(path) as where:
         check_members([files for files, _ in bundle.members()], where)
-        if "intervals.json" in files:
-            check_json(files["intervals.json"], "intervals.json", where)
+        for name in files.keys() & COMMON_JSON:
+            check_json(files[name], name, where)
     return bundle
 
 

@@ -22,11 +22,13 @@ from pricekit.support.text import shorten
 
 MOST_BYTES = 16 << 30
 """Bytes of all files together."""
-JSON_BYTES = {"tokenizer.json": 64 << 20, "preprocess.json": 64 << 20, "intervals.json": 1 << 20}
-FILE_BYTES = {"model.onnx": 2 << 30, **JSON_BYTES}
+COMMON_JSON = {"intervals.json": 1 << 20, "comparables.json": 256 << 20}
+"""Bytes of the JSON files that all members share."""
+JSON_BYTES = {"tokenizer.json": 64 << 20, "preprocess.json": 64 << 20, **COMMON_JSON}
+FILE_BYTES = {"model.onnx": 2 << 30, "comparables.parquet": 1 << 30, **JSON_BYTES}
 """Bytes of a file, by its name in a bundle with one member; protocol buffers have 2 GiB at most."""
 OTHER_BYTES = 64 << 20
-"""Bytes of all files that no member uses: the intervals, the model card, and what later versions may add."""
+"""Bytes of all other files together: the model card, and what later versions may add."""
 TOKENIZERS_BYTES = 256 << 20
 """Bytes of all members' tokenizers; equal ones count once. The largest known ones have 33 MB."""
 GRAPHS_FIELDS = 8_000_000
@@ -106,7 +108,10 @@ def check_sizes(sizes: Mapping[str, int], members: Sequence[Mapping[str, str]], 
     check.limit(sum(sizes.values()), MOST_BYTES, "bytes")
     for plain, name in sorted({part for names in members for part in names.items()}):
         _Check(f"{where}: {plain}").limit(sizes[name], FILE_BYTES[plain], "bytes")
-    others = sizes.keys() - {name for names in members for name in names.values()}
+    used = {name for names in members for name in names.values()}
+    for name in sizes.keys() & FILE_BYTES.keys() - used:
+        _Check(f"{where}: {name}").limit(sizes[name], FILE_BYTES[name], "bytes")
+    others = sizes.keys() - used - FILE_BYTES.keys()
     check.limit(sum(sizes[name] for name in others), OTHER_BYTES, "bytes in files that no member uses")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pricekit.cli.common import again
-from pricekit.cli.options import FOLDER
+from pricekit.cli.options import FOLDER, TABLE
 from pricekit.cli.project import BUNDLES, latest_run
 from pricekit.cli.terminal import begin, show_result
 
@@ -29,6 +29,12 @@ BATCH_SENSITIVITY = 0.02
 )
 @click.option(
     "--triton", type=FOLDER, help="Also write the graph into this Triton Inference Server model repository."
+)
+@click.option(
+    "--with-comparables",
+    type=TABLE,
+    metavar="TABLE",
+    help="Put the products of this table into the bundle, with ids, texts and prices, for `pricekit comparables`.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the bundle in --out when the new one is complete.")
 def export(**flags: Any) -> None:

@@ -10,6 +10,7 @@ import click
 from pricekit.cli.options import FOLDER
 from pricekit.cli.terminal import show_table
 from pricekit.support.log import logger
+from pricekit.support.text import counted
 
 _SHOWN = "schema_version pricekit_version created precision opset table currency best_epoch"
 
@@ -62,6 +63,8 @@ def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
         facts.append((plugin["kind"], f"{plugin['name']} of {plugin['package']} {plugin['version']}"))
     if names := manifest.get("training_rows_in"):
         facts.append(("contains", f"data of training rows, such as words and prices, for {', '.join(names)}"))
+    if products := manifest.get("comparables"):
+        facts.append(("contains", f"ids, texts and prices of {counted(products, 'product')}"))
     if verified := manifest.get("verified"):
         difference = verified["max_relative_difference"]
         facts.append(("verified", f"{len(verified['shapes'])} shapes, relative difference {difference:.1e}"))

@@ -34,6 +34,7 @@ COMMANDS = {
     "errors": "List the rows with the largest errors, and what they have in common.",
     "report": "Write a page on how good a model's prices are, where they fail, and why.",
     "explain": "Show which words and columns make a row's price.",
+    "comparables": "Show the products with known prices that are most similar to a row.",
     "importance": "Show which features, lines and words a model's prices depend on.",
     "ensemble": "Combine several runs into one model.",
     "export": "Export a run into a bundle that predicts without torch.",

@@ -11,7 +11,6 @@ import pandas as pd
 
 from pricekit.errors import DataError
 from pricekit.evaluation.groups import (
-    MEASURES,
     Grouping,
     Quantities,
     by_categories,
@@ -23,6 +22,7 @@ from pricekit.evaluation.groups import (
     quantities_of,
 )
 from pricekit.evaluation.held_out import MOST_VALUES, HeldOut
+from pricekit.features.quantity import MEASURES
 from pricekit.metrics import SMAPE, Metric
 from pricekit.support.text import counted
 

@@ -28,8 +28,6 @@ OTHER = "(other)"
 BLANK = "(blank)"
 KINDS = ("none", "weight", "volume", "pieces", "length")
 """Names for the values of the feature `unit_type`."""
-MEASURES = ("", "g", "ml", "pieces", "mm")
-"""The unit of `total_quantity` for each kind."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from typing import Any
 from pricekit.evaluation.goal import goal_of
 from pricekit.runs.ensemble import Ensemble
 from pricekit.runs.folder import LoadedRun
-from pricekit.support.text import printable, shorten
+from pricekit.support.text import counted, printable, shorten
+
+CARD = "README.md"
 
 _CARD = """# {backbone} price model
 
@@ -100,6 +102,14 @@ currencies or other times are extrapolations. Compare its prices with known ones
 """
 
 
+_COMPARABLES = """
+## Products inside
+
+This bundle contains ids, texts and prices of {rows}, to show the most similar ones beside a price:
+`pricekit comparables THIS_FOLDER products.csv`. Give it only to people who may see these products' prices.
+"""
+
+
 def ensemble_card(ensemble: Ensemble, facts: Mapping[str, Any]) -> str:
     """Return the card of an ensemble as Markdown."""
     columns = ensemble.members[0][0].config.columns
@@ -153,6 +163,11 @@ def model_card(run: LoadedRun, facts: Mapping[str, Any]) -> str:
         use=_USE,
         limits=_LIMITS,
     )
+
+
+def comparables_section(rows: int) -> str:
+    """Return the section of a bundle that contains products with prices."""
+    return _COMPARABLES.format(rows=counted(rows, "product"))
 
 
 def _code(name: object) -> str:

@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from pricekit import __version__
 from pricekit.bundle import PARTS, unlisted_files, write_bundle
 from pricekit.bundle.folder import MOST_MEMBERS
 from pricekit.bundle.limits import check_members
+from pricekit.comparables.products import files_of, some_rows
 from pricekit.core.calls import notify
 from pricekit.engines.loaded import batches_of
 from pricekit.errors import BundleError, ExportError
-from pricekit.exporting.card import ensemble_card, model_card
+from pricekit.exporting.card import CARD, comparables_section, ensemble_card, model_card
 from pricekit.exporting.graph import OPSET, export_graph
 from pricekit.exporting.precision import convert
 from pricekit.exporting.verify import VerificationReport, fit_length, shapes, verify_graph
@@ -30,6 +32,8 @@ from pricekit.runs.folder import LoadedRun, check_replaceable, open_run, read_sa
 from pricekit.support.files import is_free, temporary_folder
 from pricekit.support.locks import owned
 from pricekit.support.progress import progress
+from pricekit.table import Table, TableSource, read_usable
+from pricekit.table.prices.currency import require_same_currency
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,12 @@ class ExportedModel:
 
 
 def export_run(
-    path: Path, out: Path, *, precision: str = "fp32", overwrite: bool = False
+    path: Path,
+    out: Path,
+    *,
+    precision: str = "fp32",
+    overwrite: bool = False,
+    comparables: TableSource | None = None,
 ) -> VerificationReport:
     """Export a run's best weights, or all members of an ensemble, into one bundle.
 
@@ -57,6 +66,7 @@ def export_run(
         out: the folder of the bundle.
         precision: of the graphs: fp32, fp16 or int8.
         overwrite: replace an existing bundle.
+        comparables: a table of products with prices that the bundle shall contain; see `pricekit.comparables`.
 
     Returns:
         The verification report; for an ensemble, the shapes of all members and the largest of each difference.
@@ -65,27 +75,54 @@ def export_run(
         ExportError: `out` exists or is being written, a model cannot be exported, or its graph differs from it. In this
             case nothing is published, and an existing bundle is kept.
         TrainingError: `path` is not a finished run.
+        DataError: the table of comparables cannot be used.
     """
     with owned(out, "bundle", ExportError):
         _check_free(out, overwrite)
-        return _export(path, out, precision)
+        return _export(path, out, precision, comparables)
 
 
-def _export(path: Path, out: Path, precision: str) -> VerificationReport:
+def _export(path: Path, out: Path, precision: str, comparables: TableSource | None) -> VerificationReport:
     if is_ensemble(path):
-        report, files, facts = _export_members(open_ensemble(path), precision)
+        ensemble = open_ensemble(path)
+        products = _read_products(comparables, ensemble.members[0][0], ensemble.facts)
+        report, files, facts = _export_members(ensemble, precision)
         version = 2
     else:
         run = open_run(path)
+        products = _read_products(comparables, run, run.facts)
         version = 2 if run.config.facts_first else 1
         exported = _export_model(run, precision)
         report, files = exported.report, exported.files
         facts = _facts(precision, run.facts | _training_rows_in([run]), exported.float32_nodes, report)
         files |= _common_files(model_card(run, facts), run.intervals)
+    if products is not None:
+        members = {name: content for name, content in files.items() if name.endswith(PARTS["preprocess"])}
+        files |= files_of(products, members)
+        facts |= {"comparables": len(products)}
+        files[CARD] += comparables_section(len(products)).encode()
     with _within_limits():
         manifest = write_bundle(out, files, facts, schema_version=version)
     notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
     return report
+
+
+def _read_products(source: TableSource | None, run: LoadedRun, facts: Mapping[str, Any]) -> Table | None:
+    """Read the table of comparables, before the export begins its long work; raises DataError."""
+    if source is None:
+        return None
+    table = read_usable(source, run.preprocessor.columns)[0]
+    require_same_currency(facts.get("currency"), table.currency)
+    return some_rows(_in_training_order(table, run.path))
+
+
+def _in_training_order(table: Table, run: Path) -> Table:
+    """Return the training table in the order of a second pass, so that it shares the index of `neighbours`."""
+    split = pd.read_parquet(run / "split.parquet").sort_values("part", ascending=False, kind="stable")
+    places = pd.Series(np.arange(len(table)), index=table.ids.astype("str"))
+    if len(split) != len(table) or not split["id"].isin(places.index).all():
+        return table
+    return table.take(places.loc[split["id"]].to_numpy())
 
 
 def _export_members(
@@ -185,7 +222,7 @@ def _float32_graph(run: LoadedRun, inputs: Inputs) -> bytes:
 
 def _common_files(card: str, intervals: Intervals | None) -> dict[str, bytes]:
     """Return the files that all members of a bundle share."""
-    files = {"README.md": card.encode()}
+    files = {CARD: card.encode()}
     if intervals is not None:
         files["intervals.json"] = (json.dumps(intervals.to_json()) + "\n").encode()
     return files

@@ -30,6 +30,8 @@ import pyarrow.compute as pc
 from pricekit.features.labelled_lines import Lines, numpy_of
 
 NONE, WEIGHT, VOLUME, COUNT, LENGTH = range(5)  # the values of the column unit_type
+MEASURES = ("", "g", "ml", "pieces", "mm")
+"""The common measure of each class of units, in which totals are."""
 
 _SPELLINGS: dict[tuple[int, float], str] = {
     (WEIGHT, 0.001): "mg milligram milligrams",

@@ -5,13 +5,16 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
 import pandas as pd
 
+from pricekit.comparables.products import Products, products_of, read_products
+from pricekit.comparables.result import Comparables
+from pricekit.comparables.search import K, check_request, find_comparables
 from pricekit.engines.choose import AUTO
 from pricekit.errors import BundleError, ConfigError, check_limit, path_of
 from pricekit.explanation.explain import EVALUATIONS, explain_rows
@@ -28,8 +31,10 @@ from pricekit.table import (
     check_labelled,
     is_frame,
     read_frame,
+    read_usable,
     table_of_texts,
 )
+from pricekit.table.prices.currency import require_same_currency
 from pricekit.table.source import ArrowStream
 
 Rows: TypeAlias = "Table | pd.DataFrame | ArrowStream | pd.Series | np.ndarray | Sequence[str]"
@@ -64,6 +69,7 @@ class Predictor:
         intervals: None for a model older than price intervals.
         currency: the currency of the prices; None if the training table did not show one.
         origin: None for a predictor that was not loaded from a folder.
+        products: reads the products with prices that a bundle contains; None for a run or an ensemble.
 
     Example:
         >>> from pricekit import Predictor
@@ -76,6 +82,7 @@ class Predictor:
     intervals: Intervals | None = None
     currency: str | None = None
     origin: Origin | None = None
+    products: Callable[[], Products] | None = None
 
     @classmethod
     def load(cls, path: str | Path, engine: str = AUTO) -> Predictor:
@@ -99,7 +106,8 @@ class Predictor:
         intervals = None if saved is None else read_intervals(saved, bundle.path)
         names = {member.engine.name for member in members}
         origin = Origin(bundle.path.absolute(), names.pop() if len(names) == 1 else engine, _load_bundle)
-        return cls(members, bundle.digest, intervals, bundle.manifest.get("currency"), origin)
+        products = cache(partial(read_products, bundle.files, bundle.path))
+        return cls(members, bundle.digest, intervals, bundle.manifest.get("currency"), origin, products)
 
     @property
     def columns(self) -> Columns:
@@ -174,6 +182,52 @@ class Predictor:
             )
         table = replace(_table_of(rows, replace(self.columns, price=None)), currency=self.currency)
         return explain_rows(table, self.columns, lambda some: self.price(self.prepare(some)), evaluations)
+
+    def comparables(
+        self, rows: Rows, k: int = K, *, same: Sequence[str] = (), among: Rows | Products | None = None
+    ) -> list[Comparables]:
+        """Return, for each row, the products with known prices whose texts are most similar to it.
+
+        Args:
+            rows: as of `predict`. A product with the id and the text of a row is the row itself, and left out.
+            k: the number of products, 1 to 1,000.
+            same: what the products must have in common with the row: "brand", "unit", "size" (up to a factor of 1.25).
+            among: the products: a table or a frame with prices; default: those that the bundle contains.
+
+        Raises:
+            BundleError: the bundle contains no products, or damaged ones.
+            ConfigError: `k` or `same` is invalid, or the model is a run, which contains no products.
+            DataError: as of `predict`; or no row of `among` has a price.
+
+        Example:
+            >>> import pricekit as pk
+            >>> table = pk.make_catalog(200)
+            >>> model = pk.load(pk.train(table, epochs=1))
+            >>> found = model.comparables(table.head(1), k=3, among=table)[0]
+            >>> len(found.products), found.products[0].price > 0
+            (3, True)
+        """
+        check_request(k, same)
+        products = self._products_among(among)
+        table = _table_of(rows, replace(self.columns, price=None))
+        prices = self.price(self.prepare(table)) if len(table) else np.empty(0, np.float32)
+        return find_comparables(table, prices, products, k, same, self.currency)
+
+    def _products_among(self, among: Rows | Products | None) -> Products:
+        if isinstance(among, Products):
+            return among
+        if among is not None:
+            table = (
+                among if isinstance(among, Table) else read_usable(cast(TableSource, among), self.columns)[0]
+            )
+            require_same_currency(self.currency, table.currency)
+            return products_of(table)
+        if self.products is None:
+            raise ConfigError(
+                "a run or an ensemble contains no products to compare with; give a table of products with prices",
+                parameters=("among",),
+            )
+        return self.products()
 
     def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the bounds around predicted prices, float32 (N,) each, that contain a share `level` of true prices.

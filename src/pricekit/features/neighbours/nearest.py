@@ -27,11 +27,12 @@ from pricekit.support.text import shorten
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 VISITS = 50_000
 """Mean number of rows that a search reads, counted once for each term that they share with the text."""
 
-MOST_ROWS, MOST_TERMS, MOST_PLACES = 200_000, 1_000_000, 20_000_000
+MOST_ROWS, MOST_TERMS, MOST_PLACES = 1_000_000, 1_000_000, 20_000_000
 """Limits of an index: rows, terms, and pairs of a term and a row that has it."""
 
 WORDS_OF_A_TEXT = 512
@@ -115,13 +116,16 @@ def open_index(state: Mapping[str, Any]) -> Index:
     return Index(words, terms, start, rows, weights, scale)
 
 
-def nearest(index: Index, texts: Sequence[str], k: int) -> tuple[Ints, Floats]:
+def nearest(
+    index: Index, texts: Sequence[str], k: int, allowed: Callable[[int], Mask] | None = None
+) -> tuple[Ints, Floats]:
     """Return the k most similar rows of each text, the most similar first; of equally similar rows the first.
 
     Args:
         index: of N rows.
         texts: Q texts.
         k: at least 1.
+        allowed: returns for the number of a text which rows may be found, bool (N,); None: all of them.
 
     Returns:
         Row numbers, int64 (Q, k), and their cosine similarities above 0 up to 1, float64 (Q, k). A text that shares
@@ -138,16 +142,18 @@ def nearest(index: Index, texts: Sequence[str], k: int) -> tuple[Ints, Floats]:
     cut = np.searchsorted(text, np.arange(len(texts) + 1)).tolist()
     for number, (a, b) in enumerate(itertools.pairwise(cut)):
         if a < b:
-            best, cosine = _search(index, term[a:b], k)
+            best, cosine = _search(index, term[a:b], k, None if allowed is None else allowed(number))
             rows[number, : len(best)], similarity[number, : len(best)] = best, cosine
     return rows, similarity
 
 
-def _search(index: Index, terms: Ints, k: int) -> tuple[Ints, Floats]:
-    """Return up to k rows that share one of at least one distinct terms, and their similarities."""
+def _search(index: Index, terms: Ints, k: int, allowed: Mask | None) -> tuple[Ints, Floats]:
+    """Return up to k allowed rows that share one of at least one distinct terms, and their similarities."""
     start, end, weights = index.start[terms], index.start[terms + 1], index.weights[terms]
     shared = np.concatenate([index.rows[a:b] for a, b in zip(start.tolist(), end.tolist(), strict=True)])
     score: Floats = index.scale * np.bincount(shared, np.repeat(weights, end - start), minlength=len(index))
+    if allowed is not None:
+        score[~allowed] = 0
     best = _best(score, k)
     return best, np.minimum(score[best] / np.sqrt(weights.sum()), 1.0)
 

@@ -1,0 +1,106 @@
+"""`pricekit comparables`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pricekit.cli.explain import ROWS
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, engine_option, table_options
+from pricekit.cli.terminal import begin, show_result
+
+if TYPE_CHECKING:
+    from pricekit.comparables.result import Comparable, Comparables
+
+
+@click.command(short_help="Show the products with known prices that are most similar to a row.")
+@click.argument("model", type=FOLDER)
+@click.argument("table", type=TABLE)
+@click.option(
+    "--row",
+    multiple=True,
+    metavar="ID",
+    help="Only the row with this id; may be repeated.  [default: all rows]",
+)
+@click.option(
+    "-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of products for each row."
+)
+@click.option(
+    "--same",
+    multiple=True,
+    type=click.Choice(["brand", "unit", "size"]),
+    help="Only products that have this in common with the row; sizes up to a factor of 1.25. May be repeated.",
+)
+@click.option(
+    "--among",
+    type=TABLE,
+    help="Table of products with prices.  [default: the products that the bundle contains]",
+)
+@engine_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row on stdout.")
+@table_options(price=False)
+def comparables(as_json: bool, **flags: Any) -> None:
+    """Show the products with known prices that are most similar to rows of TABLE, beside the price that MODEL predicts.
+
+    \b
+    pricekit comparables bundle new.csv --row 4711
+    pricekit comparables run new.csv --among products.csv --same brand --same unit
+    pricekit comparables bundle new.csv --json > comparables.jsonl
+
+    A bundle contains products if it was exported with --with-comparables. Similarity is that of the words and word
+    pairs of the texts, from 0 to 1; rare ones count more. A predicted price is far from its comparables if it is
+    outside of the range of at least three of them, and over twice or under half of their median.
+
+    Without --row, --limit and --json, the command shows the first 5 rows.
+    """
+    few = not (as_json or flags["row"] or flags["limit"])
+    if few:
+        flags["limit"] = ROWS
+    begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
+    from pricekit import api
+
+    found = api.comparables(**as_arguments(flags))
+    for each in found:
+        if as_json:
+            click.echo(each.to_json())
+        else:
+            _show(each)
+    if few and len(found) == ROWS:
+        show_result(f"these are the first {ROWS} rows; choose others with --row or --limit")
+
+
+def _show(found: Comparables) -> None:
+    """Print a row and its products on stdout."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from pricekit.cli.show_scores import fit_width
+    from pricekit.support.text import printable
+
+    console = Console()
+    unit = f" {found.currency}" if found.currency else ""
+    price = f"  predicted {found.price:,.2f}{unit}"
+    if found.median is not None:
+        price += f"; median of the products below {found.median:,.2f}"
+    far = Text("  far from them", style="bold dark_orange") if found.far else Text("")
+    console.print(Text.assemble((printable(f"{found.id}"), "bold"), price, far), soft_wrap=True)
+    console.print(Text(fit_width(printable(found.name), console.width), style="dim"), soft_wrap=True)
+    if not found.products:
+        console.print("  no product shares a word with it, or has what it must have in common")
+    for product in found.products:
+        console.print(_line(product, console.width), soft_wrap=True)
+    console.print()
+
+
+def _line(product: Comparable, width: int) -> Any:
+    from rich.text import Text
+
+    from pricekit.cli.show_scores import fit_width
+    from pricekit.support.text import printable
+
+    by_size = product.unit_price
+    amount = f"{by_size[0]:,.2f} / {by_size[1]}" if by_size else ""
+    head = f"  {product.price:>10,.2f}  {amount:>16}  {product.similarity:4.2f}  "
+    name = fit_width(printable(f"{product.name}  ({product.id})"), max(width - len(head), 20))
+    return Text.assemble((head, "blue"), name)

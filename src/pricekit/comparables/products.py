@@ -1,0 +1,248 @@
+"""Products with known prices: the index that finds the most similar ones, and how a bundle stores them.
+
+Similarity is that of the feature `neighbours`: the cosine of TF-IDF vectors of words and word pairs, from an inverted
+index, see `pricekit.features.neighbours.nearest`. It does not depend on the model. A model's own encoding would find
+the products that the model believes to cost the same, and so confirm its errors; docs/comparables.md has the numbers.
+
+A bundle stores the rows in `comparables.parquet` and the index in `comparables.json`. If a feature of the bundle has
+the same index, comparables.json has the way to it instead.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pricekit.comparables.facts import Facts, facts_of, learn_labels
+from pricekit.errors import BundleError, DataError
+from pricekit.features.labelled_lines import as_list
+from pricekit.features.neighbours.nearest import MOST_ROWS, Index, index_texts, open_index
+from pricekit.support.log import logger
+from pricekit.support.progress import progress
+from pricekit.support.text import shorten
+from pricekit.table import Table
+
+INDEX, ROWS = "comparables.json", "comparables.parquet"
+MOST_CHARACTERS = 1_000
+"""Characters of a product's text that are kept to be shown; the index has the words of the whole text."""
+MOST_TERMS = 500_000
+"""As of the feature `neighbours`, so that both may have the same index."""
+_MOST_UNPACKED = 4 << 30
+"""Bytes of the rows."""
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.large_string()) for name in ("id", "text", "name", "brand", "unit")),
+        ("size", pa.float64()),
+        ("price", pa.float64()),
+    ]
+)
+_HIGHEST = 1e300
+_DAMAGE = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError),
+    pa.ArrowException,
+)
+"""What reading damaged products raises."""
+
+
+@dataclass(frozen=True, repr=False)
+class Products:
+    """N products with known prices.
+
+    Attributes:
+        ids: as text, (N,).
+        text: the beginnings of their texts, (N,).
+        price: in the currency of the table, float64 (N,).
+        facts: their names, brands, units and sizes.
+        labels: with which the facts of other rows are found.
+        index: finds the most similar ones.
+    """
+
+    ids: list[str]
+    text: list[str]
+    price: npt.NDArray[np.float64]
+    facts: Facts
+    labels: Mapping[str, Any]
+    index: Index
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Products({len(self):,})"
+
+    @cached_property
+    def brand_number(self) -> dict[str, int]:
+        """A number for each brand."""
+        return {brand: number for number, brand in enumerate(dict.fromkeys(self.facts.brand))}
+
+    @cached_property
+    def brands(self) -> npt.NDArray[np.int64]:
+        """The number of each product's brand, (N,)."""
+        return np.array([self.brand_number[brand] for brand in self.facts.brand], np.int64)
+
+    @cached_property
+    def units(self) -> npt.NDArray[Any]:
+        """The unit of each product as fixed-width text, (N,)."""
+        return np.array(self.facts.unit, "U6")
+
+    @cached_property
+    def rows_by_id(self) -> dict[str, int]:
+        """The place of each id."""
+        return {id_: place for place, id_ in enumerate(self.ids)}
+
+
+def products_of(table: Table) -> Products:
+    """Return the products of a table with prices; of more than `MOST_ROWS`, so many are chosen evenly.
+
+    Raises:
+        DataError: the table has no row.
+    """
+    return _products(table)[0]
+
+
+def files_of(table: Table, members: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files that a bundle stores of the products of a table, by name.
+
+    Args:
+        table: usable rows with their prices.
+        members: the other JSON files of the bundle, which may contain the same index.
+
+    Raises:
+        DataError: the table has no row.
+    """
+    products, state = _products(table)
+    facts = products.facts
+    columns = [products.ids, products.text, facts.name, facts.brand, facts.unit, facts.size, products.price]
+    sink = io.BytesIO()
+    pq.write_table(
+        pa.table(dict(zip(_SCHEMA.names, columns, strict=True)), _SCHEMA), sink, compression="zstd"
+    )
+    same = next(_same(members, state), None)
+    record = {"labels": products.labels, **({"index": state} if same is None else {"index_in": same})}
+    return {ROWS: sink.getvalue(), INDEX: (json.dumps(record, ensure_ascii=False) + "\n").encode()}
+
+
+def some_rows(table: Table) -> Table:
+    """Return a table, of more than `MOST_ROWS` rows so many, chosen evenly; raises DataError without rows."""
+    if not len(table):
+        raise DataError("the table of the comparables has no row; expected products with prices")
+    if len(table) <= MOST_ROWS:
+        return table
+    logger.warning(f"of {len(table):,} products, {MOST_ROWS:,} are compared, chosen evenly")
+    return table.take(np.linspace(0, len(table) - 1, MOST_ROWS).round().astype(np.int64))
+
+
+def _products(table: Table) -> tuple[Products, dict[str, Any]]:
+    table = some_rows(table)
+    with progress("indexing products", 3) as advance:
+        labels = learn_labels(table.text)
+        facts = facts_of(table.text, labels)
+        advance(1)
+        texts = as_list(table.text)
+        state = index_texts(texts, most_terms=MOST_TERMS)
+        advance(1)
+        index = open_index(state)
+        advance(1)
+    beginnings = [text[:MOST_CHARACTERS] for text in texts]
+    ids = table.ids.astype("str").tolist()
+    return Products(ids, beginnings, table.known_price, facts, labels, index), state
+
+
+def _same(members: Mapping[str, bytes], state: Mapping[str, Any]) -> Iterator[list[str | int]]:
+    """Yield the way to each equal index: the file's name, and the names and places inside of it."""
+    for name, content in members.items():
+        for way, found in _objects(json.loads(content), [name]):
+            if found == state:
+                yield way
+
+
+def _objects(value: Any, way: list[str | int]) -> Iterator[tuple[list[str | int], Mapping[str, Any]]]:
+    if isinstance(value, dict):
+        yield way, value
+    if isinstance(value, dict | list):
+        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _objects(inner, [*way, name])
+
+
+def read_products(files: Mapping[str, bytes], bundle: Path) -> Products:
+    """Return the products of a bundle.
+
+    Args:
+        files: the contents of its files by name.
+        bundle: its folder, for errors.
+
+    Raises:
+        BundleError: the bundle has no products, or they are damaged.
+    """
+    if ROWS not in files or INDEX not in files:
+        raise BundleError(
+            f"the bundle {bundle} has no products to compare with; export it again with a table of comparables, or "
+            "give a table of products with prices",
+            parameters=("with_comparables", "among"),
+            path=bundle,
+        )
+    try:
+        record = json.loads(files[INDEX])
+        labels = {
+            "label": str(record["labels"]["label"]),
+            "sizes": [str(x) for x in record["labels"]["sizes"]],
+        }
+        index = open_index(record["index"] if "index" in record else _follow(files, record["index_in"]))
+        frame = _read_rows(files[ROWS], len(index))
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+        pa.ArrowException,
+    ) as error:
+        raise BundleError(
+            f"the comparables of the bundle {bundle} are damaged ({type(error).__name__}: {shorten(str(error), 200)}); "
+            "export it again",
+            path=bundle,
+        ) from None
+    name, brand, unit = (frame[column].tolist() for column in ("name", "brand", "unit"))
+    facts = Facts(name, brand, unit, frame["size"].to_numpy())
+    return Products(
+        frame["id"].tolist(), frame["text"].tolist(), frame["price"].to_numpy(), facts, labels, index
+    )
+
+
+def _follow(files: Mapping[str, bytes], way: Sequence[Any]) -> Any:
+    found = json.loads(files[way[0]])
+    for name in way[1:]:
+        found = found[name]
+    return found
+
+
+def _read_rows(content: bytes, rows: int) -> pd.DataFrame:
+    """Return the rows of the products; raise ValueError if they are not what `files_of` writes."""
+    file = pq.ParquetFile(io.BytesIO(content))
+    unpacked = sum(file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups))
+    if file.metadata.num_rows != rows or unpacked > _MOST_UNPACKED:
+        raise ValueError(
+            f"they have {file.metadata.num_rows:,} rows and {unpacked:,} bytes for {rows:,} in the index"
+        )
+    if not file.schema_arrow.equals(_SCHEMA):
+        raise ValueError(f"they have the columns {', '.join(file.schema_arrow.names)}")
+    table = file.read()
+    if any(column.null_count for column in table.columns):
+        raise ValueError("a cell is missing")
+    frame = pd.DataFrame({name: table[name].to_pylist() for name in table.column_names})
+    price, size = (frame[name].to_numpy(np.float64) for name in ("price", "size"))
+    if not ((price > 0) & (price < _HIGHEST)).all() or not ((size >= 0) & (size < _HIGHEST)).all():
+        raise ValueError("a price or a size is not a positive number")
+    return frame
