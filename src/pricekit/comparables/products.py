@@ -200,15 +200,7 @@ def read_products(files: Mapping[str, bytes], bundle: Path) -> Products:
         }
         index = open_index(record["index"] if "index" in record else _follow(files, record["index_in"]))
         frame = _read_rows(files[ROWS], len(index))
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-        pa.ArrowException,
-    ) as error:
+    except _DAMAGE as error:
         raise BundleError(
             f"the comparables of the bundle {bundle} are damaged ({type(error).__name__}: {shorten(str(error), 200)}); "
             "export it again",
