@@ -10,6 +10,8 @@ encoder returns. The run must be without a second pass (training.refit=false), w
 Comparables are good if their first words are often those of the row, which mostly name the brand. The
 SMAPE of their median price says how much they tell about the price, but the encoder has learned these prices: it finds
 what the model believes to cost the same.
+
+Far: the SMAPE of the held-out rows whose true or predicted price is far from similar products, and of the others.
 """
 
 import argparse
@@ -26,6 +28,9 @@ from pricekit.cli.terminal import show_table
 from pricekit.comparables.facts import facts_of
 from pricekit.comparables.products import Products, products_of
 from pricekit.comparables.search import find_comparables
+from pricekit.evaluation.errors import error_table
+from pricekit.evaluation.far import MOST_ROWS, mark_far
+from pricekit.evaluation.groups import quantities_of
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.features.labelled_lines import as_list
 from pricekit.features.neighbours.nearest import nearest
@@ -51,6 +56,8 @@ def main() -> None:
     lines = [_quality(run, table, held_out, by) for by in ("words", "encoding")]
     heads = ["nearest by", "with the first word of the row, %", "SMAPE of their median price"]
     show_table(f"the {K} nearest of {np.count_nonzero(~held_out):,} rows", heads, lines, stderr=False)
+    lines = _far(options.run, table, held_out)
+    show_table("held-out rows by what is far", ["far", "rows", "SMAPE"], lines, stderr=False)
     texts = [text.split() for text in as_list(table.text)]
     lines = [_times(texts, size) for size in options.sizes]
     heads = ["products", "index, s", "one row, ms", "1,000 rows, s"]
@@ -72,6 +79,18 @@ def _quality(run: LoadedRun, table: Table, held_out: np.ndarray, by: str) -> lis
     same = (first[rows][:, None] == first[others][found]) & (found >= 0)
     price = np.exp(np.median(np.log(table.known_price[others][found]), axis=1))
     return [by, f"{100 * same.mean():.1f}", f"{smape(price, table.known_price[rows]):.1f}"]
+
+
+def _far(run: Path, table: Table, held_out: np.ndarray) -> list[list[str]]:
+    found = read_held_out(run)
+    rows = error_table(found, quantities_of(found.text))
+    if len(rows) > MOST_ROWS:
+        rows = rows.sample(MOST_ROWS, random_state=0)
+    far = mark_far(rows, products_of(table.take(np.flatnonzero(~held_out))))
+    return [
+        [name or "nothing", f"{len(part):,}", f"{part['error'].mean():.1f}"]
+        for name, part in far.groupby("far")
+    ]
 
 
 def _times(texts: list[list[str]], size: int) -> list[str]:

@@ -38,6 +38,7 @@ def test_a_price_is_far_outside_of_the_range_and_beyond_twice_the_median():
 def test_the_median_is_geometric():
     assert _found(1.0, 2, 8).median == pytest.approx(4)
     assert _found(1.0).median is None
+    assert _found(1.0, 2, 8, similarity=0.1).median is None  # too little alike
 
 
 def test_unit_prices_are_for_usual_amounts():

@@ -55,6 +55,16 @@ def test_the_worst_rows_are_explained(of_run, run):
     assert first.factors[0].startswith("× ")
 
 
+def test_the_worst_rows_have_similar_products_of_the_training_table(of_run, catalog):
+    (products,) = _blocks(of_run, "products")
+    lines = [line for product in products.products for line in product.similar]
+    names = pk.read_table(catalog).text.str.partition("\n")[0].str.removeprefix("Item Name: ")
+    assert lines
+    assert {line.partition("  ")[2].rstrip("…") for line in lines} <= {
+        name[:89].rstrip() for name in names
+    } | set(names)
+
+
 def test_tables_name_groups_columns_plugins_and_the_difference(of_run):
     tables = {table.caption: table for table in _blocks(of_run, "table")}
     assert "Groups of rows" in tables

@@ -113,8 +113,8 @@ def comparables(
 
     Raises:
         DataError: a table cannot be read, or has no row with one of the ids, or `among` has no price.
-        BundleError: the bundle contains no products, or as for `load`.
-        PluginError, ConfigError: as for `load`; or `k` or `same` is invalid; or a run needs `among`.
+        BundleError, PluginError: as for `load`.
+        ConfigError: as for `load`; or `k` or `same` is invalid; or the model contains no products.
 
     Example:
         >>> import pricekit as pk

@@ -166,6 +166,7 @@ def worst_rows(
     by: str | None = None,
     out: PathLike | None = None,
     metric: str | None = None,
+    among: TableSource | None = None,
     **options: Unpack[WeighedOptions],
 ) -> ErrorReport:
     """List the rows with the largest errors, and what they have in common.
@@ -176,6 +177,8 @@ def worst_rows(
         by: group only by this column of the table.
         out: also write all rows, worst first, as CSV, TSV, Parquet or JSON lines.
         metric: as for `evaluate`.
+        among: a file or a frame of products with prices, to mark prices that are far from those of similar products;
+            default: those of the bundle, if it contains any.
         **options: see below.
 
     Raises:
@@ -191,7 +194,13 @@ def worst_rows(
 
     target = None if out is None else path_of(out, "out")
     source = table_or_none(table)
-    return worst_rows_of(model_path(model, "model"), source, options, by=by, out=target, metric=metric)
+    return worst_rows_of(
+        *(model_path(model, "model"), source, options),
+        by=by,
+        out=target,
+        metric=metric,
+        among=table_or_none(among),
+    )
 
 
 @clear_errors

@@ -23,6 +23,7 @@ def report(
     out: PathLike = "report.html",
     against: Sequence[PathLike] = (),
     metric: str | None = None,
+    among: TableSource | None = None,
     **options: Unpack[WeighedOptions],
 ) -> Path:
     """Write a report on a model: one HTML file that needs no network.
@@ -38,6 +39,8 @@ def report(
         out: the file to write; an existing one is replaced.
         against: other runs or cross-validations on the same table, to compare with.
         metric: the metric that counts; default: that of the model.
+        among: a file or a frame of products with prices, to show those that are similar to the worst rows; default:
+            those of the bundle, or `table` if it is that of the training.
         **options: see below.
 
     Returns:
@@ -63,7 +66,10 @@ def report(
     target = path_of(out, "out")
     source = model_path(model, "model")
     subject = subject_of(
-        source, table_or_none(table), options, against=paths_of(against, "against"), metric=metric
+        *(source, table_or_none(table), options),
+        against=paths_of(against, "against"),
+        metric=metric,
+        among=table_or_none(among),
     )
     write_page(target, f"Report on {source.name}", sections_of(subject))
     return target

@@ -49,8 +49,9 @@ def comparables(as_json: bool, **flags: Any) -> None:
     pricekit comparables bundle new.csv --json > comparables.jsonl
 
     A bundle contains products if it was exported with --with-comparables. Similarity is that of the words and word
-    pairs of the texts, from 0 to 1; rare ones count more. A predicted price is far from its comparables if it is
-    outside of the range of at least three of them, and over twice or under half of their median.
+    pairs of the texts, from 0 to 1; rare ones count more, and below 0.15 a product says nothing about a price. A
+    predicted price is far from its comparables if it is outside of the range of at least three similar ones, and over
+    twice or under half of their median.
 
     Without --row, --limit and --json, the command shows the first 5 rows.
     """
@@ -80,9 +81,10 @@ def _show(found: Comparables) -> None:
 
     console = Console()
     unit = f" {found.currency}" if found.currency else ""
-    price = f"  predicted {found.price:,.2f}{unit}"
-    if found.median is not None:
-        price += f"; median of the products below {found.median:,.2f}"
+    price = f"  predicted {found.price:,.2f}{unit}; "
+    price += (
+        "no product is similar" if found.median is None else f"median of similar products {found.median:,.2f}"
+    )
     far = Text("  far from them", style="bold dark_orange") if found.far else Text("")
     console.print(Text.assemble((printable(f"{found.id}"), "bold"), price, far), soft_wrap=True)
     console.print(Text(fit_width(printable(found.name), console.width), style="dim"), soft_wrap=True)

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     help="Group only by this column of the table, up to 50 values. Values with fewer than ten rows are merged.",
 )
 @click.option(
+    "--among",
+    type=TABLE,
+    help="Table of products with prices: mark prices that are far from those of similar products.  [default: the "
+    "products that the bundle contains, if any]",
+)
+@click.option(
     "--out", type=TABLE, help="Also write all rows, worst first, as CSV, TSV, Parquet or JSON lines."
 )
 def errors(worst: int, **flags: Any) -> None:
@@ -37,10 +43,12 @@ def errors(worst: int, **flags: Any) -> None:
     pricekit errors run                         the held-out rows of a run or a cross-validation
     pricekit errors bundle other.csv            the rows of a table
     pricekit errors run --by brand --out errors.csv
+    pricekit errors run --among products.csv    with the prices of similar products
 
     The error of a row is its part of the metric: for SMAPE, from 0 to 200. The quantity is the one that the built-in
     features find in the text. The groups are by unit, by whether a quantity was found, by price, and by the
-    columns of the table with few values. Each group has its metric, its share of the total error, and whether
+    columns of the table with few values. "! price" and "! predicted" mark prices that are far from those of similar
+    products, see `pricekit comparables`. Each group has its metric, its share of the total error, and whether
     predictions are typically too high or too low.
     """
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
@@ -76,6 +84,8 @@ def _show_worst(rows: pd.DataFrame) -> None:
         ["predicted", *map(amount, rows["predicted"])],
         ["quantity", *map(_quantity, rows["value"], rows["total"], rows["measure"])],
     ]
+    if "far" in rows:
+        columns.append(["comparables", *map(_comparable, rows["comparable_price"], rows["far"])])
     room = room_for_text(columns)
     names = split_lines(join_texts(as_strings(rows["text"]))).titles("").to_pylist()
     texts = [
@@ -93,6 +103,13 @@ def _names(rows: pd.DataFrame) -> list[str]:
     numbers = [f"{row}" for row in rows["row"]]
     named = any(id_ not in ("", number) for id_, number in zip(rows["id"], numbers, strict=True))
     return ["id", *(fit_width(id_, 12) for id_ in rows["id"])] if named else ["row", *numbers]
+
+
+def _comparable(price: float, far: str) -> str:
+    """Return the median price of similar products, with ! if the true or the predicted price is far from them."""
+    from pricekit.evaluation.groups import amount
+
+    return "" if price != price else amount(price) + (f" ! {far}" if far else "")
 
 
 def _quantity(value: float, total: float, measure: str) -> str:

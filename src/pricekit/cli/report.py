@@ -28,6 +28,11 @@ from pricekit.cli.terminal import begin, show_result
     metavar="RUN",
     help="Also compare with this run or cross-validation of the same table; may be repeated.",
 )
+@click.option(
+    "--among",
+    type=TABLE,
+    help="Table of products with prices, to show similar ones.  [default: those of the bundle, or the training table]",
+)
 @table_options(price=True)
 @weight_option
 @metric_option("Metric that counts.  [default: that of the model]")

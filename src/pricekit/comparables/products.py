@@ -183,15 +183,8 @@ def read_products(files: Mapping[str, bytes], bundle: Path) -> Products:
         bundle: its folder, for errors.
 
     Raises:
-        BundleError: the bundle has no products, or they are damaged.
+        BundleError: they are damaged.
     """
-    if ROWS not in files or INDEX not in files:
-        raise BundleError(
-            f"the bundle {bundle} has no products to compare with; export it again with a table of comparables, or "
-            "give a table of products with prices",
-            parameters=("with_comparables", "among"),
-            path=bundle,
-        )
     try:
         record = json.loads(files[INDEX])
         labels = {

@@ -84,11 +84,16 @@ class Comparables:
     currency: str | None = None
 
     @cached_property
+    def similar(self) -> tuple[Comparable, ...]:
+        """The products with a similarity of at least 0.15; others say nothing about the price."""
+        return tuple(each for each in self.products if each.similarity >= LEAST_SIMILARITY)
+
+    @cached_property
     def median(self) -> float | None:
-        """The median price of the products, geometric between two; None without products."""
-        if not self.products:
+        """The median price of the similar products, geometric between two; None without any."""
+        if not self.similar:
             return None
-        return float(np.exp(np.median([math.log(each.price) for each in self.products])))
+        return float(np.exp(np.median([math.log(each.price) for each in self.similar])))
 
     @property
     def far(self) -> bool:
@@ -98,13 +103,12 @@ class Comparables:
     def is_far(self, price: float) -> bool:
         """Return whether a price is outside of the comparables' range, and over twice or under half of their median.
 
-        Only products with a similarity of at least 0.15 count, and fewer than three say nothing.
+        Only the similar products count, and fewer than three of them say nothing.
         """
-        similar = [each.price for each in self.products if each.similarity >= LEAST_SIMILARITY]
-        if len(similar) < LEAST_PRODUCTS or min(similar) <= price <= max(similar):
+        prices = [each.price for each in self.similar]
+        if self.median is None or len(prices) < LEAST_PRODUCTS or min(prices) <= price <= max(prices):
             return False
-        median = float(np.median(np.log(similar)))
-        return abs(math.log(price) - median) > math.log(FAR)
+        return abs(math.log(price / self.median)) > math.log(FAR)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one line per product, with the columns of `Comparable`."""

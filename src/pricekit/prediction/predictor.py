@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast, overload
 import numpy as np
 import pandas as pd
 
-from pricekit.comparables.products import Products, products_of, read_products
+from pricekit.comparables.products import ROWS, Products, products_of, read_products
 from pricekit.comparables.result import Comparables
 from pricekit.comparables.search import K, check_request, find_comparables
 from pricekit.engines.choose import AUTO
@@ -69,7 +69,7 @@ class Predictor:
         intervals: None for a model older than price intervals.
         currency: the currency of the prices; None if the training table did not show one.
         origin: None for a predictor that was not loaded from a folder.
-        products: reads the products with prices that a bundle contains; None for a run or an ensemble.
+        products: reads the products with prices that the model contains; None if it contains none.
 
     Example:
         >>> from pricekit import Predictor
@@ -106,7 +106,7 @@ class Predictor:
         intervals = None if saved is None else read_intervals(saved, bundle.path)
         names = {member.engine.name for member in members}
         origin = Origin(bundle.path.absolute(), names.pop() if len(names) == 1 else engine, _load_bundle)
-        products = cache(partial(read_products, bundle.files, bundle.path))
+        products = cache(partial(read_products, bundle.files, bundle.path)) if ROWS in bundle.files else None
         return cls(members, bundle.digest, intervals, bundle.manifest.get("currency"), origin, products)
 
     @property
@@ -195,8 +195,8 @@ class Predictor:
             among: the products: a table or a frame with prices; default: those that the bundle contains.
 
         Raises:
-            BundleError: the bundle contains no products, or damaged ones.
-            ConfigError: `k` or `same` is invalid, or the model is a run, which contains no products.
+            BundleError: the bundle contains damaged products.
+            ConfigError: `k` or `same` is invalid, or the model contains no products, as a run or most bundles.
             DataError: as of `predict`; or no row of `among` has a price.
 
         Example:
@@ -222,12 +222,17 @@ class Predictor:
             )
             require_same_currency(self.currency, table.currency)
             return products_of(table)
-        if self.products is None:
+        if (products := self.own_products()) is None:
             raise ConfigError(
-                "a run or an ensemble contains no products to compare with; give a table of products with prices",
+                "this model contains no products to compare with: only a bundle that was exported with comparables "
+                "does; give a table of products with prices",
                 parameters=("among",),
             )
-        return self.products()
+        return products
+
+    def own_products(self) -> Products | None:
+        """Return the products with prices that the model contains, None if none; raises BundleError."""
+        return None if self.products is None else self.products()
 
     def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the bounds around predicted prices, float32 (N,) each, that contain a share `level` of true prices.

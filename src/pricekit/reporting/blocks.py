@@ -76,12 +76,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class Product:
-    """A row with its prices and its text."""
+    """A row with its prices, its text, the factors of its price, and similar products."""
 
     title: str
     facts: Sequence[str]
     pieces: Sequence[Piece]
     factors: Sequence[str] = ()
+    similar: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

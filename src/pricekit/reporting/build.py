@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pricekit.comparables.products import Products, products_of
 from pricekit.errors import PricekitError
 from pricekit.evaluation.compare import Comparison, compare_folders
 from pricekit.evaluation.goal import metric_of
@@ -29,11 +30,14 @@ from pricekit.options import columns_over, names_of, read_options_of
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import load_model, read_model
 from pricekit.support.log import logger
-from pricekit.table import source_name
-from pricekit.workflows.evaluate import TRAINED_ON, usable_rows
+from pricekit.table import Table, source_name
+from pricekit.workflows.evaluate import TRAINED_ON, products_among, usable_rows
 
 MOST_ROWS = 200_000
 """Of more rows, so many are drawn by chance, with a fixed seed."""
+
+MOST_COMPARED = 100_000
+"""Rows of the training table that are indexed, to be compared with."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Subject:
         table: the report on the table; None without a table.
         comparison: with other models; None without any.
         notes: sentences on how the rows were chosen.
+        products: with known prices, to compare the worst rows with; None without any.
     """
 
     path: Path
@@ -59,6 +64,7 @@ class Subject:
     table: TableReport | None
     comparison: Comparison | None
     notes: Sequence[str] = ()
+    products: Products | None = None
 
     @property
     def currency(self) -> str | None:
@@ -78,7 +84,13 @@ class Subject:
 
 
 def subject_of(
-    model: Path, table: Any, options: Mapping[str, Any], *, against: Sequence[Path], metric: str | None
+    model: Path,
+    table: Any,
+    options: Mapping[str, Any],
+    *,
+    against: Sequence[Path],
+    metric: str | None,
+    among: Any = None,
 ) -> Subject:
     """Read what a report is about.
 
@@ -91,6 +103,7 @@ def subject_of(
         options: options for reading the table.
         against: other models of the same table, to compare with.
         metric: that counts; None: that of the model.
+        among: a table of products to compare with; None: those of the bundle, or the table if it is the training's.
 
     Raises:
         PricekitError: as of `pricekit.evaluate` and `pricekit.compare`.
@@ -100,15 +113,20 @@ def subject_of(
     held_out = read_held_out(model) if table is None or (model / FILE).is_file() else None
     notes: list[str] = []
     rows = held_out
+    products = None if among is None else products_among(model, among)
     if table is not None and (model / "cv.json").is_file():
         notes = [
             "A cross-validation is judged by the rows that its folds held out; the table is only described."
         ]
     elif table is not None:
-        priced = _priced(model, table, options, notes)
+        predictor = load_model(model)
+        usable = usable_rows(predictor, table, options)
+        priced = _priced(predictor, usable, notes)
         if held_out is None or count_shared_rows(held_out, priced) < TRAINED_ON * len(held_out):
             rows = priced
+            products = products or predictor.own_products()
         else:
+            products = products or products_of(usable.take(_chosen(len(usable), MOST_COMPARED)))
             notes = [
                 f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
             ]
@@ -125,6 +143,7 @@ def subject_of(
         described,
         comparison,
         tuple(notes),
+        products,
     )
 
 
@@ -150,24 +169,29 @@ def _columns(model: Path) -> Any:
     return read_model(folds[0] if folds else model).columns
 
 
-def _priced(model: Path, table: Any, options: Mapping[str, Any], notes: list[str]) -> HeldOut:
-    predictor = load_model(model)
-    usable = usable_rows(predictor, table, options)
+def _priced(predictor: Predictor, usable: Table, notes: list[str]) -> HeldOut:
     if len(usable) > MOST_ROWS:
-        notes.append(f"Of {len(usable):,} rows, {MOST_ROWS:,} drawn by chance are judged.")
-        usable = usable.take(_sample(len(usable)))
+        notes.append(_sampled(len(usable)))
+        usable = usable.take(_chosen(len(usable), MOST_ROWS))
     return held_out_of(usable, predictor.predict(usable))
 
 
 def _some(rows: HeldOut, notes: list[str]) -> HeldOut:
     if len(rows) <= MOST_ROWS:
         return rows
-    notes.append(f"Of {len(rows):,} rows, {MOST_ROWS:,} drawn by chance are judged.")
-    return rows.take(_sample(len(rows)))
+    notes.append(_sampled(len(rows)))
+    return rows.take(_chosen(len(rows), MOST_ROWS))
 
 
-def _sample(count: int) -> np.ndarray:
-    return np.sort(np.random.default_rng(0).choice(count, MOST_ROWS, replace=False))
+def _sampled(count: int) -> str:
+    return f"Of {count:,} rows, {MOST_ROWS:,} drawn by chance are judged."
+
+
+def _chosen(count: int, most: int) -> np.ndarray:
+    """Return the places of all rows, or of so many, drawn by chance with a fixed seed."""
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
 
 
 def _facts(model: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pandas as pd
 import pricekit
 from pricekit.errors import PricekitError
 from pricekit.evaluation.errors import ErrorReport, find_errors
+from pricekit.evaluation.far import FAR, compare_rows
 from pricekit.evaluation.goal import constant_score
 from pricekit.evaluation.groups import amount
 from pricekit.evaluation.table_report import TableReport
@@ -52,6 +53,18 @@ LEAST_EFFECT = 0.03
 
 COLUMNS_SHOWN = 2
 """Columns whose groups are drawn: those whose groups differ most in the metric."""
+
+PRODUCTS_SHOWN = 3
+"""Similar products that are shown with such a row."""
+
+LONGEST_NAME = 90
+"""Characters of their names."""
+
+_FAR_WORDS = {
+    "price": "the true price",
+    "predicted": "the prediction",
+    "both": "the true price and the prediction",
+}
 
 MOST_LINES = 100
 """Rows of a table of the report."""
@@ -190,20 +203,27 @@ def _groups_table(errors: ErrorReport) -> Block:
 
 def _worst(subject: Subject, errors: ErrorReport, count: int) -> Iterator[Product]:
     positions = {int(row): place for place, row in enumerate(subject.rows.rows)}
-    for row in errors.worst(count).to_dict("records"):
-        place = positions[int(row["row"])]
+    worst = errors.worst(count)
+    compared = [] if subject.products is None else compare_rows(worst, subject.products, subject.currency)
+    for place, row in enumerate(worst.to_dict("records")):
         prices = f"true price {amount(row['price'])}, predicted {amount(row['predicted'])}"
         facts = [prices, f"error {row['error']:.3g}"]
         title = str(row["id"]) or f"row {row['row']}"
-        explanation = _explain(subject, place)
+        similar = compared[place].similar if compared else ()
+        products = [
+            f"{amount(each.price)}  {shorten(each.name, LONGEST_NAME)}" for each in similar[:PRODUCTS_SHOWN]
+        ]
+        if compared and (far := FAR[compared[place].is_far(float(row["price"])), compared[place].far]):
+            facts.append(f"far from similar products: {_FAR_WORDS[far]}")
+        explanation = _explain(subject, positions[int(row["row"])])
         if explanation is None:
-            yield Product(title, facts, [Piece(shorten(row["text"], MOST_CHARACTERS))])
+            yield Product(title, facts, [Piece(shorten(row["text"], MOST_CHARACTERS))], (), products)
             continue
         factors = [f"× {each.factor:.2f}  {name_of(each)}" for each in explanation.phrases()[:5]]
         facts.append(
             f"the words below: {amount(explanation.base)} × their factors = {amount(explanation.price)}"
         )
-        yield Product(title, facts, _pieces(explanation), factors)
+        yield Product(title, facts, _pieces(explanation), factors, products)
 
 
 def _explain(subject: Subject, place: int) -> Explanation | None:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pricekit.comparables.products import Products, products_of
 from pricekit.errors import ConfigError
 from pricekit.evaluation.errors import ErrorReport, find_errors
+from pricekit.evaluation.far import mark_far
 from pricekit.evaluation.goal import metric_of
 from pricekit.evaluation.held_out import (
     FILE,
@@ -21,7 +23,7 @@ from pricekit.evaluation.held_out import (
 from pricekit.evaluation.scores import MIN_ROWS, Scores, scores_of
 from pricekit.options import columns_over, read_options_of
 from pricekit.prediction.predictor import Predictor
-from pricekit.runs.load import load_model
+from pricekit.runs.load import load_model, read_model
 from pricekit.support.log import logger
 from pricekit.table import Table, check_output, read_usable, source_name, write_frame
 from pricekit.table.prices.currency import require_same_currency
@@ -53,16 +55,29 @@ def worst_rows_of(
     by: str | None,
     out: Path | None,
     metric: str | None = None,
+    among: Any = None,
 ) -> ErrorReport:
     """List the rows with the largest errors; see `pricekit.worst_rows`."""
     if out is not None:
         check_output(out, [table] if isinstance(table, Path) else [])
     judged_by = metric_of([model], metric)
-    rows, _ = judged_rows(model, table, options)
+    products = None if among is None else products_among(model, among)
+    rows, predictor = judged_rows(model, table, options)
     report = find_errors(rows, by, judged_by)
+    if products is None and predictor is not None:
+        products = predictor.own_products()
+    if products is not None:
+        report = replace(report, rows=mark_far(report.rows, products))
     if out is not None:
         write_frame(out, report.rows)
     return report
+
+
+def products_among(model: Path, among: Any) -> Products:
+    """Return the products of a table with the columns of a model, or of the first run of a cross-validation."""
+    folds = sorted(model.glob("fold-*"))
+    table, _ = read_usable(among, read_model(folds[0] if folds else model).columns)
+    return products_of(table)
 
 
 def judged_rows(model: Path, table: Any, options: Mapping[str, Any]) -> tuple[HeldOut, Predictor | None]:
