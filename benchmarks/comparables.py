@@ -26,10 +26,10 @@ from neighbour_encodings import encodings
 import pricekit as pk
 from pricekit.cli.terminal import show_table
 from pricekit.comparables.facts import facts_of
+from pricekit.comparables.far import MOST_ROWS, mark_far
 from pricekit.comparables.products import Products, products_of
 from pricekit.comparables.search import find_comparables
 from pricekit.evaluation.errors import error_table
-from pricekit.evaluation.far import MOST_ROWS, mark_far
 from pricekit.evaluation.groups import quantities_of
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.features.labelled_lines import as_list

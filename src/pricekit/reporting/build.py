@@ -30,7 +30,7 @@ from pricekit.options import columns_over, names_of, read_options_of
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import load_model, read_model
 from pricekit.support.log import logger
-from pricekit.table import Table, source_name
+from pricekit.table import source_name
 from pricekit.workflows.evaluate import TRAINED_ON, products_among, usable_rows
 
 MOST_ROWS = 200_000
@@ -110,41 +110,54 @@ def subject_of(
     """
     judged_by = metric_of([model], metric)
     comparison = compare_folders([model, *against], metric) if against else None
-    held_out = read_held_out(model) if table is None or (model / FILE).is_file() else None
-    notes: list[str] = []
-    rows = held_out
     products = None if among is None else products_among(model, among)
-    if table is not None and (model / "cv.json").is_file():
-        notes = [
-            "A cross-validation is judged by the rows that its folds held out; the table is only described."
-        ]
-    elif table is not None:
-        predictor = load_model(model)
-        usable = usable_rows(predictor, table, options)
-        priced = _priced(predictor, usable, notes)
-        if held_out is None or count_shared_rows(held_out, priced) < TRAINED_ON * len(held_out):
-            rows = priced
-            products = products or predictor.own_products()
-        else:
-            products = products or products_of(usable.take(_chosen(len(usable), MOST_COMPARED)))
-            notes = [
-                f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
-            ]
-    described = None if table is None else _describe(model, table, options)
-    assert rows is not None
-    if rows is held_out:
+    chosen = _choose(model, table, options)
+    if chosen.held_out:
         report_refit([model])
+    notes = [chosen.note] if chosen.note else []
     return Subject(
         model,
         _facts(model),
         judged_by,
-        _some(rows, notes),
-        rows is held_out,
-        described,
+        _some(chosen.rows, notes),
+        chosen.held_out,
+        None if table is None else _describe(model, table, options),
         comparison,
         tuple(notes),
-        products,
+        products or chosen.products,
     )
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The rows that are judged, the products to compare them with, and why these rows."""
+
+    rows: HeldOut
+    products: Products | None
+    held_out: bool
+    note: str = ""
+
+
+def _choose(model: Path, table: Any, options: Mapping[str, Any]) -> _Chosen:
+    """Choose the held-out rows of a model without a table or with that of its training, else the rows of the table."""
+    if table is None:
+        return _Chosen(read_held_out(model), None, True)
+    if (model / "cv.json").is_file():
+        note = (
+            "A cross-validation is judged by the rows that its folds held out; the table is only described."
+        )
+        return _Chosen(read_held_out(model), None, True, note)
+    predictor = load_model(model)
+    usable = usable_rows(predictor, table, options)
+    if (model / FILE).is_file():
+        held_out = read_held_out(model)
+        if count_shared_rows(held_out, held_out_of(usable, usable.known_price)) >= TRAINED_ON * len(held_out):
+            note = f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
+            products = products_of(usable.take(_chosen(len(usable), MOST_COMPARED)))
+            return _Chosen(held_out, products, True, note)
+    note = "" if len(usable) <= MOST_ROWS else _sampled(len(usable))
+    some = usable.take(_chosen(len(usable), MOST_ROWS))
+    return _Chosen(held_out_of(some, predictor.predict(some)), predictor.own_products(), False, note)
 
 
 def _describe(model: Path, table: Any, options: Mapping[str, Any]) -> TableReport | None:
@@ -167,13 +180,6 @@ def _describe(model: Path, table: Any, options: Mapping[str, Any]) -> TableRepor
 def _columns(model: Path) -> Any:
     folds = sorted(model.glob("fold-*"))
     return read_model(folds[0] if folds else model).columns
-
-
-def _priced(predictor: Predictor, usable: Table, notes: list[str]) -> HeldOut:
-    if len(usable) > MOST_ROWS:
-        notes.append(_sampled(len(usable)))
-        usable = usable.take(_chosen(len(usable), MOST_ROWS))
-    return held_out_of(usable, predictor.predict(usable))
 
 
 def _some(rows: HeldOut, notes: list[str]) -> HeldOut:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 
 import pricekit
+from pricekit.comparables.far import FAR, compare_rows
 from pricekit.errors import PricekitError
 from pricekit.evaluation.errors import ErrorReport, find_errors
-from pricekit.evaluation.far import FAR, compare_rows
 from pricekit.evaluation.goal import constant_score
 from pricekit.evaluation.groups import amount
 from pricekit.evaluation.table_report import TableReport

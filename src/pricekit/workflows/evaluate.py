@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pricekit.comparables.far import mark_far
 from pricekit.comparables.products import Products, products_of
 from pricekit.errors import ConfigError
 from pricekit.evaluation.errors import ErrorReport, find_errors
-from pricekit.evaluation.far import mark_far
 from pricekit.evaluation.goal import metric_of
 from pricekit.evaluation.held_out import (
     FILE,

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 import pricekit as pk
+from pricekit.comparables import far
+from pricekit.comparables.far import compare_rows, mark_far
 from pricekit.comparables.products import products_of
-from pricekit.evaluation import far
-from pricekit.evaluation.far import compare_rows, mark_far
 
 
 def _rows(*rows):
