@@ -33,9 +33,9 @@ def report(
 
     Args:
         model: a bundle, a run, an ensemble or a cross-validation.
-        table: a file or a frame with prices; default: the held-out rows of the model. If it is the table of the
-            training, the held-out rows are judged, and the report describes the table. It is the same for a
-            cross-validation.
+        table: a file or a frame; default: the held-out rows of the model. If it is the table of the training, the
+            held-out rows are judged, and the report describes the table. It is the same for a cross-validation. A table
+            without prices has a shorter report, which says so.
         out: the file to write; an existing one is replaced.
         against: other runs or cross-validations on the same table, to compare with.
         metric: the metric that counts; default: that of the model.
@@ -60,16 +60,15 @@ def report(
     from pricekit.reporting.page import require_libraries, write_page
 
     require_libraries()
-    from pricekit.reporting.build import subject_of
-    from pricekit.reporting.sections import sections_of
+    from pricekit.reporting.make import sections_for
 
     target = path_of(out, "out")
     source = model_path(model, "model")
-    subject = subject_of(
+    sections = sections_for(
         *(source, table_or_none(table), options),
         against=paths_of(against, "against"),
         metric=metric,
         among=table_or_none(among),
     )
-    write_page(target, f"Report on {source.name}", sections_of(subject))
+    write_page(target, f"Report on {source.name}", sections)
     return target

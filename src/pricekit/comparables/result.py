@@ -100,6 +100,11 @@ class Comparables:
         """Whether the predicted price is far from those of the comparables; see `is_far`."""
         return self.is_far(self.price)
 
+    @property
+    def distance(self) -> float:
+        """The absolute logarithm of the predicted price divided by the median; 0 without similar products."""
+        return 0.0 if self.median is None else abs(math.log(self.price / self.median))
+
     def is_far(self, price: float) -> bool:
         """Return whether a price is outside of the comparables' range, and over twice or under half of their median.
 

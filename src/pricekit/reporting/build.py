@@ -117,11 +117,11 @@ def subject_of(
     notes = [chosen.note] if chosen.note else []
     return Subject(
         model,
-        _facts(model),
+        facts_of(model),
         judged_by,
         _some(chosen.rows, notes),
         chosen.held_out,
-        None if table is None else _describe(model, table, options),
+        None if table is None else describe_table(model, table, options),
         comparison,
         tuple(notes),
         products or chosen.products,
@@ -153,21 +153,23 @@ def _choose(model: Path, table: Any, options: Mapping[str, Any]) -> _Chosen:
         held_out = read_held_out(model)
         if count_shared_rows(held_out, held_out_of(usable, usable.known_price)) >= TRAINED_ON * len(held_out):
             note = f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
-            products = products_of(usable.take(_chosen(len(usable), MOST_COMPARED)))
+            products = products_of(usable.take(chosen_rows(len(usable), MOST_COMPARED)))
             return _Chosen(held_out, products, True, note)
-    note = "" if len(usable) <= MOST_ROWS else _sampled(len(usable))
-    some = usable.take(_chosen(len(usable), MOST_ROWS))
+    note = "" if len(usable) <= MOST_ROWS else sampled(len(usable))
+    some = usable.take(chosen_rows(len(usable), MOST_ROWS))
     return _Chosen(held_out_of(some, predictor.predict(some)), predictor.own_products(), False, note)
 
 
-def _describe(model: Path, table: Any, options: Mapping[str, Any]) -> TableReport | None:
-    """Return the report on the table as the model reads it."""
+def describe_table(
+    model: Path, table: Any, options: Mapping[str, Any], *, priced: bool = True
+) -> TableReport | None:
+    """Return the report on the table as the model reads it, with or without its prices; None if there is none."""
     columns = columns_over(_columns(model), options)
     try:
         return profile_table(
             table,
             text=list(columns.text),
-            price=columns.price,
+            price=columns.price if priced else None,
             id=names_of(options.get("id"), "id")[0] if options.get("id") else None,
             read_options=read_options_of(options),
             limit=options.get("limit"),
@@ -185,22 +187,24 @@ def _columns(model: Path) -> Any:
 def _some(rows: HeldOut, notes: list[str]) -> HeldOut:
     if len(rows) <= MOST_ROWS:
         return rows
-    notes.append(_sampled(len(rows)))
-    return rows.take(_chosen(len(rows), MOST_ROWS))
+    notes.append(sampled(len(rows)))
+    return rows.take(chosen_rows(len(rows), MOST_ROWS))
 
 
-def _sampled(count: int) -> str:
+def sampled(count: int) -> str:
+    """Return the sentence for more than `MOST_ROWS` rows."""
     return f"Of {count:,} rows, {MOST_ROWS:,} drawn by chance are judged."
 
 
-def _chosen(count: int, most: int) -> np.ndarray:
+def chosen_rows(count: int, most: int) -> np.ndarray:
     """Return the places of all rows, or of so many, drawn by chance with a fixed seed."""
     if count <= most:
         return np.arange(count)
     return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
 
 
-def _facts(model: Path) -> dict[str, Any]:
+def facts_of(model: Path) -> dict[str, Any]:
+    """Return the content of the manifest, `run.json` or `cv.json` of a model; {} without any."""
     for name in ("run.json", "cv.json", "manifest.json"):
         try:
             found: dict[str, Any] = json.loads((model / name).read_text("utf-8"))

@@ -16,8 +16,8 @@ TEMPLATE = Path(__file__).parent / "template"
 
 
 def require_libraries() -> None:
-    """Raise ConfigError if jinja2 or matplotlib is not installed."""
-    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+    """Raise ConfigError if a library of the extra `report` is not installed."""
+    missing = [name for name in ("jinja2", "matplotlib", "py3langid") if find_spec(name) is None]
     if missing:
         raise ConfigError(
             f"a report needs {' and '.join(missing)}, which is not installed: pip install 'pricekit[report]'"

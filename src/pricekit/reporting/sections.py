@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pandas as pd
 
-import pricekit
 from pricekit.comparables.far import FAR, compare_rows
 from pricekit.errors import PricekitError
 from pricekit.evaluation.errors import ErrorReport, find_errors
 from pricekit.evaluation.goal import constant_score
 from pricekit.evaluation.groups import amount
-from pricekit.evaluation.table_report import TableReport
-from pricekit.explanation.result import Explanation, Factor, name_of
+from pricekit.explanation.result import Explanation
 from pricekit.plots import (
     CoverageDisplay,
     DecileDisplay,
@@ -26,12 +22,12 @@ from pricekit.plots import (
 )
 from pricekit.plots.coverage import coverage_of
 from pricekit.plots.source import Judged
+from pricekit.reporting.about import data_blocks, reproduction_blocks
 from pricekit.reporting.blocks import (
     Block,
     Figure,
     Figures,
     Paragraph,
-    Piece,
     Product,
     Products,
     Section,
@@ -39,26 +35,15 @@ from pricekit.reporting.blocks import (
 )
 from pricekit.reporting.build import Subject
 from pricekit.reporting.pictures import picture
+from pricekit.reporting.rows import COLOURS, product_of
 from pricekit.support.log import logger
 from pricekit.support.text import counted, shorten
 
 WORST = 10
 """Rows with the largest errors that are shown and explained."""
 
-MOST_CHARACTERS = 1_500
-"""Characters of such a row that are shown."""
-
-LEAST_EFFECT = 0.03
-"""Words with a smaller contribution to the log price are not coloured."""
-
 COLUMNS_SHOWN = 2
 """Columns whose groups are drawn: those whose groups differ most in the metric."""
-
-PRODUCTS_SHOWN = 3
-"""Similar products that are shown with such a row."""
-
-LONGEST_NAME = 90
-"""Characters of their names."""
 
 _FAR_WORDS = {
     "price": "the true price",
@@ -77,8 +62,8 @@ def sections_of(subject: Subject) -> list[Section]:
         Section("How good the prices are", list(_quality(subject))),
         Section("Where the prices fail", list(_failures(subject, errors))),
         Section("Whether the price intervals hold", list(_intervals(subject))),
-        Section("The data", list(_data(subject))),
-        Section("How to reproduce this", list(_reproduction(subject))),
+        Section("The data", list(data_blocks(subject.facts, subject.table, subject.rows.text.tolist()))),
+        Section("How to reproduce this", list(reproduction_blocks(subject.path, subject.facts))),
     ]
 
 
@@ -176,8 +161,7 @@ def _failures(subject: Subject, errors: ErrorReport) -> Iterator[Block]:
     count = min(WORST, len(errors.rows))
     share = errors.share_of_worst(count)
     yield Paragraph(
-        f"The {counted(count, 'row')} with the largest errors have {share:.1f}% of all error. Words that raise the "
-        "price are blue and underlined; words that lower it are orange, with a dotted line."
+        f"The {counted(count, 'row')} with the largest errors have {share:.1f}% of all error. {COLOURS}"
     )
     yield Products(list(_worst(subject, errors, count)))
 
@@ -208,22 +192,11 @@ def _worst(subject: Subject, errors: ErrorReport, count: int) -> Iterator[Produc
     for place, row in enumerate(worst.to_dict("records")):
         prices = f"true price {amount(row['price'])}, predicted {amount(row['predicted'])}"
         facts = [prices, f"error {row['error']:.3g}"]
-        title = str(row["id"]) or f"row {row['row']}"
-        similar = compared[place].similar if compared else ()
-        products = [
-            f"{amount(each.price)}  {shorten(each.name, LONGEST_NAME)}" for each in similar[:PRODUCTS_SHOWN]
-        ]
-        if compared and (far := FAR[compared[place].is_far(float(row["price"])), compared[place].far]):
+        beside = compared[place] if compared else None
+        if beside and (far := FAR[beside.is_far(float(row["price"])), beside.far]):
             facts.append(f"far from similar products: {_FAR_WORDS[far]}")
-        explanation = _explain(subject, positions[int(row["row"])])
-        if explanation is None:
-            yield Product(title, facts, [Piece(shorten(row["text"], MOST_CHARACTERS))], (), products)
-            continue
-        factors = [f"× {each.factor:.2f}  {name_of(each)}" for each in explanation.phrases()[:5]]
-        facts.append(
-            f"the words below: {amount(explanation.base)} × their factors = {amount(explanation.price)}"
-        )
-        yield Product(title, facts, _pieces(explanation), factors, products)
+        title = str(row["id"]) or f"row {row['row']}"
+        yield product_of(title, facts, row["text"], _explain(subject, positions[int(row["row"])]), beside)
 
 
 def _explain(subject: Subject, place: int) -> Explanation | None:
@@ -233,23 +206,6 @@ def _explain(subject: Subject, place: int) -> Explanation | None:
     except PricekitError as error:
         logger.info(f"the report explains no rows: {error}")
         return None
-
-
-def _pieces(explanation: Explanation) -> list[Piece]:
-    """Return the first text of a row, cut into coloured words and what is between them."""
-    ((name, cell),) = list(explanation.cells.items())[:1]
-    words: list[Factor] = [
-        word for factor in explanation.factors if factor.column == name for word in factor.smallest()
-    ]
-    pieces, start = [], 0
-    for word in sorted(words, key=lambda word: word.start):
-        if word.end > MOST_CHARACTERS:
-            break
-        effect = word.log if abs(word.log) >= LEAST_EFFECT else 0.0
-        pieces += [Piece(cell[start : word.start]), Piece(cell[word.start : word.end], effect)]
-        start = word.end
-    rest = cell[start:MOST_CHARACTERS] + "…" * (len(cell) > MOST_CHARACTERS)
-    return [piece for piece in [*pieces, Piece(rest)] if piece.text]
 
 
 def _intervals(subject: Subject) -> Iterator[Block]:
@@ -274,75 +230,3 @@ def _coverage(subject: Subject) -> Iterator[Block]:
     yield from picture(
         lambda: display.plot(by="price"), "True prices inside the interval, by decile of the price."
     )
-
-
-def _data(subject: Subject) -> Iterator[Block]:
-    facts = subject.facts
-    counts = facts.get("rows")
-    if isinstance(counts, dict):
-        words = ", ".join(
-            f"{int(number):,} {name}" for name, number in counts.items() if isinstance(number, int)
-        )
-        yield Paragraph(f"Rows of the training table {facts.get('table', '')}: {words}.")
-    if subject.table is None:
-        yield Paragraph(
-            "To see columns, rejected rows, leaks and duplicates here, make the report with the table of the training."
-        )
-        return
-    yield from _table_findings(subject.table)
-
-
-def _table_findings(table: TableReport) -> Iterator[Block]:
-    yield TableBlock(
-        f"Columns of {table.table}",
-        ["column", "kind", "filled", "distinct", "used as", "left out"],
-        [
-            [
-                c.name,
-                c.kind,
-                f"{c.filled:.0%}",
-                f"{c.distinct:.0%}",
-                table.role(c.name),
-                table.left_out.get(c.name, ""),
-            ]
-            for c in table.columns[:MOST_LINES]
-        ],
-        [False, False, True, True, False, False],
-    )
-    if table.rejected:
-        rejected = [[reason, f"{count:,}"] for reason, count in table.rejected.items()]
-        yield TableBlock("Rejected rows", ["reason", "rows"], rejected, [False, True])
-    yield from (Paragraph(note) for note in table.notes)
-
-
-def _reproduction(subject: Subject) -> Iterator[Block]:
-    facts = subject.facts
-    version = facts.get("pricekit_version", pricekit.__version__)
-    plugins = facts.get("plugins") or []
-    if plugins:
-        yield TableBlock(
-            "Plugins",
-            ["kind", "name", "package", "version"],
-            [
-                [str(plugin.get(key, "")) for key in ("kind", "name", "package", "version")]
-                for plugin in plugins
-            ],
-            [False] * 4,
-        )
-    yield Paragraph(f"pricekit {version} made this report. The settings of the training:")
-    for name in ("config.toml", "members.toml", "cv.toml"):
-        file = subject.path / name
-        if file.is_file():
-            yield Paragraph(_read(file), "code")
-            option = f"--config {name}"
-            yield Paragraph(
-                f"pricekit {'cv' if name == 'cv.toml' else 'train'} TABLE {option} --out run", "code"
-            )
-            return
-    yield Paragraph("A bundle does not contain the settings of its training; its manifest:")
-    shown = {name: value for name, value in facts.items() if name not in ("files", "verified")}
-    yield Paragraph(json.dumps(shown, indent=2, ensure_ascii=False, default=str), "code")
-
-
-def _read(file: Path) -> str:
-    return file.read_text("utf-8", errors="replace")[:20_000]
