@@ -1,17 +1,25 @@
-"""`PriceRegressor` in a scikit-learn pipeline, with a grid search over its loss.
+"""
+A scikit-learn pipeline
+=======================
 
-python examples/sklearn_pipeline.py
+``PriceRegressor`` in a pipeline, with a grid search over its loss.
 """
 
-import argparse
 import pickle
 
 import pandas as pd
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, ShuffleSplit
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import pricekit as pk
+
+# %%
+# The pipeline
+# ------------
+#
+# A step before the regressor cleans the texts. The regressor follows the contract of scikit-learn's estimators. To save
+# time, it has no boosted trees, and does not train a second time on all rows.
 
 
 def without_markup(rows: pd.DataFrame) -> pd.DataFrame:
@@ -19,24 +27,29 @@ def without_markup(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.replace(r"<[^>]+>", " ", regex=True)
 
 
-def main(epochs: int = 5) -> None:
-    """Find the better loss, and pickle the best model."""
-    catalog = pk.make_catalog(600)
-    rows, prices = catalog[["catalog_content"]], catalog["price"]
+price = pk.PriceRegressor(epochs=4, features=["optimized22"], settings={"training.refit": False})
+pipeline = Pipeline([("clean", FunctionTransformer(without_markup)), ("price", price)])
 
-    pipeline = Pipeline(
-        [("clean", FunctionTransformer(without_markup)), ("price", pk.PriceRegressor(epochs=epochs))]
-    )
-    grid = {"price__loss": ["smape", "focal-smape"]}
-    search = GridSearchCV(pipeline, grid, cv=2, scoring="neg_median_absolute_error")
-    search.fit(rows, prices)
-    print(f"best: {search.best_params_}, median error {-search.best_score_:.2f}")
+# %%
+# The grid search
+# ---------------
+#
+# It trains each loss on 70% of the rows and scores it on the others, then trains the better one on all rows. With
+# ``cv=5`` the scores are more certain, and the search takes five times as long.
 
-    copy = pickle.loads(pickle.dumps(search.best_estimator_))  # contains the bundle; needs no file
-    print(copy.predict(rows[:3]).round(2))
+catalog = pk.make_catalog(500)
+rows, prices = catalog[["catalog_content"]], catalog["price"]
+grid = {"price__loss": ["smape", "log-l2"]}
+split = ShuffleSplit(n_splits=1, test_size=0.3, random_state=0)
+search = GridSearchCV(pipeline, grid, cv=split, scoring="neg_median_absolute_error")
+search.fit(rows, prices)
+print(f"best: {search.best_params_}, median error {-search.best_score_:.2f}")
 
+# %%
+# Pickle the best model
+# ---------------------
+#
+# The pickled model contains its bundle, and needs no file.
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=5)
-    main(parser.parse_args().epochs)
+copy = pickle.loads(pickle.dumps(search.best_estimator_))
+print(copy.predict(rows[:3]).round(2))

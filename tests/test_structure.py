@@ -55,6 +55,7 @@ TEST_FILES = {
     "table/test_init.py": "the folder's public names",
     "test_docs.py": "the documents",
     "test_docstring_examples.py": "the examples in docstrings",
+    "test_example_notebook.py": "the notebook in examples/",
     "test_example_scripts.py": "the scripts in examples/",
     "test_golden.py": "models of version 0.1",
     "test_public_api.py": "the public signatures",

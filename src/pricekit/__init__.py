@@ -48,6 +48,7 @@ _PUBLIC = {
     "smape": "pricekit.metrics",
     "train": "pricekit.api",
     "tune": "pricekit.api",
+    "use_plugins": "pricekit.core.loader",
     "use_reporter": "pricekit.support.progress",
     "worst_rows": "pricekit.api",
 }

@@ -29,7 +29,7 @@ import pluggy
 from pricekit import __version__
 from pricekit.core import hookspecs
 from pricekit.core.registry import FILE, KINDS, Entry, FailedPlugin, Registry, remedy_for
-from pricekit.errors import PluginError
+from pricekit.errors import ConfigError, PluginError, path_of
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.log import logger
 
@@ -47,6 +47,40 @@ def registry() -> Registry:
     """
     files = [Path(name).absolute() for name in os.environ.get(FILES, "").split(os.pathsep) if name]
     return load(_chosen(entry_points(group=GROUP)), files, strict=os.environ.get(STRICT, "") not in ("", "0"))
+
+
+def use_plugins(*files: str | os.PathLike[str]) -> None:
+    """Load plugins from Python files, in this process and in those that it starts.
+
+    A file that was loaded before is loaded again, so a notebook can change it.
+
+    Args:
+        files: Python files that register plugins, such as `features.py`.
+
+    Raises:
+        PluginError: a file cannot be loaded; then none of them is used.
+        ConfigError: a value is no path, or the path contains the separator of PATH.
+
+    Example:
+        >>> import pricekit as pk, tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "observer.py")
+        >>> _ = file.write_text("def greet(): pass")
+        >>> pk.use_plugins(file)
+    """
+    paths = [str(path_of(file, "files").absolute()) for file in files]
+    if wrong := [path for path in paths if os.pathsep in path]:
+        raise ConfigError(
+            f"the path {wrong[0]} contains '{os.pathsep}'; move the file", parameters=("files",)
+        )
+    before = os.environ.get(FILES, "")
+    os.environ[FILES] = os.pathsep.join(dict.fromkeys([*before.split(os.pathsep), *paths])).strip(os.pathsep)
+    registry.cache_clear()
+    try:
+        registry()
+    except PluginError:
+        os.environ[FILES] = before
+        registry.cache_clear()
+        raise
 
 
 def load(points: Iterable[EntryPoint], files: Sequence[Path] = (), *, strict: bool = False) -> Registry:
