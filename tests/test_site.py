@@ -23,8 +23,8 @@ pytestmark = [
 
 SEARCHES = {
     "predict in Spark": "docs/spark.html",
-    "exit code 4": "docs/command-line.html#exit-code-4-a-temporary-failure",
-    "exit code 5": "docs/command-line.html#exit-code-5-no-better-than-a-constant-price",
+    "exit code 4": "docs/command-line.html#exit-code-4",
+    "exit code 5": "docs/command-line.html#exit-code-5",
     "max_grad_norm default": "docs/reference/settings.html#setting-training.max_grad_norm",
     "training.learning_rate": "docs/reference/settings.html#setting-training.learning_rate",
     "PriceRegressor": "docs/reference/objects.html#pricekit.PriceRegressor",

@@ -40,7 +40,7 @@ def _option(parameter: click.Parameter, context: click.Context) -> tuple[str, st
         return None
     names, text = record
     text = " ".join(_plain(text).split())
-    return names, (text[:1].upper() + text[1:]) or "(as of other commands)"
+    return names, text or "As in the usage above."
 
 
 def _paragraphs(text: str) -> str:

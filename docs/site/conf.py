@@ -23,6 +23,8 @@ include_patterns = [
 exclude_patterns = [".*", "build", "dist", "src", "tests", "benchmarks", "plugins/*/[!R]*"]
 highlight_language = "text"
 myst_heading_anchors = 4
+myst_enable_extensions = ["deflist"]
+smartquotes = False  # options and quoted messages stay as they are printed
 suppress_warnings = ["toc.not_included"]  # tests/test_docs.py checks this, with a clearer message
 
 # Docstrings are plain text in Google style, with single backticks around code.
@@ -49,6 +51,7 @@ html_additional_pages = {"index": "redirect.html"}
 templates_path = ["templates"]
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 html_theme_options = {"top_of_page_buttons": []}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
