@@ -12,6 +12,7 @@ from typing import Any
 
 from api_pages import errors_page, names_page, results_page
 from command_pages import commands_page
+from docutils import nodes
 from example_pages import examples_page
 from setting_pages import settings_page
 from sphinx.application import Sphinx
@@ -33,6 +34,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", _fill)
     app.connect("env-before-read-docs", _read_again)
     app.connect("autodoc-skip-member", _skip)
+    app.connect("doctree-read", _replace_dashes)
     app.connect("autodoc-process-docstring", _escape, priority=400)  # before napoleon, which adds markup
     # The name of the object type is part of what the search matches, so "max_grad_norm default" finds the setting.
     app.add_object_type("setting", "setting", "pair: %s; setting", objname="setting, its default value")
@@ -46,6 +48,13 @@ def _fill(app: Sphinx, name: str, source: list[str]) -> None:
 def _skip(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
     """Skip the methods that scikit-learn generates."""
     return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
+def _replace_dashes(app: Sphinx, doctree: nodes.document) -> None:
+    """Write a colon between a parameter and its description, where Sphinx writes two hyphens."""
+    for text in list(doctree.findall(nodes.Text)):
+        if text == " -- ":
+            text.parent.replace(text, nodes.Text(": "))
 
 
 def _escape(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
