@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nox
 
-nox.options.sessions = ["tests", "lint", "runtime", "packages", "scaffold", "pages"]
+nox.options.sessions = ["tests", "lint", "runtime", "packages", "scaffold", "pages", "docs"]
 nox.options.reuse_existing_virtualenvs = True
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
@@ -23,6 +23,13 @@ def build(session: nox.Session, project: Path, folder: str) -> str:
     session.run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, str(project))
     (wheel,) = set(Path(folder).glob("*.whl")) - before
     return wheel.as_uri()
+
+
+def install_chromium(session: nox.Session) -> None:
+    """Install Chromium if a Debian system lacks it; without it, the tests of pages are skipped."""
+    if shutil.which("chromium") is None and shutil.which("apt-get"):
+        for words in (["update", "-q"], ["install", "-y", "-q", "chromium"]):
+            session.run("apt-get", *words, external=True, success_codes=[0, 100])
 
 
 @nox.session
@@ -44,12 +51,7 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def pages(session: nox.Session) -> None:
     """Test the HTML pages in Chromium, which is installed if a Debian system lacks it."""
-    if shutil.which("chromium") is None and shutil.which("apt-get"):
-        for words in (
-            ["update", "-q"],
-            ["install", "-y", "-q", "chromium"],
-        ):  # without it, the tests are skipped
-            session.run("apt-get", *words, external=True, success_codes=[0, 100])
+    install_chromium(session)
     groups = nox.project.dependency_groups(PYPROJECT, "test", "pages")
     install(session, "-e", ".[train,cpu]", *groups)
     session.run("pytest", *(session.posargs or ["tests/reporting/test_page_browser.py"]))
@@ -111,9 +113,15 @@ def runtime(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Check that the documents' links and commands exist."""
-    install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test"))
-    session.run("pytest", "tests/test_docs.py", *session.posargs)
+    """Check the documents, build the site into build/site without a warning, and test it in Chromium."""
+    install_chromium(session)
+    install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test", "docs"))
+    site = ROOT / "build" / "site"
+    shutil.rmtree(site, ignore_errors=True)
+    strict = ("-W", "--keep-going", "-n", "-q")
+    session.run("python", "-m", "sphinx", *strict, "-c", "docs/site", ".", str(site))
+    tests = session.posargs or ["tests/test_docs.py", "tests/test_site.py"]
+    session.run("pytest", *tests, env={"PRICEKIT_SITE": str(site)})
 
 
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")

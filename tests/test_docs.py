@@ -1,7 +1,9 @@
 """The documents name existing files, commands and options, and docs/architecture.md describes every folder."""
 
+import ast
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -17,6 +19,7 @@ DOCUMENTS = [
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "plugins").glob("*/README.md")),
+    ROOT / "examples" / "README.md",
 ]
 NAMES = [d.relative_to(ROOT).as_posix() for d in DOCUMENTS]
 
@@ -33,6 +36,12 @@ def _commands(document: Path, start: str) -> list[list[str]]:
 def test_links_have_existing_targets(document):
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text("utf-8")):
         assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
+def test_addresses_of_other_sites_are_well_formed(document):
+    for address in re.findall(r"\]\((https?:[^)]*)\)", document.read_text("utf-8")):
+        assert re.fullmatch(r"https?://[\w.-]+\.\w+(/[^\s<>\"]*)?", address), address
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
@@ -90,3 +99,38 @@ def test_the_glossary_is_alphabetical_and_linked():
     assert terms == sorted(terms, key=str.casefold)
     assert "glossary.md" in (ROOT / "README.md").read_text("utf-8")
     assert "glossary.md" in (ROOT / "docs" / "architecture.md").read_text("utf-8")
+
+
+def test_the_site_lists_every_document():
+    """Otherwise nobody finds the page: add it to a toctree of docs/index.md."""
+    index = ROOT / "docs" / "index.md"
+    blocks = re.findall(r"^```{toctree}\n(.*?)^```", index.read_text("utf-8"), re.M | re.S)
+    entries = [line.rpartition("<")[2].rstrip(">") for block in blocks for line in block.splitlines()]
+    listed = {
+        path.resolve()
+        for entry in entries
+        if entry and entry[0] != ":"
+        for path in index.parent.glob(f"{entry}.md")
+    }
+    assert [
+        name for name, document in zip(NAMES, DOCUMENTS, strict=True) if document not in {*listed, index}
+    ] == []
+
+
+def test_the_messages_that_troubleshooting_quotes_are_in_the_sources():
+    quotes = re.findall(r"^> (.+)$", (ROOT / "docs" / "troubleshooting.md").read_text("utf-8"), re.M)
+    assert len(quotes) > 20
+    sources = [ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / "src").rglob("*.py"))]
+    texts = [re.sub(r"\s+", " ", text) for source in sources for text in _texts(source)]
+    for quote in quotes:
+        pattern = re.compile(".*".join(re.escape(part) for part in quote.split("…")))
+        assert any(pattern.search(text) for text in texts), quote
+
+
+def _texts(source: ast.Module) -> Iterator[str]:
+    """Yield the strings of a module, with `…` for each value that is filled in."""
+    for node in ast.walk(source):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value

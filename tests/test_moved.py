@@ -1,10 +1,12 @@
 """Module paths of version 0.1 import the same objects from their new modules, with a warning."""
 
 import importlib
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
+import cloudpickle
 import pytest
 
 import pricekit
@@ -123,3 +125,8 @@ def test_each_name_of_a_split_module_is_found(name):
 def test_an_old_module_is_an_attribute_of_the_package():
     importlib.import_module("pricekit.manifest")
     assert pricekit.manifest.SCHEMA_VERSION >= 2
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+def test_a_function_that_uses_the_package_can_be_sent_to_another_process(dumps):
+    assert pickle.loads(dumps(pricekit)) is pricekit

@@ -59,6 +59,7 @@ TEST_FILES = {
     "test_example_scripts.py": "the scripts in examples/",
     "test_golden.py": "models of version 0.1",
     "test_public_api.py": "the public signatures",
+    "test_site.py": "the built documentation",
     "test_plugin_docs.py": "the documents for plugin authors",
     "test_structure.py": "the layout",
 }

@@ -67,10 +67,11 @@ def _string(node: ast.stmt | None) -> str | None:
 
 
 def _text(docstring: str | None) -> str:
-    """Return a docstring as Markdown: its sections of arguments and errors become lists."""
+    """Return a docstring as Markdown: its sections of arguments and errors become lists, its example a block."""
     lines: list[str] = []
     listed = False
-    for line in (docstring or "").splitlines():
+    text, _, example = (docstring or "").partition("\nExample:\n")
+    for line in text.splitlines():
         if line in ("Args:", "Raises:", "Attributes:", "Returns:"):
             listed = True
             lines += [f"**{line[:-1]}**", ""]
@@ -82,6 +83,8 @@ def _text(docstring: str | None) -> str:
         else:
             listed = listed and not line
             lines.append(line)
+    if example:
+        lines += ["", "**Example**", "", "```pycon", inspect.cleandoc(example), "```"]
     return "\n".join(lines)
 
 

@@ -123,6 +123,10 @@ class _Package(ModuleType):
         if not (name in self._PUBLIC and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the name: Spark and Ray send the modules that a function uses."""
+        return import_module, (self.__name__,)
+
 
 def new_path(name: str) -> str | None:
     """Return the new path of a module that version 0.1 had under `name`, None for other modules."""

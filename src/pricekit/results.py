@@ -94,7 +94,7 @@ class Run:
         return load(self)
 
     def predict(self, rows: Any, interval: float | None = None) -> np.ndarray | pd.DataFrame:
-        """Open the model and predict once; see `Predictor.predict`."""
+        """Open the model and predict once: float32 (N,), or a frame with an interval; see `Predictor.predict`."""
         return self.load().predict(rows, interval)
 
     def evaluate(self, table: Any = None, **options: Any) -> Scores:

@@ -219,7 +219,16 @@ MemberName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63
 
 
 class RunConfig(Section):
-    """All settings of a run, or of the runs of an ensemble; they make it reproducible."""
+    """All settings of a run, or of the runs of an ensemble; they make it reproducible.
+
+    Unknown settings and values out of range raise pydantic's ValidationError.
+
+    Example:
+        >>> from pricekit import RunConfig
+        >>> config = RunConfig(training={"epochs": 20, "time_budget": "2h"})
+        >>> config.training.epochs, config.training.time_budget, config.loss.name
+        (20, 7200.0, 'smape')
+    """
 
     policy: Choice = Choice(name="quick")
     backbone: Choice = Choice(name="bag")

@@ -34,6 +34,17 @@ class Feature(Protocol):
     The result is bit-identical row by row and in batches. The table contains no price, neither as an attribute
     nor in `frame`, and must not be modified. `frame` holds the file's columns as read: the columns of a CSV or
     JSON file are text.
+
+    Example:
+        >>> import pricekit as pk
+        >>> class Characters:
+        ...     names = ("characters",)
+        ...     def fit(self, table):
+        ...         return {}
+        ...     def transform(self, table, state):
+        ...         return table.text.str.len().to_numpy("float32")[:, None]
+        >>> Characters().transform(pk.read_table(pk.make_catalog(5)), {}).shape
+        (5, 1)
     """
 
     names: tuple[str, ...]
@@ -74,7 +85,16 @@ class Feature(Protocol):
 
 
 class Backbone(Protocol):
-    """A tokenizer and an encoder."""
+    """A tokenizer and an encoder.
+
+    Example:
+        >>> from pricekit.model.backbones.bag import Bag
+        >>> bag = Bag(Bag.Options(vocab_size=300, width=8, members=2))
+        >>> tokenizer = bag.tokenizer(["green tea", "black tea"])
+        >>> encoder = bag.encoder(bag.architecture(tokenizer), tokenizer, None)
+        >>> encoder.members
+        2
+    """
 
     max_length: int | None
     """The maximum number of tokens that the encoder accepts; None: no limit."""
@@ -106,6 +126,20 @@ class Encoder(Protocol):
 
     Everything that it learns or fits is a parameter or a buffer: a saved encoder is rebuilt and then loads them, and
     a deep copy is independent.
+
+    Example:
+        >>> import torch
+        >>> class Mean(torch.nn.Module):
+        ...     hidden_size, members = 8, 1
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.embedding = torch.nn.Embedding(300, 8)
+        ...     def forward(self, input_ids, attention_mask):
+        ...         mask = attention_mask.float().unsqueeze(-1)
+        ...         return (self.embedding(input_ids) * mask).sum(1) / mask.sum(1).clamp(min=1)
+        >>> tokens = torch.ones(2, 5, dtype=torch.int64)
+        >>> Mean()(tokens, tokens).shape
+        torch.Size([2, 8])
     """
 
     hidden_size: int
@@ -146,6 +180,18 @@ class Loss(Protocol):
     """A `torch.nn.Module` that holds the training objective and its link from raw output to price.
 
     What `fit` learns is stored in buffers, which are saved with the model's weights.
+
+    Example:
+        >>> import torch
+        >>> class LogAbsolute(torch.nn.Module):
+        ...     def fit(self, price):
+        ...         pass
+        ...     def forward(self, raw, price):
+        ...         return (raw - price.log()).abs().mean()
+        ...     def to_price(self, raw):
+        ...         return raw.clamp(-20, 20).exp()
+        >>> LogAbsolute()(torch.zeros(3, 1), torch.ones(3, 1)).item()
+        0.0
     """
 
     def fit(self, price: torch.Tensor) -> None:
@@ -174,7 +220,16 @@ class Loss(Protocol):
 
 
 class Policy(Protocol):
-    """How to train: optimizer, schedule, and defaults for all settings."""
+    """How to train: optimizer, schedule, and defaults for all settings.
+
+    Example:
+        >>> from pricekit.optim.optimizers import adamw, warmup_cosine
+        >>> class Patient:
+        ...     defaults = {"training": {"epochs": 12, "patience": 6}}
+        ...     optimizer, schedule = staticmethod(adamw), staticmethod(warmup_cosine)
+        >>> Patient.schedule(0, 0, 100)
+        1.0
+    """
 
     defaults: Mapping[str, Any]
     """A part of the run's configuration: backbone, features, loss, head, max_length, training, speed."""
@@ -225,6 +280,11 @@ class Graph:
         features: K.
         cache: a folder of this bundle for an engine's compiled files; an engine creates it before writing.
         precision: of its weights: fp32, fp16 or int8.
+
+    Example:
+        >>> from pathlib import Path
+        >>> Graph(model=b"", max_length=256, features=22, cache=Path("cache")).precision
+        'fp32'
     """
 
     model: bytes
@@ -235,7 +295,17 @@ class Graph:
 
 
 class Engine(Protocol):
-    """Runs a bundle's graph; imports no torch."""
+    """Runs a bundle's graph; imports no torch.
+
+    Example:
+        >>> import numpy as np
+        >>> class Constant:
+        ...     length_multiple = 1
+        ...     def load(self, graph):
+        ...         return lambda batch: np.full(len(batch["input_ids"]), 9.5, np.float32)
+        >>> Constant().load(None)({"input_ids": np.ones((2, 5), np.int64)})
+        array([9.5, 9.5], dtype=float32)
+    """
 
     length_multiple: int
     """L is rounded up to a multiple of this, for engines that are slow at some shapes; usually 1. Read after `load`."""

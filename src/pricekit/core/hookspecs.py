@@ -27,10 +27,27 @@ API = 1
 
 hookspec = pluggy.HookspecMarker("pricekit")
 hookimpl = pluggy.HookimplMarker("pricekit")
+"""Mark a function of a plugin module as a hook that pricekit calls.
+
+Example:
+    >>> import pricekit
+    >>> @pricekit.hookimpl
+    ... def pricekit_register_losses(register):
+    ...     register("log-mse", "my_package.losses:LogMse", "mean squared error of the log price")
+    >>> pricekit_register_losses(print)
+    log-mse my_package.losses:LogMse mean squared error of the log price
+"""
 
 
 class Register(Protocol):
-    """The argument of a registering hook; registers one plugin of the hook's kind."""
+    """The argument of a registering hook; registers one plugin of the hook's kind.
+
+    Example:
+        >>> def registers(register):
+        ...     register("log-mse", "my_package.losses:LogMse", "mean squared error of the log price")
+        >>> registers(lambda name, target, summary: print(name))
+        log-mse
+    """
 
     def __call__(self, name: str, target: str, summary: str) -> None:
         """Register a plugin.

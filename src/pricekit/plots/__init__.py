@@ -3,6 +3,11 @@
 Each class follows the convention of scikit-learn's displays: its attributes hold the numbers, `from_model` computes and
 draws them, `plot` draws them again, and `ax_` and `figure_` are what was drawn last. Only drawing needs matplotlib.
 
+Example:
+    >>> import pricekit as pk
+    >>> shown = pk.plots.PredictionDisplay.from_predictions([2.0, 5.0, 9.0], [2.5, 4.0, 9.0])
+    >>> shown.figure_.savefig("prices.svg")
+
     drawing.py        axes, colours, scales, and the picture in a notebook
     words.py          plain text for labels, whatever a table contains
     source.py         a model and a table to rows with prices and predictions

@@ -72,9 +72,11 @@ class Predictor:
         products: reads the products with prices that the model contains; None if it contains none.
 
     Example:
-        >>> from pricekit import Predictor
-        >>> Predictor.load("bundle").predict(["Green tea, 20 count"])  # doctest: +SKIP
-        array([5.4], dtype=float32)
+        >>> import pricekit as pk
+        >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+        >>> model = pk.Predictor.load("bundle", engine="ort-cpu")
+        >>> model.predict(["Item Name: Green Tea, 20 Count"]).dtype
+        dtype('float32')
     """
 
     members: tuple[Member, ...]

@@ -64,6 +64,11 @@ class Columns:
         price: the price column; None reads no prices.
         id: the id column; None numbers the rows from 0.
         id_required: the user named this id column, so a table without it is an error.
+
+    Example:
+        >>> from pricekit import Columns
+        >>> Columns("title", price="eur", id="sku").text
+        ('title',)
     """
 
     text: tuple[str, ...] = ("catalog_content",)
@@ -98,6 +103,12 @@ class Table:
         weight: float64 (N,), at least 0, how much each row counts; None: all rows count equally.
         group: int64 (N,), equal for rows of one group that the user named; None: no groups were named.
         time: float64 (N,), in any unit; None: no times were named.
+
+    Example:
+        >>> import pricekit as pk
+        >>> table = pk.read_table(pk.make_catalog(3))
+        >>> len(table), table.price.dtype, table.take([0, 2]).ids.tolist()
+        (3, dtype('float64'), [0, 2])
     """
 
     ids: pd.Series

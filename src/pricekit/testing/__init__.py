@@ -67,6 +67,11 @@ def check_backbone(make: Make) -> list[Check]:
 
     Raises:
         PluginError: torch is not installed.
+
+    Example:
+        >>> from pricekit.model.backbones.bag import Bag
+        >>> check = check_backbone(lambda: Bag(Bag.Options(vocab_size=300, buckets=64, width=4)))[0]
+        >>> check()
     """
     return list(_module("backbone").checks(make))
 
@@ -81,6 +86,15 @@ def check_loss(make: Make, by_hand: ByHand | None = None) -> list[Check]:
 
     Raises:
         PluginError: torch is not installed.
+
+    Example:
+        >>> from pricekit.model.losses import LogPrice
+        >>> class LogMse(LogPrice):
+        ...     def forward(self, raw, price):
+        ...         return (self.log_price(raw) - price.log()).square().mean()
+        ...     def to_price(self, raw):
+        ...         return self.log_price(raw).exp()
+        >>> check_loss(LogMse)[0]()
     """
     return list(_module("loss").checks(make, by_hand))
 
@@ -93,6 +107,13 @@ def check_policy(make: Make) -> list[Check]:
 
     Raises:
         PluginError: torch is not installed.
+
+    Example:
+        >>> from pricekit.optim.optimizers import adamw, warmup_cosine
+        >>> class Patient:
+        ...     defaults = {"training": {"epochs": 12, "patience": 6}}
+        ...     optimizer, schedule = staticmethod(adamw), staticmethod(warmup_cosine)
+        >>> check_policy(Patient)[0]()
     """
     return list(_module("policy").checks(make))
 
@@ -104,6 +125,18 @@ def check_engine(make: Make) -> list[Check]:
 
     Args:
         make: creates the plugin.
+
+    Raises:
+        PluginError: torch is not installed.
+
+    Example:
+        >>> class OneThread:
+        ...     length_multiple = 1
+        ...     def load(self, graph):
+        ...         import onnxruntime
+        ...         session = onnxruntime.InferenceSession(graph.model)
+        ...         return lambda batch: session.run(["price"], dict(batch))[0]
+        >>> check_engine(OneThread)[0]()
     """
     return list(_module("engine").checks(make))
 
@@ -111,8 +144,17 @@ def check_engine(make: Make) -> list[Check]:
 def checks_of(kind: str, make: Make) -> list[Check]:
     """Return the checks of a plugin kind: feature, backbone, loss, policy or engine.
 
+    Args:
+        kind: the kind of the plugin.
+        make: creates the plugin.
+
     Raises:
         PluginError: the kind is unknown, or torch is not installed.
+
+    Example:
+        >>> from pricekit.features.catalog import Fast15
+        >>> len(checks_of("feature", Fast15)) == len(check_feature(Fast15))
+        True
     """
     if kind not in KINDS:
         raise PluginError(f"unknown plugin kind '{kind}'; expected one of {', '.join(KINDS)}")

@@ -40,7 +40,18 @@ _LIBRARIES = {
 
 
 class CheckFailed(AssertionError):  # noqa: N818 (public name)
-    """A plugin violates its contract; the message names the cause, what was expected and the fix."""
+    """A plugin violates its contract; the message names the cause, what was expected and the fix.
+
+    Example:
+        >>> from pricekit.testing import CheckFailed, check_feature
+        >>> class Empty:
+        ...     pass
+        >>> try:
+        ...     check_feature(Empty)[0]()
+        ... except CheckFailed as error:
+        ...     print(error)
+        Empty has no method fit; expected the methods fit, transform. Add fit
+    """
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,13 @@ class Check:
     Attributes:
         name: the requirement in a few words.
         run: raises CheckFailed if the plugin does not meet the requirement; leaves nothing behind.
+
+    Example:
+        >>> from pricekit.testing import Check
+        >>> check = Check("the pack size is positive", lambda: None)
+        >>> check()
+        >>> str(check)
+        'the pack size is positive'
     """
 
     name: str
