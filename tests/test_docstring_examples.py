@@ -76,7 +76,7 @@ def test_each_parameter_of_a_function_is_documented(one):
     if not inspect.isfunction(one.thing) or len(inspect.signature(one.thing).parameters) < 2:
         return
     for name in inspect.signature(one.thing).parameters:
-        assert f"\n    {name}: " in one.doc or f"\n    **{name}: " in one.doc or f"`{name}`" in one.doc, name
+        assert re.search(rf"\n    [*\w, ]*\b{name}\b[\w, ]*: |`{name}`", one.doc), name
 
 
 def test_the_public_names_are_those_of_the_packages_and_the_contracts():

@@ -108,5 +108,7 @@ def test_the_references_are_complete():
 
 def test_the_gallery_shows_each_example():
     page = (SITE / "examples" / "README.html").read_text("utf-8")
-    scripts = (Path(__file__).parents[1] / "examples").glob("*.py")
-    assert [script.name for script in scripts if f">{script.name}<" not in page] == []
+    folder = Path(__file__).parents[1] / "examples"
+    examples = [path.name for path in folder.iterdir() if path.suffix in (".py", ".ipynb")]
+    assert len(examples) >= 5
+    assert [name for name in examples if f'caption-text">{name}<' not in page] == []

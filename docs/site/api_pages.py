@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
+from collections.abc import Iterator
 from importlib import import_module
 
 from public_names import public_names
 
-RESULTS = (
-    "pricekit.evaluation.table_report.TableReport",
-    "pricekit.evaluation.scores.Scores",
-    "pricekit.evaluation.compare.Comparison",
-    "pricekit.workflows.ranking.leaderboard.Leaderboard",
-    "pricekit.evaluation.errors.ErrorReport",
-    "pricekit.explanation.result.Explanation",
-    "pricekit.workflows.importance.result.Importance",
-    "pricekit.exporting.verify.VerificationReport",
-    "pricekit.prediction.sandbox.Inspection",
+PARTS = (
     "pricekit.metrics.Metric",
     "pricekit.evaluation.compare.ComparedRun",
     "pricekit.workflows.ranking.leaderboard.Entry",
@@ -29,7 +23,7 @@ RESULTS = (
     "pricekit.plots.learning.Curve",
     "pricekit.support.progress.Reporter",
 )
-"""Classes of objects that public functions return or take, their parts included."""
+"""Classes of the parts of what public functions return, and of what they take."""
 
 
 def names_page(package: str, *kinds: str) -> str:
@@ -53,8 +47,28 @@ def names_page(package: str, *kinds: str) -> str:
 
 
 def results_page() -> str:
-    """Return the classes of what functions return, as Markdown."""
-    return "\n\n".join(f"```{{eval-rst}}\n.. autoclass:: {name}\n```" for name in RESULTS)
+    """Return the classes of what functions return, and of its parts, as Markdown."""
+    names = dict.fromkeys([*_returned(), *PARTS])
+    return "\n\n".join(f"```{{eval-rst}}\n.. autoclass:: {name}\n```" for name in names)
+
+
+def _returned() -> Iterator[str]:
+    """Yield the classes that the annotations of public functions name and that are not public themselves.
+
+    They are imported for type checkers only, so their modules are those of the import statements.
+    """
+    public = {one.thing for one in public_names() if one.kind == "class"}
+    for one in public_names():
+        if one.kind != "function":
+            continue
+        tree = ast.parse(inspect.getsource(one.module))
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        modules = {alias.name: node.module or "" for node in imports for alias in node.names}
+        for word in re.findall(r"\w+", str(one.thing.__annotations__.get("return", ""))):
+            if modules.get(word, "").startswith("pricekit."):
+                found = getattr(import_module(modules[word]), word)
+                if inspect.isclass(found) and found not in public:
+                    yield f"{found.__module__}.{found.__qualname__}"
 
 
 def errors_page() -> str:

@@ -37,9 +37,7 @@ napoleon_numpy_docstring = False
 python_maximum_signature_line_length = 88
 nitpick_ignore_regex = [
     ("py:.*", r"(?!pricekit\.).*"),  # libraries, whose references need a network
-    ("py:class", r"pricekit\.(bundle|core|prediction\.members|preprocess)\..*"),  # types of private members
-    ("py:class", r"pricekit\.(prediction\.intervals|table\.prices|table\.profile)\..*"),
-    ("py:class", r".*\.(ArrowStream|Origin|Advance)"),
+    ("py:class", r".*"),  # types in signatures, which nobody writes as a reference; some are private
 ]
 
 html_theme = "furo"
