@@ -71,10 +71,11 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_plugins(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Load no installed plugin package, except the one in plugins/ whose tests run."""
+    """Load no plugin file and no installed plugin package, except the one in plugins/ whose tests run."""
     folder, name, *_ = request.path.relative_to(Path(__file__).parent).parts
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PRICEKIT_LOAD_PLUGINS", name if folder == "plugins" else "")
+        patch.setenv("PRICEKIT_PLUGIN_FILES", "")
         registry.cache_clear()
         yield
     registry.cache_clear()
