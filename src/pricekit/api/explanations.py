@@ -104,9 +104,10 @@ def comparables(
         row: only the rows with these ids, in the order of the table; default: all rows.
         k: the number of products for each row, 1 to 1,000.
         same: what the products must have in common with the row: "brand", "unit", "size" (up to a factor of 1.25).
-        among: a file or a frame of products with prices; default: those of the bundle, see `export`.
+        among: a file or a frame of products with prices, with the columns of the training table; default: those of the
+            bundle, see `export`.
         engine: as for `load`.
-        **options: see below; they do not apply to `among`, which has the columns of the training table.
+        **options: see below.
 
     Returns:
         One result per row, with its nearest products, the most similar first.
