@@ -1,4 +1,4 @@
-"""Every check and demo of the project, each in a separate environment."""
+"""Every check and demo of the project, each in an environment of its own."""
 
 import shutil
 import tempfile
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nox
 
-nox.options.sessions = ["tests", "lint", "runtime", "packages", "scaffold", "pages", "docs"]
+nox.options.sessions = ["tests", "sources", "runtime", "packages", "scaffold"]
 nox.options.reuse_existing_virtualenvs = True
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
@@ -32,54 +32,109 @@ def install_chromium(session: nox.Session) -> None:
             session.run("apt-get", *words, external=True, success_codes=[0, 100])
 
 
+def install_sources(session: nox.Session, *groups: str) -> None:
+    """Install the sources and groups of dependencies in pyproject.toml."""
+    install(
+        session, "-e", ".[train,cpu]", *(nox.project.dependency_groups(PYPROJECT, *groups) if groups else ())
+    )
+
+
 @nox.session
 def demo(session: nox.Session) -> None:
     """Generate a catalogue, train, export, predict."""
-    install(session, "-e", ".[train,cpu]")
+    install_sources(session)
     session.run("pricekit", "demo", *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the test suite."""
-    install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test"))
+    install_sources(session, "test")
     # One single-threaded process per core, because threads of several processes would wait for each other.
     one_thread = {"OMP_NUM_THREADS": "1"}
     session.run("pytest", "-n", "logical", "-m", "not slow", *(session.posargs or ["tests"]), env=one_thread)
 
 
 @nox.session
-def pages(session: nox.Session) -> None:
-    """Test the HTML pages in Chromium, which is installed if a Debian system lacks it."""
+def slow(session: nox.Session) -> None:
+    """Run the slow tests."""
+    install_sources(session, "test")
+    session.run("pytest", "-m", "slow", *(session.posargs or ["tests"]))
+
+
+def check_style(session: nox.Session) -> None:
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("lint-imports")
+
+
+def check_faults(session: nox.Session) -> None:
+    session.run("python", "-m", "tests.faults.campaign", *session.posargs)
+
+
+def check_pages(session: nox.Session) -> None:
     install_chromium(session)
-    groups = nox.project.dependency_groups(PYPROJECT, "test", "pages")
-    install(session, "-e", ".[train,cpu]", *groups)
     session.run("pytest", *(session.posargs or ["tests/reporting/test_page_browser.py"]))
 
 
+def check_site(session: nox.Session) -> None:
+    install_chromium(session)
+    site = ROOT / "build" / "site"
+    shutil.rmtree(site, ignore_errors=True)
+    strict = ("-W", "--keep-going", "-n", "-q")
+    session.run("python", "-m", "sphinx", *strict, "-c", "docs/site", ".", str(site))
+    tests = session.posargs or ["tests/test_docs.py", "tests/test_site.py"]
+    session.run("pytest", *tests, env={"PRICEKIT_SITE": str(site)})
+
+
 @nox.session
-def slow(session: nox.Session) -> None:
-    """Run the slow tests."""
-    install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test"))
-    session.run("pytest", "-m", "slow", *(session.posargs or ["tests"]))
+def lint(session: nox.Session) -> None:
+    """Check style, types and the direction of imports."""
+    install_sources(session, "lint", "test")
+    check_style(session)
 
 
 @nox.session
 def faults(session: nox.Session) -> None:
     """Run the fault campaign: its short form, or what the arguments say, such as `-- --trials full --seed 1`."""
-    install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test"))
-    session.run("python", "-m", "tests.faults.campaign", *session.posargs)
+    install_sources(session, "test")
+    check_faults(session)
+
+
+@nox.session
+def pages(session: nox.Session) -> None:
+    """Test the HTML pages in Chromium, which is installed if a Debian system lacks it."""
+    install_sources(session, "test", "pages")
+    check_pages(session)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Check the documents, build the site into build/site without a warning, and test it in Chromium."""
+    install_sources(session, "test", "docs")
+    check_site(session)
+
+
+@nox.session
+def sources(session: nox.Session) -> None:
+    """Run `lint`, `faults`, `pages` and `docs` in one environment, which saves three installations."""
+    install_sources(session, "test", "lint", "pages", "docs")
+    for check in (check_style, check_faults, check_pages, check_site):
+        check(session)
 
 
 @nox.session(reuse_venv=False)
-@nox.parametrize("package", PACKAGES, ids=PACKAGES)
-def packages(session: nox.Session, package: str) -> None:
-    """Run the tests of a package in plugins/ from its built wheel."""
+def packages(session: nox.Session) -> None:
+    """Run the tests of each package in plugins/ beside all others, from their wheels; `-- NAME` runs those of one."""
+    names = [name for name in PACKAGES if name in session.posargs] or PACKAGES
     with tempfile.TemporaryDirectory() as folder:
-        core, plugin = (build(session, path, folder) for path in (ROOT, ROOT / "plugins" / package))
+        core = build(session, ROOT, folder)
+        wheels = [f"{name} @ {build(session, ROOT / 'plugins' / name, folder)}" for name in names]
         groups = nox.project.dependency_groups(PYPROJECT, "test")
-        install(session, f"pricekit[train,cpu] @ {core}", f"{package} @ {plugin}", *groups)
-    session.run("pytest", f"plugins/{package}/tests", *session.posargs)
+        install(session, f"pricekit[train,cpu] @ {core}", *wheels, *groups)
+    for name in names:
+        session.run("pytest", f"plugins/{name}/tests")
 
 
 @nox.session(reuse_venv=False)
@@ -91,17 +146,6 @@ def scaffold(session: nox.Session) -> None:
         session.run("python", str(ROOT / "tests/scaffold/new_plugins.py"))
 
 
-@nox.session
-def lint(session: nox.Session) -> None:
-    """Check style, types and the direction of imports."""
-    groups = nox.project.dependency_groups(PYPROJECT, "lint", "test")
-    install(session, "-e", ".[train,cpu]", *groups)
-    session.run("ruff", "check", ".")
-    session.run("ruff", "format", "--check", ".")
-    session.run("mypy")
-    session.run("lint-imports")
-
-
 @nox.session(reuse_venv=False)
 def runtime(session: nox.Session) -> None:
     """Predict from a bundle with the bare wheel, in an environment where torch is absent."""
@@ -109,19 +153,6 @@ def runtime(session: nox.Session) -> None:
         install(session, f"pricekit[cpu] @ {build(session, ROOT, folder)}")
         session.chdir(folder)  # outside of the sources, so that the installed wheel is tested
         session.run("python", str(ROOT / "tests/runtime/predict_without_torch.py"))
-
-
-@nox.session
-def docs(session: nox.Session) -> None:
-    """Check the documents, build the site into build/site without a warning, and test it in Chromium."""
-    install_chromium(session)
-    install(session, "-e", ".[train,cpu]", *nox.project.dependency_groups(PYPROJECT, "test", "docs"))
-    site = ROOT / "build" / "site"
-    shutil.rmtree(site, ignore_errors=True)
-    strict = ("-W", "--keep-going", "-n", "-q")
-    session.run("python", "-m", "sphinx", *strict, "-c", "docs/site", ".", str(site))
-    tests = session.posargs or ["tests/test_docs.py", "tests/test_site.py"]
-    session.run("pytest", *tests, env={"PRICEKIT_SITE": str(site)})
 
 
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
