@@ -2,7 +2,7 @@
 Why a product has its price
 ===========================
 
-Factors of words, a picture, and a report for colleagues.
+Factors of words, similar products, a picture, and a report for colleagues.
 """
 
 import tempfile
@@ -25,6 +25,17 @@ print(f"{reasons.price:.2f} = {reasons.base:.2f}", end="")
 for phrase in reasons.phrases()[:4]:
     print(f" × {phrase.factor:.2f} ({phrase.text})", end="")
 print(" × …")
+
+# %%
+# Similar products
+# ----------------
+#
+# What do the most similar products cost that we know? They need the same unit, and no model.
+
+(beside,) = run.load().comparables(catalog[900:901], k=3, same=["unit"], among=catalog[:900])
+for product in beside.products:
+    print(f"{product.price:8.2f}  similarity {product.similarity:.2f}  {product.name}")
+print("far from them" if beside.far else "not far from them")
 
 # %%
 # A picture of all prices

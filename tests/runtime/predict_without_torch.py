@@ -1,6 +1,7 @@
 """Price a table from a bundle. Runs in an environment with only the wheel and its extra `cpu`."""
 
 import csv
+import itertools
 import importlib.util
 import json
 import math
@@ -24,6 +25,12 @@ def main() -> None:
         pricekit = Path(sys.executable).with_name("pricekit")
         subprocess.run([pricekit, "predict", GOLDEN / "bundle", table, "--out", out], check=True)
         subprocess.run([pricekit, "explain", GOLDEN / "bundle", table, "--limit", "2"], check=True)
+        priced = Path(folder) / "priced.csv"
+        with priced.open("w", newline="", encoding="utf-8") as file:
+            rows = zip(itertools.count(), known["texts"], known["prices"], strict=False)
+            csv.writer(file).writerows([["sample_id", "catalog_content", "price"], *rows])
+        words = ["comparables", GOLDEN / "bundle", table, "--among", priced, "--limit", "2"]
+        subprocess.run([pricekit, *words], check=True)
         with out.open(newline="") as file:
             rows = list(csv.DictReader(file))
         refused = subprocess.run(
