@@ -1,8 +1,8 @@
 """Price a table from a bundle. Runs in an environment with only the wheel and its extra `cpu`."""
 
 import csv
-import itertools
 import importlib.util
+import itertools
 import json
 import math
 import subprocess
