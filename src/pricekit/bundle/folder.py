@@ -5,6 +5,7 @@
     tokenizer.json    a `tokenizers` tokenizer
     preprocess.json   columns, length, feature plugins with their fitted state
     intervals.json    half widths of the price intervals; older bundles have none
+    sketch.json       what tables are compared with, see `pricekit.drift`; older bundles have none
     README.md         the model card
 
 A bundle with several members has a graph, a tokenizer and a preprocess.json for each member, under the names in its
@@ -38,6 +39,8 @@ from pricekit.support.text import shorten
 MANIFEST = "manifest.json"
 PARTS = {"model": "model.onnx", "tokenizer": "tokenizer.json", "preprocess": "preprocess.json"}
 """The parts of a member, and their files in a bundle with one member."""
+OPTIONAL = ("intervals.json", "sketch.json")
+"""Further files that readers parse, which older bundles lack."""
 MAX_MANIFEST_BYTES = 1 << 20
 _LONGEST_NAME = 80
 
@@ -252,8 +255,9 @@ def _open_bundle(path: Path) -> Bundle:
     bundle = Bundle(path, manifest, files, digest)
     with _limits_of(path) as where:
         check_members([files for files, _ in bundle.members()], where)
-        if "intervals.json" in files:
-            check_json(files["intervals.json"], "intervals.json", where)
+        for name in OPTIONAL:
+            if name in files:
+                check_json(files[name], name, where)
     return bundle
 
 

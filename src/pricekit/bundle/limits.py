@@ -22,7 +22,12 @@ from pricekit.support.text import shorten
 
 MOST_BYTES = 16 << 30
 """Bytes of all files together."""
-JSON_BYTES = {"tokenizer.json": 64 << 20, "preprocess.json": 64 << 20, "intervals.json": 1 << 20}
+JSON_BYTES = {
+    "tokenizer.json": 64 << 20,
+    "preprocess.json": 64 << 20,
+    "intervals.json": 1 << 20,
+    "sketch.json": 1 << 20,
+}
 FILE_BYTES = {"model.onnx": 2 << 30, **JSON_BYTES}
 """Bytes of a file, by its name in a bundle with one member; protocol buffers have 2 GiB at most."""
 OTHER_BYTES = 64 << 20

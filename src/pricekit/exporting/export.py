@@ -17,6 +17,8 @@ from pricekit.bundle import PARTS, unlisted_files, write_bundle
 from pricekit.bundle.folder import MOST_MEMBERS
 from pricekit.bundle.limits import check_members
 from pricekit.core.calls import notify
+from pricekit.drift.sketch import FILE as SKETCH
+from pricekit.drift.sketch import Sketch
 from pricekit.engines.loaded import batches_of
 from pricekit.errors import BundleError, ExportError
 from pricekit.exporting.card import ensemble_card, model_card
@@ -81,7 +83,7 @@ def _export(path: Path, out: Path, precision: str) -> VerificationReport:
         exported = _export_model(run, precision)
         report, files = exported.report, exported.files
         facts = _facts(precision, run.facts | _training_rows_in([run]), exported.float32_nodes, report)
-        files |= _common_files(model_card(run, facts), run.intervals)
+        files |= _common_files(model_card(run, facts), run.intervals, run.sketch)
     with _within_limits():
         manifest = write_bundle(out, files, facts, schema_version=version)
     notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
@@ -114,7 +116,8 @@ def _export_members(
     report = _combined(reports)
     held = _training_rows_in([run for run, _ in ensemble.members])
     facts = {"members": members, **_facts(precision, ensemble.facts | held, float32_nodes, report)}
-    return report, files | _common_files(ensemble_card(ensemble, facts), ensemble.intervals), facts
+    common = _common_files(ensemble_card(ensemble, facts), ensemble.intervals, ensemble.sketch)
+    return report, files | common, facts
 
 
 def _combined(reports: list[VerificationReport]) -> VerificationReport:
@@ -183,11 +186,13 @@ def _float32_graph(run: LoadedRun, inputs: Inputs) -> bytes:
         return file.read_bytes()
 
 
-def _common_files(card: str, intervals: Intervals | None) -> dict[str, bytes]:
+def _common_files(card: str, intervals: Intervals | None, sketch: Sketch | None) -> dict[str, bytes]:
     """Return the files that all members of a bundle share."""
     files = {"README.md": card.encode()}
     if intervals is not None:
         files["intervals.json"] = (json.dumps(intervals.to_json()) + "\n").encode()
+    if sketch is not None:
+        files[SKETCH] = sketch.to_text().encode()
     return files
 
 

@@ -12,6 +12,12 @@ from typing import Any, TypeAlias, cast, overload
 import numpy as np
 import pandas as pd
 
+from pricekit.drift.compare import compare
+from pricekit.drift.limits import Limits, limits_of
+from pricekit.drift.result import Drift
+from pricekit.drift.rows import ComparedRows, read_rows, rows_of
+from pricekit.drift.sketch import FILE as SKETCH
+from pricekit.drift.sketch import Sketch, read_sketch
 from pricekit.engines.choose import AUTO
 from pricekit.errors import BundleError, ConfigError, check_limit, path_of
 from pricekit.explanation.explain import EVALUATIONS, explain_rows
@@ -64,6 +70,7 @@ class Predictor:
         intervals: None for a model older than price intervals.
         currency: the currency of the prices; None if the training table did not show one.
         origin: None for a predictor that was not loaded from a folder.
+        sketch: of the training table; None for a model that is older than sketches.
 
     Example:
         >>> from pricekit import Predictor
@@ -76,6 +83,7 @@ class Predictor:
     intervals: Intervals | None = None
     currency: str | None = None
     origin: Origin | None = None
+    sketch: Sketch | None = None
 
     @classmethod
     def load(cls, path: str | Path, engine: str = AUTO) -> Predictor:
@@ -99,7 +107,9 @@ class Predictor:
         intervals = None if saved is None else read_intervals(saved, bundle.path)
         names = {member.engine.name for member in members}
         origin = Origin(bundle.path.absolute(), names.pop() if len(names) == 1 else engine, _load_bundle)
-        return cls(members, bundle.digest, intervals, bundle.manifest.get("currency"), origin)
+        drawn = bundle.files.get(SKETCH)
+        sketch = None if drawn is None else read_sketch(drawn, bundle.path)
+        return cls(members, bundle.digest, intervals, bundle.manifest.get("currency"), origin, sketch)
 
     @property
     def columns(self) -> Columns:
@@ -174,6 +184,41 @@ class Predictor:
             )
         table = replace(_table_of(rows, replace(self.columns, price=None)), currency=self.currency)
         return explain_rows(table, self.columns, lambda some: self.price(self.prepare(some)), evaluations)
+
+    def drift(self, rows: Rows | ComparedRows, *, fail_over: Limits = None) -> Drift:
+        """Return how rows differ from those that the model was trained on.
+
+        The training rows are not needed: the model holds a sketch of them. Of more than 10,000 rows, so many are drawn
+        by chance, with a fixed seed.
+
+        Args:
+            rows: as of `predict`; a frame may lack columns, and may have the price column of the training table.
+            fail_over: limits by measure, such as {"psi": 0.2}; `failures` of the result names those that are exceeded.
+
+        Raises:
+            BundleError: the model has no sketch.
+            ConfigError: a limit names an unknown measure.
+            DataError: there are no rows, or they cannot be read.
+
+        Example:
+            >>> import pricekit as pk
+            >>> model = pk.load(pk.train(pk.make_catalog(400), epochs=1, features="fast15"))
+            >>> found = model.drift(pk.make_catalog(400, seed=1))
+            >>> found.rows, found.alarms
+            (400, ())
+        """
+        limits = limits_of(fail_over)
+        if self.sketch is None:
+            raise BundleError(
+                "the model has no sketch of its training table, because an older pricekit trained it; train and export "
+                "it again"
+            )
+        if is_frame(rows) and not isinstance(rows, Table):
+            rows = read_rows(rows, self.columns, self.sketch.others)
+        elif not isinstance(rows, ComparedRows):
+            rows = rows_of(_table_of(rows, replace(self.columns, price=None)))
+        preprocessor = self.members[0].preprocessor
+        return compare(self.sketch, rows, preprocessor, self.prepare, self.price, limits)
 
     def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the bounds around predicted prices, float32 (N,) each, that contain a share `level` of true prices.
