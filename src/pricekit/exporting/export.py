@@ -17,14 +17,14 @@ from pricekit.bundle import PARTS, unlisted_files, write_bundle
 from pricekit.bundle.folder import MOST_MEMBERS
 from pricekit.bundle.limits import check_members
 from pricekit.core.calls import notify
-from pricekit.drift.sketch import FILE as SKETCH
-from pricekit.drift.sketch import Sketch
 from pricekit.engines.loaded import batches_of
 from pricekit.errors import BundleError, ExportError
 from pricekit.exporting.card import ensemble_card, model_card
 from pricekit.exporting.graph import OPSET, export_graph
 from pricekit.exporting.precision import convert
 from pricekit.exporting.verify import VerificationReport, fit_length, shapes, verify_graph
+from pricekit.monitoring.sketch import FILE as SKETCH
+from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals
 from pricekit.preprocess import Inputs
 from pricekit.runs.ensemble import Ensemble, is_ensemble, open_ensemble

@@ -12,16 +12,16 @@ from typing import Any, TypeAlias, cast, overload
 import numpy as np
 import pandas as pd
 
-from pricekit.drift.compare import compare
-from pricekit.drift.limits import Limits, limits_of
-from pricekit.drift.result import Drift
-from pricekit.drift.rows import ComparedRows, read_rows, rows_of
-from pricekit.drift.sketch import FILE as SKETCH
-from pricekit.drift.sketch import Sketch, read_sketch
 from pricekit.engines.choose import AUTO
 from pricekit.errors import BundleError, ConfigError, check_limit, path_of
 from pricekit.explanation.explain import EVALUATIONS, explain_rows
 from pricekit.explanation.result import Explanation
+from pricekit.monitoring.compare import compare, require_sketch
+from pricekit.monitoring.limits import Limits, limits_of
+from pricekit.monitoring.result import Drift
+from pricekit.monitoring.rows import ComparedRows, read_rows, rows_of
+from pricekit.monitoring.sketch import FILE as SKETCH
+from pricekit.monitoring.sketch import Sketch, read_sketch
 from pricekit.prediction import files
 from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
 from pricekit.prediction.members import BundleReader, Member, read_bundle
@@ -208,17 +208,13 @@ class Predictor:
             (400, ())
         """
         limits = limits_of(fail_over)
-        if self.sketch is None:
-            raise BundleError(
-                "the model has no sketch of its training table, because an older pricekit trained it; train and export "
-                "it again"
-            )
+        sketch = require_sketch(self.sketch)
         if is_frame(rows) and not isinstance(rows, Table):
-            rows = read_rows(rows, self.columns, self.sketch.others)
+            rows = read_rows(rows, self.columns, sketch.others)
         elif not isinstance(rows, ComparedRows):
             rows = rows_of(_table_of(rows, replace(self.columns, price=None)))
         preprocessor = self.members[0].preprocessor
-        return compare(self.sketch, rows, preprocessor, self.prepare, self.price, limits)
+        return compare(sketch, rows, preprocessor, self.prepare, self.price, limits)
 
     def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the bounds around predicted prices, float32 (N,) each, that contain a share `level` of true prices.

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pricekit.drift.sketch import FILE as SKETCH
-from pricekit.drift.sketch import Sketch
 from pricekit.errors import TrainingError, check_intact
 from pricekit.evaluation.held_out import FILE as HELD_OUT
+from pricekit.monitoring.sketch import FILE as SKETCH
+from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.predictor import Origin, Predictor
 from pricekit.runs.folder import (

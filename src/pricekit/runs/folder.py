@@ -16,7 +16,7 @@ last-1.safetensors, …     earlier checkpoints, in case the last one is damaged
 best.safetensors          weights with the lowest validation SMAPE, or the last ones
 intervals.json            calibrated widths of price intervals
 held_out.parquet          validation rows with their predicted prices
-sketch.json               what tables are compared with (`pricekit.drift`); runs of older versions have none
+sketch.json               what tables are compared with (`pricekit.monitoring`); runs of older versions have none
 run.json                  table, rows, plugins, metrics of the best weights; written last
 files.json                size and SHA-256 of the files that are read again, except checkpoints to resume from
 refit                     the same files of a second pass, on all rows, until it is complete and replaces the first one
@@ -38,13 +38,13 @@ from pricekit.config import RunConfig, read_saved_config
 from pricekit.core.contracts import State
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
-from pricekit.drift.sketch import FILE as SKETCH
-from pricekit.drift.sketch import Sketch, read_sketch
 from pricekit.engines.loaded import LoadedEngine
 from pricekit.errors import PricekitError, TrainingError, check_intact
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
+from pricekit.monitoring.sketch import FILE as SKETCH
+from pricekit.monitoring.sketch import Sketch, read_sketch
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.members import Member
 from pricekit.prediction.predictor import Origin, Predictor

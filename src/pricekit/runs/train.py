@@ -15,8 +15,6 @@ import torch
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import observed_run
-from pricekit.drift.make import first_sketch, second_sketch
-from pricekit.drift.sketch import FILE as SKETCH
 from pricekit.errors import PluginError, TrainingError, check_intact
 from pricekit.evaluation.calibration import fit_intervals
 from pricekit.evaluation.goal import Goal, constant_score, goal_of
@@ -24,6 +22,8 @@ from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.metrics import metric_named, price_metrics
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
+from pricekit.monitoring.make import first_sketch, second_sketch
+from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.runs.folder import (
     FILES,
     FINISHED,

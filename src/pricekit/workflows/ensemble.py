@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.drift.make import prices_of
-from pricekit.drift.sketch import FILE as SKETCH
 from pricekit.errors import TrainingError, check_intact
 from pricekit.evaluation.calibration import fit_intervals
 from pricekit.evaluation.compare import row_keys
@@ -20,6 +18,8 @@ from pricekit.evaluation.goal import constant_score, metric_of
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, write_held_out
 from pricekit.metrics import Metric, price_metrics
+from pricekit.monitoring.make import prices_of
+from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.runs.ensemble import CONFIG, ENSEMBLE, MEMBERS, is_ensemble
 from pricekit.runs.folder import FILES, INTERVALS, check_replaceable, is_run, read_sketch_of
 from pricekit.support.digests import LISTING, list_files

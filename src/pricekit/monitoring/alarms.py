@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from pricekit.drift.limits import ALARMS, LEAST_ROWS, Measure
+from pricekit.monitoring.limits import ALARMS, LEAST_ROWS, Measure
 from pricekit.support.text import shorten
 
 LEAST_MISSING = 0.2
@@ -26,7 +26,7 @@ def alarms_of(
     rows: int,
     trained_on: int,
 ) -> Iterator[str]:
-    """Yield one sentence for each alarm; arguments as of `pricekit.drift.result.Drift`."""
+    """Yield one sentence for each alarm; arguments as of `pricekit.monitoring.result.Drift`."""
     columns = measures["missing_columns"]
     if columns.value:
         yield f"Columns are missing: {shorten(columns.where, 200)}."

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pricekit.drift.sketch import HASHES, Distribution, VectorSketch, unpacked
-from pricekit.drift.words import Documents
+from pricekit.monitoring.sketch import HASHES, Distribution, VectorSketch, unpacked
+from pricekit.monitoring.words import Documents
 
 RIDGE = 0.1
 """The weight of the identity in the matrix of correlations, which few rows estimate badly."""

@@ -10,12 +10,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.drift.sketch import LONGEST_VALUE, MOST_LABELS, MOST_VALUES, FieldSketch
 from pricekit.explanation.parts import label_of
 from pricekit.features import brand_category
 from pricekit.features.cells.units import FIRST_WORDS, SPELLINGS
 from pricekit.features.labelled_lines import as_strings, batches
 from pricekit.features.vectorized import VectorizedTexts
+from pricekit.monitoring.sketch import LONGEST_VALUE, MOST_LABELS, MOST_VALUES, FieldSketch
 from pricekit.table import Table
 
 BRAND, UNIT = "brand in the text", "unit in the text"

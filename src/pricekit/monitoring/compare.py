@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from pricekit.drift.alarms import alarms_of, failures_of
-from pricekit.drift.domain import Domain, vectors_of
-from pricekit.drift.fields import BRAND, OWN, UNIT, brands_of, fields_of
-from pricekit.drift.limits import LEAST_ROWS, Measure
-from pricekit.drift.make import unknown_tokens
-from pricekit.drift.result import Drift
-from pricekit.drift.rows import ComparedRows, describe_rows
-from pricekit.drift.shares import Difference, difference, surprise
-from pricekit.drift.sketch import Distribution, FieldSketch, Sketch
-from pricekit.drift.words import Documents, documents_of
 from pricekit.errors import BundleError, DataError
 from pricekit.metrics import smape
+from pricekit.monitoring.alarms import alarms_of, failures_of
+from pricekit.monitoring.domain import Domain, vectors_of
+from pricekit.monitoring.fields import BRAND, OWN, UNIT, brands_of, fields_of
+from pricekit.monitoring.limits import LEAST_ROWS, Measure
+from pricekit.monitoring.make import unknown_tokens
+from pricekit.monitoring.result import Drift
+from pricekit.monitoring.rows import ComparedRows, describe_rows
+from pricekit.monitoring.shares import Difference, difference, surprise
+from pricekit.monitoring.sketch import Distribution, FieldSketch, Sketch
+from pricekit.monitoring.words import Documents, documents_of
 from pricekit.preprocess import Inputs, Preprocessor
 from pricekit.support.progress import progress
 from pricekit.table import Table
@@ -87,6 +87,16 @@ def compare(
         result = found.result(limits)
         advance(1)
     return result
+
+
+def require_sketch(sketch: Sketch | None) -> Sketch:
+    """Return the sketch of a model; raises BundleError if it has none."""
+    if sketch is None:
+        raise BundleError(
+            "the model has no sketch of its training table, because an older pricekit trained it; train and export it "
+            "again"
+        )
+    return sketch
 
 
 def _priced(

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from tokenizers import Tokenizer
 
-from pricekit.drift.domain import sketch_vectors, vectors_of
-from pricekit.drift.fields import (
+from pricekit.explanation.explain import others_read
+from pricekit.metrics import smape
+from pricekit.monitoring.domain import sketch_vectors, vectors_of
+from pricekit.monitoring.fields import (
     BRAND,
     LEAST_ROWS,
     TEXT,
@@ -18,8 +20,8 @@ from pricekit.drift.fields import (
     frequent_brands,
     sketch_field,
 )
-from pricekit.drift.shares import difference
-from pricekit.drift.sketch import (
+from pricekit.monitoring.shares import difference
+from pricekit.monitoring.sketch import (
     LONGEST_NAME,
     MOST_FEATURES,
     MOST_OTHERS,
@@ -31,9 +33,7 @@ from pricekit.drift.sketch import (
     Sketch,
     distribution_of,
 )
-from pricekit.drift.words import Documents, documents_of
-from pricekit.explanation.explain import others_read
-from pricekit.metrics import smape
+from pricekit.monitoring.words import Documents, documents_of
 from pricekit.preprocess import Inputs, Preprocessor, without_price
 from pricekit.table import Table
 

@@ -92,7 +92,7 @@ class FieldSketch(_Strict):
 
 
 class VectorSketch(_Strict):
-    """Mean and covariance of a vector of each row; see `pricekit.drift.domain`.
+    """Mean and covariance of a vector of each row; see `pricekit.monitoring.domain`.
 
     Attributes:
         features: whose scores follow the numbers of the words.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pricekit.drift.limits import LEAST_ROWS, Measure
+from pricekit.monitoring.limits import LEAST_ROWS, Measure
 from pricekit.support.text import counted, printable, shorten
 
 SHOWN = 15

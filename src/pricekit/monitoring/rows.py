@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pricekit.drift.make import MOST_ROWS, SEED, some_rows
+from pricekit.monitoring.make import MOST_ROWS, SEED, some_rows
 from pricekit.support.progress import progress
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
