@@ -20,6 +20,7 @@ FUNCTIONS = {
     "explain": pk.explain,
     "importance": pk.importance,
     "report": pk.report,
+    "drift": pk.drift,
     "ensemble": pk.ensemble,
     "export": pk.export,
     "inspect": pk.inspect,

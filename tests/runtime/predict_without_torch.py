@@ -24,6 +24,9 @@ def main() -> None:
         pricekit = Path(sys.executable).with_name("pricekit")
         subprocess.run([pricekit, "predict", GOLDEN / "bundle", table, "--out", out], check=True)
         subprocess.run([pricekit, "explain", GOLDEN / "bundle", table, "--limit", "2"], check=True)
+        drifted = subprocess.run(
+            [pricekit, "drift", GOLDEN / "bundle", table], capture_output=True, text=True
+        )
         with out.open(newline="") as file:
             rows = list(csv.DictReader(file))
         refused = subprocess.run(
@@ -32,6 +35,8 @@ def main() -> None:
     for number, (row, price) in enumerate(zip(rows, known["prices"], strict=True)):
         assert row["sample_id"] == str(number), row
         assert math.isclose(float(row["price"]), price, rel_tol=1e-4), (row, price)
+    assert drifted.returncode == 1, drifted
+    assert "has no sketch of its training table" in drifted.stderr, drifted.stderr
     assert refused.returncode == 1, refused
     assert "pip install 'pricekit[train]'" in refused.stderr, refused.stderr
     assert "Traceback" not in refused.stderr

@@ -41,21 +41,19 @@ def alarms_of(
         yield f"The distribution has changed of {_listed(names)}."
     if len(absent):
         triples = absent[["field", "then", "now"]].itertuples(index=False)
-        names = [f"{shorten(str(field))!r} ({then:.1%}, now {now:.1%})" for field, then, now in triples]
+        names = [f"{shorten(str(field))!r} ({then:.1%} then, {now:.1%} now)" for field, then, now in triples]
         yield f"More rows lack {_listed(names)}."
-    auc = measures["auc"].value
-    if auc is not None and auc > ALARMS["auc"]:
-        yield f"A classifier tells the rows from training rows with an AUC of {auc:.2f}."
+    if (auc := measures["auc"]).exceeds(ALARMS["auc"]):
+        yield f"A classifier tells the rows from training rows with an AUC of {auc.value:.2f}."
     for name, what in (
         ("unknown_words", "words that training rows hardly had"),
         ("unknown_tokens", "tokens that the tokenizer does not know"),
         ("unknown_brands", "rows without a frequent brand"),
     ):
         each = measures[name]
-        if each.value is not None and each.value > ALARMS[name]:
+        if each.exceeds(ALARMS[name]):
             yield f"The share of {what} has grown from {each.then:.1%} to {each.now:.1%}."
-    each = measures["smape"]
-    if each.value is not None and each.value > ALARMS["smape"]:
+    if (each := measures["smape"]).exceeds(ALARMS["smape"]):
         yield f"SMAPE has grown from {each.then:.1f} to {each.now:.1f}."
 
 
@@ -91,5 +89,5 @@ def failures_of(
             continue
         if each.value is None and missing and name != "smape":
             yield f"{name} cannot be computed, because columns are missing: {shorten(', '.join(missing), 200)}."
-        elif each.value is not None and each.value > limit:
+        elif each.exceeds(limit):
             yield each.sentence(limit)

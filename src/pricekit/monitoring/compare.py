@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from pricekit.errors import BundleError, DataError
-from pricekit.metrics import smape
+from pricekit.metrics import smape_terms
 from pricekit.monitoring.alarms import alarms_of, failures_of
 from pricekit.monitoring.domain import Domain, vectors_of
 from pricekit.monitoring.fields import BRAND, OWN, UNIT, brands_of, fields_of
@@ -33,7 +34,13 @@ LEAST_CHANGE, LEAST_CHANGE_OF_WORDS = 0.01, 0.02
 """Values and words whose shares change less are not listed."""
 VANISHED = 0.1
 """A value is gone, or new, if its share is below this part of the other one."""
+SIGMAS = 3.0
+"""Standard errors by which SMAPE may grow by chance."""
 MOST_WORDS, MOST_OUTLIERS, MOST_NEW_WORDS = 20, 10, 8
+
+
+LEAST_PRICES = 10
+"""Rows with known prices, of which fewer have no SMAPE."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +180,7 @@ class _Comparison:
 
     def _shifts(self) -> Iterator[tuple[str, str, Difference, float]]:
         sketch = self.sketch
-        if self.rows.readable:
+        if self.rows.readable and "text_length" not in sketch.features:
             yield self._shift("text length", "text", sketch.text_length, _lengths(self.rows.table))
         if self.priced is not None:
             for name, then in sketch.features.items():
@@ -318,17 +325,20 @@ class _Comparison:
             before = 1 - min(sum(sketch.fields[BRAND].values.values()), sketch.rows) / sketch.rows
         yield _grown("unknown_brands", before, None if brands is None else brands.count("") / self.count)
         yield Measure("missing_columns", float(len(self.rows.missing)), ", ".join(self.rows.missing))
-        yield _grown("smape", None if sketch.prices is None else sketch.prices.smape, self._smape())
+        yield self._smape()
 
-    def _smape(self) -> float | None:
-        """Return the SMAPE of the rows whose price is known; None if they are fewer than ten."""
-        price = self.rows.table.price
-        if price is None or self.priced is None:
-            return None
+    def _smape(self) -> Measure:
+        """Return by how much SMAPE has grown, if at least ten rows have a known price."""
+        then, price = self.sketch.prices, self.rows.table.price
+        if then is None or price is None or self.priced is None:
+            return Measure("smape", None)
         known = np.isfinite(price) & (price > 0)
         if known.sum() < LEAST_PRICES:
-            return None
-        return smape(self.priced.predicted[known], price[known])
+            return Measure("smape", None, then=then.smape)
+        terms = smape_terms(self.priced.predicted[known], price[known])
+        variance = then.deviation**2 / max(1, sum(then.predicted.rows)) + terms.var() / len(terms)
+        grown = _grown("smape", then.smape, float(terms.mean()))
+        return replace(grown, chance=SIGMAS * math.sqrt(variance))
 
     def price_bins(self) -> pd.DataFrame:
         prices = self.sketch.prices
@@ -348,12 +358,8 @@ class _Comparison:
         if few < LEAST_ROWS:
             whose = "rows of the table" if self.count == few else "training rows"
             yield f"Only {few:,} {whose} are compared, too few for an alarm: expected at least {LEAST_ROWS}."
-        if self.priced is not None and self._smape() is None:
+        if self.priced is not None and self._smape().value is None:
             yield "SMAPE is not computed: fewer than ten rows have a known price."
-
-
-LEAST_PRICES = 10
-"""Rows with known prices, of which fewer have no SMAPE."""
 
 
 def _lengths(table: Table) -> np.ndarray:

@@ -31,8 +31,6 @@ LEAST_FILLED = 0.05
 """Lines that a smaller share of the training rows has are no field."""
 WHOLE = 0.8
 """A brand of several words has this share of the rows whose names begin with the first ones."""
-LEAST_COVERED = 0.5
-"""The share of a field's filled rows that its frequent values have; other fields have no values."""
 
 _AMOUNT = re.compile(
     rf"(?<![\w.,/])[0-9][0-9.,/]*[ -]{{0,2}}((?:(?:{'|'.join(FIRST_WORDS)})[. -]{{1,2}})?(?:[^\W\d_]+|[%\"″]))"
@@ -139,18 +137,10 @@ def _parsed(texts: pd.Series, label: str) -> list[VectorizedTexts]:
     return [VectorizedTexts(part, {"label": label}) for part in batches(as_strings(texts))]
 
 
-def sketch_field(values: Sequence[str], covered: float = LEAST_COVERED) -> FieldSketch:
-    """Return how many rows have a value, and the values that many rows share.
-
-    Args:
-        values: of all rows, (N,), "" for a row without one.
-        covered: the share of the filled rows that must have one of these values; otherwise none is named.
-    """
+def sketch_field(values: Sequence[str]) -> FieldSketch:
+    """Return how many rows have a value, (N,), and the values that many rows share."""
     counts = Counter(value for value in values if value)
-    filled = counts.total()
     least = least_rows(len(values))
     frequent = {value: rows for value, rows in counts.most_common(MOST_VALUES) if rows >= least}
-    if sum(frequent.values()) < covered * filled or not frequent:
-        return FieldSketch(filled=filled)
     rare = max((rows for value, rows in counts.items() if value not in frequent), default=0)
-    return FieldSketch(filled=filled, values=frequent, rare=rare)
+    return FieldSketch(filled=counts.total(), values=frequent, rare=rare)

@@ -50,6 +50,7 @@ class Measure:
         where: the feature, field or columns that it belongs to; "" for all rows.
         then: the value of the training rows, of measures that have one.
         now: the value of the new rows.
+        chance: the value that chance gives at most; what is not above it raises no alarm.
     """
 
     name: str
@@ -57,6 +58,11 @@ class Measure:
     where: str = ""
     then: float | None = None
     now: float | None = None
+    chance: float = 0.0
+
+    def exceeds(self, limit: float) -> bool:
+        """Return whether the value is known, over a limit, and beyond chance."""
+        return self.value is not None and self.value > max(limit, self.chance)
 
     def sentence(self, limit: float) -> str:
         """Return what is over a limit."""

@@ -8,7 +8,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from pricekit.explanation.explain import others_read
-from pricekit.metrics import smape
+from pricekit.metrics import smape_terms
 from pricekit.monitoring.domain import sketch_vectors, vectors_of
 from pricekit.monitoring.fields import (
     BRAND,
@@ -97,7 +97,12 @@ def second_sketch(first: Sketch, table: Table, inputs: Inputs, preprocessor: Pre
 
 def prices_of(predicted: np.ndarray, price: np.ndarray) -> PriceSketch:
     """Return the sketch of predicted prices, (N,), with their SMAPE; `price` are the true prices, (N,)."""
-    return PriceSketch(predicted=distribution_of(predicted), smape=round(smape(predicted, price), 4))
+    terms = smape_terms(predicted, price)
+    return PriceSketch(
+        predicted=distribution_of(predicted),
+        smape=round(float(terms.mean()), 4),
+        deviation=round(float(terms.std()), 4),
+    )
 
 
 def _sketch(
@@ -159,7 +164,7 @@ def _fields(rows: Table, label: str, others: Sequence[str]) -> dict[str, FieldSk
     fields = {name: sketch_field(values) for name, values in fields_of(rows, others).items()}
     fields[TEXT] = fields[TEXT].model_copy(update={"values": {}})
     if names := frequent_brands(rows.text, label):
-        fields[BRAND] = sketch_field(brands_of(rows.text, label, names), covered=0.0)
+        fields[BRAND] = sketch_field(brands_of(rows.text, label, names))
     return fields
 
 

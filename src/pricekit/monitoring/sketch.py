@@ -82,7 +82,7 @@ class FieldSketch(_Strict):
 
     Attributes:
         filled: rows with a value.
-        values: rows of each frequent value, the most frequent first; empty if the values are mostly different.
+        values: rows of each frequent value, the most frequent first; empty if no value is frequent.
         rare: the most rows that a value outside of `values` has.
     """
 
@@ -121,10 +121,12 @@ class PriceSketch(_Strict):
     Attributes:
         predicted: the predicted prices.
         smape: of the predictions, in percent.
+        deviation: the standard deviation of its terms.
     """
 
     predicted: Distribution
     smape: float = Field(ge=0, le=200)
+    deviation: float = Field(ge=0, le=200)
 
 
 class Sketch(_Strict):

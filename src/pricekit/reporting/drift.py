@@ -113,8 +113,8 @@ def _reading() -> Iterator[Block]:
     yield TableBlock("Measures", ["measure", "meaning", "alarm above"], rows, [False, False, True])
     yield Paragraph(
         "All measures are sizes of differences. From PSI and distance, what chance alone gives for tables of these "
-        "sizes is subtracted. A small difference on a large table is significant, but no alarm. The model holds no training "
-        "rows, but a sketch of their shares."
+        "sizes is subtracted. A small difference on a large table is significant, but no alarm. The model holds no "
+        "training rows, but a sketch of their shares."
     )
 
 
