@@ -31,6 +31,7 @@ _PUBLIC = {
     "compare": "pricekit.api",
     "compute_features": "pricekit.api",
     "cross_validate": "pricekit.api",
+    "drift": "pricekit.api",
     "ensemble": "pricekit.api",
     "evaluate": "pricekit.api",
     "explain": "pricekit.api",

@@ -21,6 +21,7 @@ FUNCTIONS = {
     "comparables": pk.comparables,
     "importance": pk.importance,
     "report": pk.report,
+    "drift": pk.drift,
     "ensemble": pk.ensemble,
     "export": pk.export,
     "inspect": pk.inspect,

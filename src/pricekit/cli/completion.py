@@ -128,6 +128,17 @@ def _silent() -> Iterator[None]:
         yield
 
 
+def measure_names(
+    context: click.Context, parameter: click.Parameter, typed: str
+) -> list[CompletionItem[str]]:
+    """Complete the name of a measure of drift."""
+    from pricekit.monitoring.limits import MEASURES
+
+    return [
+        CompletionItem(f"{name}=", help=what) for name, what in MEASURES.items() if name.startswith(typed)
+    ]
+
+
 @click.command(short_help="Print a script that completes commands, options and values in a shell.")
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:

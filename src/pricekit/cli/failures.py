@@ -9,7 +9,7 @@ from pricekit.support.causes import causes, is_temporary, lacks_memory, lacks_th
 from pricekit.support.files import describe_failure
 from pricekit.support.text import shorten
 
-INVALID, USAGE, PLUGIN, TEMPORARY, USELESS, INTERRUPTED = 1, 2, 3, 4, 5, 130
+INVALID, USAGE, PLUGIN, TEMPORARY, USELESS, DRIFTED, INTERRUPTED = 1, 2, 3, 4, 5, 6, 130
 """The exit codes of failures; 0 is success. `pricekit --help` lists them."""
 
 

@@ -36,6 +36,7 @@ COMMANDS = {
     "explain": "Show which words and columns make a row's price.",
     "comparables": "Show the products with known prices that are most similar to a row.",
     "importance": "Show which features, lines and words a model's prices depend on.",
+    "drift": "Show whether a table differs from what a model was trained on.",
     "ensemble": "Combine several runs into one model.",
     "export": "Export a run into a bundle that predicts without torch.",
     "inspect": "Check a bundle in a sandbox and show its manifest.",
@@ -102,6 +103,7 @@ def cli() -> None:
       3    a plugin failed
       4    a temporary failure: a full or locked disk, too little memory
       5    training succeeded, but its prices are no better than a constant one
+      6    a measure of drift is over its limit in --fail-over
       130  interrupted
     """
 

@@ -25,6 +25,8 @@ from pricekit.exporting.card import CARD, comparables_section, ensemble_card, mo
 from pricekit.exporting.graph import OPSET, export_graph
 from pricekit.exporting.precision import convert
 from pricekit.exporting.verify import VerificationReport, fit_length, shapes, verify_graph
+from pricekit.monitoring.sketch import FILE as SKETCH
+from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals
 from pricekit.preprocess import Inputs
 from pricekit.runs.ensemble import Ensemble, is_ensemble, open_ensemble
@@ -95,7 +97,7 @@ def _export(path: Path, out: Path, precision: str, comparables: TableSource | No
         exported = _export_model(run, precision)
         report, files = exported.report, exported.files
         facts = _facts(precision, run.facts | _training_rows_in([run]), exported.float32_nodes, report)
-        files |= _common_files(model_card(run, facts), run.intervals)
+        files |= _common_files(model_card(run, facts), run.intervals, run.sketch)
     if products is not None:
         members = {name: content for name, content in files.items() if name.endswith(PARTS["preprocess"])}
         files |= files_of(products, members)
@@ -151,7 +153,8 @@ def _export_members(
     report = _combined(reports)
     held = _training_rows_in([run for run, _ in ensemble.members])
     facts = {"members": members, **_facts(precision, ensemble.facts | held, float32_nodes, report)}
-    return report, files | _common_files(ensemble_card(ensemble, facts), ensemble.intervals), facts
+    common = _common_files(ensemble_card(ensemble, facts), ensemble.intervals, ensemble.sketch)
+    return report, files | common, facts
 
 
 def _combined(reports: list[VerificationReport]) -> VerificationReport:
@@ -220,11 +223,13 @@ def _float32_graph(run: LoadedRun, inputs: Inputs) -> bytes:
         return file.read_bytes()
 
 
-def _common_files(card: str, intervals: Intervals | None) -> dict[str, bytes]:
+def _common_files(card: str, intervals: Intervals | None, sketch: Sketch | None) -> dict[str, bytes]:
     """Return the files that all members of a bundle share."""
     files = {CARD: card.encode()}
     if intervals is not None:
         files["intervals.json"] = (json.dumps(intervals.to_json()) + "\n").encode()
+    if sketch is not None:
+        files[SKETCH] = sketch.to_text().encode()
     return files
 
 

@@ -6,7 +6,7 @@ original systems used, carries no information, and an unseen brand has no index.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,16 @@ def brand_rows(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, in
     for found in _lookup(leading_words(title), counts):
         rows = np.where(found > 0, found, rows)
     return np.where(numpy_of(pc.not_equal(stated, "")), _lookup([stated], counts)[0], rows)
+
+
+def brand_names(title: pa.LargeStringArray, names: Collection[str]) -> list[str]:
+    """Return the longest of some names with which each item name begins, (N,), "" if there is none."""
+    known = pa.array(list(names), pa.large_string())
+    found = pa.repeat(pa.scalar("", title.type), len(title))
+    for words in leading_words(title):
+        found = pc.if_else(pc.is_in(words, known), words, found)
+    brands: list[str] = found.to_pylist()
+    return brands
 
 
 def category_rows(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, int]) -> Ints:

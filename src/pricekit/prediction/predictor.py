@@ -19,6 +19,12 @@ from pricekit.engines.choose import AUTO
 from pricekit.errors import BundleError, ConfigError, check_limit, path_of
 from pricekit.explanation.explain import EVALUATIONS, explain_rows
 from pricekit.explanation.result import Explanation
+from pricekit.monitoring.compare import compare, require_sketch
+from pricekit.monitoring.limits import Limits, limits_of
+from pricekit.monitoring.result import Drift
+from pricekit.monitoring.rows import ComparedRows, read_rows, rows_of
+from pricekit.monitoring.sketch import FILE as SKETCH
+from pricekit.monitoring.sketch import Sketch, read_sketch
 from pricekit.prediction import files
 from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
 from pricekit.prediction.members import BundleReader, Member, read_bundle
@@ -69,6 +75,7 @@ class Predictor:
         intervals: None for a model older than price intervals.
         currency: the currency of the prices; None if the training table did not show one.
         origin: None for a predictor that was not loaded from a folder.
+        sketch: of the training table; None for a model that is older than sketches.
         products: reads the products with prices that the model contains; None if it contains none.
 
     Example:
@@ -84,6 +91,7 @@ class Predictor:
     intervals: Intervals | None = None
     currency: str | None = None
     origin: Origin | None = None
+    sketch: Sketch | None = None
     products: Callable[[], Products] | None = None
 
     @classmethod
@@ -108,8 +116,11 @@ class Predictor:
         intervals = None if saved is None else read_intervals(saved, bundle.path)
         names = {member.engine.name for member in members}
         origin = Origin(bundle.path.absolute(), names.pop() if len(names) == 1 else engine, _load_bundle)
+        drawn = bundle.files.get(SKETCH)
+        sketch = None if drawn is None else read_sketch(drawn, bundle.path)
         products = cache(partial(read_products, bundle.files, bundle.path)) if ROWS in bundle.files else None
-        return cls(members, bundle.digest, intervals, bundle.manifest.get("currency"), origin, products)
+        currency = bundle.manifest.get("currency")
+        return cls(members, bundle.digest, intervals, currency, origin, sketch, products)
 
     @property
     def columns(self) -> Columns:
@@ -235,6 +246,37 @@ class Predictor:
     def own_products(self) -> Products | None:
         """Return the products with prices that the model contains, None if none; raises BundleError."""
         return None if self.products is None else self.products()
+
+    def drift(self, rows: Rows | ComparedRows, *, fail_over: Limits = None) -> Drift:
+        """Return how rows differ from those that the model was trained on.
+
+        The training rows are not needed: the model holds a sketch of them. Of more than 10,000 rows, so many are drawn
+        by chance, with a fixed seed.
+
+        Args:
+            rows: as of `predict`; a frame may lack columns, and may have the price column of the training table.
+            fail_over: limits by measure, such as {"psi": 0.2}; `failures` of the result names those that are exceeded.
+
+        Raises:
+            BundleError: the model has no sketch.
+            ConfigError: a limit names an unknown measure.
+            DataError: there are no rows, or they cannot be read.
+
+        Example:
+            >>> import pricekit as pk
+            >>> model = pk.load(pk.train(pk.make_catalog(400), epochs=1, features="fast15"))
+            >>> found = model.drift(pk.make_catalog(400, seed=1))
+            >>> found.rows, found.alarms
+            (400, ())
+        """
+        limits = limits_of(fail_over)
+        sketch = require_sketch(self.sketch)
+        if is_frame(rows) and not isinstance(rows, Table):
+            rows = read_rows(rows, self.columns, sketch.others)
+        elif not isinstance(rows, ComparedRows):
+            rows = rows_of(_table_of(rows, replace(self.columns, price=None)))
+        preprocessor = self.members[0].preprocessor
+        return compare(sketch, rows, preprocessor, self.prepare, self.price, limits)
 
     def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the bounds around predicted prices, float32 (N,) each, that contain a share `level` of true prices.

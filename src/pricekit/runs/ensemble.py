@@ -5,6 +5,7 @@ members/NAME              the run of each member; its name is a number if the ru
 ensemble.json             the folder and the weight of each member, and the run that it is, or is a copy of
 held_out.parquet          rows that no member was trained on, with the ensemble's predictions
 intervals.json            half widths of the price intervals
+sketch.json               that of the first member, with the ensemble's predictions; older ensembles have none
 run.json                  table, rows, plugins, metrics on the held-out rows
 files.json                size and SHA-256 of these files, and of each member's files.json
 """
@@ -19,6 +20,8 @@ from typing import Any
 
 from pricekit.errors import TrainingError, check_intact
 from pricekit.evaluation.held_out import FILE as HELD_OUT
+from pricekit.monitoring.sketch import FILE as SKETCH
+from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.predictor import Origin, Predictor
 from pricekit.runs.folder import (
@@ -28,6 +31,7 @@ from pricekit.runs.folder import (
     files_digest,
     is_replaceable,
     open_run,
+    read_sketch_of,
 )
 from pricekit.runs.folder import is_own as is_own_of_run
 from pricekit.runs.load import load_model
@@ -36,7 +40,7 @@ from pricekit.support.files import leftovers
 from pricekit.support.staging import read_whole
 
 ENSEMBLE, MEMBERS, CONFIG = "ensemble.json", "members", "members.toml"
-FINISHED = (ENSEMBLE, "run.json", INTERVALS, HELD_OUT)
+FINISHED = (ENSEMBLE, "run.json", INTERVALS, HELD_OUT, SKETCH)
 """The files that make an ensemble of its members."""
 _FILES = (*FINISHED, LISTING, CONFIG)  # in the order of deletion
 
@@ -50,18 +54,21 @@ class Ensemble:
         members: the runs and the weights of their log prices, which sum to 1.
         facts: the contents of `run.json`.
         intervals: fitted on the held-out rows.
+        sketch: of the training table; None for older ensembles.
     """
 
     path: Path
     members: tuple[tuple[LoadedRun, float], ...]
     facts: dict[str, Any]
     intervals: Intervals | None
+    sketch: Sketch | None = None
 
     def predictor(self) -> Predictor:
         """Return a predictor that runs all members in torch."""
         members = tuple(run.member(weight) for run, weight in self.members)
         origin = Origin(self.path.absolute(), None, load_model)
-        return Predictor(members, self.digest(), self.intervals, self.facts.get("currency"), origin)
+        currency = self.facts.get("currency")
+        return Predictor(members, self.digest(), self.intervals, currency, origin, self.sketch)
 
     def digest(self) -> str:
         """Return a hash of the files that prices depend on."""
@@ -107,7 +114,9 @@ def open_ensemble(path: Path) -> Ensemble:
 
 def _open_ensemble(path: Path) -> Ensemble:
     listed_members = [f"members/{folder.name}/{LISTING}" for folder in (path / "members").glob("*")]
-    check_intact(path, [ENSEMBLE, "run.json", INTERVALS, *listed_members], "create the ensemble again")
+    check_intact(
+        path, [ENSEMBLE, "run.json", INTERVALS, SKETCH, *listed_members], "create the ensemble again"
+    )
     try:
         listed = json.loads((path / ENSEMBLE).read_text("utf-8"))["members"]
         members = [
@@ -118,7 +127,7 @@ def _open_ensemble(path: Path) -> Ensemble:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(f"the ensemble {path} is damaged ({error}); create it again") from None
     runs = tuple((open_run(path / MEMBERS / name), weight) for name, weight in members)
-    return Ensemble(path, runs, facts, read_intervals(intervals, path))
+    return Ensemble(path, runs, facts, read_intervals(intervals, path), read_sketch_of(path))
 
 
 def _folder_of(member: dict[str, Any], number: int) -> str:

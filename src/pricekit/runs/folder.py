@@ -16,6 +16,7 @@ last-1.safetensors, …     earlier checkpoints, in case the last one is damaged
 best.safetensors          weights with the lowest validation SMAPE, or the last ones
 intervals.json            calibrated widths of price intervals
 held_out.parquet          validation rows with their predicted prices
+sketch.json               what tables are compared with (`pricekit.monitoring`); runs of older versions have none
 run.json                  table, rows, plugins, metrics of the best weights; written last
 files.json                size and SHA-256 of the files that are read again, except checkpoints to resume from
 refit                     the same files of a second pass, on all rows, until it is complete and replaces the first one
@@ -42,6 +43,8 @@ from pricekit.errors import PricekitError, TrainingError, check_intact
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
+from pricekit.monitoring.sketch import FILE as SKETCH
+from pricekit.monitoring.sketch import Sketch, read_sketch
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.members import Member
 from pricekit.prediction.predictor import Origin, Predictor
@@ -82,16 +85,16 @@ FILES = (
         "sample.parquet",
     ),
     *("tokenizer.json", "preprocess.json", OUT_OF_FOLD, PSEUDO_LABELLED, OLD_PSEUDO_LABELLED),
-    *("metrics.jsonl", LAST, BEST, INTERVALS, HELD_OUT, SOURCE),
+    *("metrics.jsonl", LAST, BEST, INTERVALS, HELD_OUT, SKETCH, SOURCE),
 )
 
 
-FINISHED = (BEST, INTERVALS, HELD_OUT, "run.json")
-REFIT_FINISHED = (BEST, "run.json")
+FINISHED = (BEST, INTERVALS, HELD_OUT, SKETCH, "run.json")
+REFIT_FINISHED = (BEST, SKETCH, "run.json")
 """FINISHED of a second pass, which takes over the intervals and the held-out rows when it is started."""
 STARTED = tuple(name for name in FILES if name not in (*FINISHED, LAST, LISTING, "metrics.jsonl"))
 """What `files.json` lists when a run is started, and FINISHED when it is finished; checkpoints hold `metrics.jsonl`."""
-_READ = (SOURCE, "config.toml", *FILES_OF_PREPROCESSOR, BACKBONE, BEST, INTERVALS, "run.json")
+_READ = (SOURCE, "config.toml", *FILES_OF_PREPROCESSOR, BACKBONE, BEST, INTERVALS, SKETCH, "run.json")
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ class LoadedRun:
         model: with the best weights, on the CPU.
         facts: the content of `run.json`.
         intervals: calibrated on the validation rows; None for runs without them.
+        sketch: of the training table; None for runs without it.
     """
 
     path: Path
@@ -113,11 +117,13 @@ class LoadedRun:
     model: PriceModel
     facts: dict[str, Any]
     intervals: Intervals | None = None
+    sketch: Sketch | None = None
 
     def predictor(self) -> Predictor:
         """Return a predictor that runs the model in torch."""
         origin = Origin(self.path.absolute(), None, load_model)
-        return Predictor((self.member(),), self.digest(), self.intervals, self.facts.get("currency"), origin)
+        currency = self.facts.get("currency")
+        return Predictor((self.member(),), self.digest(), self.intervals, currency, origin, self.sketch)
 
     def digest(self) -> str:
         """Return a hash of the files that prices depend on."""
@@ -349,7 +355,14 @@ def _open_run(path: Path) -> LoadedRun:
     facts, kept = json.loads((path / "run.json").read_text("utf-8")), path / INTERVALS
     model.estimate_share = float(facts.get("estimate_share", 0.0))
     intervals = read_intervals(kept.read_text("utf-8"), path) if kept.is_file() else None
-    return LoadedRun(path, config, preprocessor, model, facts, intervals)
+    sketch = read_sketch_of(path)
+    return LoadedRun(path, config, preprocessor, model, facts, intervals, sketch)
+
+
+def read_sketch_of(path: Path) -> Sketch | None:
+    """Return the sketch of a run or an ensemble; None if it has none. Raises BundleError if it is damaged."""
+    kept = path / SKETCH
+    return read_sketch(kept.read_bytes(), path) if kept.is_file() else None
 
 
 def require_plugins(path: Path) -> None:

@@ -22,6 +22,8 @@ from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.metrics import metric_named, price_metrics
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
+from pricekit.monitoring.make import first_sketch, second_sketch
+from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.runs.folder import (
     FILES,
     FINISHED,
@@ -33,7 +35,9 @@ from pricekit.runs.folder import (
     is_own,
     is_started,
     open_run,
+    read_preprocessor,
     read_sample,
+    read_sketch_of,
     read_source,
     was_started,
 )
@@ -41,6 +45,7 @@ from pricekit.runs.prepare import Prepared, check_same_rows, prepare
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.refit import (
     FirstPass,
+    all_rows,
     first_job,
     first_pass_of,
     job_until,
@@ -243,6 +248,7 @@ def _refit(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
         job.model.cpu()
         job.model.estimate_share = facts.get("estimate_share", 0.0)
         if complete:
+            _renew_sketch(prepared, out)
             _complete(part, facts, job.model, REFIT_FINISHED)
             if part != out:
                 publish_refit(out)
@@ -284,6 +290,7 @@ def _measure(prepared: Prepared, state: TrainingState, out: Path, started: float
         intervals = fit_intervals(prices, actual, split.valid.weight).to_json()
         write_text(out / INTERVALS, json.dumps(intervals) + "\n")
         write_held_out(out, held_out_of(split.valid, prices))
+        _write_sketch(prepared, out, prices)
     init = {"init": found} if (found := read_source(prepared.folder).get("init")) else {}
     return init | {
         "table": prepared.source.table_name,
@@ -297,6 +304,24 @@ def _measure(prepared: Prepared, state: TrainingState, out: Path, started: float
         "constant_score": constant_score(split.valid, split.train, metric_named(job.config.metric)),
         "plugins": [entry.facts() for entry in prepared.entries],
     }
+
+
+def _write_sketch(prepared: Prepared, out: Path, predicted: np.ndarray) -> None:
+    """Write the sketch of the training rows; `predicted` are the prices of the validation rows."""
+    job, split = prepared.job, prepared.split
+    assert job.valid is not None
+    preprocessor = read_preprocessor(prepared.folder)
+    held_out = {"held_out": job.valid.inputs.features, "price": split.valid.known_price}
+    sketch = first_sketch(split.train, job.train.inputs, preprocessor, predicted=predicted, **held_out)
+    write_text(out / SKETCH, sketch.to_text())
+
+
+def _renew_sketch(prepared: Prepared, out: Path) -> None:
+    """Write the sketch of all rows into the folder of the second pass, unless the first one wrote none."""
+    if (first := read_sketch_of(out)) is not None:
+        inputs, preprocessor = prepared.job.train.inputs, read_preprocessor(prepared.folder)
+        sketch = second_sketch(first, all_rows(prepared.split), inputs, preprocessor)
+        write_text(prepared.folder / SKETCH, sketch.to_text())
 
 
 def _complete(folder: Path, facts: dict[str, Any], model: PriceModel | None, finished: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ from pricekit.table.output.write import (
     write_frame,
     write_rejected,
 )
-from pricekit.table.read import iter_table, read_frame, read_table
+from pricekit.table.read import column_names, iter_table, read_frame, read_table
 from pricekit.table.source import DEFAULT_READ_OPTIONS, ArrowStream, ReadOptions, TableSource, source_name
 from pricekit.table.texts import check_labelled, table_of_texts
 from pricekit.table.usable import count_reasons, read_usable, row_reasons, split_usable
@@ -53,6 +53,7 @@ __all__ = [
     "check_columns",
     "check_labelled",
     "check_output",
+    "column_names",
     "concat_tables",
     "count_reasons",
     "files_size",

@@ -162,8 +162,17 @@ def columns_found(path: Path, columns: Columns, read_options: ReadOptions = DEFA
         DataError: the file is damaged or lacks a column.
     """
     file = open_table(path, read_options, logger.debug)
+    return resolve(file, _names(file), columns, logger.debug)
+
+
+def column_names(source: TableSource, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> list[str]:
+    """Return the names of a table's columns, from its beginning; raises DataError."""
+    return _names(open_table(source, read_options, logger.debug))
+
+
+def _names(file: OpenedTable) -> list[str]:
     if file.kind == "parquet":
-        names = names_of_parquet(path)
+        names = names_of_parquet(file.origin)
     else:  # the first object of JSON lines may lack a key
         rows, read_warnings = _CHUNK if file.kind == "jsonl" else _SOME_ROWS, ReadWarnings()
         first = next(_limited(file, rows, rows, read_warnings), None)
@@ -173,7 +182,7 @@ def columns_found(path: Path, columns: Columns, read_options: ReadOptions = DEFA
         names = first.columns.column_names
     if not names:
         raise no_rows(file)
-    return resolve(file, names, columns, logger.debug)
+    return names
 
 
 def _open(

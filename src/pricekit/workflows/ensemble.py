@@ -18,8 +18,10 @@ from pricekit.evaluation.goal import constant_score, metric_of
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, write_held_out
 from pricekit.metrics import Metric, price_metrics
+from pricekit.monitoring.make import prices_of
+from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.runs.ensemble import CONFIG, ENSEMBLE, MEMBERS, is_ensemble
-from pricekit.runs.folder import FILES, INTERVALS, check_replaceable, is_run
+from pricekit.runs.folder import FILES, INTERVALS, check_replaceable, is_run, read_sketch_of
 from pricekit.support.digests import LISTING, list_files
 from pricekit.support.files import is_free, others, replace_folder, sync, write_text
 from pricekit.support.leftovers import temporary_path
@@ -126,7 +128,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
     if is_free(out):
         return
     foreign = (
-        others(out, [ENSEMBLE, INTERVALS, HELD_OUT, "run.json", MEMBERS, CONFIG, LISTING])
+        others(out, [ENSEMBLE, INTERVALS, HELD_OUT, SKETCH, "run.json", MEMBERS, CONFIG, LISTING])
         if out.is_dir()
         else []
     )
@@ -292,9 +294,18 @@ def write_ensemble(folder: Path, combined: Combined, names: Sequence[str]) -> No
     write_held_out(folder, combined.held_out)
     intervals = fit_intervals(combined.held_out.predicted, combined.held_out.price).to_json()
     write_text(folder / INTERVALS, json.dumps(intervals) + "\n")
+    _write_sketch(folder, folder / MEMBERS / names[0], combined.held_out)
     record = json.dumps(combined.record | {"members": members}, indent=2) + "\n"
     write_text(folder / ENSEMBLE, record)
     facts = json.dumps(combined.facts, indent=2) + "\n"
-    listed = [*(f"{MEMBERS}/{name}/{LISTING}" for name in names), HELD_OUT, INTERVALS, ENSEMBLE]
+    listed = [*(f"{MEMBERS}/{name}/{LISTING}" for name in names), HELD_OUT, INTERVALS, SKETCH, ENSEMBLE]
     list_files(folder, listed, {"run.json": facts})
     write_text(folder / "run.json", facts)
+
+
+def _write_sketch(folder: Path, first: Path, held_out: HeldOut) -> None:
+    """Write the sketch of the first member, with the predictions of the ensemble, if the member has one."""
+    (folder / SKETCH).unlink(missing_ok=True)
+    if (sketch := read_sketch_of(first)) is not None:
+        prices = prices_of(held_out.predicted, held_out.price)
+        write_text(folder / SKETCH, sketch.model_copy(update={"prices": prices}).to_text())

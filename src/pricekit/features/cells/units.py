@@ -130,6 +130,8 @@ def _rows() -> Iterator[tuple[str, int, float]]:
 
 
 _TABLE = list(_rows())
+SPELLINGS = frozenset(name for name, _, _ in _TABLE)
+"""All spellings of units, in lower case."""
 _NAMES = pa.array([name for name, _, _ in _TABLE], pa.large_string())
 _KIND = np.array([kind for _, kind, _ in _TABLE] + [NONE], np.int8)
 _SIZE = np.array([size for _, _, size in _TABLE] + [1.0])

@@ -1,0 +1,102 @@
+"""Whether a table has drifted away from what a model was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from pricekit.errors import path_of
+from pricekit.monitoring.limits import limits_of
+from pricekit.options import (
+    PricedOptions,
+    columns_over,
+    model_path,
+    names_of,
+    path_or_frame,
+    read_options_of,
+    with_options,
+)
+from pricekit.results import PathLike
+
+if TYPE_CHECKING:
+    from pricekit.monitoring.result import Drift
+    from pricekit.table import TableSource
+
+
+@with_options(PricedOptions)
+def drift(
+    model: PathLike,
+    table: TableSource,
+    *,
+    out: PathLike | None = None,
+    engine: str | None = None,
+    fail_over: Mapping[str, float] | Sequence[str] | None = None,
+    **options: Unpack[PricedOptions],
+) -> Drift:
+    """Measure how the rows of a table differ from those that a model was trained on.
+
+    The training rows are not needed: the model holds a sketch of them. `Predictor.drift` does the same for rows in
+    memory.
+
+    Args:
+        model: a bundle, a run or an ensemble.
+        table: a file, a folder of Parquet files, a pattern such as "new/*.csv", or a frame. Missing columns are
+            reported. Of more than 10,000 rows, so many are drawn by chance, with a fixed seed, in bounded memory. If it
+            has known prices, SMAPE is measured, too.
+        out: also write an HTML page, which needs no network; an existing file is replaced.
+        engine: as for `load`.
+        fail_over: limits by measure, such as {"psi": 0.2} or ["psi=0.2"]; `failures` of the result names those that are
+            exceeded. `pricekit.monitoring.limits.MEASURES` lists the measures.
+        **options: see below.
+
+    Returns:
+        Alarms, measures, and frames of features, values, words, missing fields and rows.
+
+    Raises:
+        BundleError: the model has no sketch, because an older pricekit trained it, or cannot be opened.
+        ConfigError: a limit names an unknown measure, or jinja2 or matplotlib is not installed for `out`.
+        DataError: the table has no rows, or cannot be read.
+        PluginError: as for `load`.
+
+    Example:
+        >>> import pricekit as pk
+        >>> run = pk.train(pk.make_catalog(400), epochs=1, features="fast15")
+        >>> pk.drift(run, pk.make_catalog(400, seed=1)).verdict
+        'No drift: the table resembles the training table.'
+    """
+    from pricekit.monitoring.compare import require_sketch
+    from pricekit.monitoring.rows import read_rows
+    from pricekit.runs.load import load_model
+
+    limits, source = limits_of(fail_over), model_path(model, "model")
+    target = None if out is None else _page_at(out)
+    predictor = load_model(source, engine)
+    sketch = require_sketch(predictor.sketch)
+    rows = read_rows(
+        path_or_frame(table),
+        columns_over(predictor.columns, options),
+        sketch.others,
+        required=_named(options),
+        limit=options.get("limit"),
+        read_options=read_options_of(options),
+    )
+    found = predictor.drift(rows, fail_over=limits)
+    if target is not None:
+        from pricekit.reporting.drift import drift_sections
+        from pricekit.reporting.page import write_page
+
+        write_page(target, f"Drift of {source.name}", drift_sections(found))
+    return found
+
+
+def _page_at(out: PathLike) -> Any:
+    """Return the path of the page; raises ConfigError if it cannot be made, before the table is read."""
+    from pricekit.reporting.page import require_libraries
+
+    require_libraries()
+    return path_of(out, "out")
+
+
+def _named(options: Mapping[str, Any]) -> list[str]:
+    """Return the columns that options name, which must exist."""
+    return [*names_of(options.get("text"), "text"), *names_of(options.get("price"), "price")]

@@ -1,0 +1,126 @@
+"""`pricekit drift`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pricekit.cli.completion import measure_names
+from pricekit.cli.failures import DRIFTED
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, engine_option, table_options
+from pricekit.cli.terminal import begin, show_result, show_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pricekit.monitoring.result import Drift
+
+
+@click.command(short_help="Show whether a table differs from what a model was trained on.")
+@click.argument("model", type=FOLDER)
+@click.argument("table", type=TABLE)
+@table_options(price=True)
+@engine_option
+@click.option("--out", type=TABLE, metavar="FILE", help="Also write an HTML page.")
+@click.option(
+    "--fail-over",
+    multiple=True,
+    metavar="MEASURE=LIMIT",
+    shell_complete=measure_names,
+    help="Exit with code 6 if a measure is over its limit, such as psi=0.2; may be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print all of it as one JSON object on stdout.")
+def drift(as_json: bool, **flags: Any) -> None:
+    """Compare the rows of TABLE with those that MODEL was trained on. The training rows are not needed.
+
+    \b
+    pricekit drift bundle new.csv
+    pricekit drift bundle new.csv --out drift.html
+    pricekit drift bundle new.csv --fail-over psi=0.2 --fail-over auc=0.8
+
+    The command reports features, brands, units and words whose shares have changed, missing columns, the rows least
+    like the training rows, and with known prices SMAPE then and now. An alarm needs a large difference: on a large
+    table, a small one is significant, too.
+
+    \b
+    Measures of --fail-over: psi, distance, auc, unknown_words, unknown_tokens,
+    unknown_brands, missing_columns, smape
+    """
+    begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
+    from pricekit import api
+
+    found = api.drift(**as_arguments(flags))
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        _show(found)
+    if flags["out"]:
+        show_result(f"the page is in {flags['out']}", out=str(flags["out"]))
+    for sentence in found.failures:
+        show_result(f"over its limit: {sentence}")
+    if found.failures:
+        raise click.exceptions.Exit(DRIFTED)
+
+
+def _show(found: Drift) -> None:
+    """Print the verdict, then the frames, as far as they have rows."""
+    from pricekit.support.text import counted
+
+    show_result(
+        f"{found.verdict} {counted(found.rows, 'row')} against {found.trained_on:,} training rows.",
+        alarms=list(found.alarms),
+    )
+    for sentence in (*found.alarms, *found.notes):
+        show_result(f"- {sentence}")
+    _show_frame("Measures", ["measure", "value", "then", "now", "where"], _measures(found))
+    shown = found.features[(found.features["psi"] > 0) | (found.features["distance"] > 0)]
+    _show_frame("Features by PSI", ["name", "psi", "distance", "rank"], _cells(shown, "name"))
+    _show_frame("Values", ["field", "value", "then", "now", "change"], _cells(found.values, "field", "value"))
+    _show_frame("Words", ["word", "then", "now"], _cells(found.words, "word"))
+    missing = found.missing[(found.missing["now"] - found.missing["then"]).abs() >= LEAST_SHOWN]
+    _show_frame("Rows without a field", ["field", "then", "now"], _cells(missing, "field"))
+    outliers = [
+        [str(row), f"{distance:.1f}", words]
+        for row, distance, words in found.outliers[["row", "distance", "new_words"]].itertuples(index=False)
+    ]
+    _show_frame("Rows least like the training rows", ["row", "distance", "new words"], outliers)
+
+
+LEAST_SHOWN = 0.01
+"""Fields whose shares of missing rows change less are not shown."""
+
+
+def _measures(found: Drift) -> list[list[str]]:
+    return [
+        [each.name, *(_number(value) for value in (each.value, each.then, each.now)), each.where]
+        for each in found.measures.values()
+    ]
+
+
+def _cells(frame: pd.DataFrame, *texts: str) -> list[list[str]]:
+    """Return the first rows of a frame as text; shares and other numbers have three digits."""
+    from pricekit.monitoring.result import SHOWN
+
+    names = [name for name in frame if name not in ("kind", "chance")]
+    return [
+        [str(row[name]) if name in texts or name == "change" else _number(row[name]) for name in names]
+        for row in frame.head(SHOWN).to_dict("records")
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None or value != value else f"{value:.3f}"
+
+
+def _show_frame(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows with texts as far as they fit; nothing without rows."""
+    from pricekit.support.text import shorten
+
+    if rows:
+        show_table(title, headers, [[shorten(cell, WIDEST) for cell in row] for row in rows])
+
+
+WIDEST = 36
+"""Characters of a cell."""
