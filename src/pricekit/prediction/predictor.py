@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeAlias, cast, overload
+from typing import Any, cast, overload
 
 import numpy as np
 import pandas as pd
@@ -28,23 +28,17 @@ from pricekit.monitoring.sketch import Sketch, read_sketch
 from pricekit.prediction import files
 from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
 from pricekit.prediction.members import BundleReader, Member, read_bundle
+from pricekit.prediction.rows import Rows, named_columns, table_of
 from pricekit.preprocess import Inputs
 from pricekit.table import (
     Columns,
     ReadOptions,
     Table,
     TableSource,
-    check_labelled,
     is_frame,
-    read_frame,
     read_usable,
-    table_of_texts,
 )
 from pricekit.table.prices.currency import require_same_currency
-from pricekit.table.source import ArrowStream
-
-Rows: TypeAlias = "Table | pd.DataFrame | ArrowStream | pd.Series | np.ndarray | Sequence[str]"
-"""A table or frame with the columns of a model, or texts."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +152,7 @@ class Predictor:
         """
         if interval is not None:
             self.check_interval(interval)
-        table = _table_of(rows, replace(self.columns, price=None))
+        table = table_of(rows, replace(self.columns, price=None))
         price = self.price(self.prepare(table)) if len(table) else np.empty(0, np.float32)
         if interval is None:
             return price
@@ -193,7 +187,7 @@ class Predictor:
                 f"an explanation has {evaluations} evaluations; expected at least 2",
                 parameters=("evaluations",),
             )
-        table = replace(_table_of(rows, replace(self.columns, price=None)), currency=self.currency)
+        table = replace(table_of(rows, replace(self.columns, price=None)), currency=self.currency)
         return explain_rows(table, self.columns, lambda some: self.price(self.prepare(some)), evaluations)
 
     def comparables(
@@ -222,7 +216,7 @@ class Predictor:
         """
         check_request(k, same)
         products = self._products_among(among)
-        table = _table_of(rows, replace(self.columns, price=None))
+        table = table_of(rows, replace(self.columns, price=None))
         prices = self.price(self.prepare(table)) if len(table) else np.empty(0, np.float32)
         return find_comparables(table, prices, products, k, same, self.currency)
 
@@ -274,7 +268,7 @@ class Predictor:
         if is_frame(rows) and not isinstance(rows, Table):
             rows = read_rows(rows, self.columns, sketch.others)
         elif not isinstance(rows, ComparedRows):
-            rows = rows_of(_table_of(rows, replace(self.columns, price=None)))
+            rows = rows_of(table_of(rows, replace(self.columns, price=None)))
         preprocessor = self.members[0].preprocessor
         return compare(sketch, rows, preprocessor, self.prepare, self.price, limits)
 
@@ -330,7 +324,7 @@ class Predictor:
         Raises: ConfigError if the model has no such intervals; DataError for the table or the output.
         """
         check_limit(limit)
-        meant = _named_columns(self.columns, text, id)
+        meant = named_columns(self.columns, text, id)
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         read_options = ReadOptions(
             encoding=encoding,
@@ -394,24 +388,6 @@ class Predictor:
             facts["currency"] = self.currency
         where = [] if self.origin is None else [plain.format(self.origin.path.name)]
         return where + [named.format(name, value) for name, value in facts.items()]
-
-
-def _table_of(rows: Rows, columns: Columns) -> Table:
-    """Return rows in memory as a table with the columns of a model."""
-    if isinstance(rows, Table):
-        return rows
-    if is_frame(rows):
-        return read_frame(cast(TableSource, rows), columns)
-    table = table_of_texts(cast(Sequence[str], rows), columns.text[0])
-    check_labelled(table.text.tolist(), columns)
-    return table
-
-
-def _named_columns(columns: Columns, text: str | Sequence[str] | None, id_: str | None) -> Columns:
-    """Return a model's columns without the price, with the given text and id columns."""
-    names = (text,) if isinstance(text, str) else tuple(text or ())
-    columns = replace(columns, price=None, text=names or columns.text)
-    return columns if id_ is None else replace(columns, id=id_, id_required=True)
 
 
 def _load_bundle(path: Path, engine: str) -> Predictor:
