@@ -109,7 +109,7 @@ def test_few_rows_raise_no_alarm_but_for_missing_columns(model):
     assert found.verdict == "There are too few rows for an alarm."
     assert (
         found.notes[0]
-        == "Only 10 rows of the table are compared, too few for an alarm: expected at least 50."
+        == "Only 10 rows of the table are compared, too few for an alarm: expected at least 100."
     )
     missing = model.drift(pd.DataFrame({"other": ["x"] * 10}), fail_over=["missing_columns=0", "auc=0.9"])
     assert missing.alarms == ("Columns are missing: catalog_content.",)

@@ -21,7 +21,7 @@ print(pk.drift(sys.argv[1], sys.argv[2], engine="ort-cpu").verdict)
 
 
 def test_a_bundle_is_compared_without_torch(bundle, tmp_path):
-    pk.make_catalog(60, seed=9).to_csv(tmp_path / "t.csv", index=False)
+    pk.make_catalog(120, seed=9).to_csv(tmp_path / "t.csv", index=False)
     words = [sys.executable, "-c", BLOCKED, str(bundle), str(tmp_path / "t.csv")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout == "No drift: the table resembles the training table.\n"

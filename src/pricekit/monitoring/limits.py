@@ -36,7 +36,7 @@ ALARMS = {
 Limits = Mapping[str, float] | Iterable[str] | str | None
 """Limits by measure, or texts such as "psi=0.2"."""
 
-LEAST_ROWS = 50
+LEAST_ROWS = 100
 """Fewer rows, of the training or of the new table, raise no alarm."""
 
 

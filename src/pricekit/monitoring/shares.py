@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SIGMAS = 2.0
-"""Standard deviations above the mean that count as chance."""
+SIGMAS = 3.0
+"""Standard deviations above the mean that count as chance: a table has dozens of features."""
 KOLMOGOROV = 1.36
 """times sqrt(1/n + 1/m) is the largest distance by chance, in 95% of tables (Smirnov 1948)."""
 
@@ -38,7 +38,7 @@ def psi_of(then: np.ndarray, now: np.ndarray) -> tuple[float, float]:
     PSI = Σ (q - p) · ln(q / p) over the shares p and q of B bins (Siddiqi 2006, Credit risk scorecards); half a row is
     added to each bin, so that no share is 0. Without a difference it is about (1/n + 1/m) times a chi-squared number
     with B - 1 degrees of freedom (Yurdakul 2018, Statistical properties of population stability index). The
-    second number is its mean plus two standard deviations.
+    second number is its mean plus three standard deviations.
 
     Args:
         then: rows of the n training rows in each bin, (B,).
@@ -46,7 +46,7 @@ def psi_of(then: np.ndarray, now: np.ndarray) -> tuple[float, float]:
 
     Example:
         >>> [round(value, 3) for value in psi_of(np.array([500, 500]), np.array([350, 650]))]
-        [0.092, 0.008]
+        [0.092, 0.01]
     """
     n, m, bins = then.sum(), now.sum(), len(then)
     p, q = ((rows + 0.5) / (rows.sum() + 0.5 * bins) for rows in (then, now))
