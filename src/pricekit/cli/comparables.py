@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.explain import ROWS
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, engine_option, table_options
-from pricekit.cli.terminal import begin, show_result
+from pricekit.cli.options import FOLDER, TABLE, engine_option, table_options
+from pricekit.cli.rows import json_option, row_option, show_rows
 
 if TYPE_CHECKING:
     from pricekit.comparables.result import Comparable, Comparables
@@ -17,12 +16,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Show the products with known prices that are most similar to a row.")
 @click.argument("model", type=FOLDER)
 @click.argument("table", type=TABLE)
-@click.option(
-    "--row",
-    multiple=True,
-    metavar="ID",
-    help="Only the row with this id; may be repeated.  [default: all rows]",
-)
+@row_option
 @click.option(
     "-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of products for each row."
 )
@@ -38,9 +32,9 @@ if TYPE_CHECKING:
     help="Table of products with prices.  [default: the products that the bundle contains]",
 )
 @engine_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row on stdout.")
+@json_option
 @table_options(price=False)
-def comparables(as_json: bool, **flags: Any) -> None:
+def comparables(**flags: Any) -> None:
     """Show the products with known prices that are most similar to rows of TABLE, beside the price that MODEL predicts.
 
     \b
@@ -55,20 +49,7 @@ def comparables(as_json: bool, **flags: Any) -> None:
 
     Without --row, --limit and --json, the command shows the first 5 rows.
     """
-    few = not (as_json or flags["row"] or flags["limit"])
-    if few:
-        flags["limit"] = ROWS
-    begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
-    from pricekit import api
-
-    found = api.comparables(**as_arguments(flags))
-    for each in found:
-        if as_json:
-            click.echo(each.to_json())
-        else:
-            _show(each)
-    if few and len(found) == ROWS:
-        show_result(f"these are the first {ROWS} rows; choose others with --row or --limit")
+    show_rows("comparables", flags, _show)
 
 
 def _show(found: Comparables) -> None:

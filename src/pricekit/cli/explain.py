@@ -6,25 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, engine_option, table_options
-from pricekit.cli.terminal import begin, show_result
+from pricekit.cli.options import FOLDER, TABLE, engine_option, table_options
+from pricekit.cli.rows import json_option, row_option, show_rows
 
 if TYPE_CHECKING:
     from pricekit.explanation.result import Explanation, Factor
-
-ROWS = 5
-"""Rows that are explained on a terminal if the user names none."""
 
 
 @click.command(short_help="Show which words and columns make a row's price.")
 @click.argument("model", type=FOLDER)
 @click.argument("table", type=TABLE)
-@click.option(
-    "--row",
-    multiple=True,
-    metavar="ID",
-    help="Explain the row with this id; may be repeated.  [default: all rows]",
-)
+@row_option
 @engine_option
 @click.option(
     "--evaluations",
@@ -33,9 +25,9 @@ ROWS = 5
     show_default=True,
     help="Number of prices for each row. More of them divide more phrases into words.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row on stdout.")
+@json_option
 @table_options(price=False)
-def explain(as_json: bool, **flags: Any) -> None:
+def explain(**flags: Any) -> None:
     """Decompose the prices that MODEL predicts for rows of TABLE into factors.
 
     \b
@@ -49,20 +41,7 @@ def explain(as_json: bool, **flags: Any) -> None:
 
     Without --row, --limit and --json, the command explains the first 5 rows.
     """
-    few = not (as_json or flags["row"] or flags["limit"])
-    if few:
-        flags["limit"] = ROWS
-    begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
-    from pricekit import api
-
-    found = api.explain(**as_arguments(flags))
-    for explanation in found:
-        if as_json:
-            click.echo(explanation.to_json())
-        else:
-            _show(explanation)
-    if few and len(found) == ROWS:
-        show_result(f"these are the first {ROWS} rows; choose others with --row or --limit")
+    show_rows("explain", flags, _show)
 
 
 def _show(explanation: Explanation) -> None:
