@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pricekit.errors import BundleError
-from pricekit.monitoring.sketch import Sketch, distribution_of, read_sketch, unpacked
+from pricekit.monitoring.sketch import Sketch, distribution_of, read_sketch, three_digits, unpacked
 
 
 @pytest.fixture
@@ -72,3 +72,10 @@ def test_what_is_no_sketch_is_refused(content):
 
 def test_later_versions_may_add_names(record):
     assert isinstance(read_sketch(json.dumps(record | {"later": 1}), "here"), Sketch)
+
+
+def test_prices_that_agree_in_three_digits_are_no_drift():
+    then, now = 5.0 * np.exp(np.random.default_rng(0).normal(0, 1e-5, (2, 500)))
+    found = distribution_of(three_digits(then))
+    assert found.count(three_digits(now)).tolist() == found.rows == [500, 0]
+    assert distribution_of(then).count(now).tolist() != distribution_of(then).rows

@@ -20,7 +20,7 @@ from pricekit.monitoring.make import unknown_tokens
 from pricekit.monitoring.result import Drift
 from pricekit.monitoring.rows import ComparedRows, describe_rows
 from pricekit.monitoring.shares import Difference, difference, surprise
-from pricekit.monitoring.sketch import Distribution, FieldSketch, Sketch
+from pricekit.monitoring.sketch import Distribution, FieldSketch, Sketch, three_digits
 from pricekit.monitoring.words import Documents, documents_of
 from pricekit.preprocess import Inputs, Preprocessor
 from pricekit.support.progress import progress
@@ -187,7 +187,7 @@ class _Comparison:
                 values = self.priced.features[:, self._names.index(name)]
                 yield self._shift(name, "feature", then, values)
             if sketch.prices is not None:
-                then, predicted = sketch.prices.predicted, self.priced.predicted
+                then, predicted = sketch.prices.predicted, three_digits(self.priced.predicted)
                 yield self._shift("predicted price", "price", then, predicted)
         for name, cells in self._fields.items():
             if sketch.fields[name].values:
@@ -344,7 +344,10 @@ class _Comparison:
         prices = self.sketch.prices
         if prices is None or self.priced is None:
             return pd.DataFrame({"up_to": [], "then": [], "now": []})
-        then, now = np.array(prices.predicted.rows), prices.predicted.count(self.priced.predicted)
+        then, now = (
+            np.array(prices.predicted.rows),
+            prices.predicted.count(three_digits(self.priced.predicted)),
+        )
         shares = {"then": then / max(1, then.sum()), "now": now / self.count}
         return pd.DataFrame({"up_to": [*prices.predicted.cuts, np.inf], **shares})
 

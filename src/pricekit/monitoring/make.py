@@ -32,6 +32,7 @@ from pricekit.monitoring.sketch import (
     PriceSketch,
     Sketch,
     distribution_of,
+    three_digits,
 )
 from pricekit.monitoring.words import Documents, documents_of
 from pricekit.preprocess import Inputs, Preprocessor, without_price
@@ -99,7 +100,7 @@ def prices_of(predicted: np.ndarray, price: np.ndarray) -> PriceSketch:
     """Return the sketch of predicted prices, (N,), with their SMAPE; `price` are the true prices, (N,)."""
     terms = smape_terms(predicted, price)
     return PriceSketch(
-        predicted=distribution_of(predicted),
+        predicted=distribution_of(three_digits(predicted)),
         smape=round(float(terms.mean()), 4),
         deviation=round(float(terms.std()), 4),
     )

@@ -175,6 +175,17 @@ def read_sketch(content: str | bytes, where: object) -> Sketch:
         ) from None
 
 
+def three_digits(prices: np.ndarray) -> np.ndarray:
+    """Return positive numbers rounded to three digits, float64 (N,): smaller differences of prices are no drift.
+
+    Example:
+        >>> three_digits(np.array([5.0004, 12345.0]))
+        array([5.00e+00, 1.23e+04])
+    """
+    unit = 10.0 ** (np.floor(np.log10(prices.astype(np.float64))) - 2)
+    return np.asarray(np.round(prices / unit) * unit)
+
+
 def distribution_of(values: np.ndarray) -> Distribution:
     """Return bins with about equal numbers of values, as far as equal values allow, and the rows of each.
 
