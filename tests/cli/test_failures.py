@@ -99,7 +99,7 @@ def test_help_lists_the_exit_codes(pricekit):
     code, out, _ = pricekit("--help")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines() if line.strip()[:1].isdigit()] == [
-        *list("012345"),
+        *list("0123456"),
         "130",
     ]
 

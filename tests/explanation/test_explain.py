@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import pricekit as pk
-from pricekit.errors import ConfigError
+from pricekit.errors import ConfigError, PluginError
 from pricekit.explanation.explain import ROWS_AT_A_TIME, explain_rows
 from pricekit.table import Columns, read_frame
 
@@ -98,3 +98,30 @@ def test_too_few_evaluations_are_an_error(bundle):
 
 def test_no_rows_have_no_explanations(bundle):
     assert pk.load(bundle, "ort-cpu").explain([]) == []
+
+
+def test_columns_that_a_feature_cannot_do_without_are_not_explained():
+    frame = pd.DataFrame({"title": ["green tea", "plum jam"], "stock": [3.0, 5.0], "price": [2.0, 4.0]})
+    columns = Columns(text=("title",), price=None, id=None)
+
+    def price(table):
+        if table.frame["stock"].isna().any():
+            raise PluginError("the feature 'stock' returned values that are not finite")
+        return 1 + table.text.str.len().to_numpy(np.float64) + table.frame["stock"].to_numpy(np.float64)
+
+    found = explain_rows(read_frame(frame, columns), columns, price)
+    assert [each.price for each in found] == pytest.approx([13, 14])
+    assert {factor.column for each in found for factor in each.factors} == {"title"}
+
+
+def test_cells_may_be_lists():
+    frame = pd.DataFrame({"title": ["green tea", "plum jam"], "tags": [["a", "b"], []]})
+    columns = Columns(text=("title",), price=None, id=None)
+
+    def price(table):
+        tags = [len(cell) if isinstance(cell, list | np.ndarray) else 0 for cell in table.frame["tags"]]
+        return 1 + table.text.str.len().to_numpy(np.float64) + np.array(tags)
+
+    found = explain_rows(read_frame(frame, columns), columns, price)
+    assert [factor.column for factor in found[0].factors] == ["title", "tags"]
+    assert [factor.column for factor in found[1].factors] == ["title"]

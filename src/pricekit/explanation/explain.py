@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pricekit.errors import PluginError
 from pricekit.explanation.attribution import Attribution
 from pricekit.explanation.parts import Cells, Part
 from pricekit.explanation.result import Explanation, explanation_of
+from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.table import Columns, Table
 
@@ -33,7 +35,11 @@ def explain_rows(
         evaluations: the number of prices for each row; more if two for each line are more.
     """
     found: list[Explanation] = []
-    others = others_read(table, columns, price)
+    try:
+        others = others_read(table, columns, price)
+    except PluginError as error:
+        logger.info(f"other columns than texts are not explained, because prices without them fail: {error}")
+        others = ()
     with progress("explaining", max(1, len(table))) as advance:
         for start in range(0, len(table), ROWS_AT_A_TIME):
             window = table.take(np.arange(start, min(start + ROWS_AT_A_TIME, len(table))))
@@ -43,7 +49,11 @@ def explain_rows(
 
 
 def others_read(table: Table, columns: Columns, price: Callable[[Table], np.ndarray]) -> tuple[str, ...]:
-    """Return the other columns of a table if features read any of them: a price changes when all are missing."""
+    """Return the other columns of a table if features read any of them: a price changes when all are missing.
+
+    Raises:
+        PluginError: a feature cannot do without these columns.
+    """
     others = tuple(
         str(name) for name in table.frame if name not in (*columns.text, columns.price, columns.id)
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -165,7 +165,7 @@ class Cells:
                 lines.append(Part("column", name, 0, len(cell), cell))
         for name in self._others:
             value = self._table.frame[name].iloc[number]
-            if not pd.isna(value) and value != "":
+            if _has_content(value):
                 lines.append(Part("column", name, 0, 0, str(value)))
         return Part("row", "", 0, 0, "", tuple(lines))
 
@@ -248,6 +248,11 @@ def _cut(cell: str, parts: Sequence[Part]) -> str:
         kept.append(cell[start : part.start])
         start = part.end
     return "".join([*kept, cell[start:]])
+
+
+def _has_content(value: Any) -> bool:
+    """Return whether a cell is not empty; a cell of a Parquet file may be a list."""
+    return len(value) > 0 if hasattr(value, "__len__") else not pd.isna(value)
 
 
 def _changed(cells: pd.Series, places: list[int], texts: list[str] | None) -> pd.Series:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from tokenizers import Tokenizer
 
+from pricekit.errors import PluginError
 from pricekit.explanation.explain import others_read
 from pricekit.metrics import smape_terms
 from pricekit.monitoring.domain import sketch_vectors, vectors_of
@@ -145,9 +146,13 @@ def _of_feature(values: np.ndarray, own: tuple[float, float] | None) -> Distribu
 def _others(rows: Table, preprocessor: Preprocessor) -> list[str]:
     """Return the columns besides the text that features may read; [] if no feature reads any."""
     columns = preprocessor.columns
-    found = others_read(
-        rows, columns, lambda some: preprocessor.features.transform(without_price(some, columns))
-    )
+    found: Sequence[str]
+    try:
+        found = others_read(
+            rows, columns, lambda some: preprocessor.features.transform(without_price(some, columns))
+        )
+    except PluginError:  # a feature cannot do without them
+        found = [str(name) for name in rows.frame if name not in (*columns.text, columns.price, columns.id)]
     return [name for name in found if len(name) <= LONGEST_NAME][:MOST_OTHERS]
 
 

@@ -147,9 +147,9 @@ def plus(steps, number):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rows": -1}, "-1 rows, expected 200,000 at most"),
+        ({"rows": -1}, "-1 rows, expected 1,000,000 at most"),
         ({"rows": 3.5}, "3.5 rows"),
-        ({"rows": module.MOST_ROWS + 1}, "200001 rows"),
+        ({"rows": module.MOST_ROWS + 1}, "1000001 rows"),
         ({"rows": 2}, "expected a number below 10"),
         ({"words": None}, "NoneType"),
         ({"words": "green"}, "do not rise"),
