@@ -104,3 +104,13 @@ def test_damaged_products_are_refused_in_one_sentence(table):
         with pytest.raises(BundleError, match=r"the comparables of the bundle bundle are damaged \("):
             read_products(damaged, HERE)
     read_products(files, HERE)
+
+
+def test_repeated_long_texts_are_refused_before_they_are_unpacked(table, monkeypatch):
+    files = files_of(table, {})
+    bomb = _changed(files, text=["long " * 2_000] * 60)
+    assert len(bomb[ROWS]) < len(files[ROWS])  # stored once
+    monkeypatch.setattr(module, "MOST_TEXT_BYTES", 100_000)
+    read_products(files, HERE)
+    with pytest.raises(BundleError, match=r"their texts have [0-9,]+ bytes; expected 100,000 at most"):
+        read_products(bomb, HERE)

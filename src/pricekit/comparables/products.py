@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pricekit.comparables.facts import Facts, facts_of, learn_labels
@@ -38,8 +39,8 @@ MOST_CHARACTERS = 1_000
 """Characters of a product's text that are kept to be shown; the index has the words of the whole text."""
 MOST_TERMS = 500_000
 """As of the feature `neighbours`, so that both may have the same index."""
-_MOST_UNPACKED = 4 << 30
-"""Bytes of the rows."""
+MOST_TEXT_BYTES = 4 << 30
+"""Bytes of all texts of the products; repeated texts count each time."""
 _SCHEMA = pa.schema(
     [
         *((name, pa.large_string()) for name in ("id", "text", "name", "brand", "unit")),
@@ -215,19 +216,27 @@ def _follow(files: Mapping[str, bytes], way: Sequence[Any]) -> Any:
 
 def _read_rows(content: bytes, rows: int) -> pd.DataFrame:
     """Return the rows of the products; raise ValueError if they are not what `files_of` writes."""
-    file = pq.ParquetFile(io.BytesIO(content))
-    unpacked = sum(file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups))
-    if file.metadata.num_rows != rows or unpacked > _MOST_UNPACKED:
-        raise ValueError(
-            f"they have {file.metadata.num_rows:,} rows and {unpacked:,} bytes for {rows:,} in the index"
-        )
-    if not file.schema_arrow.equals(_SCHEMA):
-        raise ValueError(f"they have the columns {', '.join(file.schema_arrow.names)}")
+    strings = [field.name for field in _SCHEMA if pa.types.is_large_string(field.type)]
+    if not pq.read_schema(io.BytesIO(content)).equals(_SCHEMA):
+        raise ValueError("their columns are not those of comparables")
+    file = pq.ParquetFile(io.BytesIO(content), read_dictionary=strings)  # equal texts are stored once
+    if file.metadata.num_rows != rows:
+        raise ValueError(f"they have {file.metadata.num_rows:,} rows for {rows:,} in the index")
     table = file.read()
     if any(column.null_count for column in table.columns):
         raise ValueError("a cell is missing")
+    if (size_of := sum(_bytes_of(table[name]) for name in strings)) > MOST_TEXT_BYTES:
+        raise ValueError(f"their texts have {size_of:,} bytes; expected {MOST_TEXT_BYTES:,} at most")
     frame = pd.DataFrame({name: table[name].to_pylist() for name in table.column_names})
     price, size = (frame[name].to_numpy(np.float64) for name in ("price", "size"))
     if not ((price > 0) & (price < _HIGHEST)).all() or not ((size >= 0) & (size < _HIGHEST)).all():
         raise ValueError("a price or a size is not a positive number")
     return frame
+
+
+def _bytes_of(column: pa.ChunkedArray) -> int:
+    """Return the bytes of the texts of a column that is encoded as a dictionary, repeated ones each time."""
+    return sum(
+        int(pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0)
+        for chunk in column.chunks
+    )
