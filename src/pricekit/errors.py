@@ -141,7 +141,8 @@ def first_invalid_field(error: BaseException) -> str:
     if not isinstance(error, ValidationError):
         return ""
     first = error.errors()[0]
-    return f" ({shorten('.'.join(map(str, first['loc'])), 100)}: {shorten(first['msg'], 300)})"
+    place = f"{shorten('.'.join(map(str, first['loc'])), 100)}: " if first["loc"] else ""
+    return f" ({place}{shorten(first['msg'], 300)})"
 
 
 def explain_invalid(error: ValidationError, where: str, names: Iterable[str]) -> ConfigError:

@@ -411,7 +411,6 @@ RULES: dict[str, Rule] = {
     "mutated preprocess": mutated("preprocess.json"),
     "mutated manifest": mutated(MANIFEST),
     "mutated intervals": mutated("intervals.json"),
-    "mutated sketch": mutated("sketch.json"),
     "columns": _preprocess(_columns),
     "features": _preprocess(_features),
     "members": _members,
@@ -423,7 +422,7 @@ RULES: dict[str, Rule] = {
     "crash": _graph(crash_graph),
     **{
         f"bytes of {name}": other_bytes(name)
-        for name in ("model.onnx", "tokenizer.json", "preprocess.json", "intervals.json", "sketch.json")
+        for name in ("model.onnx", "tokenizer.json", "preprocess.json", "intervals.json")
     },
 }
 

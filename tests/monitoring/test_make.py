@@ -73,7 +73,7 @@ def test_a_damaged_sketch_is_named(run, tmp_path):
     listing = json.loads((copy / "files.json").read_text())
     assert "sketch.json" in json.dumps(listing)
     (copy / "files.json").unlink()
-    with pytest.raises(BundleError, match=r"the sketch of .* is damaged"):
+    with pytest.raises(BundleError, match=r"the sketch\.json of .* is damaged"):
         pk.load(copy)
     (copy / "sketch.json").unlink()
     assert pk.load(copy).sketch is None

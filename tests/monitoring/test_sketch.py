@@ -60,13 +60,15 @@ def test_correlations_are_symmetric():
     ],
 )
 def test_a_strangers_numbers_are_refused_in_one_sentence(record, change):
-    with pytest.raises(BundleError, match=r"the sketch of here is damaged .*; train or export it again"):
+    with pytest.raises(
+        BundleError, match=r"the sketch\.json of here is damaged .*; train or export it again"
+    ):
         read_sketch(json.dumps(record | change), "here")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"rows": NaN}'])
 def test_what_is_no_sketch_is_refused(content):
-    with pytest.raises(BundleError, match="the sketch of here is damaged"):
+    with pytest.raises(BundleError, match=r"the sketch\.json of here is damaged"):
         read_sketch(content, "here")
 
 

@@ -171,7 +171,7 @@ def read_sketch(content: str | bytes, where: object) -> Sketch:
         return Sketch.model_validate_json(content)
     except (ValidationError, ValueError) as error:
         raise BundleError(
-            f"the sketch of {where} is damaged{first_invalid_field(error)}; train or export it again"
+            f"the sketch.json of {where} is damaged{first_invalid_field(error)}; train or export it again"
         ) from None
 
 
