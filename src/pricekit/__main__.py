@@ -18,19 +18,16 @@ def run() -> None:
     _open_streams()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # before the slow imports
     code: int | str | None = INTERRUPTED
-    said = False
     try:
         with end_soon(_end_now):
             from pricekit.cli.main import main
 
-            said = True  # main reports interrupts
             main()
             code = 0
     except SystemExit as ended:
         code = ended.code
-    except KeyboardInterrupt:
-        if not said:
-            _say_interrupted()
+    except KeyboardInterrupt:  # it came before main could report it, or after it had ended
+        _say_interrupted()
     if code == INTERRUPTED:  # do not wait for threads that still compute
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):

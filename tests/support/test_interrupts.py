@@ -41,6 +41,14 @@ def main():
         sys.exit(print("pricekit: interrupted", file=sys.stderr) or 130)
 pricekit.cli.main.main = main
 """
+BEFORE_MAIN_HANDLES_IT = """
+import time
+import pricekit.cli.main
+def logging_to_terminal():
+    print("ready", flush=True)
+    time.sleep(60)
+pricekit.cli.main.logging_to_terminal = logging_to_terminal
+"""
 RUN = "\nfrom pricekit.__main__ import run; run()"
 
 
@@ -62,7 +70,9 @@ def start(code):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    "code", [STUBBORN_COMMAND, SLOW_IMPORT, THREAD], ids=["stubborn", "import", "thread"]
+    "code",
+    [STUBBORN_COMMAND, SLOW_IMPORT, THREAD, BEFORE_MAIN_HANDLES_IT],
+    ids=["stubborn", "import", "thread", "before"],
 )
 def test_the_program_ends_with_one_line(code, number):
     process = start(code + RUN)
