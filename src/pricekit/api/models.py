@@ -68,6 +68,7 @@ def predict(
     engine: str | None = None,
     interval: float | None = None,
     resume: bool = False,
+    processes: int | None = None,
     **options: Unpack[ReadingOptions],
 ) -> int:
     """Price every row of table files in bounded memory, and write the prices into one file.
@@ -82,6 +83,8 @@ def predict(
         engine: as for `load`.
         interval: also write `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
         resume: continue an interrupted prediction into `out`.
+        processes: the number of processes that price rows, each with a copy of the model; default: several, one for
+            each CPU, if they are faster than threads, as with many rows and a small model.
         **options: see below.
 
     Returns:
@@ -116,7 +119,14 @@ def predict(
     given = {name: value for name, value in options.items() if value is not None}
     predictor = reader.open()
     started = time.perf_counter()
-    rows = predictor.predict_file(source, target, interval=interval, resume=resume, **given)  # type: ignore[arg-type]
+    rows = predictor.predict_file(
+        source,
+        target,
+        interval=interval,
+        resume=resume,
+        processes=processes,
+        **given,  # type: ignore[arg-type]
+    )
     speed = "" if resume else f", {rows / (time.perf_counter() - started):,.0f} rows/s"
     logger.info(f"engine {predictor.engine}{speed}")
     return rows

@@ -30,6 +30,12 @@ from pricekit.support.text import counted
     help="Also write price_low and price_high, an interval that contains this share of true prices, such as 0.9.",
 )
 @click.option("--resume", is_flag=True, help="Continue the interrupted prediction in --out.")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes that price rows, each with a copy of the model.  [default: several if that is faster]",
+)
 @table_options(price=False)
 def predict(**flags: Any) -> None:
     """Predict the price of every row of TABLE with MODEL, the folder of a run or a bundle.

@@ -6,13 +6,17 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from pricekit import __version__
 from pricekit.errors import DataError
 from pricekit.prediction.checkpoint import PredictionCheckpoint
 from pricekit.prediction.intervals import BOUNDS
+from pricekit.prediction.workers import price_in_processes, worthwhile
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
@@ -48,6 +52,7 @@ def predict_file(
     limit: int | None,
     interval: float | None,
     resume: bool,
+    processes: int | None,
 ) -> int:
     """Price a table file; see `Predictor.predict_file`."""
     files = table_files(source)
@@ -66,7 +71,7 @@ def predict_file(
     with owned(out, "predictions", DataError), PredictionCheckpoint(out, key) as checkpoint:
         _resume_or_start(checkpoint, resume)
         with _announcing_what_is_kept(checkpoint):
-            rows, empty = _price_windows(predictor, tables, checkpoint, files_size(files))
+            rows, empty = _price_windows(predictor, tables, checkpoint, files_size(files), processes)
             if _fingerprints(files) != fingerprints:
                 checkpoint.clear()
                 raise DataError(
@@ -124,17 +129,19 @@ def _announcing_what_is_kept(checkpoint: PredictionCheckpoint) -> Iterator[None]
 
 
 def _price_windows(
-    predictor: Predictor, tables: Iterator[Table], checkpoint: PredictionCheckpoint, size: int
+    predictor: Predictor,
+    tables: Iterator[Table],
+    checkpoint: PredictionCheckpoint,
+    size: int,
+    processes: int | None,
 ) -> tuple[int, int]:
     """Price the windows that the checkpoint does not contain; return the number of rows, and of rows without text."""
-    done, rows, priced, empty, position = checkpoint.count, 0, 0, 0, 0
-    numbered = enumerate(_prefetched(tables))
-    prepared = ((table, None if i < done else predictor.prepare(table)) for i, table in numbered)
+    rows, priced, empty, position = 0, 0, 0, 0
     started = time.perf_counter()
     with progress("pricing", size) as advance:
-        for table, inputs in _prefetched(prepared):
-            if inputs is not None:
-                checkpoint.add(table.ids, predictor.price(inputs))
+        for table, prices in _priced(predictor, tables, checkpoint.count, size, processes):
+            if prices is not None:
+                checkpoint.add(table.ids, prices)
                 priced += len(table)
             rows += len(table)
             empty += int((table.text.str.strip() == "").sum())
@@ -142,6 +149,30 @@ def _price_windows(
             advance(table.position - position, f"{rows:,} rows  {speed:,.0f} rows/s")
             position = table.position
     return rows, empty
+
+
+def _priced(
+    predictor: Predictor, tables: Iterator[Table], done: int, size: int, processes: int | None
+) -> Iterator[tuple[Table, np.ndarray | None]]:
+    """Yield each table with its prices; None for the first `done` ones."""
+    tables = _prefetched(tables)
+    for table in islice(tables, done):
+        yield table, None
+    if processes is None:
+        processes = 1
+        if first := next(tables, None):
+            began = time.perf_counter()
+            inputs = predictor.prepare(first)
+            prepared = time.perf_counter()
+            yield first, predictor.price(inputs)
+            ended = time.perf_counter()
+            left = (size - first.position) / max(1, first.position) * (ended - began) * (done + 1)
+            processes = worthwhile(predictor, prepared - began, ended - prepared, left)
+    if processes > 1:
+        yield from price_in_processes(predictor, tables, processes)
+        return
+    for table, inputs in _prefetched((table, predictor.prepare(table)) for table in tables):
+        yield table, predictor.price(inputs)
 
 
 def _write(out: Path, checkpoint: PredictionCheckpoint, predictor: Predictor, interval: float | None) -> None:

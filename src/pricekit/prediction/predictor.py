@@ -25,7 +25,7 @@ from pricekit.monitoring.result import Drift
 from pricekit.monitoring.rows import ComparedRows, read_rows, rows_of
 from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.sketch import Sketch, read_sketch
-from pricekit.prediction import files
+from pricekit.prediction import files, workers
 from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
 from pricekit.prediction.members import BundleReader, Member, read_bundle
 from pricekit.prediction.rows import Rows, named_columns, table_of
@@ -303,6 +303,7 @@ class Predictor:
         limit: int | None = None,
         interval: float | None = None,
         resume: bool = False,
+        processes: int | None = None,
     ) -> int:
         """Price a table file of any size in bounded memory; return the number of rows.
 
@@ -320,10 +321,13 @@ class Predictor:
             limit: price only the first `limit` rows.
             interval: also write `price_low` and `price_high`, which contain this share of true prices.
             resume: continue an interrupted prediction into `out`.
+            processes: the number of processes that price windows of rows, each with a copy of the model; default:
+                several if they are faster than threads.
 
         Raises: ConfigError if the model has no such intervals; DataError for the table or the output.
         """
         check_limit(limit)
+        workers.check_processes(self, processes)
         meant = named_columns(self.columns, text, id)
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         read_options = ReadOptions(
@@ -340,6 +344,7 @@ class Predictor:
             limit=limit,
             interval=interval,
             resume=resume,
+            processes=processes,
         )
 
     def prepare(self, table: Table) -> list[Inputs]:
@@ -358,10 +363,11 @@ class Predictor:
         return cast(np.ndarray, np.exp(np.sum(logs, axis=0)).astype(np.float32))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle path, digest and engine; an open engine belongs to its process."""
+        """Pickle path, digest, engine and sizes of batches; an open engine belongs to its process."""
         if self.origin is None:
             raise TypeError("a Predictor that was not loaded from a folder cannot be pickled")
-        return _reopen, (self.origin.load, self.origin.path, self.digest, self.origin.engine)
+        sizes = tuple(member.engine.batch_tokens for member in self.members)
+        return _reopen, (self.origin.load, self.origin.path, self.digest, self.origin.engine, sizes)
 
     def __copy__(self) -> Predictor:
         """Return the predictor itself, which does not change."""
@@ -396,12 +402,25 @@ def _load_bundle(path: Path, engine: str) -> Predictor:
 
 
 @lru_cache(maxsize=1)  # a pool that sends a predictor with each task opens it once
-def _reopen(load: Callable[[Path, Any], Predictor], path: Path, digest: str, engine: str | None) -> Predictor:
-    """Open a pickled predictor in this process; raises BundleError if the model has changed."""
+def _reopen(
+    load: Callable[[Path, Any], Predictor],
+    path: Path,
+    digest: str,
+    engine: str | None,
+    batch_tokens: tuple[int, ...],
+) -> Predictor:
+    """Open a pickled predictor in this process; raises BundleError if the model has changed.
+
+    The batches have the same sizes, because the last bits of a price depend on its batch.
+    """
     found = load(path, engine)
     if found.digest != digest:
         raise BundleError(
             f"the model {path} has changed since its predictor was pickled; load and pickle the new model",
             path=path,
         )
-    return found
+    members = tuple(
+        replace(member, engine=replace(member.engine, batch_tokens=tokens))
+        for member, tokens in zip(found.members, batch_tokens, strict=True)
+    )
+    return replace(found, members=members)

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 _PROC, _CGROUP = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _MEMORY = Path("/proc/meminfo")
 
+CPUS = "PRICEKIT_CPUS"
+"""The environment variable that limits the number of CPUs."""
+
 
 def usable_cpus() -> int:
     """Return the number of CPUs that this process may use, at least 1.
 
     A container limits a process by affinity (`docker run --cpuset-cpus`) or by quota (`--cpus`, a Kubernetes limit).
-    A quota of 1.5 CPUs counts as 2.
+    A quota of 1.5 CPUs counts as 2. The environment variable `PRICEKIT_CPUS` may lower the number, for example to what
+    a cluster's scheduler has assigned.
 
     >>> usable_cpus() >= 1
     True
     """
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, math.ceil(min(cpus, cpu_quota(_PROC, _CGROUP))))
+    return max(1, math.ceil(min(cpus, cpu_quota(_PROC, _CGROUP), _limit())))
+
+
+def _limit() -> float:
+    given = os.environ.get(CPUS, "")
+    return int(given) if given.isdecimal() else math.inf
 
 
 def cpu_quota(membership: Path, root: Path) -> float:
@@ -76,6 +86,20 @@ def available_memory() -> float:
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):  # another system, or Linux before 3.14
         return math.inf
+
+
+def used_memory() -> float:
+    """Return the largest number of bytes that this process has used so far; 1 GB where the system does not tell.
+
+    >>> used_memory() > 0
+    True
+    """
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return 1e9
+    kilobytes = 1 if sys.platform == "darwin" else 1024
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * kilobytes)
 
 
 def limit_spinning() -> None:
