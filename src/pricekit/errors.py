@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pricekit.support.digests import DamagedError, check_files
-from pricekit.support.text import nearest, printable, shorten
+from pricekit.support.text import nearest, printable, scheme_of, shorten
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -174,8 +174,14 @@ def _explain_one(found: dict[str, Any], known: list[str]) -> str:
 
 
 def path_of(given: Any, parameter: str) -> Path:
-    """Return the value of a parameter as a Path; raises ConfigError if it is not a path."""
+    """Return the value of a parameter as a local Path; raises ConfigError if it is not a path, or is an address."""
     path = os.fspath(given) if isinstance(given, str | os.PathLike) else given
+    if isinstance(given, str) and scheme_of(given):
+        raise ConfigError(
+            f"{parameter} is {given}, but only a local path is possible here; write it locally, and copy it with the "
+            "provider's tools",
+            parameters=(parameter,),
+        )
     if isinstance(path, str) and path and "\0" not in path:
         return Path(path)
     found = repr(given) if isinstance(given, str | bytes) or given is None else f"a {type(given).__name__}"

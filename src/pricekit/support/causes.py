@@ -40,12 +40,14 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Return whether an error may disappear without a change of the command: a full or locked disk, too little memory.
+    """Return whether an error may disappear without a change of the command: a full or locked disk, too little memory,
+    a network that fails.
 
     Its causes do not count.
     """
     locked = getattr(error, "winerror", None) in _LOCKED_ON_WINDOWS or type(error).__name__ == "Timeout"
-    return locked or lacks_memory(error) or lacks_threads(error) or _number(error) in _TEMPORARY
+    cut = isinstance(error, ConnectionError) and not isinstance(error, BrokenPipeError)
+    return locked or cut or lacks_memory(error) or lacks_threads(error) or _number(error) in _TEMPORARY
 
 
 def raise_outside_cause(error: BaseException) -> None:

@@ -8,6 +8,20 @@ from collections.abc import Iterable
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+"""As of RFC 3986, with at least two letters: one letter is a drive of Windows."""
+
+
+def scheme_of(text: str) -> str:
+    """Return the scheme of an address, in lower case; "" for a local path.
+
+    Example:
+        >>> scheme_of("s3://bucket/new.csv"), scheme_of("data/new.csv")
+        ('s3', '')
+    """
+    found = _SCHEME.match(text)
+    return "" if found is None else found[1].lower()
+
 
 def counted(number: int, thing: str) -> str:
     """Return a number with its noun: 1 row, 2 rows, 1,000 rows."""

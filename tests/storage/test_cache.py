@@ -1,0 +1,23 @@
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from pricekit.storage import Address, cache_folder, working_path
+
+
+def test_the_variable_moves_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("PRICEKIT_CACHE", str(tmp_path / "mine"))
+    assert cache_folder() == tmp_path / "mine"
+    monkeypatch.delenv("PRICEKIT_CACHE")
+    assert cache_folder() == user_cache_path("pricekit")
+
+
+def test_a_local_output_is_its_own_working_path():
+    assert working_path(Path("a/b.csv")) == Path("a/b.csv")
+
+
+def test_a_remote_output_has_a_place_that_depends_on_its_address(tmp_path):
+    one, other = (working_path(Address(f"s3://{bucket}/x.csv")) for bucket in "ab")
+    assert one == working_path(Address("s3://a/x.csv")) != other
+    assert one.name == "x.csv"
+    assert one.parent.is_dir()
