@@ -2,13 +2,15 @@
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
+import fsspec
 import hypothesis
 import numpy as np
 import pandas as pd
 import pytest
+from fsspec import AbstractFileSystem
 
 from pricekit.cli.main import main
 from pricekit.config import RunConfig
@@ -16,6 +18,7 @@ from pricekit.config.resolve import configure
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.evaluation.held_out import HeldOut
+from pricekit.storage import connect
 
 hypothesis.settings.register_profile("pricekit", deadline=None)  # no timing in tests
 hypothesis.settings.load_profile("pricekit")
@@ -108,6 +111,42 @@ def bundle(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("bundles") / "bundle"
     export_run(run, out)
     return out
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AbstractFileSystem:
+    """The empty memory file system, without pauses between attempts; the cache is a temporary folder."""
+    monkeypatch.setattr(connect, "PAUSE_SECONDS", 0)
+    monkeypatch.setenv("PRICEKIT_CACHE", str(tmp_path / "pricekit-cache"))
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+    return system
+
+
+class Failing:
+    """Makes calls of a method of the memory file system fail: those whose numbers, from 1, are given."""
+
+    def __init__(
+        self, patch: pytest.MonkeyPatch, method: str, numbers: Container[int], error: Exception | None = None
+    ) -> None:
+        self.calls = 0
+        kind = type(fsspec.filesystem("memory"))
+        original = getattr(kind, method)
+
+        def fail(system: object, *args: object, **options: object) -> object:
+            self.calls += 1
+            if self.calls in numbers:
+                raise error or ConnectionError("the connection was reset")
+            return original(system, *args, **options)
+
+        patch.setattr(kind, method, fail)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Failing]:
+    """Make calls of a method of the memory file system fail."""
+    return lambda method, numbers, *error: Failing(monkeypatch, method, numbers, *error)
 
 
 @pytest.fixture

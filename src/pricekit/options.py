@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
 
 from pricekit.errors import ConfigError, PricekitError, check_limit, path_of
+from pricekit.storage import location_of
 from pricekit.support.files import describe_failure
 from pricekit.support.leftovers import restore
 from pricekit.support.text import did_you_mean
@@ -188,13 +189,21 @@ def _check_texts(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
 
 
 def model_path(given: Any, parameter: str) -> Path:
-    """Return the path of a model to read; a folder that a killed process was replacing is brought back."""
-    return restore(path_of(given, parameter))
+    """Return the local path of a model to read: a remote one is fetched into the cache.
+
+    A folder that a killed process was replacing is brought back.
+    """
+    location = location_of(given, parameter)
+    if isinstance(location, Path):
+        return restore(location)
+    from pricekit.bundle.fetched import fetch_model
+
+    return fetch_model(location)
 
 
 def path_or_frame(table: Any) -> Any:
-    """Return a path as a Path, and anything else as it is."""
-    return path_of(table, "table") if isinstance(table, str | os.PathLike) else table
+    """Return a path or an address as a location, and anything else as it is."""
+    return location_of(table, "table") if isinstance(table, str | os.PathLike) else table
 
 
 def table_or_none(table: Any) -> Any:

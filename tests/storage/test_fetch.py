@@ -135,6 +135,7 @@ def test_a_disk_that_becomes_full_is_one_sentence(memory, monkeypatch, temporary
         ("-", b"id,price\n1,2\n", ".csv"),
         ("-", b'\xef\xbb\xbf \n{"id": 1}\n', ".jsonl"),
         ("-", b"", ".csv"),
+        ("-", b"PAR1...", ".parquet"),
         ("-.tsv", b"{a\tb\n", ".tsv"),
     ],
 )

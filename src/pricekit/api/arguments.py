@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pricekit.errors import ConfigError, path_of
+from pricekit.options import model_path
 from pricekit.results import CrossValidation, PathLike, Run, Tuning, delete_with
 
 Handle = TypeVar("Handle", Run, CrossValidation, Tuning)
@@ -21,9 +22,9 @@ def several(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
-def paths_of(given: Any, parameter: str) -> tuple[Path, ...]:
-    """Return the paths of one path or several; raises ConfigError."""
-    return tuple(path_of(path, parameter) for path in several(given))
+def models_of(given: Any, parameter: str) -> tuple[Path, ...]:
+    """Return the local paths of one model or several; raises ConfigError."""
+    return tuple(model_path(path, parameter) for path in several(given))
 
 
 @contextmanager

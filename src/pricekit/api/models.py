@@ -19,6 +19,7 @@ from pricekit.options import (
     with_options,
 )
 from pricekit.results import PathLike
+from pricekit.storage import location_of
 from pricekit.support.log import logger
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def predict(
             f"predict prices files, but the table is a {type(table).__name__}; load the model and pass it the frame",
             parameters=("table",),
         )
-    source, target = path_of(table, "table"), path_of(out, "out")
+    source, target = location_of(table, "table"), location_of(out, "out")
     reader = read_model(model_path(model, "model"), engine)
     columns = replace(columns_over(reader.columns, options), price=None)
     check_columns(
@@ -202,7 +203,7 @@ def worst_rows(
     """
     from pricekit.workflows.evaluate import worst_rows_of
 
-    target = None if out is None else path_of(out, "out")
+    target = None if out is None else location_of(out, "out")
     source = table_or_none(table)
     return worst_rows_of(
         *(model_path(model, "model"), source, options),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from pricekit.errors import path_of
 from pricekit.monitoring.limits import limits_of
 from pricekit.options import (
     PricedOptions,
@@ -17,6 +16,7 @@ from pricekit.options import (
     with_options,
 )
 from pricekit.results import PathLike
+from pricekit.storage import Address, check_bucket, location_of
 
 if TYPE_CHECKING:
     from pricekit.monitoring.result import Drift
@@ -94,7 +94,10 @@ def _page_at(out: PathLike) -> Any:
     from pricekit.reporting.page import require_libraries
 
     require_libraries()
-    return path_of(out, "out")
+    target = location_of(out, "out")
+    if isinstance(target, Address):
+        check_bucket(target)
+    return target
 
 
 def _named(options: Mapping[str, Any]) -> list[str]:

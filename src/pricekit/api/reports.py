@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from pricekit.api.arguments import paths_of
-from pricekit.errors import path_of
 from pricekit.options import WeighedOptions, model_path, table_or_none, with_options
 from pricekit.results import PathLike
+from pricekit.storage import Location, location_of
 
 if TYPE_CHECKING:
     from pricekit.table import TableSource
@@ -25,7 +23,7 @@ def report(
     metric: str | None = None,
     among: TableSource | None = None,
     **options: Unpack[WeighedOptions],
-) -> Path:
+) -> Location:
     """Write a report on a model: one HTML file that needs no network.
 
     It shows how good the prices are, where they fail, with the words that made the worst of them, whether the price
@@ -36,7 +34,7 @@ def report(
         table: a file or a frame; default: the held-out rows of the model. If it is the table of the training, the
             held-out rows are judged, and the report describes the table. It is the same for a cross-validation. A table
             without prices has a shorter report, which says so.
-        out: the file to write; an existing one is replaced.
+        out: the file to write, locally or at an address; an existing one is replaced.
         against: other runs or cross-validations on the same table, to compare with.
         metric: the metric that counts; default: that of the model.
         among: a file or a frame of products with prices, to show those that are similar to the worst rows; default:
@@ -44,7 +42,7 @@ def report(
         **options: see below.
 
     Returns:
-        The path of the file.
+        The path or the address of the file.
 
     Raises:
         ConfigError: matplotlib or jinja2 is not installed.
@@ -62,11 +60,11 @@ def report(
     require_libraries()
     from pricekit.reporting.make import sections_for
 
-    target = path_of(out, "out")
+    target = location_of(out, "out")
     source = model_path(model, "model")
     sections = sections_for(
         *(source, table_or_none(table), options),
-        against=paths_of(against, "against"),
+        against=tuple(model_path(run, "against") for run in against),
         metric=metric,
         among=table_or_none(among),
     )

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from pricekit.errors import path_of
 from pricekit.options import (
     PricedOptions,
     ReadingOptions,
@@ -17,6 +16,7 @@ from pricekit.options import (
     with_options,
 )
 from pricekit.results import PathLike
+from pricekit.storage import Address, location_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,9 +93,9 @@ def compute_features(
     from pricekit.table import Columns, check_output, read_table, write_frame
 
     source = path_or_frame(table)
-    target = None if out is None else path_of(out, "out")
+    target = None if out is None else location_of(out, "out")
     if target is not None:
-        check_output(target, [source] if isinstance(source, Path) else [])
+        check_output(target, [source] if isinstance(source, Path | Address) else [])
     columns = columns_over(Columns(price=None), options)
     rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
     fitted, _ = fit_features(names_of(features, "features"), {}, rows)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from pricekit.api.arguments import (
     check_resumable,
     handle_of,
+    models_of,
     output_folder,
-    paths_of,
     several,
 )
 from pricekit.errors import ConfigError, path_of
@@ -25,6 +25,7 @@ from pricekit.options import (
     with_options,
 )
 from pricekit.results import CrossValidation, PathLike, Run, Tuning
+from pricekit.storage import location_of
 from pricekit.support.staging import continued
 from pricekit.training.time_budget import began
 
@@ -81,7 +82,7 @@ def train(
         None if valid is None else path_or_frame(valid),
         read_options_of(options),
         tuple(map(path_or_frame, several(unpriced))),
-        paths_of(teacher, "teacher"),
+        models_of(teacher, "teacher"),
     )
     if resume:
         check_resumable(out, overwrite)
@@ -140,7 +141,7 @@ def cross_validate(
         path_or_frame(table),
         read_options=read_options_of(options),
         unpriced=tuple(map(path_or_frame, several(unpriced))),
-        teachers=paths_of(teacher, "teacher"),
+        teachers=models_of(teacher, "teacher"),
     )
     if resume:
         check_resumable(out, overwrite)
@@ -307,7 +308,8 @@ def pretrain(
     from pricekit.workflows.pretraining.pretrain import pretrain as run
     from pricekit.workflows.pretraining.start import pretraining_of
 
-    paths, target = paths_of(tables, "tables"), path_of(out, "out")
+    paths = tuple(location_of(table, "tables") for table in several(tables))
+    target = path_of(out, "out")
     settings, read_options = pretraining_of(backbone, options), read_options_of(options)
     run(
         paths,

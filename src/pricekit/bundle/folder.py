@@ -233,7 +233,7 @@ def is_bundle(path: Path) -> bool:
 
 def unlisted_files(path: Path) -> list[str]:
     """Return the names of files in a bundle's folder that its manifest does not list; raises BundleError."""
-    return others(path, [MANIFEST, *_read_manifest(path)[0]["files"]])
+    return others(path, [MANIFEST, *read_manifest(path)[0]["files"]])
 
 
 def open_bundle(path: Path) -> Bundle:
@@ -242,13 +242,13 @@ def open_bundle(path: Path) -> Bundle:
 
 
 def _open_bundle(path: Path) -> Bundle:
-    manifest, digest = _read_manifest(path)
+    manifest, digest = read_manifest(path)
     listed = manifest["files"]
     required = [member[part] for member in _members(manifest) for part in PARTS]
     for name in required:
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {shorten(name)} in its manifest; export it again")
-    _check_sizes(path, manifest)
+    check_listed_sizes(path, manifest)
     same: dict[str, bytes] = {}
     files = {
         name: same.setdefault(facts["sha256"], _read_file(path, name, facts))
@@ -262,7 +262,8 @@ def _open_bundle(path: Path) -> Bundle:
     return bundle
 
 
-def _check_sizes(path: Path, manifest: Mapping[str, Any]) -> None:
+def check_listed_sizes(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise BundleError if the files that a manifest lists would exceed the limits, or the memory."""
     sizes = {name: facts["bytes"] for name, facts in manifest["files"].items()}
     with _limits_of(path) as where:
         check_sizes(sizes, _names(manifest), where)
@@ -298,7 +299,8 @@ def _members(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     return members
 
 
-def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
+def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
+    """Return the manifest of a bundle's folder and its hash; raises BundleError."""
     source = path / MANIFEST
     if not path.exists():
         raise BundleError(f"the bundle {path} does not exist; check the path", path=path)
@@ -337,14 +339,19 @@ def _digest_of(manifest: Mapping[str, Any]) -> str:
     return _sha256(json.dumps(values, sort_keys=True).encode())
 
 
-def _read_file(path: Path, name: str, expected: Any) -> bytes:
-    file = path / name
+def check_name(path: Path, name: str) -> None:
+    """Raise BundleError unless a manifest's name is that of a file inside its folder."""
     plain = Path(name).name == name and "\\" not in name and name not in ("", ".", "..")
     if not plain or not name.isprintable() or len(name) > _LONGEST_NAME:
         raise BundleError(
             f"the bundle {path} names the file {shorten(repr(name), _LONGEST_NAME)}, which is outside its folder, too "
             "long or not printable; do not trust it"
         )
+
+
+def _read_file(path: Path, name: str, expected: Any) -> bytes:
+    file = path / name
+    check_name(path, name)
     if file.is_symlink() or not file.is_file():
         raise BundleError(f"the bundle {path} lacks {name}, or it is a link; copy the whole bundle again")
     facts = expected if isinstance(expected, dict) else {}

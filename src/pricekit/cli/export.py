@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -12,6 +11,7 @@ from pricekit.cli.common import again
 from pricekit.cli.options import FOLDER, TABLE
 from pricekit.cli.project import BUNDLES, latest_run
 from pricekit.cli.terminal import begin, show_result
+from pricekit.errors import path_of
 
 BATCH_SENSITIVITY = 0.02
 """Warn if a row's price varies with its batch by at least this share of the standard deviation of the log prices."""
@@ -49,8 +49,10 @@ def export(**flags: Any) -> None:
     fp16, values that would overflow stay in float32. In int8, values are rounded with scales that are fixed on these
     rows.
     """
-    flags["run"] = run = Path(flags["run"] or latest_run())
-    flags["out"] = out = Path(flags["out"] or BUNDLES / run.resolve().name)
+    from pricekit.options import model_path
+
+    flags["run"] = run = model_path(flags["run"] or str(latest_run()), "run")
+    flags["out"] = out = path_of(flags["out"] or BUNDLES / run.resolve().name, "out")
     begin(f"reading {run}", "pricekit.exporting.export")
     from pricekit import api
     from pricekit.support.log import logger

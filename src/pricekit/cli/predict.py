@@ -52,7 +52,7 @@ def predict(**flags: Any) -> None:
     """
     if flags["table"] is None:  # a single argument is the table
         flags["model"], flags["table"] = None, flags["model"]
-    if flags["table"] is None or (flags["model"] is None and _is_model(Path(flags["table"]))):
+    if flags["table"] is None or (flags["model"] is None and _is_model(flags["table"])):
         raise click.UsageError("Missing argument 'TABLE': the table of rows to price.")
     flags["model"] = flags["model"] or latest_bundle()
     begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
@@ -69,5 +69,6 @@ def predict(**flags: Any) -> None:
     )
 
 
-def _is_model(folder: Path) -> bool:
+def _is_model(given: str) -> bool:
+    folder = Path(given)  # no local folder has the name of an address
     return any((folder / name).is_file() for name in ("manifest.json", "run.json"))

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from pricekit.cli.terminal import announce
+from pricekit.storage import Location, location_of
 from pricekit.support.log import logger
 from pricekit.support.staging import target_of
 
@@ -38,7 +39,7 @@ def with_project(flags: dict[str, Any]) -> dict[str, Any]:
 
     project = read_project()
     flags = _with_table(flags, project.table)
-    if project.table is not None and Path(flags["table"]).resolve() == project.table.resolve():
+    if project.table is not None and _same(flags["table"], project.table):
         flags |= {name: value for name, value in project.read_options.items() if not flags.get(name)}
     if "config" in flags:
         file = {} if flags["config"] is None else read_toml(Path(flags["config"]))
@@ -49,7 +50,14 @@ def with_project(flags: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _with_table(flags: dict[str, Any], table: Path | None) -> dict[str, Any]:
+def _same(given: str | Location, table: Location) -> bool:
+    location = location_of(given, "table") if isinstance(given, str) else given
+    if isinstance(location, Path) and isinstance(table, Path):
+        return location.resolve() == table.resolve()
+    return location == table
+
+
+def _with_table(flags: dict[str, Any], table: Location | None) -> dict[str, Any]:
     if flags["table"] is None and table is None:
         raise click.UsageError(
             f"Missing argument 'TABLE'. Name a table, or write its path into {PROJECT_FILE}: "

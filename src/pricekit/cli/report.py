@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from pricekit.cli.options import FOLDER, TABLE, as_arguments, metric_option, table_options, weight_option
 from pricekit.cli.terminal import begin, show_result
+from pricekit.storage import Location, size_of
 
 
 @click.command(short_help="Write a page on how good a model's prices are, where they fail, and why.")
@@ -55,5 +55,5 @@ def report(**flags: Any) -> None:
     show_result(f"the report is in {found}, {_size(found)}", out=str(found))
 
 
-def _size(file: Path) -> str:
-    return f"{file.stat().st_size / 1e3:,.0f} kB"
+def _size(file: Location) -> str:
+    return f"{size_of(file) / 1e3:,.0f} kB"

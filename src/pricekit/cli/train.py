@@ -117,7 +117,7 @@ def train(dry_run: bool, **flags: Any) -> None:
 
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
-    from pricekit.options import ModelOptions, read_options_of
+    from pricekit.options import ModelOptions, model_path, path_or_frame, read_options_of, table_or_none
     from pricekit.runs.folder import kept_together
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.refit import refits
@@ -128,16 +128,18 @@ def _dry_run(flags: dict[str, Any]) -> None:
     from pricekit.support.text import counted
     from pricekit.workflows.members import has_members, is_begun, resumed_model
 
-    paths = {name: tuple(map(Path, flags[name])) for name in ("unpriced", "teacher")}
-    valid = Path(flags["valid"]) if flags["valid"] else None
     source = Source(
-        Path(flags["table"]), valid, read_options_of(flags), paths["unpriced"], teachers=paths["teacher"]
+        path_or_frame(flags["table"]),
+        table_or_none(flags["valid"] or None),
+        read_options_of(flags),
+        tuple(map(path_or_frame, flags["unpriced"])),
+        teachers=tuple(model_path(teacher, "teacher") for teacher in flags["teacher"]),
     )
     out = flags["out"] or interrupted_run() if flags["resume"] else None
     out = continued(Path(out), is_begun) if out else None
     out = out if out and is_begun(out) else None
     given = {name: flags[name] for name in ModelOptions.__annotations__}
-    init = Path(flags["init"]) if flags["init"] else None
+    init = model_path(flags["init"], "init") if flags["init"] else None
     config = resumed_model(out, source, given, init) if out else new_config(given, init)
     run = None if out is None or has_members(out) else out
     kept = kept_together(run) if run else NEAR

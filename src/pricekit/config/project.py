@@ -29,6 +29,7 @@ from pydantic import Field, ValidationError
 from pricekit.config.layers import Layer, read_toml
 from pricekit.config.settings import ColumnsConfig, RunConfig, Section
 from pricekit.errors import ConfigError, explain_invalid
+from pricekit.storage import Location, location_of
 from pricekit.support.files import write_text
 from pricekit.support.text import did_you_mean
 
@@ -39,7 +40,10 @@ _HEADER = re.compile(r"^\s*\[([^\[\]]+)\]\s*(#.*)?$")
 class TableSection(Section):
     """The table of a project and its reading options; pricekit detects those that are missing."""
 
-    path: str = Field(min_length=1, description="file, relative to the project file")
+    path: str = Field(
+        min_length=1,
+        description="file, relative to the project file, or an address such as s3://bucket/new.csv",
+    )
     encoding: str | None = None
     delimiter: str | None = None
     columns: list[str] = Field([], description="names of all columns of a file without a header")
@@ -52,12 +56,12 @@ class Project:
     """The content of a project file.
 
     Attributes:
-        table: the table's path; None if the file names none.
+        table: the table's path or address; None if the file names none.
         read_options: reading options of that table by parameter name: encoding, delimiter, columns, decimal, currency.
         settings: a layer of the configuration.
     """
 
-    table: Path | None = None
+    table: Location | None = None
     read_options: Mapping[str, Any] = field(default_factory=dict)
     settings: Layer = field(default_factory=dict)
 
@@ -86,7 +90,9 @@ def read_project(folder: Path = Path()) -> Project:
     if section is None:
         return Project(settings=content)
     table = _table_section(path, section)
-    return Project(folder / table.path, table.model_dump(exclude={"path"}, exclude_defaults=True), content)
+    place = location_of(table.path, "table")
+    given = folder / place if isinstance(place, Path) else place
+    return Project(given, table.model_dump(exclude={"path"}, exclude_defaults=True), content)
 
 
 def update_project(

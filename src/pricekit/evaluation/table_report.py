@@ -29,7 +29,7 @@ from pricekit.evaluation.table_findings import (
     without_leaks,
 )
 from pricekit.options import clear_errors
-from pricekit.support.text import counted, shorten
+from pricekit.support.text import counted, scheme_of, shorten
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
     ColumnGuess,
@@ -157,7 +157,7 @@ class TableReport:
         used = {"text": list(self.text), "price": self.price, "id": self.id}
         read = asdict(self.read_options)
         read["columns"] = list(read.pop("names"))
-        relative = os.path.relpath(self.table, path.parent)
+        relative = self.table if scheme_of(self.table) else os.path.relpath(self.table, path.parent)
         update_project(path, relative, read, used, overwrite=overwrite)
 
     def role(self, column: str) -> str:

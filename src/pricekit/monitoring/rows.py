@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.monitoring.make import MOST_ROWS, SEED, some_rows
+from pricekit.storage import Address
 from pricekit.support.progress import progress
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
@@ -73,7 +74,7 @@ def read_rows(
     Raises:
         DataError: the table cannot be read, has no rows, or lacks a required column.
     """
-    files = table_files(source) if isinstance(source, Path) else [source]
+    files = table_files(source) if isinstance(source, Path | Address) else [source]
     names = column_names(files[0], read_options)
     known = {*names, *required}
     present = tuple(name for name in columns.text if name in known)
@@ -84,7 +85,7 @@ def read_rows(
         price=columns.price if columns.price in known else None,
     )
     given: dict[str, Any] = {"limit": limit, "read_options": read_options}
-    if isinstance(source, Path):
+    if isinstance(source, Path | Address):
         tables, size = iter_files(files, read, **given), files_size(files)
     else:
         tables, size = iter_table(source, read, **given), 0

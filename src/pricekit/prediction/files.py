@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from pricekit import __version__
-from pricekit.errors import DataError
+from pricekit.errors import ConfigError, DataError
 from pricekit.prediction.checkpoint import PredictionCheckpoint
 from pricekit.prediction.intervals import BOUNDS
 from pricekit.prediction.workers import price_in_processes, worthwhile
+from pricekit.storage import Address, Location, fingerprint, for_all, working_path
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
@@ -44,8 +45,8 @@ WINDOW, WINDOW_BYTES = 8192, 64 << 20
 
 def predict_file(
     predictor: Predictor,
-    source: Path,
-    out: Path,
+    source: Location,
+    out: Location,
     columns: Columns,
     read_options: ReadOptions,
     *,
@@ -58,6 +59,8 @@ def predict_file(
     files = table_files(source)
     check_output(out, files)
     _check_request(predictor, columns, interval)
+    if resume:
+        _check_resumable(source, out)
     fingerprints = _fingerprints(files)
     key: dict[str, object] = {
         "model": predictor.digest,
@@ -68,9 +71,13 @@ def predict_file(
         "pricekit version": [WINDOW, __version__],
     }
     tables = _merge_small(iter_files(files, columns, rows=WINDOW, limit=limit, read_options=read_options))
-    with owned(out, "predictions", DataError), PredictionCheckpoint(out, key) as checkpoint:
+    with (
+        working_path(out) as place,
+        owned(place, "predictions", DataError, shown=out),
+        PredictionCheckpoint(place, key) as checkpoint,
+    ):
         _resume_or_start(checkpoint, resume)
-        with _announcing_what_is_kept(checkpoint):
+        with _announcing_what_is_kept(checkpoint, resumable=not (_is_stream(source) or _is_stream(out))):
             rows, empty = _price_windows(predictor, tables, checkpoint, files_size(files), processes)
             if _fingerprints(files) != fingerprints:
                 checkpoint.clear()
@@ -83,6 +90,18 @@ def predict_file(
         logger.warning(f"{empty:,} of {rows:,} rows have no text; they get a price nevertheless.")
     _warn_of_new_files(source, [*files, out])
     return rows
+
+
+def _check_resumable(*locations: Location) -> None:
+    if any(map(_is_stream, locations)):
+        raise ConfigError(
+            "standard input and output cannot be resumed; read and write files, or predict from the first row",
+            parameters=("resume",),
+        )
+
+
+def _is_stream(location: Location) -> bool:
+    return isinstance(location, Address) and location.is_stream
 
 
 def _check_request(predictor: Predictor, columns: Columns, interval: float | None) -> None:
@@ -117,11 +136,11 @@ def _resume_or_start(checkpoint: PredictionCheckpoint, resume: bool) -> None:
 
 
 @contextmanager
-def _announcing_what_is_kept(checkpoint: PredictionCheckpoint) -> Iterator[None]:
+def _announcing_what_is_kept(checkpoint: PredictionCheckpoint, *, resumable: bool) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if checkpoint.count:
+        if checkpoint.count and resumable:
             logger.warning(
                 "finished windows are kept; predict again with resume to continue, unless a file changes."
             )
@@ -175,7 +194,9 @@ def _priced(
         yield table, predictor.price(inputs)
 
 
-def _write(out: Path, checkpoint: PredictionCheckpoint, predictor: Predictor, interval: float | None) -> None:
+def _write(
+    out: Location, checkpoint: PredictionCheckpoint, predictor: Predictor, interval: float | None
+) -> None:
     """Write all windows as one file."""
     with PredictionWriter(out) as writer:
         for ids, prices in checkpoint:
@@ -215,20 +236,20 @@ def _prefetched(items: Iterable[Item]) -> Iterator[Item]:
             yield item
 
 
-def _warn_of_new_files(source: Path, known: Iterable[Path]) -> None:
+def _warn_of_new_files(source: Location, known: Iterable[Location]) -> None:
     """Log the number of files that appeared in a folder or a pattern during the prediction, and one of their names."""
     with suppress(DataError):  # all files were deleted
-        if new := {file.absolute() for file in table_files(source)} - {file.absolute() for file in known}:
+        if new := {_absolute(file) for file in table_files(source)} - {_absolute(file) for file in known}:
             logger.warning(
                 f"{counted(len(new), 'file')} of {source} appeared during the prediction, such as {min(new)}; the "
                 "output does not include them."
             )
 
 
-def _fingerprints(files: list[Path]) -> list[list[object]]:
-    """Return path, size and modification time of each file."""
-    return [
-        [str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns]
-        for file in files
-        if file.exists()
-    ]
+def _absolute(file: Location) -> str:
+    return str(file.absolute() if isinstance(file, Path) else file)
+
+
+def _fingerprints(files: list[Location]) -> list[list[object]]:
+    """Return name, size and time or entity tag of each file that exists."""
+    return [found for found in for_all(fingerprint, files) if found]

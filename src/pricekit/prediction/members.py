@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-from platformdirs import user_cache_path
 
 from pricekit.bundle import Bundle, open_bundle
+from pricekit.bundle.fetched import fetch_model
 from pricekit.core.contracts import Graph
 from pricekit.engines.choose import open_engine
 from pricekit.engines.loaded import LoadedEngine
-from pricekit.errors import path_of
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
+from pricekit.storage import cache_folder, location_of
 from pricekit.table import Columns
 
 MIN_SIZE_RATIO = 0.9
@@ -85,7 +85,7 @@ class BundleReader:
         return tuple(members)
 
     def _graph(self, model: bytes, preprocessor: Preprocessor, number: int) -> Graph:
-        cache = user_cache_path("pricekit") / "bundles" / self.bundle.digest
+        cache = cache_folder() / "bundles" / self.bundle.digest
         if number:
             cache /= str(number)
         precision = self.bundle.manifest.get("precision") or "fp32"
@@ -93,13 +93,14 @@ class BundleReader:
 
 
 def read_bundle(path: str | Path) -> BundleReader:
-    """Read a bundle and check it, without opening an engine.
+    """Read a local or remote bundle and check it, without opening an engine.
 
     Raises:
         BundleError: the bundle is damaged.
         PluginError: a feature plugin is missing.
     """
-    bundle = open_bundle(path_of(path, "path"))
+    location = location_of(path, "path")
+    bundle = open_bundle(location if isinstance(location, Path) else fetch_model(location))
     return BundleReader(bundle, tuple(load_preprocessor(files, bundle.path) for files, _ in bundle.members()))
 
 

@@ -16,7 +16,7 @@ from pricekit.comparables.products import ROWS, Products, products_of, read_prod
 from pricekit.comparables.result import Comparables
 from pricekit.comparables.search import K, check_request, find_comparables
 from pricekit.engines.choose import AUTO
-from pricekit.errors import BundleError, ConfigError, check_limit, path_of
+from pricekit.errors import BundleError, ConfigError, check_limit
 from pricekit.explanation.explain import EVALUATIONS, explain_rows
 from pricekit.explanation.result import Explanation
 from pricekit.monitoring.compare import compare, require_sketch
@@ -30,6 +30,7 @@ from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
 from pricekit.prediction.members import BundleReader, Member, read_bundle
 from pricekit.prediction.rows import Rows, named_columns, table_of
 from pricekit.preprocess import Inputs
+from pricekit.storage import Location, location_of
 from pricekit.table import (
     Columns,
     ReadOptions,
@@ -93,7 +94,7 @@ class Predictor:
         """Open a bundle in an engine; `pricekit.load` also opens runs and ensembles.
 
         Args:
-            path: the folder of the bundle.
+            path: the folder of the bundle, or its address such as "s3://bucket/bundle".
             engine: the name of the engine; "auto" is the fastest on this machine, measured the first time.
 
         Raises:
@@ -292,8 +293,8 @@ class Predictor:
 
     def predict_file(
         self,
-        table: str | Path,
-        out: str | Path,
+        table: str | Location,
+        out: str | Location,
         *,
         text: str | Sequence[str] | None = None,
         id: str | None = None,  # noqa: A002
@@ -308,11 +309,13 @@ class Predictor:
         """Price a table file of any size in bounded memory; return the number of rows.
 
         The output has one row per row of the table, in order. It appears when it is complete. Until then, a hidden
-        folder next to it contains the finished windows of rows.
+        folder next to it contains the finished windows of rows, or a folder in the cache if it is remote.
 
         Args:
-            table: a table file, a folder of Parquet files, or a pattern such as "new/*.csv".
-            out: the CSV, TSV, Parquet or JSON lines file to write.
+            table: a table file, a folder of Parquet files, or a pattern such as "new/*.csv"; locally or at an address
+                such as "s3://bucket/new"; or "-" for standard input.
+            out: the CSV, TSV, Parquet or JSON lines file to write, also at an address; or "-" for CSV on standard
+                output, "-.jsonl" for JSON lines.
             text: the text columns, by default those of the training table.
             id: the id column, by default that of the training table, or row numbers.
             encoding: the encoding of a text file, by default detected.
@@ -337,8 +340,8 @@ class Predictor:
         )
         return files.predict_file(
             self,
-            path_of(table, "table"),
-            path_of(out, "out"),
+            location_of(table, "table"),
+            location_of(out, "out"),
             meant,
             read_options,
             limit=limit,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pricekit.errors import ConfigError
 from pricekit.reporting.blocks import Section
-from pricekit.support.files import write_text
+from pricekit.storage import Location, write_text
 
 TEMPLATE = Path(__file__).parent / "template"
 
@@ -24,8 +24,8 @@ def require_libraries() -> None:
         )
 
 
-def write_page(out: Path, title: str, sections: Sequence[Section]) -> None:
-    """Write the page atomically."""
+def write_page(out: Location, title: str, sections: Sequence[Section]) -> None:
+    """Write the page, which appears as a whole."""
     write_text(out, render(title, sections))
 
 

@@ -12,28 +12,44 @@ cache.py      the cache folder; the local place of a remote output's lock and ch
 
 from pricekit.storage.address import Address, Location, is_remote, location_of
 from pricekit.storage.cache import cache_folder, working_path
-from pricekit.storage.fetch import Copy, fetch
-from pricekit.storage.listing import exists, files_below, fingerprint, for_all, is_folder, matching, size_of
+from pricekit.storage.fetch import Copy, Part, download, fetch
+from pricekit.storage.listing import (
+    check_bucket,
+    exists,
+    files_below,
+    fingerprint,
+    for_all,
+    is_folder,
+    is_pattern,
+    matching,
+    size_of,
+    split_pattern,
+)
 from pricekit.storage.publish import delete, published, read_text, write_text
 
 __all__ = [
     "Address",
     "Copy",
     "Location",
+    "Part",
     "cache_folder",
+    "check_bucket",
     "delete",
+    "download",
     "exists",
     "fetch",
     "files_below",
     "fingerprint",
     "for_all",
     "is_folder",
+    "is_pattern",
     "is_remote",
     "location_of",
     "matching",
     "published",
     "read_text",
     "size_of",
+    "split_pattern",
     "working_path",
     "write_text",
 ]

@@ -14,12 +14,13 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from pricekit.errors import DataError
 from pricekit.storage.address import Address, Location
-from pricekit.storage.connect import call, explained
+from pricekit.storage.connect import connect, explained, repeated
 from pricekit.storage.listing import facts_of, version_of
 from pricekit.support.causes import FULL
 from pricekit.support.log import logger
@@ -59,11 +60,29 @@ def _delete(folder: str, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def fetch(location: Location) -> Copy:
+@dataclass(frozen=True)
+class Part:
+    """The bytes of a remote file that are fetched.
+
+    Attributes:
+        first: bytes from the beginning. Without `last`, the copy ends with the last whole line of them.
+        last: bytes from the end; the copy has zeros in between.
+    """
+
+    first: int
+    last: int
+
+
+def fetch(location: Location, part: Part | None = None) -> Copy:
     """Return a local copy of a file; a local file stands for itself.
 
     The copy of a remote file is in the folder for temporary files, and as large as the file. Standard input is read to
-    its end, and is JSON lines if it begins with "{", otherwise CSV; a process reads it once and keeps the copy.
+    its end. It is JSON lines if it begins with "{", Parquet if it begins like that, and otherwise CSV. A process reads
+    it once and keeps the copy.
+
+    Args:
+        location: the file.
+        part: only this part of a remote file, which is not checked for changes; None: all of it.
 
     Example:
         >>> with fetch(Path(__file__)) as path:
@@ -76,17 +95,20 @@ def fetch(location: Location) -> Copy:
     """
     if isinstance(location, Path):
         return Copy(location)
-    return _spool(location) if location.is_stream else _download(location)
+    return _spool(location) if location.is_stream else _download(location, part)
 
 
-def _download(address: Address) -> Copy:
+def _download(address: Address, part: Part | None) -> Copy:
     with explained(address, "read", "table"):
         facts = facts_of(address)
         if facts is None:
             raise FileNotFoundError(address.text)
     if facts.get("type") == "directory":
         raise DataError(f"{address} is a folder, not a file. Name an existing table.", parameters=("table",))
-    with _new_copy(address, address.name) as copy:
+    with _new_copy(address.name) as copy:
+        if part is not None and part.first + part.last < facts["size"]:
+            _download_part(address, copy.path, facts["size"], part)
+            return copy
         download(address, copy.path, facts["size"])
         if version_of(facts_of(address) or {}) != version_of(facts):
             raise DataError(
@@ -104,12 +126,32 @@ def download(address: Address, path: Path, size: int) -> None:
         raise _too_small(address, path.parent, f"it has {free:,} bytes left, and {size:,} are needed")
     with open(path, "wb") as file:
         for start in range(0, size, PART_BYTES):
-            end = min(start + PART_BYTES, size)
-            with explained(address, "read"):
-                part = call(address, "cat_file", start, end)
-                if len(part) != end - start:
-                    raise ConnectionError(f"{len(part):,} of {end - start:,} bytes arrived")
-            _write(file, part, address, path.parent)
+            content = _range(address, start, min(start + PART_BYTES, size))
+            _write(file, content, address, path.parent)
+
+
+def _download_part(address: Address, path: Path, size: int, part: Part) -> None:
+    first = _range(address, 0, part.first)
+    if not part.last:
+        path.write_bytes(first[: first.rfind(b"\n") + 1])
+        return
+    with open(path, "wb") as file:
+        file.write(first)
+        file.seek(size - part.last)  # the system stores no zeros in between
+        file.write(_range(address, size - part.last, size))
+
+
+def _range(address: Address, start: int, end: int) -> bytes:
+    with explained(address, "read"):
+        return repeated(lambda: _once(address, start, end), f"read {address}")
+
+
+def _once(address: Address, start: int, end: int) -> bytes:
+    system = connect(address)
+    content: bytes = system.cat_file(system._strip_protocol(address.text), start, end)
+    if len(content) != end - start:
+        raise ConnectionError(f"{len(content):,} of {end - start:,} bytes arrived")
+    return content
 
 
 def _write(file: BinaryIO, part: bytes, address: Address, folder: Path) -> None:
@@ -132,7 +174,7 @@ def _too_small(address: Address, folder: Path, why: str) -> DataError:
 
 
 @contextmanager
-def _new_copy(address: Address, name: str) -> Iterator[Copy]:
+def _new_copy(name: str) -> Iterator[Copy]:
     """Yield a copy that is still empty; after an error it is deleted at once."""
     folder = tempfile.mkdtemp(prefix="pricekit-")
     try:
@@ -153,7 +195,7 @@ def _spool(address: Address) -> Copy:
 
 def _read_stdin(address: Address) -> Copy:
     stream: BinaryIO = sys.stdin.buffer
-    with _new_copy(address, "stdin") as copy:
+    with _new_copy("stdin") as copy:
         with open(copy.path, "wb") as file:
             while part := stream.read(1 << 20):
                 _write(file, part, address, copy.path.parent)
@@ -166,4 +208,6 @@ def _suffix(address: Address, path: Path) -> str:
         return address.suffix
     with open(path, "rb") as file:
         head = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if head.startswith(b"PAR1"):
+        return ".parquet"
     return ".jsonl" if head.startswith(b"{") else ".csv"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ WILD = frozenset("*?[")
 
 _VERSIONS = ("ETag", "etag", "generation", "mtime", "LastModified", "last_modified", "created")
 """What the providers call the facts that change when a file is replaced, the most reliable first."""
+_WITH_BUCKETS = frozenset({"s3", "gs"})
 _AT_A_TIME = 16
 """Requests for the facts of many files."""
 
@@ -45,12 +46,27 @@ def is_folder(location: Location) -> bool:
     return not location.is_stream and (facts_of(location) or {}).get("type") == "directory"
 
 
+def check_bucket(address: Address) -> None:
+    """Raise DataError if a file cannot be written because its bucket is missing; one without rights to look passes."""
+    if address.scheme not in _WITH_BUCKETS:
+        return
+    start, _, rest = address.text.partition("://")
+    bucket = Address(f"{start}://{rest.partition('/')[0]}")
+    with explained(address, "written", "out"), suppress(PermissionError):
+        call(bucket, "info")
+
+
 def files_below(folder: Location) -> list[Location]:
     """Return all files in a folder and its subfolders, sorted; local links without a target count; raises DataError."""
     if isinstance(folder, Path):
         return _without_folders(folder.rglob("*"))
     with explained(folder, "read"):
         return _addresses(folder, call(folder, "find"))
+
+
+def is_pattern(location: Location) -> bool:
+    """Return whether a location has a letter that makes a pattern; it may exist nevertheless."""
+    return bool(WILD & set(str(location)))
 
 
 def split_pattern(pattern: Location) -> tuple[Location, PurePath]:
@@ -122,5 +138,7 @@ def for_all(function: Callable[[Location], Item], locations: Sequence[Location])
     """Return what a function of this module returns for each location; remote ones are asked several at a time."""
     if len(locations) < 2 or isinstance(locations[0], Path):
         return [function(location) for location in locations]
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         return list(pool.map(function, locations))

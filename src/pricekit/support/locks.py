@@ -78,7 +78,14 @@ class Owner:
 
 
 @contextmanager
-def owned(out: Path, kind: str, error: Callable[..., Exception], *, enabled: bool = True) -> Iterator[None]:
+def owned(
+    out: Path,
+    kind: str,
+    error: Callable[..., Exception],
+    *,
+    enabled: bool = True,
+    shown: object = None,
+) -> Iterator[None]:
     """Own an output while the block runs; first repair and delete what killed processes left of it.
 
     Args:
@@ -87,6 +94,7 @@ def owned(out: Path, kind: str, error: Callable[..., Exception], *, enabled: boo
         error: makes the exception for an output that another process or thread writes; it gets a message and
             `parameters`.
         enabled: False in all but the first of several processes that train together.
+        shown: what messages name; None: `out`.
     """
     path = Path(os.path.realpath(out))
     if not enabled or not path.name:
@@ -99,7 +107,7 @@ def owned(out: Path, kind: str, error: Callable[..., Exception], *, enabled: boo
             heartbeat_interval=_BEAT_SECONDS,
             on_compromise=_warn,
         )
-        locked = _acquire(lease, out, kind, error)
+        locked = _acquire(lease, out if shown is None else shown, kind, error)
         try:
             settle(restore(path))
             delete_leftovers(path, locked=locked)
@@ -108,7 +116,7 @@ def owned(out: Path, kind: str, error: Callable[..., Exception], *, enabled: boo
             lease.release()
 
 
-def _acquire(lease: SoftFileLease, out: Path, kind: str, error: Callable[..., Exception]) -> bool:
+def _acquire(lease: SoftFileLease, out: object, kind: str, error: Callable[..., Exception]) -> bool:
     """Return whether the lock was acquired; False if the file system refuses to write it."""
     try:
         watch = _Watch(Path(lease.lock_file), out)
@@ -131,7 +139,7 @@ def _acquire(lease: SoftFileLease, out: Path, kind: str, error: Callable[..., Ex
 class _Watch:
     """Tells when to stop waiting for a lock: its owner runs on this machine, or has just renewed it."""
 
-    def __init__(self, file: Path, out: Path) -> None:
+    def __init__(self, file: Path, out: object) -> None:
         self.file, self.out, self.began = file, out, time.monotonic()
         self.renewed: int | None = None
 
@@ -205,7 +213,7 @@ def _describe(file: str, kind: str) -> None:
         stream.write(f"machine={machine()}\nkind={kind}\nsince={since}\nstarted={start_of(os.getpid())}\n")
 
 
-def _refusal(owner: Owner | None, out: Path, kind: str, error: Callable[..., Exception]) -> Exception:
+def _refusal(owner: Owner | None, out: object, kind: str, error: Callable[..., Exception]) -> Exception:
     who, since = str(owner or "another process"), ""
     if owner is not None:
         kind, began = owner.kind, datetime.fromisoformat(owner.since).astimezone()

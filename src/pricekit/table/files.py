@@ -4,53 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import takewhile
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 from pricekit.errors import DataError, NoRowsError
+from pricekit.storage import (
+    Location,
+    exists,
+    files_below,
+    for_all,
+    is_folder,
+    is_pattern,
+    matching,
+    size_of,
+    split_pattern,
+)
 from pricekit.support.log import logger
 from pricekit.table.model import Columns, Notices, Table, format_of
 from pricekit.table.read import columns_found, iter_table
 from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions
 
-_WILD = frozenset("*?[")
 
+def table_files(path: Location) -> list[Location]:
+    """Return the files of a local path or an address, sorted by name.
 
-def table_files(path: Path) -> list[Path]:
-    """Return the files of a path, sorted by name.
-
-    A path is a file, a folder of .parquet and .pq files (including subfolders), or a pattern. A path with `*`, `?`
+    It is a file, a folder of .parquet and .pq files (including subfolders), or a pattern. A path with `*`, `?`
     or `[` that is not an existing file is a pattern, in which `**` matches any number of folders. Files and subfolders
     whose names begin with "." or "_" are omitted unless the pattern contains such a name.
 
     Raises:
         DataError: there is no such file.
     """
-    if path.is_dir():
+    if is_folder(path):
         fixed, hidden = path, False
-        found = [file for file in path.rglob("*") if file.suffix.lower() in (".parquet", ".pq")]
+        found = [file for file in files_below(path) if file.suffix.lower() in (".parquet", ".pq")]
         problem = 'the folder contains no .parquet file. For other formats, use a pattern such as "*.csv"'
-    elif _WILD & set(str(path)) and not path.exists():
-        fixed = Path(*takewhile(lambda part: not _WILD & set(part), path.parts))
-        hidden = _is_hidden(path.relative_to(fixed))  # the user wants hidden files
-        found = list(fixed.glob(str(path.relative_to(fixed))))
+    elif is_pattern(path) and not exists(path):
+        fixed, varying = split_pattern(path)
+        hidden = _is_hidden(varying)  # the user wants hidden files
+        found = matching(path)
         problem = "no file matches the pattern"
     else:
         return [path]
-    files = sorted(
-        file
-        for file in found
-        if (file.is_file() or not file.exists())  # a broken link is reported as a missing file
-        and (hidden or not _is_hidden(file.relative_to(fixed)))
-    )
+    files = [file for file in found if hidden or not _is_hidden(file.relative_to(fixed))]  # type: ignore[arg-type]
     if not files:
         raise DataError(f"{path}: {problem}. Check the path.", parameters=("table",))
     return files
 
 
 def iter_files(
-    files: Sequence[Path],
+    files: Sequence[Location],
     columns: Columns,
     *,
     rows: int = 8192,
@@ -85,10 +88,10 @@ def iter_files(
                 raise
             if format_of(file) != "parquet":
                 notices(f"{file} has no rows; it is skipped.")
-        position += file.stat().st_size
+        position += size_of(file)
 
 
-def _refuse_other_ids(first: Path, other: Path, columns: Columns) -> None:
+def _refuse_other_ids(first: Location, other: Location, columns: Columns) -> None:
     raise DataError(
         f"only one of {first} and {other} has the id column {columns.id!r}, so row numbers would mix with ids. Add the "
         "column to all files, name an id column that all have, or process the files one by one.",
@@ -97,15 +100,15 @@ def _refuse_other_ids(first: Path, other: Path, columns: Columns) -> None:
     )
 
 
-def check_columns(path: Path, columns: Columns, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> None:
+def check_columns(path: Location, columns: Columns, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> None:
     """Check quickly that all files of a path have the columns.
 
-    Reads the metadata of Parquet files and the first rows of others.
+    Reads the metadata of Parquet files and the first rows of others, also of remote ones.
 
     Raises:
         DataError: there is no such file, a file lacks a column, or only some of the files have the id column.
     """
-    kinds: dict[bool, Path] = {}
+    kinds: dict[bool, Location] = {}
     empty: NoRowsError | None = None
     for file in table_files(path):
         try:
@@ -118,11 +121,11 @@ def check_columns(path: Path, columns: Columns, read_options: ReadOptions = DEFA
         _refuse_other_ids(kinds[False], kinds[True], columns)
 
 
-def files_size(files: Sequence[Path]) -> int:
+def files_size(files: Sequence[Location]) -> int:
     """Return the final `Table.position` of `iter_files`: the bytes of all files; a missing file has none."""
-    return sum(file.stat().st_size for file in files if file.exists())
+    return sum(for_all(size_of, files))
 
 
-def _is_hidden(path: Path) -> bool:
+def _is_hidden(path: PurePath) -> bool:
     """Return whether a file or one of its folders is not data, such as `_SUCCESS` or a temporary part."""
     return any(part.startswith((".", "_")) and part != ".." for part in path.parts)

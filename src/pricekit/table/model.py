@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from pricekit.errors import DataError
+from pricekit.storage import Location
 from pricekit.support.text import shorten
 
 MAX_TEXT_CHARS = 50_000
@@ -241,7 +241,7 @@ class ReadWarnings:
             yield f"cells with bytes that are not UTF-8: {self.not_utf8:,}; each such byte is read as '\ufffd'."
 
 
-def format_of(path: Path) -> str:
+def format_of(path: Location) -> str:
     """Return the format that a path's suffix names: csv, tsv, txt, parquet or jsonl.
 
     Raises:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 
 import pyarrow as pa
 
-from pricekit.errors import check_limit
+from pricekit.errors import DataError, check_limit
+from pricekit.storage import Location, is_remote
 from pricekit.support.log import logger
 from pricekit.table.assemble import assemble, check_width, resolve
 from pricekit.table.columns import flat, readable
@@ -57,8 +58,9 @@ def read_table(
     """Read a whole table into memory.
 
     Args:
-        source: the path of a .csv, .tsv, .txt, .parquet, .pq, .jsonl or .ndjson file; or a pandas, Arrow or polars
-            frame, or any other with the Arrow PyCapsule interface. The index of a pandas frame is ignored.
+        source: the path of a .csv, .tsv, .txt, .parquet, .pq, .jsonl or .ndjson file, its address such as
+            "s3://bucket/new.csv", or "-" for standard input; or a pandas, Arrow or polars frame, or any other with the
+            Arrow PyCapsule interface. The index of a pandas frame is ignored.
         columns: the roles of the columns; None guesses them with `guess_columns`.
         limit: read only the first `limit` rows.
         read_options: how to read the table; options that are not set are detected.
@@ -154,15 +156,27 @@ def read_frame(frame: TableSource, columns: Columns) -> Table:
     )[0]
 
 
-def columns_found(path: Path, columns: Columns, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> Columns:
+def columns_found(
+    path: Location, columns: Columns, read_options: ReadOptions = DEFAULT_READ_OPTIONS
+) -> Columns:
     """Return the columns that `iter_table` would read, from the beginning of a file.
 
     Raises:
         NoRowsError: the file has no rows.
         DataError: the file is damaged or lacks a column.
     """
+    file, names = _beginning(path, read_options)
+    return resolve(file, names, columns, logger.debug)
+
+
+def _beginning(path: Location, read_options: ReadOptions) -> tuple[OpenedTable, list[str]]:
+    """Open a file, of a remote one only a part if that is enough, and return the names of its columns."""
+    if is_remote(path):
+        with suppress(DataError):  # such as a part that ends within the first row
+            part = open_table(path, read_options, logger.debug, whole=False)
+            return part, _names(part)
     file = open_table(path, read_options, logger.debug)
-    return resolve(file, _names(file), columns, logger.debug)
+    return file, _names(file)
 
 
 def column_names(source: TableSource, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> list[str]:
@@ -172,7 +186,8 @@ def column_names(source: TableSource, read_options: ReadOptions = DEFAULT_READ_O
 
 def _names(file: OpenedTable) -> list[str]:
     if file.kind == "parquet":
-        names = names_of_parquet(file.origin)
+        with file.named():
+            names = names_of_parquet(file.origin)
     else:  # the first object of JSON lines may lack a key
         rows, read_warnings = _CHUNK if file.kind == "jsonl" else _SOME_ROWS, ReadWarnings()
         first = next(_limited(file, rows, rows, read_warnings), None)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import pandas as pd
 
 from pricekit.errors import DataError, NoRowsError
+from pricekit.storage import Address, Copy, Location, Part, fetch, is_remote, location_of
 from pricekit.table.formats.delimited import Layout, detect_delimiter, first_row, read_delimited
 from pricekit.table.formats.encoding import Charset, check_readable, detect_charset
 from pricekit.table.formats.frame import as_arrow, is_frame, read_arrow
@@ -87,6 +89,10 @@ def _delimiter(given: str) -> str:
 
 
 _EXPECTED = {"csv": ",", "tsv": "\t", "txt": None}
+_PARQUET = b"PAR1"
+"""The first bytes of a Parquet file, whose columns are at the end."""
+_PART_BYTES = 1 << 20
+"""As much of a file shows its columns, except in rare cases."""
 
 
 class ArrowStream(Protocol):
@@ -96,8 +102,8 @@ class ArrowStream(Protocol):
         """Return a PyCapsule of an Arrow stream of record batches."""
 
 
-TableSource: TypeAlias = "str | Path | pd.DataFrame | ArrowStream"
-"""A table: the path of a file, or a pandas, Arrow, polars or similar frame in memory."""
+TableSource: TypeAlias = "str | Path | Address | pd.DataFrame | ArrowStream"
+"""A table: the path or address of a file, or a pandas, Arrow, polars or similar frame in memory."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +111,12 @@ class OpenedTable:
     """A table whose format is known and whose rows can be read any number of times.
 
     Attributes:
-        name: its name in messages: the path, or "the DataFrame".
+        name: its name in messages: the path, the address, or "the DataFrame".
         kind: the format of a file as `format_of` names it, or "frame".
-        origin: the path of a file, or a frame as Arrow.
+        origin: the local path of a file, or a frame as Arrow.
         charset: the encoding; None for Parquet and frames.
         layout: the layout of a delimited file; None for all others.
+        copy: of a remote file or a stream; it exists for as long as this object.
     """
 
     name: str
@@ -117,13 +124,30 @@ class OpenedTable:
     origin: Any  # Path | pa.Table
     charset: Charset | None = None
     layout: Layout | None = None
+    copy: Copy | None = None
 
     def first_row(self) -> list[str]:
         """Return the fields of the first row of a delimited file, header or not; [] for other tables."""
-        return [] if self.layout is None else first_row(self.origin, self.layout)
+        with self.named():
+            return [] if self.layout is None else first_row(self.origin, self.layout)
 
     def chunks(self, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
         """Yield the rows, at most `rows` at a time, and count repairs in `read_warnings`."""
+        with self.named():
+            yield from self._chunks(rows, read_warnings)
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Give errors about the local copy of a file the name of the file."""
+        try:
+            yield
+        except DataError as error:
+            if self.copy is None:
+                raise
+            message = str(error).replace(str(self.copy.path), self.name)
+            raise type(error)(message, parameters=error.parameters, **error.facts) from None
+
+    def _chunks(self, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
         if self.kind == "frame":
             return read_arrow(self.origin, rows, read_warnings)
         if self.layout is not None:
@@ -141,11 +165,22 @@ def source_name(source: TableSource) -> str:
         >>> source_name(Path("data/products.csv"))
         'products.csv'
     """
-    return Path(source).name if isinstance(source, str | Path) else type(source).__name__
+    if not isinstance(source, str | Path | Address):
+        return type(source).__name__
+    location = location_of(source, "table")
+    return "standard input" if isinstance(location, Address) and location.is_stream else location.name
 
 
-def open_table(source: TableSource | OpenedTable, read_options: ReadOptions, notices: Notices) -> OpenedTable:
+def open_table(
+    source: TableSource | OpenedTable, read_options: ReadOptions, notices: Notices, *, whole: bool = True
+) -> OpenedTable:
     """Detect how to read a table, and report differences from what the file's suffix suggests.
+
+    Args:
+        source: a file or a frame.
+        read_options: how to read the table; options that are not set are detected.
+        notices: receives sentences for the user.
+        whole: False: of a remote file, only as much is fetched as shows its columns.
 
     Raises:
         DataError: the file is missing, of an unknown format, or not text despite its suffix; or the source is
@@ -153,8 +188,9 @@ def open_table(source: TableSource | OpenedTable, read_options: ReadOptions, not
     """
     if isinstance(source, OpenedTable):
         return source
-    if isinstance(source, str | Path):
-        return _open_file(Path(source), read_options, notices)
+    if isinstance(source, str | Path | Address):
+        location = location_of(source, "table") if isinstance(source, str) else source
+        return _open_file(location, read_options, notices, whole)
     if not is_frame(source):
         hint = " Call its collect() first." if hasattr(source, "collect") else ""
         raise DataError(
@@ -176,13 +212,33 @@ def _an_instance(value: object) -> str:
     return "None" if value is None else f"an object of type {type(value).__name__}"
 
 
-def _open_file(path: Path, read_options: ReadOptions, notices: Notices) -> OpenedTable:
-    check_readable(path)
-    name, kind = str(path), format_of(path)
+def _open_file(location: Location, read_options: ReadOptions, notices: Notices, whole: bool) -> OpenedTable:
+    if isinstance(location, Path):
+        check_readable(location)
+        return _detected(OpenedTable(str(location), format_of(location), location), read_options, notices)
+    if is_remote(location):
+        format_of(location)  # an unknown format is not worth fetching
+    copy = fetch(location) if whole else _columns_only(location)
+    name = str(location) if is_remote(location) else "standard input"
+    file = OpenedTable(name, format_of(copy.path), copy.path, copy=copy)
+    with file.named():
+        return _detected(file, read_options, lambda text: notices(text.replace(str(copy.path), name)))
+
+
+def _columns_only(location: Address) -> Copy:
+    """Return a copy of as much of a file as shows its columns."""
+    if format_of(location) == "parquet":
+        return fetch(location, Part(first=len(_PARQUET), last=_PART_BYTES))
+    return fetch(location, Part(first=_PART_BYTES, last=0))
+
+
+def _detected(file: OpenedTable, read_options: ReadOptions, notices: Notices) -> OpenedTable:
+    """Return a file with its encoding and layout."""
+    path, kind = file.origin, file.kind
     if kind == "parquet":
-        return OpenedTable(name, kind, path)
+        return file
     charset = detect_charset(path, read_options.encoding, notices)
     if kind == "jsonl":
-        return OpenedTable(name, kind, path, charset)
+        return replace(file, charset=charset)
     delimiter = read_options.delimiter or detect_delimiter(path, charset, _EXPECTED[kind], notices)
-    return OpenedTable(name, kind, path, charset, Layout(charset, delimiter, read_options.names))
+    return replace(file, charset=charset, layout=Layout(charset, delimiter, read_options.names))

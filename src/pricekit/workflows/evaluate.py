@@ -24,6 +24,7 @@ from pricekit.evaluation.scores import MIN_ROWS, Scores, scores_of
 from pricekit.options import columns_over, read_options_of
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import load_model, read_model
+from pricekit.storage import Address, Location
 from pricekit.support.log import logger
 from pricekit.table import Table, check_output, read_usable, source_name, write_frame
 from pricekit.table.prices.currency import require_same_currency
@@ -53,13 +54,13 @@ def worst_rows_of(
     options: Mapping[str, Any],
     *,
     by: str | None,
-    out: Path | None,
+    out: Location | None,
     metric: str | None = None,
     among: Any = None,
 ) -> ErrorReport:
     """List the rows with the largest errors; see `pricekit.worst_rows`."""
     if out is not None:
-        check_output(out, [table] if isinstance(table, Path) else [])
+        check_output(out, [table] if isinstance(table, Path | Address) else [])
     judged_by = metric_of([model], metric)
     products = None if among is None else products_among(model, among)
     rows, predictor = judged_rows(model, table, options)

@@ -17,6 +17,7 @@ from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError, TrainingError, check_intact
 from pricekit.runs.checks import check_leaks
 from pricekit.runs.source import NEAR, Source, Split, check_weights, digest_of, split_table, with_duplicates
+from pricekit.storage import Address
 from pricekit.support.files import write_atomically, write_text
 from pricekit.support.log import logger
 from pricekit.table import Table, source_name
@@ -193,7 +194,9 @@ def write_plan(out: Path, source: Source, plan: FoldPlan) -> None:
     """Write `plan.json` and `folds.parquet`, from which a cross-validation is resumed."""
     paths = {
         "unpriced": [
-            str(Path(table).absolute()) if isinstance(table, str | Path) else source_name(table)
+            str(table.absolute() if isinstance(table, Path) else table)
+            if isinstance(table, Path | Address)
+            else source_name(table)
             for table in source.unpriced
         ],
         "teachers": [str(path.absolute()) for path in source.teachers],

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
+from pricekit.storage import Address, Location, check_bucket, is_folder, published
 from pricekit.support.files import behind_link, write_atomically
 from pricekit.support.leftovers import LONGEST_NAME, delete_leftovers
 from pricekit.table.columns import as_frame, as_text, flat, keeps_type
@@ -24,23 +25,43 @@ from pricekit.table.output.sinks import open_sink
 _NO_IDS = pd.Series([], dtype="str", name="id")
 
 
-def check_output(path: Path, read: Sequence[Path] = ()) -> None:
+def check_output(path: Location, read: Sequence[Location] = ()) -> None:
     """Check that a file can be written, before the work that computes its content.
+
+    Whether a remote file may be written is known only when it is uploaded.
 
     Args:
         path: the file to write.
         read: the tables from which it is computed.
 
     Raises:
-        DataError: the path is not a file, has an unknown suffix or too long a name, is in a folder that does not exist,
-            or is one of the tables.
+        DataError: the path is not a file, has an unknown suffix or too long a name, is in a folder or bucket that does
+            not exist, or is one of the tables.
     """
+    if not isinstance(path, Path):
+        _check_address(path, read)
+        return
     if problem := _problem(path) or _problem_of_name(path):
         raise DataError(problem, parameters=("out",), path=str(path))
-    if path.exists() and any(table.exists() and path.samefile(table) for table in read):
-        raise DataError(
-            f"{path} is the table itself. Name another file.", parameters=("out",), path=str(path)
-        )
+    local = [table for table in read if isinstance(table, Path)]
+    if path.exists() and any(table.exists() and path.samefile(table) for table in local):
+        raise _is_the_table(path)
+
+
+def _check_address(address: Address, read: Sequence[Location]) -> None:
+    if problem := _problem_of_suffix(address):
+        raise DataError(problem, parameters=("out",), path=str(address))
+    if address.is_stream:
+        return
+    if address in read:
+        raise _is_the_table(address)
+    if is_folder(address):
+        raise DataError(f"{address} is a folder. Name a file to write.", parameters=("out",))
+    check_bucket(address)
+
+
+def _is_the_table(path: Location) -> DataError:
+    return DataError(f"{path} is the table itself. Name another file.", parameters=("out",), path=str(path))
 
 
 def _problem(path: Path) -> str:
@@ -56,13 +77,8 @@ def _problem(path: Path) -> str:
 
 def _problem_of_name(path: Path) -> str:
     """Return the problem with the suffix, the folder or the name length of a file, "" if there is none."""
-    try:
-        format_of(path)
-    except DataError:
-        return (
-            f"{path}: the suffix {path.suffix or '(none)'!r} names no format that can be written. Name it .csv, .tsv, "
-            ".parquet or .jsonl."
-        )
+    if problem := _problem_of_suffix(path):
+        return problem
     with _explained(path):
         target = behind_link(path)
         if not target.parent.is_dir():
@@ -72,7 +88,18 @@ def _problem_of_name(path: Path) -> str:
     return ""
 
 
-def write_frame(path: Path, frame: pd.DataFrame) -> None:
+def _problem_of_suffix(path: Location) -> str:
+    try:
+        format_of(path)
+    except DataError:
+        return (
+            f"{path}: the suffix {path.suffix or '(none)'!r} names no format that can be written. Name it .csv, .tsv, "
+            ".parquet or .jsonl."
+        )
+    return ""
+
+
+def write_frame(path: Location, frame: pd.DataFrame) -> None:
     """Write a frame without its index; the suffix names the format, as for `PredictionWriter`.
 
     Raises:
@@ -87,7 +114,8 @@ def write_frame(path: Path, frame: pd.DataFrame) -> None:
             column=twice[0],
         )
     check_output(path)
-    delete_leftovers(behind_link(path), locked=False)
+    if isinstance(path, Path):
+        delete_leftovers(behind_link(path), locked=False)
     with _FrameWriter(path) as writer:
         writer.write(frame)
 
@@ -107,14 +135,14 @@ class PredictionWriter:
     none.
 
     Args:
-        path: the file to write; an existing one is replaced at the end.
+        path: the file to write; an existing one is replaced at the end. A remote one is uploaded at the end.
 
     Raises:
         DataError: as for `check_output`, or the ids are named "price", or the system refuses to write.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = Path(path)
+    def __init__(self, path: Location) -> None:
+        self._path = path if isinstance(path, Address) else Path(path)
         self._frames = _FrameWriter(self._path)
         self._id_name = ""
 
@@ -168,13 +196,13 @@ def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, 
 class _FrameWriter:
     """Appends frames with the same columns; a context manager like `PredictionWriter`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Location) -> None:
         check_output(path)
         self._path = path
 
     def __enter__(self) -> Self:
         with _explained(self._path), ExitStack() as stack:
-            temporary = stack.enter_context(write_atomically(self._path))
+            temporary = stack.enter_context(published(self._path))
             temporary.touch()  # fail now rather than after an hour of predicting
             self._sink = open_sink(temporary, format_of(self._path))
             stack.callback(self._sink.close)
@@ -195,10 +223,12 @@ class _FrameWriter:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(path: Location) -> Iterator[None]:
     """Name the file that could not be written; the system only reports the reason."""
     try:
         yield
+    except BrokenPipeError:  # whoever reads the output has read enough
+        raise
     except OSError as error:
         raise DataError(
             f"{path} cannot be written: {error.strerror or error}.", parameters=("out",), path=str(path)

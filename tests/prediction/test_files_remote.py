@@ -1,0 +1,148 @@
+"""Prediction from addresses to addresses: every row once, resumable, and nothing half-written."""
+
+import io
+import sys
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from pricekit.errors import ConfigError, DataError
+from pricekit.prediction import files as predict_module
+from pricekit.prediction.predictor import Predictor
+from pricekit.storage import Address, working_path
+from pricekit.support.locks import owned
+
+NEW, OUT = "memory://in/new.csv", "memory://out/prices.csv"
+
+
+@pytest.fixture(scope="module")
+def predictor(bundle):
+    return Predictor.load(bundle, "ort-cpu")
+
+
+@pytest.fixture
+def remote(memory, catalog, monkeypatch):
+    monkeypatch.setattr(predict_module, "WINDOW", 64)  # several windows
+    memory.pipe("/in/new.csv", catalog.read_bytes())
+    return memory
+
+
+@pytest.fixture
+def expected(predictor, catalog, tmp_path):
+    predictor.predict_file(catalog, tmp_path / "local.csv")
+    return (tmp_path / "local.csv").read_bytes()
+
+
+class Counting:
+    """An engine that counts the rows that it prices, and is interrupted after some of them."""
+
+    def __init__(self, predictor, after=10**9):
+        self.original, self.after, self.rows = predictor.members[0].engine.price_batch, after, 0
+
+    def __call__(self, batch):
+        self.rows += len(batch["features"])
+        if self.rows > self.after:
+            raise KeyboardInterrupt
+        return self.original(batch)
+
+
+def _with(predictor, price_batch):
+    member = predictor.members[0]
+    engine = replace(member.engine, price_batch=price_batch)
+    return replace(predictor, members=(replace(member, engine=engine),))
+
+
+def interrupt(predictor):
+    with pytest.raises(KeyboardInterrupt):
+        _with(predictor, Counting(predictor, 200)).predict_file(NEW, OUT)
+
+
+def test_the_output_is_that_of_local_files(predictor, remote, expected, tmp_path):
+    assert predictor.predict_file(NEW, OUT) == 400
+    assert remote.cat("/out/prices.csv") == expected
+    assert remote.find("/out") == ["/out/prices.csv"]
+    assert list((tmp_path / "pricekit-cache" / "outputs").iterdir()) == []
+
+
+def test_a_folder_becomes_one_output(predictor, remote, catalog, expected):
+    table = pd.read_csv(catalog)
+    for number in range(4):
+        part = table[100 * number : 100 * number + 100]
+        remote.pipe(f"/in/parts/{number}.parquet", part.to_parquet(index=False))
+    assert predictor.predict_file("memory://in/parts", OUT) == 400
+    found, local = (pd.read_csv(io.BytesIO(content)) for content in (remote.cat("/out/prices.csv"), expected))
+    assert found["sample_id"].tolist() == local["sample_id"].tolist()
+    assert found["price"].tolist() == pytest.approx(local["price"].tolist(), rel=1e-5)
+
+
+def test_an_interrupted_prediction_is_resumed_on_the_same_machine(predictor, remote, expected, logged):
+    interrupt(predictor)
+    assert not remote.exists("/out/prices.csv")
+    assert "finished windows are kept" in logged()
+    predictor.predict_file(NEW, OUT, resume=True)
+    assert "resuming after" in logged()
+    assert remote.cat("/out/prices.csv") == expected
+
+
+def test_windows_of_a_replaced_table_are_not_used(predictor, remote, catalog, expected, logged):
+    interrupt(predictor)
+    remote.pipe("/in/new.csv", catalog.read_bytes())
+    predictor.predict_file(NEW, OUT, resume=True)
+    assert "it used a different table" in logged()
+    assert remote.cat("/out/prices.csv") == expected
+
+
+def test_a_table_that_is_replaced_during_the_prediction_is_an_error(predictor, remote, catalog, monkeypatch):
+    fingerprints = predict_module._fingerprints
+
+    def change(files):
+        found = fingerprints(files)
+        remote.pipe("/in/new.csv", catalog.read_bytes())
+        return found
+
+    monkeypatch.setattr(predict_module, "_fingerprints", change)
+    with pytest.raises(DataError, match="changed during the prediction"):
+        predictor.predict_file(NEW, OUT)
+    assert not remote.exists("/out/prices.csv")
+
+
+def test_an_upload_that_fails_keeps_the_windows(predictor, remote, expected):
+    remote.pipe("/out/prices.csv", b"old")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(remote), "put_file", _denied)
+        with pytest.raises(DataError, match="cannot be written: access is denied"):
+            predictor.predict_file(NEW, OUT)
+    assert remote.cat("/out/prices.csv") == b"old"
+    engine = Counting(predictor)
+    _with(predictor, engine).predict_file(NEW, OUT, resume=True)
+    assert engine.rows == 0
+    assert remote.cat("/out/prices.csv") == expected
+
+
+def _denied(*_args, **_options):
+    raise PermissionError("403")
+
+
+def test_two_predictions_of_one_machine_do_not_write_one_output(predictor, remote):
+    with (
+        working_path(Address(OUT)) as place,
+        owned(place, "predictions", DataError),
+        pytest.raises(DataError, match="has been writing the predictions memory://out/prices"),
+    ):
+        predictor.predict_file(NEW, OUT)
+
+
+def test_standard_input_to_standard_output(predictor, remote, catalog, expected, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(catalog.read_bytes())))
+    stream = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert predictor.predict_file("-", "-") == 400
+    assert stream.buffer.getvalue() == expected
+
+
+@pytest.mark.parametrize(("table", "out"), [("-", OUT), (NEW, "-")])
+def test_a_stream_cannot_be_resumed(predictor, remote, table, out):
+    with pytest.raises(ConfigError, match="standard input and output cannot be resumed") as refused:
+        predictor.predict_file(table, out, resume=True)
+    assert refused.value.parameters == ("resume",)
