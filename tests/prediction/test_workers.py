@@ -85,7 +85,7 @@ def test_an_impossible_number_of_processes_is_refused(predictor, catalog, tmp_pa
 
 @pytest.mark.parametrize(
     ("preparing", "pricing", "left", "expected"),
-    [(2, 1, 100, 3), (1, 2, 100, 1), (2, 1, 5, 1)],
+    [(2, 1, 30, 3), (1, 2, 30, 1), (2, 1, 3, 1)],
     ids=["python decides", "the engine decides", "soon done"],
 )
 def test_processes_are_used_where_they_pay(predictor, monkeypatch, preparing, pricing, left, expected):

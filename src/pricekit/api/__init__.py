@@ -5,8 +5,9 @@ works without torch.
 """
 
 from pricekit.api.explanations import comparables, explain, importance
-from pricekit.api.models import compare, evaluate, export, inspect, leaderboard, load, predict, worst_rows
+from pricekit.api.models import compare, evaluate, export, inspect, leaderboard, worst_rows
 from pricekit.api.monitoring import drift
+from pricekit.api.prediction import load, predict
 from pricekit.api.reports import report
 from pricekit.api.tables import check, compute_features
 from pricekit.api.training import cross_validate, ensemble, pretrain, train, tune

@@ -1,20 +1,14 @@
-"""Functions of trained models: open, predict, score, compare, export and inspect them."""
+"""Functions of trained models: score, compare, export and inspect them."""
 
 from __future__ import annotations
 
-import os
-import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Unpack
 
-from pricekit.errors import ConfigError, DataError, ExportError, path_of
+from pricekit.errors import ConfigError, ExportError, path_of
 from pricekit.options import (
-    ReadingOptions,
     WeighedOptions,
     clear_errors,
-    columns_over,
     model_path,
-    read_options_of,
     table_or_none,
     with_options,
 )
@@ -27,110 +21,11 @@ if TYPE_CHECKING:
     from pricekit.evaluation.errors import ErrorReport
     from pricekit.evaluation.scores import Scores
     from pricekit.exporting.verify import VerificationReport
-    from pricekit.prediction.predictor import Predictor
     from pricekit.prediction.sandbox import Inspection
     from pricekit.table import TableSource
     from pricekit.workflows.ranking.leaderboard import Leaderboard
 
 PRECISIONS = ("fp32", "fp16", "int8")
-
-
-@clear_errors
-def load(path: PathLike, engine: str | None = None) -> Predictor:
-    """Open a model to predict with: a bundle, a run or an ensemble.
-
-    Args:
-        path: its folder, or the object that a function of pricekit returned.
-        engine: the engine that runs a bundle's graph, such as `ort-cpu`; default: `auto`, the fastest on this machine
-            by a benchmark, which runs the first time. A run or an ensemble runs in torch.
-
-    Raises:
-        BundleError: the folder contains no model, or the bundle is damaged or was changed.
-        PluginError: a feature or an engine is not installed.
-        ConfigError: an engine is given for a run.
-
-    Example:
-        >>> import pricekit as pk
-        >>> model = pk.load(pk.train(pk.make_catalog(200), epochs=1))
-        >>> model.predict(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
-        (1,)
-    """
-    from pricekit.runs.load import load_model
-
-    return load_model(model_path(path, "path"), engine)
-
-
-@with_options(ReadingOptions)
-def predict(
-    model: PathLike,
-    table: PathLike,
-    out: PathLike,
-    *,
-    engine: str | None = None,
-    interval: float | None = None,
-    resume: bool = False,
-    processes: int | None = None,
-    **options: Unpack[ReadingOptions],
-) -> int:
-    """Price every row of table files in bounded memory, and write the prices into one file.
-
-    The file has one row per input row, in the same order, and appears when it is complete. Use `load` for rows in
-    memory.
-
-    Args:
-        model: a bundle, a run or an ensemble.
-        table: a file, a folder of Parquet files, or a pattern such as "new/*.csv".
-        out: the file to write: CSV, TSV, Parquet or JSON lines.
-        engine: as for `load`.
-        interval: also write `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
-        resume: continue an interrupted prediction into `out`.
-        processes: the number of processes that price rows, each with a copy of the model; default: several, one for
-            each CPU, if they are faster than threads, as with many rows and a small model.
-        **options: see below.
-
-    Returns:
-        The number of rows.
-
-    Raises:
-        DataError: the table cannot be read, or `out` cannot be written.
-        BundleError, PluginError, ConfigError: as for `load`; or the model has no interval of that level.
-
-    Example:
-        >>> import pricekit as pk, tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> pk.make_catalog(300).to_csv(f"{folder}/products.csv", index=False)
-        >>> run = pk.train(f"{folder}/products.csv", epochs=1)
-        >>> pk.predict(run, f"{folder}/products.csv", f"{folder}/prices.csv")
-        300
-    """
-    from pricekit.runs.load import read_model
-    from pricekit.table import check_columns
-
-    if not isinstance(table, str | os.PathLike):
-        raise DataError(
-            f"predict prices files, but the table is a {type(table).__name__}; load the model and pass it the frame",
-            parameters=("table",),
-        )
-    source, target = location_of(table, "table"), location_of(out, "out")
-    reader = read_model(model_path(model, "model"), engine)
-    columns = replace(columns_over(reader.columns, options), price=None)
-    check_columns(
-        source, columns, read_options_of(options)
-    )  # before `auto` measures the engines, which takes seconds
-    given = {name: value for name, value in options.items() if value is not None}
-    predictor = reader.open()
-    started = time.perf_counter()
-    rows = predictor.predict_file(
-        source,
-        target,
-        interval=interval,
-        resume=resume,
-        processes=processes,
-        **given,  # type: ignore[arg-type]
-    )
-    speed = "" if resume else f", {rows / (time.perf_counter() - started):,.0f} rows/s"
-    logger.info(f"engine {predictor.engine}{speed}")
-    return rows
 
 
 @with_options(WeighedOptions)

@@ -21,7 +21,8 @@ from pricekit.support.text import counted
     "--out",
     type=TABLE,
     required=True,
-    help="Output file of ids and prices: CSV, TSV, Parquet or JSON lines. An existing file is replaced.",
+    help="Output file of ids and prices: CSV, TSV, Parquet or JSON lines; an existing file is replaced. Or a "
+    "folder, for one output file per input file.",
 )
 @engine_option
 @click.option(
@@ -29,13 +30,21 @@ from pricekit.support.text import counted
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="Also write price_low and price_high, an interval that contains this share of true prices, such as 0.9.",
 )
-@click.option("--resume", is_flag=True, help="Continue the interrupted prediction in --out.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Continue the interrupted prediction in --out. In a folder, skip the files that are complete.",
+)
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
     metavar="N",
     help="Processes that price rows, each with a copy of the model.  [default: several if that is faster]",
 )
+@click.option(
+    "--runner", metavar="R", help="Let the workers of a cluster price the files of a folder: ray or spark."
+)
+@click.option("--address", metavar="A", help="Address of the cluster.  [default: as usual for the runner]")
 @table_options(price=False)
 def predict(**flags: Any) -> None:
     """Predict the price of every row of TABLE with MODEL, the folder of a run or a bundle.
@@ -43,8 +52,10 @@ def predict(**flags: Any) -> None:
     \b
     pricekit predict bundle new.csv --out prices.csv
     pricekit predict new.csv --out prices.csv          the latest bundle in bundles/
+    pricekit predict bundle "new/*.csv" --out prices   one file in prices/ for each one in new/
 
-    TABLE can also be a folder of Parquet files or a quoted pattern such as "new/*.csv".
+    TABLE can also be a folder of Parquet files or a quoted pattern such as "new/*.csv". If --out is a folder, each file
+    gets a file of the same name there; files that fail are listed at the end, and the others are priced.
 
     The output has one row per input row, in the same order. The file appears when it is complete. After an
     interruption, rerun with --resume to continue. The command reads the columns that the model was trained with,

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from pricekit import __version__
 from pricekit.errors import ConfigError, DataError
 from pricekit.prediction.checkpoint import PredictionCheckpoint
 from pricekit.prediction.intervals import BOUNDS
-from pricekit.prediction.workers import price_in_processes, worthwhile
+from pricekit.prediction.windows import priced
 from pricekit.storage import Address, Location, fingerprint, for_all, working_path
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
@@ -37,8 +33,6 @@ from pricekit.table import (
 if TYPE_CHECKING:
     from pricekit.prediction.predictor import Predictor
 
-Item = TypeVar("Item")
-
 WINDOW, WINDOW_BYTES = 8192, 64 << 20
 """Rows per window, in which batches are formed by length; bytes of text up to which small files share a window."""
 
@@ -58,9 +52,8 @@ def predict_file(
     """Price a table file; see `Predictor.predict_file`."""
     files = table_files(source)
     check_output(out, files)
-    _check_request(predictor, columns, interval)
-    if resume:
-        _check_resumable(source, out)
+    check_request(predictor, columns, interval)
+    _check_resumable(resume, source, out)
     fingerprints = _fingerprints(files)
     key: dict[str, object] = {
         "model": predictor.digest,
@@ -92,8 +85,8 @@ def predict_file(
     return rows
 
 
-def _check_resumable(*locations: Location) -> None:
-    if any(map(_is_stream, locations)):
+def _check_resumable(resume: bool, *locations: Location) -> None:
+    if resume and any(map(_is_stream, locations)):
         raise ConfigError(
             "standard input and output cannot be resumed; read and write files, or predict from the first row",
             parameters=("resume",),
@@ -104,7 +97,7 @@ def _is_stream(location: Location) -> bool:
     return isinstance(location, Address) and location.is_stream
 
 
-def _check_request(predictor: Predictor, columns: Columns, interval: float | None) -> None:
+def check_request(predictor: Predictor, columns: Columns, interval: float | None) -> None:
     """Raise errors that would otherwise occur at the end of the work."""
     if interval is not None:
         predictor.check_interval(interval)
@@ -155,43 +148,20 @@ def _price_windows(
     processes: int | None,
 ) -> tuple[int, int]:
     """Price the windows that the checkpoint does not contain; return the number of rows, and of rows without text."""
-    rows, priced, empty, position = 0, 0, 0, 0
+    rows, done, empty, position = 0, 0, 0, 0
     started = time.perf_counter()
     with progress("pricing", size) as advance:
-        for table, prices in _priced(predictor, tables, checkpoint.count, size, processes):
+        windows = priced(predictor, tables, size, done=checkpoint.count, processes=processes)
+        for table, prices in windows:
             if prices is not None:
                 checkpoint.add(table.ids, prices)
-                priced += len(table)
+                done += len(table)
             rows += len(table)
             empty += int((table.text.str.strip() == "").sum())
-            speed = priced / (time.perf_counter() - started)
+            speed = done / (time.perf_counter() - started)
             advance(table.position - position, f"{rows:,} rows  {speed:,.0f} rows/s")
             position = table.position
     return rows, empty
-
-
-def _priced(
-    predictor: Predictor, tables: Iterator[Table], done: int, size: int, processes: int | None
-) -> Iterator[tuple[Table, np.ndarray | None]]:
-    """Yield each table with its prices; None for the first `done` ones."""
-    tables = _prefetched(tables)
-    for table in islice(tables, done):
-        yield table, None
-    if processes is None:
-        processes = 1
-        if first := next(tables, None):
-            began = time.perf_counter()
-            inputs = predictor.prepare(first)
-            prepared = time.perf_counter()
-            yield first, predictor.price(inputs)
-            ended = time.perf_counter()
-            left = (size - first.position) / max(1, first.position) * (ended - began) * (done + 1)
-            processes = worthwhile(predictor, prepared - began, ended - prepared, left)
-    if processes > 1:
-        yield from price_in_processes(predictor, tables, processes)
-        return
-    for table, inputs in _prefetched((table, predictor.prepare(table)) for table in tables):
-        yield table, predictor.price(inputs)
 
 
 def _write(
@@ -224,16 +194,6 @@ def _same_columns(one: Table, other: Table) -> bool:
 
 def _text_bytes(table: Table) -> int:
     return int(table.text.memory_usage(index=False, deep=True))
-
-
-def _prefetched(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items; another thread computes the next one while the last one is used."""
-    iterator = iter(items)
-    with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(next, iterator, None)
-        while (item := following.result()) is not None:
-            following = pool.submit(next, iterator, None)
-            yield item
 
 
 def _warn_of_new_files(source: Location, known: Iterable[Location]) -> None:

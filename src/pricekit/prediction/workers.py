@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from functools import cache
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,7 +62,7 @@ def price_in_processes(
         BundleError: the model has changed since it was loaded, or returns an invalid price.
     """
     waiting: deque[tuple[Table, Future[np.ndarray]]] = deque()
-    with in_new_processes(processes, _keep, *predictor.__reduce__()) as pool:
+    with in_new_processes(processes, _keep, Opened(predictor)) as pool:
         try:
             for table in tables:
                 waiting.append((table, pool.submit(_price, table)))
@@ -71,11 +71,16 @@ def price_in_processes(
             while waiting:
                 yield _next(waiting)
         except BrokenProcessPool:
-            raise PluginError(
-                "a process that priced rows ended before it returned their prices. The system may have ended it for "
-                "lack of memory: use fewer processes",
-                parameters=("processes",),
-            ) from None
+            raise ended_early() from None
+
+
+def ended_early() -> PluginError:
+    """Return the error for a worker that was killed."""
+    return PluginError(
+        "a process that priced rows ended before it returned their prices. The system may have ended it for lack of "
+        "memory: use fewer processes",
+        parameters=("processes",),
+    )
 
 
 def _next(waiting: deque[tuple[Table, Future[np.ndarray]]]) -> tuple[Table, np.ndarray]:
@@ -92,29 +97,56 @@ def worthwhile(predictor: Predictor, preparing: float, pricing: float, left: flo
         predictor: of which the processes would have copies.
         preparing: seconds for tokens and features of some rows.
         pricing: seconds that the engine took for them.
-        left: seconds that the remaining rows would take.
+        left: how many times as many rows are left.
     """
     streams = min(member.engine.streams for member in predictor.members)
-    if streams == 1 or predictor.origin is None or preparing < pricing or left < WORTH_SECONDS:
+    if left * (preparing + pricing) < WORTH_SECONDS:
+        return 1
+    if streams == 1 or predictor.origin is None or preparing < pricing:
         return 1
     return int(max(1, min(streams, MOST, available_memory() / 2 / used_memory())))
 
 
-_recipe: list[tuple[Callable[..., Predictor], tuple[Any, ...]]] = []
-"""How to open the model in this process, if it is a worker."""
+@dataclass(frozen=True)
+class Opened:
+    """Returns an open predictor. Pickled, it becomes a `Recipe`, because an open engine belongs to its process."""
+
+    predictor: Predictor = field(repr=False)
+
+    def __call__(self) -> Predictor:
+        """Return the predictor."""
+        return self.predictor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle how to open the same model."""
+        return Recipe, self.predictor.__reduce__()
 
 
-def _keep(load: Callable[..., Predictor], arguments: tuple[Any, ...]) -> None:
-    _recipe[:] = [(load, arguments)]
+@dataclass(frozen=True)
+class Recipe:
+    """Opens a model when it is called, so that an error reaches whoever waits for prices.
+
+    Attributes:
+        load: opens it; the last model of a process stays open.
+        arguments: of `load`.
+    """
+
+    load: Callable[..., Predictor]
+    arguments: tuple[Any, ...]
+
+    def __call__(self) -> Predictor:
+        """Return the predictor; raises BundleError if the model has changed."""
+        return self.load(*self.arguments)
 
 
-@cache
-def _opened() -> Predictor:
-    """Open the model with the first rows, so that an error reaches whoever waits for their prices."""
-    ((load, arguments),) = _recipe
-    return load(*arguments)
+_models: list[Callable[[], Predictor]] = []
+"""Returns the predictor of this process, if it is a worker."""
+
+
+def _keep(model: Callable[[], Predictor]) -> None:
+    _models[:] = [model]
 
 
 def _price(table: Table) -> np.ndarray:
-    predictor = _opened()
+    predictor = _models[0]()
     return predictor.price(predictor.prepare(table))

@@ -52,6 +52,11 @@ def table_files(path: Location) -> list[Location]:
     return files
 
 
+def fixed_part(path: Location) -> Location:
+    """Return the folder below which a pattern varies; a path that is no pattern stays as it is."""
+    return split_pattern(path)[0] if is_pattern(path) and not exists(path) else path
+
+
 def iter_files(
     files: Sequence[Location],
     columns: Columns,

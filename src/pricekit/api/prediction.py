@@ -1,0 +1,152 @@
+"""Functions that predict: open a model, and price the rows of files."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
+
+from pricekit.errors import ConfigError, DataError
+from pricekit.options import (
+    ReadingOptions,
+    clear_errors,
+    columns_over,
+    model_path,
+    read_options_of,
+    with_options,
+)
+from pricekit.results import PathLike
+from pricekit.storage import location_of
+from pricekit.support.log import logger
+
+if TYPE_CHECKING:
+    from pricekit.prediction.predictor import Predictor
+
+
+@clear_errors
+def load(path: PathLike, engine: str | None = None) -> Predictor:
+    """Open a model to predict with: a bundle, a run or an ensemble.
+
+    Args:
+        path: its folder, or the object that a function of pricekit returned.
+        engine: the engine that runs a bundle's graph, such as `ort-cpu`; default: `auto`, the fastest on this machine
+            by a benchmark, which runs the first time. A run or an ensemble runs in torch.
+
+    Raises:
+        BundleError: the folder contains no model, or the bundle is damaged or was changed.
+        PluginError: a feature or an engine is not installed.
+        ConfigError: an engine is given for a run.
+
+    Example:
+        >>> import pricekit as pk
+        >>> model = pk.load(pk.train(pk.make_catalog(200), epochs=1))
+        >>> model.predict(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
+        (1,)
+    """
+    from pricekit.runs.load import load_model
+
+    return load_model(model_path(path, "path"), engine)
+
+
+@with_options(ReadingOptions)
+def predict(
+    model: PathLike,
+    table: PathLike,
+    out: PathLike,
+    *,
+    engine: str | None = None,
+    interval: float | None = None,
+    resume: bool = False,
+    processes: int | None = None,
+    runner: str | None = None,
+    address: str | None = None,
+    **options: Unpack[ReadingOptions],
+) -> int:
+    """Price every row of table files in bounded memory, and write the prices into one file or one for each.
+
+    A file has one row per input row, in the same order, and appears when it is complete. Use `load` for rows in
+    memory.
+
+    Args:
+        model: a bundle, a run or an ensemble.
+        table: a file, a folder of Parquet files, or a pattern such as "new/*.csv".
+        out: the file to write: CSV, TSV, Parquet or JSON lines. Or a folder: then each file of `table` gets a file of
+            the same name there, also in subfolders. A file that fails does not stop the others.
+        engine: as for `load`.
+        interval: also write `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
+        resume: continue an interrupted prediction into `out`. In a folder, skip files whose prices are complete, unless
+            their table, the model or the options have changed.
+        processes: the number of processes that price rows, each with a copy of the model; default: several, one for
+            each CPU, if they are faster than threads, as with many rows and a small model.
+        runner: the name of a package's runner, such as `ray`, whose workers price the files of a folder.
+        address: where the runner finds its cluster; default: as usual for it.
+        **options: see below.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        DataError: the table cannot be read, or `out` cannot be written; in a folder, after all other files are priced.
+        BundleError, PluginError, ConfigError: as for `load`; or the model has no interval of that level.
+
+    Example:
+        >>> import pricekit as pk, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> pk.make_catalog(300).to_csv(f"{folder}/products.csv", index=False)
+        >>> run = pk.train(f"{folder}/products.csv", epochs=1)
+        >>> pk.predict(run, f"{folder}/products.csv", f"{folder}/prices.csv")
+        300
+    """
+    from pricekit.prediction.folders.job import Job
+    from pricekit.prediction.folders.parts import is_folder_output
+    from pricekit.prediction.folders.run import predict_folder
+    from pricekit.runs.load import read_model
+    from pricekit.table import check_columns
+
+    if not isinstance(table, str | os.PathLike):
+        raise DataError(
+            f"predict prices files, but the table is a {type(table).__name__}; load the model and pass it the frame",
+            parameters=("table",),
+        )
+    source, target = location_of(table, "table"), location_of(out, "out")
+    folder = is_folder_output(target, source)
+    _check_request(folder, runner, address, options)
+    reader = read_model(model_path(model, "model"), engine)
+    columns = replace(columns_over(reader.columns, options), price=None)
+    read_options = read_options_of(options)
+    if not folder:  # before `auto` measures the engines, which takes seconds
+        check_columns(source, columns, read_options)
+    predictor = reader.open()
+    workers: dict[str, Any] = {"resume": resume, "processes": processes}
+    started = time.perf_counter()
+    if folder:
+        job = Job.of(predictor, columns, read_options, interval)
+        rows = predict_folder(job, source, target, runner=runner, address=address, **workers)
+    else:
+        given = {name: value for name, value in options.items() if value is not None}
+        rows = predictor.predict_file(source, target, interval=interval, **workers, **given)  # type: ignore[arg-type]
+    speed = "" if resume else f", {rows / (time.perf_counter() - started):,.0f} rows/s"
+    logger.info(f"engine {predictor.engine}{speed}")
+    return rows
+
+
+def _check_request(folder: bool, runner: str | None, address: str | None, options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for options that do not go together."""
+    if folder and options.get("limit") is not None:
+        raise ConfigError(
+            "a limit counts the rows of one output, but the output is a folder; name a file, or leave the limit out",
+            parameters=("limit", "out"),
+        )
+    if runner is not None and not folder:
+        raise ConfigError(
+            f"the runner {runner} prices the files of a folder into a folder, but the output is one file; name a "
+            "folder",
+            parameters=("runner", "out"),
+        )
+    if address is not None and runner is None:
+        raise ConfigError(
+            f"the address {address} is that of a cluster, but no runner is named; name one, such as ray",
+            parameters=("address", "runner"),
+        )

@@ -1,0 +1,167 @@
+"""The work of a prediction from folder to folder: a job prices one file after the other, in any process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pricekit import __version__
+from pricekit.errors import DataError, NoRowsError, PricekitError
+from pricekit.prediction.folders.parts import Part
+from pricekit.prediction.folders.record import Record, read_record, write_record
+from pricekit.prediction.intervals import BOUNDS
+from pricekit.prediction.windows import Pace, priced
+from pricekit.prediction.workers import Opened
+from pricekit.storage import fingerprint, size_of
+from pricekit.support.causes import causes, is_temporary
+from pricekit.support.files import describe_failure
+from pricekit.support.leftovers import delete_leftovers
+from pricekit.support.log import logger
+from pricekit.table import Columns, PredictionWriter, ReadOptions, Table, iter_table
+from pricekit.table.source import DEFAULT_READ_OPTIONS
+
+if TYPE_CHECKING:
+    from pricekit.prediction.predictor import Predictor
+
+WINDOW = 8192
+"""Rows that are priced together."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a part.
+
+    Attributes:
+        name: of the part.
+        rows: the number of its rows; 0 if it failed.
+        problem: why it failed, in one paragraph; "" if its prices are complete.
+        seconds: the time that it took.
+        preparing, pricing: the seconds for tokens and features of its first window, and those of the engine.
+    """
+
+    name: str
+    rows: int = 0
+    problem: str = ""
+    seconds: float = 0.0
+    preparing: float = 0.0
+    pricing: float = 0.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """Prices the files of a folder.
+
+    A job can be pickled, also for other machines: then `model` must open the bundle there.
+
+    Attributes:
+        model: opens the predictor, in each process once.
+        digest: of the model.
+        columns: the columns to read.
+        read_options: how to read them.
+        interval: also write an interval of this level.
+
+    Example:
+        >>> import pricekit as pk
+        >>> from pricekit.prediction.folders import Job
+        >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+        >>> predictor = pk.load("bundle", engine="ort-cpu")
+        >>> Job.of(predictor).digest == predictor.digest
+        True
+    """
+
+    model: Callable[[], Predictor] = field(repr=False)
+    digest: str
+    columns: Columns
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS
+    interval: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        predictor: Predictor,
+        columns: Columns | None = None,
+        read_options: ReadOptions = DEFAULT_READ_OPTIONS,
+        interval: float | None = None,
+    ) -> Job:
+        """Return the job of a predictor, for this process and its children."""
+        read = replace(columns or predictor.columns, price=None)
+        return cls(Opened(predictor), predictor.digest, read, read_options, interval)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """Everything on which prices depend beside table and model, as plain JSON values."""
+        return {
+            "columns": str(self.columns),
+            "read options": str(self.read_options),
+            "interval": self.interval,
+            "pricekit version": [WINDOW, __version__],
+        }
+
+    def finished(self, part: Part) -> Record | None:
+        """Return the record of a part that need not be priced again; None if it is not finished."""
+        record = read_record(part.record)
+        done = record and record.covers(fingerprint(part.source), self.digest, self.request, part.target)
+        return record if done else None
+
+    def __call__(self, part: Part, processes: int | None = 1) -> Outcome:
+        """Price one part: its file appears when it is complete, then its record.
+
+        A problem of this file is part of the outcome, because other files may have none.
+
+        Args:
+            part: the file.
+            processes: as of `Predictor.predict_file`.
+
+        Raises:
+            PricekitError: the model cannot be used.
+            OSError: the disk is full.
+        """
+        began, pace = time.perf_counter(), Pace()
+        try:
+            rows = self._price(part, processes, pace)
+        except (DataError, OSError) as error:
+            if any(map(is_temporary, causes(error))):
+                raise
+            problem = str(error) if isinstance(error, PricekitError) else describe_failure(error)
+            return Outcome(part.name, problem=problem, seconds=time.perf_counter() - began)
+        return Outcome(part.name, rows, "", time.perf_counter() - began, pace.preparing, pace.pricing)
+
+    def _price(self, part: Part, processes: int | None, pace: Pace) -> int:
+        predictor, before, rows = self.model(), fingerprint(part.source), 0
+        if isinstance(part.target, Path):
+            part.target.parent.mkdir(parents=True, exist_ok=True)
+            delete_leftovers(part.target, locked=False)
+        with PredictionWriter(part.target) as writer:
+            size = size_of(part.source)
+            for table, prices in priced(predictor, self._tables(part), size, processes=processes, pace=pace):
+                assert prices is not None
+                bounds = () if self.interval is None else predictor.interval(prices, self.interval)
+                writer.write(table.ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
+                rows += len(table)
+            if fingerprint(part.source) != before:
+                raise DataError(
+                    f"{part.source} changed during the prediction; predict again when the file is complete."
+                )
+        if isinstance(part.record, Path):
+            part.record.parent.mkdir(parents=True, exist_ok=True)
+        size = size_of(part.target)
+        write_record(
+            part.record,
+            Record(table=before, model=self.digest, request=self.request, rows=rows, bytes=size),
+        )
+        return rows
+
+    def _tables(self, part: Part) -> Iterator[Table]:
+        try:
+            yield from iter_table(
+                part.source,
+                self.columns,
+                rows=WINDOW,
+                read_options=self.read_options,
+                notices=logger.warning,
+            )
+        except NoRowsError:
+            logger.debug(f"{part.source} has no rows")

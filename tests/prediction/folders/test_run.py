@@ -1,0 +1,188 @@
+"""From folder to folder: each file once, what is finished is skipped, and a failing file stops no other."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import pricekit as pk
+from pricekit.errors import ConfigError, DataError, PluginError
+from pricekit.prediction.folders import Job
+from pricekit.prediction.folders.parts import parts_of
+
+
+@pytest.fixture(scope="module")
+def rows(catalog):
+    return pd.read_csv(catalog, dtype={"sample_id": str})
+
+
+@pytest.fixture
+def source(rows, tmp_path):
+    """A folder with Hive partitions."""
+    folder = tmp_path / "new"
+    for name, start in (("day=1/a.parquet", 0), ("day=1/b.parquet", 40), ("day=2/a.parquet", 80)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        rows.iloc[start : start + 40].drop(columns="price").to_parquet(folder / name, index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def predictor(bundle):
+    return pk.load(bundle, "ort-cpu")
+
+
+def _files(folder):
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+
+
+def _times(folder):
+    return {name: (folder / name).stat().st_mtime_ns for name in _files(folder)}
+
+
+@pytest.mark.parametrize("processes", [None, 1, 2])
+def test_each_file_gets_a_file_of_the_same_name(bundle, predictor, rows, source, tmp_path, processes):
+    out = tmp_path / "prices"
+    assert pk.predict(bundle, source, out, engine="ort-cpu", processes=processes) == 120
+    names = ["day=1/a.parquet", "day=1/b.parquet", "day=2/a.parquet"]
+    assert _files(out) == sorted([*names, *(f"_pricekit/{name}.json" for name in names)])
+    for place, name in enumerate(names):
+        some = rows.iloc[40 * place : 40 * place + 40]
+        found = pq.read_table(out / name).to_pandas()
+        assert found["sample_id"].tolist() == some["sample_id"].tolist()
+        assert (found["price"].astype("float32") == predictor.predict(some.drop(columns="price"))).all()
+    assert len(pd.read_parquet(out)) == 120  # readers of folders ignore the records
+
+
+def test_resuming_skips_finished_files_and_prices_what_changed(bundle, rows, source, tmp_path):
+    out = tmp_path / "prices"
+    pk.predict(bundle, source, out, engine="ort-cpu")
+    before = _times(out)
+    assert pk.predict(bundle, source, out, engine="ort-cpu", resume=True) == 120
+    assert _times(out) == before
+    rows.iloc[:10].to_parquet(source / "day=2/a.parquet", index=False)  # replaced
+    rows.iloc[:5].to_parquet(source / "day=2/new.parquet", index=False)
+    (out / "day=1/a.parquet").write_bytes(b"damaged")
+    (out / "_pricekit/day=1/b.parquet.json").write_text("{}")
+    assert pk.predict(bundle, source, out, engine="ort-cpu", resume=True) == 95
+    after = _times(out)
+    assert {name for name in before if after[name] == before[name]} == set()
+    assert pk.predict(bundle, source, out, engine="ort-cpu", resume=True, interval=0.9) == 95
+    assert list(pd.read_parquet(out / "day=2/new.parquet")) == [
+        "sample_id",
+        "price",
+        "price_low",
+        "price_high",
+    ]
+
+
+def test_a_failing_file_stops_no_other(bundle, rows, source, tmp_path):
+    out = tmp_path / "prices"
+    rows.rename(columns={"catalog_content": "title"}).to_parquet(source / "day=1/a.parquet", index=False)
+    (source / "day=3").mkdir()
+    (source / "day=3/broken.parquet").write_bytes(b"PAR1 nothing")
+    with pytest.raises(DataError, match="2 of 4 files failed, and the others are priced") as caught:
+        pk.predict(bundle, source, out, engine="ort-cpu")
+    assert set(caught.value.facts["failed"]) == {"day=1/a.parquet", "day=3/broken.parquet"}
+    assert "catalog_content" in str(caught.value)
+    assert [name for name in _files(out) if not name.startswith("_")] == [
+        "day=1/b.parquet",
+        "day=2/a.parquet",
+    ]
+    (source / "day=3/broken.parquet").unlink()
+    rows.iloc[:40].to_parquet(source / "day=1/a.parquet", index=False)
+    assert pk.predict(bundle, source, out, engine="ort-cpu", resume=True) == 120
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_an_empty_partition_has_an_empty_file_of_prices(bundle, rows, tmp_path, suffix):
+    (tmp_path / "new").mkdir()
+    file = tmp_path / "new" / f"a.{suffix}"
+    if suffix == "parquet":
+        rows.iloc[:0].to_parquet(file, index=False)
+    else:
+        file.write_text("sample_id,catalog_content\n" if suffix == "csv" else "")
+    assert pk.predict(bundle, f"{tmp_path}/new/*.{suffix}", tmp_path / "out", engine="ort-cpu") == 0
+    assert (tmp_path / "out" / f"a.{suffix}").exists()
+
+
+def test_a_table_that_is_replaced_meanwhile_fails(predictor, source, tmp_path):
+    (part, *_) = parts_of(source, tmp_path / "out")
+
+    engine = predictor.members[0].engine
+
+    def meddling(batch):
+        shutil.copy(source / "day=1/b.parquet", source / "day=1/a.parquet")
+        return engine.price_batch(batch)
+
+    member = replace(predictor.members[0], engine=replace(engine, price_batch=meddling))
+    outcome = Job.of(replace(predictor, members=(member,)))(part)
+    assert "changed during the prediction" in outcome.problem
+
+
+def test_a_full_disk_stops_the_work(predictor, source, tmp_path):
+    def full():
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        replace(Job.of(predictor), model=full)(parts_of(source, tmp_path / "out")[0])
+
+
+def test_wrong_folders_and_options_are_refused(bundle, source, tmp_path):
+    def predict(out, table=source, **options):
+        return pk.predict(bundle, table, out, engine="ort-cpu", **options)
+
+    with pytest.raises(DataError, match="is inside of"):
+        predict(source / "prices")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(DataError, match="contains files that pricekit did not write"):
+        predict(tmp_path / "mine")
+    with pytest.raises(ConfigError, match="limit counts the rows of one output"):
+        predict(tmp_path / "out", limit=5)
+    with pytest.raises(ConfigError, match="but the output is one file"):
+        predict(tmp_path / "out.csv", runner="ray")
+    with pytest.raises(ConfigError, match="no runner is named"):
+        predict(tmp_path / "out", address="here")
+    with pytest.raises(PluginError, match="there is no runner 'rya'"):
+        predict(tmp_path / "out", runner="rya")
+    with pytest.raises(DataError, match=r"'\(none\)' names no format"):
+        predict(tmp_path / "other", table=source / "day=1/a.parquet")
+
+
+KILLED = """
+import sys, time
+import pricekit as pk
+from pricekit.prediction.folders import run
+follow = run._follow
+def slowly(outcomes, parts, tally):
+    def each():
+        for outcome in outcomes:
+            yield outcome
+            print(outcome.name, flush=True)
+            time.sleep(600)
+    follow(each(), parts, tally)
+run._follow = slowly
+pk.predict(*sys.argv[1:], engine="ort-cpu", processes=1)
+"""
+
+
+def test_what_a_killed_prediction_finished_is_kept(bundle, source, tmp_path):
+    out = tmp_path / "prices"
+    words = [sys.executable, "-c", KILLED, bundle, source, out]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "day=1/a.parquet\n"
+        process.kill()
+    before = _times(out)
+    assert pk.predict(bundle, source, out, engine="ort-cpu", resume=True) == 120
+    assert {name: time for name, time in _times(out).items() if name in before} == before
+    other = tmp_path / "other"
+    pk.predict(bundle, source, other, engine="ort-cpu")
+    for name in _files(out):
+        if not name.startswith("_"):
+            assert (out / name).read_bytes() == (other / name).read_bytes()
+    assert json.loads((out / "_pricekit/day=1/a.parquet.json").read_text())["rows"] == 40
