@@ -57,6 +57,11 @@ class BundleReader:
     bundle: Bundle
     preprocessors: tuple[Preprocessor, ...]
 
+    @classmethod
+    def of(cls, bundle: Bundle) -> BundleReader:
+        """Return the reader of a bundle in memory; raises BundleError, PluginError."""
+        return cls(bundle, tuple(load_preprocessor(files, bundle.path) for files, _ in bundle.members()))
+
     def __repr__(self) -> str:
         """Return one line: the files have megabytes."""
         return f"BundleReader({str(self.bundle.path)!r}, members={len(self.preprocessors)})"
@@ -100,8 +105,7 @@ def read_bundle(path: str | Path) -> BundleReader:
         PluginError: a feature plugin is missing.
     """
     location = location_of(path, "path")
-    bundle = open_bundle(location if isinstance(location, Path) else fetch_model(location))
-    return BundleReader(bundle, tuple(load_preprocessor(files, bundle.path) for files, _ in bundle.members()))
+    return BundleReader.of(open_bundle(location if isinstance(location, Path) else fetch_model(location)))
 
 
 def _similar(one: Graph, other: Graph) -> bool:

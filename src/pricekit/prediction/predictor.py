@@ -369,8 +369,26 @@ class Predictor:
         """Pickle path, digest, engine and sizes of batches; an open engine belongs to its process."""
         if self.origin is None:
             raise TypeError("a Predictor that was not loaded from a folder cannot be pickled")
-        sizes = tuple(member.engine.batch_tokens for member in self.members)
-        return _reopen, (self.origin.load, self.origin.path, self.digest, self.origin.engine, sizes)
+        return _reopen, (
+            self.origin.load,
+            self.origin.path,
+            self.digest,
+            self.origin.engine,
+            self.batch_tokens,
+        )
+
+    @property
+    def batch_tokens(self) -> tuple[int, ...]:
+        """The maximum number of tokens per batch of each member, on which the last bits of prices depend."""
+        return tuple(member.engine.batch_tokens for member in self.members)
+
+    def with_batches(self, batch_tokens: tuple[int, ...]) -> Predictor:
+        """Return the predictor with other sizes of batches, one for each member."""
+        members = tuple(
+            replace(member, engine=replace(member.engine, batch_tokens=tokens))
+            for member, tokens in zip(self.members, batch_tokens, strict=True)
+        )
+        return replace(self, members=members)
 
     def __copy__(self) -> Predictor:
         """Return the predictor itself, which does not change."""
@@ -422,8 +440,4 @@ def _reopen(
             f"the model {path} has changed since its predictor was pickled; load and pickle the new model",
             path=path,
         )
-    members = tuple(
-        replace(member, engine=replace(member.engine, batch_tokens=tokens))
-        for member, tokens in zip(found.members, batch_tokens, strict=True)
-    )
-    return replace(found, members=members)
+    return found.with_batches(batch_tokens)

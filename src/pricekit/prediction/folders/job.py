@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pricekit import __version__
-from pricekit.errors import DataError, NoRowsError, PricekitError
+from pricekit.errors import BundleError, DataError, NoRowsError, PricekitError
 from pricekit.prediction.folders.parts import Part
 from pricekit.prediction.folders.record import Record, read_record, write_record
 from pricekit.prediction.intervals import BOUNDS
+from pricekit.prediction.shipped import Shipped
 from pricekit.prediction.windows import Pace, priced
 from pricekit.prediction.workers import Opened
 from pricekit.storage import fingerprint, size_of
@@ -89,6 +90,23 @@ class Job:
         """Return the job of a predictor, for this process and its children."""
         read = replace(columns or predictor.columns, price=None)
         return cls(Opened(predictor), predictor.digest, read, read_options, interval)
+
+    def shipped(self) -> Job:
+        """Return a job that contains the bundle, for workers that do not see its folder.
+
+        Raises:
+            ConfigError: the model is no bundle.
+            BundleError: the bundle has changed since it was loaded.
+        """
+        return replace(self, model=Shipped.of(self.model()))
+
+    def check(self) -> None:
+        """Open the model; raises PluginError or BundleError, with the reason why a worker cannot work."""
+        found = self.model().digest
+        if found != self.digest:
+            raise BundleError(
+                f"the worker has another bundle, with the digest {found}; expected {self.digest}"
+            )
 
     @property
     def request(self) -> dict[str, Any]:
