@@ -87,7 +87,7 @@ def fetch(location: Location, part: Part | None = None) -> Copy:
     Example:
         >>> with fetch(Path(__file__)) as path:
         ...     path.name
-        'fetch.py'
+        'copies.py'
 
     Raises:
         DataError: there is no such file, access is denied, the file was replaced meanwhile, or the disk is full.
@@ -148,7 +148,7 @@ def _range(address: Address, start: int, end: int) -> bytes:
 
 def _once(address: Address, start: int, end: int) -> bytes:
     system = connect(address)
-    content: bytes = system.cat_file(system._strip_protocol(address.text), start, end)
+    content: bytes = system.cat_file(system._strip_protocol(address.text), start=start, end=end)
     if len(content) != end - start:
         raise ConnectionError(f"{len(content):,} of {end - start:,} bytes arrived")
     return content
