@@ -21,7 +21,8 @@ from pricekit.support.text import counted
     "--out",
     type=TABLE,
     required=True,
-    help="Output file of ids and prices: CSV, TSV, Parquet or JSON lines. An existing file is replaced.",
+    help="Output file of ids and prices: CSV, TSV, Parquet or JSON lines, also at an address such as s3://shop/x.csv. "
+    "An existing file is replaced. - is CSV on standard output, -.jsonl JSON lines.",
 )
 @engine_option
 @click.option(
@@ -44,11 +45,12 @@ def predict(**flags: Any) -> None:
     pricekit predict bundle new.csv --out prices.csv
     pricekit predict new.csv --out prices.csv          the latest bundle in bundles/
 
-    TABLE can also be a folder of Parquet files or a quoted pattern such as "new/*.csv".
+    TABLE can also be a folder of Parquet files or a quoted pattern such as "new/*.csv", each also at an address such as
+    s3://shop/new; or - for standard input, which is JSON lines if it begins with {, otherwise CSV.
 
     The output has one row per input row, in the same order. The file appears when it is complete. After an
-    interruption, rerun with --resume to continue. The command reads the columns that the model was trained with,
-    unless --text or --id names others.
+    interruption, rerun with --resume to continue, if the output is remote on the same machine. The command reads the
+    columns that the model was trained with, unless --text or --id names others.
     """
     if flags["table"] is None:  # a single argument is the table
         flags["model"], flags["table"] = None, flags["model"]
