@@ -38,7 +38,7 @@ def published(location: Location) -> Iterator[Path]:
             yield temporary
         return
     with temporary_folder() as folder:
-        local = folder / (f"stdout{location.suffix}" if location.is_stream else location.name)
+        local = folder / f"output{location.suffix}"
         yield local
         if location.is_stream:
             _print(local)
