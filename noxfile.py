@@ -88,6 +88,11 @@ def check_site(session: nox.Session) -> None:
     session.run("pytest", *tests, env={"PRICEKIT_SITE": str(site)})
 
 
+def check_remote(session: nox.Session) -> None:
+    tests = session.posargs or ["tests/storage", "tests/prediction/test_files_s3.py"]
+    session.run("pytest", *tests)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, types and the direction of imports."""
@@ -110,6 +115,13 @@ def pages(session: nox.Session) -> None:
 
 
 @nox.session
+def remote(session: nox.Session) -> None:
+    """Test remote files with a server of S3 whose requests fail."""
+    install_sources(session, "test", "s3")
+    check_remote(session)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Check the documents, build the site into build/site without a warning, and test it in Chromium."""
     install_sources(session, "test", "docs")
@@ -118,9 +130,9 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def sources(session: nox.Session) -> None:
-    """Run `lint`, `faults`, `pages` and `docs` in one environment, which saves three installations."""
-    install_sources(session, "test", "lint", "pages", "docs")
-    for check in (check_style, check_faults, check_pages, check_site):
+    """Run `lint`, `faults`, `pages`, `remote` and `docs` in one environment, which saves four installations."""
+    install_sources(session, "test", "lint", "pages", "s3", "docs")
+    for check in (check_style, check_faults, check_pages, check_remote, check_site):
         check(session)
 
 

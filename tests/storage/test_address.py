@@ -59,7 +59,7 @@ def test_an_unknown_scheme_is_refused_in_one_sentence():
     assert refused.value.parameters == ("table",)
 
 
-@pytest.mark.parametrize("text", ["s3://", "s3:///", "s3://b/\0"])
+@pytest.mark.parametrize("text", ["s3://", "s3:///", "s3://b/\0", "s3://b/.."])
 def test_an_address_of_nothing_is_refused(text):
     with pytest.raises(ConfigError, match="names no file"):
         location_of(text, "table")

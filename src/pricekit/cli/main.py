@@ -93,7 +93,8 @@ def cli() -> None:
     pricekit predict bundle new.csv --out prices.csv
 
     By default, commands read the columns sample_id, catalog_content and price. Use --id, --text and --price to name
-    others. A pricekit.toml file in the current folder can name the table, its columns and settings.
+    others. A pricekit.toml file in the current folder can name the table, its columns and settings. Tables, output
+    files and models that are read may also be remote, such as s3://shop/new.csv; "-" is standard input or output.
 
     \b
     Exit codes:
@@ -101,7 +102,7 @@ def cli() -> None:
       1    invalid data, or another error
       2    wrong usage: an unknown command, option or setting, or a value out of range
       3    a plugin failed
-      4    a temporary failure: a full or locked disk, too little memory
+      4    a temporary failure: a full or locked disk, too little memory, no network
       5    training succeeded, but its prices are no better than a constant one
       6    a measure of drift is over its limit in --fail-over
       130  interrupted

@@ -21,8 +21,9 @@ from pricekit.support.text import counted
     "--out",
     type=TABLE,
     required=True,
-    help="Output file of ids and prices: CSV, TSV, Parquet or JSON lines; an existing file is replaced. Or a "
-    "folder, for one output file per input file.",
+    help="Output file of ids and prices: CSV, TSV, Parquet or JSON lines, also at an address such as s3://shop/x.csv. "
+    "An existing file is replaced. - is CSV on standard output, -.jsonl JSON lines. Or a folder, for one output file per "
+    "input file.",
 )
 @engine_option
 @click.option(
@@ -54,12 +55,13 @@ def predict(**flags: Any) -> None:
     pricekit predict new.csv --out prices.csv          the latest bundle in bundles/
     pricekit predict bundle "new/*.csv" --out prices   one file in prices/ for each one in new/
 
-    TABLE can also be a folder of Parquet files or a quoted pattern such as "new/*.csv". If --out is a folder, each file
-    gets a file of the same name there; files that fail are listed at the end, and the others are priced.
+    TABLE can also be a folder of Parquet files or a quoted pattern such as "new/*.csv", each also at an address such as
+    s3://shop/new; or - for standard input, which is JSON lines if it begins with {, otherwise CSV. If --out is a folder,
+    each file gets a file of the same name there; files that fail are listed at the end, and the others are priced.
 
     The output has one row per input row, in the same order. The file appears when it is complete. After an
-    interruption, rerun with --resume to continue. The command reads the columns that the model was trained with,
-    unless --text or --id names others.
+    interruption, rerun with --resume to continue, if the output is remote on the same machine. The command reads the
+    columns that the model was trained with, unless --text or --id names others.
     """
     if flags["table"] is None:  # a single argument is the table
         flags["model"], flags["table"] = None, flags["model"]

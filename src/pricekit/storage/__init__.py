@@ -1,18 +1,18 @@
 """Local paths, remote addresses, and standard input and output, treated alike.
 
-Imported below `table`, so that everything that reads or writes tables can use it.
+It is below `table`, so that everything that reads or writes tables can use it:
 
-address.py    Location: a local path or an Address such as s3://bucket/new.csv; `location_of` reads a user's text
-connect.py    the fsspec file system of an address; repeated calls; errors in one sentence
-listing.py    what exists, files of a folder or a pattern, sizes, fingerprints
-fetch.py      a local copy to read
-publish.py    a local file to write, which then appears at the location as a whole; small texts; deletion
-cache.py      the cache folder; the local place of a remote output's lock and checkpoint
+    address.py    Location: a local path or an Address such as s3://bucket/new.csv; `location_of` reads a user's text
+    connect.py    the fsspec file system of an address; repeated calls; errors in one sentence
+    listing.py    what exists, files of a folder or a pattern, sizes, fingerprints
+    copies.py     a local copy to read
+    publish.py    a local file to write, which then appears at the location as a whole; small texts; deletion
+    cache.py      the cache folder; the local place of a remote output's lock and checkpoint
 """
 
 from pricekit.storage.address import Address, Location, is_remote, location_of
 from pricekit.storage.cache import cache_folder, working_path
-from pricekit.storage.fetch import Copy, Part, download, fetch
+from pricekit.storage.copies import Copy, Part, download, fetch
 from pricekit.storage.listing import (
     check_bucket,
     exists,

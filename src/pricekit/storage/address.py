@@ -112,7 +112,7 @@ def location_of(given: Any, parameter: str) -> Location:
     if _is_stream(given):
         return Address(given)
     start, _, rest = given.partition("://")
-    address = Address(f"{start}://{rest.rstrip('/')}")
+    address = Address(f"{start.lower()}://{rest.rstrip('/')}")
     _check(address, rest, parameter)
     return address
 
@@ -137,5 +137,5 @@ def _check(address: Address, rest: str, parameter: str) -> None:
             parameters=(parameter,),
             candidates=list(PROVIDERS),
         )
-    if "\0" in address.text or not rest.strip("/"):
+    if "\0" in address.text or not rest.strip("/") or address.name == "..":
         raise ConfigError(f"{address} names no file and no folder; check it", parameters=(parameter,))

@@ -96,9 +96,12 @@ def _without_folders(paths: Iterable[Path]) -> list[Location]:
 
 
 def _addresses(folder: Address, paths: Iterable[str]) -> list[Location]:
-    """Return the addresses of paths below a folder, sorted; the provider's paths lack scheme, server and account."""
+    """Return the addresses of paths below a folder, sorted; the provider's paths lack scheme, server and account.
+
+    Some tools write empty objects that stand for folders, whose names end with a slash; they are omitted.
+    """
     start = str(connect(folder)._strip_protocol(folder.text)).rstrip("/")
-    return sorted(folder / path.removeprefix(start).lstrip("/") for path in paths)
+    return sorted(folder / path.removeprefix(start).lstrip("/") for path in paths if not path.endswith("/"))
 
 
 def size_of(location: Location) -> int:

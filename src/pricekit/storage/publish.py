@@ -11,7 +11,7 @@ from typing import Any
 from pricekit.errors import DataError
 from pricekit.storage.address import Address, Location
 from pricekit.storage.connect import call, connect, explained, repeated
-from pricekit.storage.fetch import fetch
+from pricekit.storage.copies import fetch
 from pricekit.storage.listing import facts_of
 from pricekit.support.files import temporary_folder, write_atomically
 from pricekit.support.leftovers import temporary_path
@@ -38,7 +38,7 @@ def published(location: Location) -> Iterator[Path]:
             yield temporary
         return
     with temporary_folder() as folder:
-        local = folder / (f"stdout{location.suffix}" if location.is_stream else location.name)
+        local = folder / f"output{location.suffix}"
         yield local
         if location.is_stream:
             _print(local)

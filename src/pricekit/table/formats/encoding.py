@@ -141,7 +141,8 @@ def check_readable(path: Path) -> None:
         folder = path.is_dir()
         if path.exists() and not path.is_file() and not folder:
             raise DataError(
-                f"{path} is a pipe or a device, which cannot be read twice. Save its output to a file first.",
+                f"{path} is a pipe or a device, which cannot be read twice. Read standard input as -, or save "
+                "the output to a file first.",
                 parameters=("table",),
             )
         with open(path, "rb"):

@@ -40,7 +40,7 @@ class Copy:
     Keep the object for as long as the path is used.
 
     Attributes:
-        path: the local file. It has the suffix of its location.
+        path: the local file. It has the suffix of its location; a remote name may be too long for a local file.
     """
 
     def __init__(self, path: Path, folder: str | None = None) -> None:
@@ -87,7 +87,7 @@ def fetch(location: Location, part: Part | None = None) -> Copy:
     Example:
         >>> with fetch(Path(__file__)) as path:
         ...     path.name
-        'fetch.py'
+        'copies.py'
 
     Raises:
         DataError: there is no such file, access is denied, the file was replaced meanwhile, or the disk is full.
@@ -105,7 +105,7 @@ def _download(address: Address, part: Part | None) -> Copy:
             raise FileNotFoundError(address.text)
     if facts.get("type") == "directory":
         raise DataError(f"{address} is a folder, not a file. Name an existing table.", parameters=("table",))
-    with _new_copy(address.name) as copy:
+    with _new_copy(f"table{address.suffix}") as copy:
         if part is not None and part.first + part.last < facts["size"]:
             _download_part(address, copy.path, facts["size"], part)
             return copy
@@ -148,7 +148,7 @@ def _range(address: Address, start: int, end: int) -> bytes:
 
 def _once(address: Address, start: int, end: int) -> bytes:
     system = connect(address)
-    content: bytes = system.cat_file(system._strip_protocol(address.text), start, end)
+    content: bytes = system.cat_file(system._strip_protocol(address.text), start=start, end=end)
     if len(content) != end - start:
         raise ConnectionError(f"{len(content):,} of {end - start:,} bytes arrived")
     return content
