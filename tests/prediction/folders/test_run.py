@@ -186,3 +186,21 @@ def test_what_a_killed_prediction_finished_is_kept(bundle, source, tmp_path):
         if not name.startswith("_"):
             assert (out / name).read_bytes() == (other / name).read_bytes()
     assert json.loads((out / "_pricekit/day=1/a.parquet.json").read_text())["rows"] == 40
+
+
+def test_remote_folders_are_like_local_ones(bundle, rows, source, tmp_path, memory):
+    for file in source.rglob("*.parquet"):
+        memory.put_file(str(file), f"/shop/new/{file.relative_to(source)}")
+    local = tmp_path / "local"
+    pk.predict(bundle, source, local, engine="ort-cpu")
+    assert pk.predict(bundle, "memory://shop/new", "memory://shop/prices", engine="ort-cpu") == 120
+    for name in _files(local):
+        if not name.startswith("_"):
+            assert memory.cat_file(f"/shop/prices/{name}") == (local / name).read_bytes()
+    rows.iloc[:7].to_parquet(tmp_path / "new.parquet", index=False)
+    memory.put_file(str(tmp_path / "new.parquet"), "/shop/new/day=2/a.parquet")
+    before = memory.info("/shop/prices/day=1/a.parquet")["created"]
+    assert (
+        pk.predict(bundle, "memory://shop/new", "memory://shop/prices", engine="ort-cpu", resume=True) == 87
+    )
+    assert memory.info("/shop/prices/day=1/a.parquet")["created"] == before
