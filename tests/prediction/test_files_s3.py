@@ -1,4 +1,7 @@
-"""From S3 to S3, while one request in twenty fails: the prediction finishes, and no row is lost or doubled."""
+"""From S3 to S3, while one request in twenty fails: the prediction finishes, and no row is lost or doubled.
+
+It takes seconds, because more than a hundred requests go to a server in Python.
+"""
 
 import io
 

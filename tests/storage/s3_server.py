@@ -8,14 +8,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 BUCKET = "shop"
-_SECONDS = 1
+_SECONDS = 3
 """After which a client of these tests gives up waiting."""
 
 
@@ -78,7 +78,11 @@ def _handler(port: int, faults: Faults) -> type[BaseHTTPRequestHandler]:
                 return b"".join(chunks)
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
-        def _send(
+        def _send(self, *given: Any, **named: Any) -> None:
+            with suppress(ConnectionError):  # the client has given up waiting
+                self._write(*given, **named)
+
+        def _write(
             self, status: int, headers: list[tuple[str, str]], content: bytes, cut: bool = False
         ) -> None:
             self.send_response(status)
