@@ -31,8 +31,8 @@ def simulate_float16(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a float32 graph that rounds each tensor as a float16 graph does.
 
     On CPUs, ONNX Runtime runs most float16 nodes in float32 and does not round between them; on GPUs it rounds. So
-    this graph shows on a CPU what a GPU computes, with products summed in float32. Its weights are cast when the graph is
-    loaded, so that its file is no larger.
+    this graph shows on a CPU what a GPU computes, with products summed in float32. Its weights are cast when the graph
+    is loaded, so that it is no larger than the other one.
 
     Args:
         model: a graph of `to_float16`; not changed.

@@ -109,9 +109,7 @@ def _open(model: bytes, kinds: Mapping[str, int]) -> Callable[[Batch], dict[str,
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(
-        _with_outputs(model, kinds), options, providers=["CPUExecutionProvider"]
-    )
+    session = ort.InferenceSession(_with_outputs(model, kinds), options, providers=["CPUExecutionProvider"])
     names = list(kinds)
     return lambda batch: dict(zip(names, session.run(names, dict(batch)), strict=True))
 

@@ -165,7 +165,7 @@ def _nodes_to_keep(graph: onnx.ModelProto, wrong: onnx.NodeProto, kept: set[str]
 def _first_wrong(
     model: bytes, converted: bytes, engine: PriceBatch, expected: PriceBatch, batches: Sequence[Batch]
 ) -> tuple[onnx.NodeProto, int] | None:
-    """Return the first node that differs, on the first batch whose prices differ because of a node, and the batch's number."""
+    """Return the first node that differs, on the first batch whose prices differ because of one, and its number."""
     with tracked("comparing float16 with float32", batches, token_count) as compared:
         for number, batch in enumerate(compared):
             a, b = expected(batch), engine(batch)

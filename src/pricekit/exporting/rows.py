@@ -103,5 +103,6 @@ def _unpadded(batch: Batch, rows: np.ndarray) -> Iterator[Batch]:
     for some in batches_by_length(lengths, rows, BATCH_SIZE, BATCH_TOKENS):
         longest = lengths[some].max()
         yield {
-            name: array[some] if name == "features" else array[some, :longest] for name, array in batch.items()
+            name: array[some] if name == "features" else array[some, :longest]
+            for name, array in batch.items()
         }

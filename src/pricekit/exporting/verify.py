@@ -275,7 +275,9 @@ def batch_sensitivity(
     shuffled = np.random.default_rng(0).permutation(rows)
     together = np.empty_like(alone)
     together[shuffled] = engine(inputs.batch(shuffled))
-    repeated = inputs.batch(np.arange(SINGLE_ROWS) % len(inputs))  # as in `shapes`, so that it has been priced
+    repeated = inputs.batch(
+        np.arange(SINGLE_ROWS) % len(inputs)
+    )  # as in `shapes`, so that it has been priced
     padded = engine(fit_length(repeated, max_length, inputs.pad_id))[: len(rows)]
     difference = np.maximum(np.abs(np.log(together / alone)), np.abs(np.log(padded / alone)))
     spread = float(np.log(alone).std())
