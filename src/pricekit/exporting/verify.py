@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -127,7 +128,7 @@ def verify_graph(
     price: np.ndarray | None = None,
     *,
     precision: str = "fp32",
-    float32: bytes = b"",
+    float32: Path | None = None,
     engine: PriceBatch | None = None,
     reference: PriceBatch | None = None,
 ) -> VerificationReport:
@@ -140,7 +141,7 @@ def verify_graph(
         max_length: the longest length to check, in tokens.
         price: true prices of the rows, (N,).
         precision: of the graph; a key of `LIMITS`.
-        float32: the graph before its conversion, to locate the first node that differs.
+        float32: the file of the graph before its conversion, to locate the first node that differs.
         engine: prices batches with the graph; None: the graph is loaded.
         reference: prices batches with the model; None: each batch as it is, once.
 
@@ -194,7 +195,7 @@ def sample_batches(inputs: Inputs) -> Iterator[tuple[np.ndarray, Batch]]:
 
 
 def _check_shapes(
-    pair: _Pair, inputs: Inputs, max_length: int, graph: bytes, float32: bytes
+    pair: _Pair, inputs: Inputs, max_length: int, graph: bytes, float32: Path | None
 ) -> list[ShapeCheck]:
     title = f"verifying the {pair.precision} graph: batch shapes"
     with tracked(title, list(shapes(inputs, max_length)), token_count) as batches:
@@ -206,7 +207,7 @@ def _check_shapes(
         return checks
     failed = [check for check in checks if not check.difference <= limit]
     piece = worst_piece(batch, pair.reference(batch), pair.engine(batch))
-    node = first_difference(float32, graph, piece, limit) if float32 else None
+    node = first_difference(float32.read_bytes(), graph, piece, limit) if float32 else None
     where = f"; the first node that differs is {node.name} ({node.op_type})" if node else ""
     raise pair.failure(
         f"the exported {pair.precision} graph differs from the model at {len(failed)} of {len(checks)} shapes, most at "
