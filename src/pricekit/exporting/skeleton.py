@@ -14,7 +14,7 @@ SMALL = 1024
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of a graph that lacks its weights."""
-    found = _without(model, {"graph"})
+    found: onnx.ModelProto = _without(model, {"graph"})
     found.graph.CopyFrom(_without(model.graph, {"initializer"}))
     return found
 
