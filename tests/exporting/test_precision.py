@@ -11,7 +11,8 @@ from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
 from pricekit.exporting import export as export_module
 from pricekit.exporting.export import export_run
-from pricekit.exporting.precision import Converted, convert, simulate_float16
+from pricekit.exporting.float16 import simulate_float16
+from pricekit.exporting.precision import Converted, convert
 from pricekit.prediction.predictor import Predictor
 from pricekit.table import table_of_texts
 from tests.exporting.graphs import chain, mixed, rows

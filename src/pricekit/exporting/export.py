@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,19 @@ from pricekit.bundle.folder import MOST_MEMBERS
 from pricekit.bundle.limits import check_members
 from pricekit.comparables.products import files_of, some_rows
 from pricekit.core.calls import notify
-from pricekit.engines.loaded import batches_of
 from pricekit.errors import BundleError, ExportError
 from pricekit.exporting.card import CARD, comparables_section, ensemble_card, model_card
 from pricekit.exporting.graph import OPSET, export_graph
-from pricekit.exporting.precision import convert
-from pricekit.exporting.verify import VerificationReport, fit_length, shapes, verify_graph
+from pricekit.exporting.precision import Converted, convert
+from pricekit.exporting.rows import RowPrices
+from pricekit.exporting.verify import (
+    VerificationReport,
+    fit_length,
+    sample_batches,
+    shapes,
+    verify_graph,
+)
+from pricekit.model.inference import torch_engine
 from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals
@@ -172,23 +180,38 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
     """Export a run's model as a graph, convert it, and verify it on the run's sample rows."""
     sample = read_sample(run)
     inputs = run.preprocessor(sample)
-    float32 = _float32_graph(run, inputs)
-    batches = [batch for _, batch in batches_of(inputs)]
-    converted = convert(float32, precision, [*shapes(inputs, run.config.max_length), *batches])
-    texts = {name: text.encode() for name, text in run.preprocessor.files().items()}
-    files = {"model.onnx": converted.model, **texts}
-    _check_opens([files], f"the model of the backbone '{run.config.backbone.name}'")
-    for graph in dict.fromkeys((converted.model, converted.simulated)):
-        report = verify_graph(
-            run.model,
-            graph,
-            inputs,
-            run.config.max_length,
-            sample.price,
-            precision=precision,
-            float32=b"" if precision == "fp32" else float32,
-        )
+    batches = [*shapes(inputs, run.config.max_length), *(batch for _, batch in sample_batches(inputs))]
+    with temporary_folder() as folder:
+        float32 = _float32_graph(run, inputs, folder)
+        converted = convert(float32.read_bytes(), precision, batches)
+        texts = {name: text.encode() for name, text in run.preprocessor.files().items()}
+        files = {"model.onnx": converted.model, **texts}
+        _check_opens([files], f"the model of the backbone '{run.config.backbone.name}'")
+        report = _verified(run, sample, inputs, precision, converted, float32)
     return ExportedModel(files, converted.float32_nodes, report)
+
+
+def _verified(
+    run: LoadedRun, sample: Table, inputs: Inputs, precision: str, converted: Converted, float32: Path
+) -> VerificationReport:
+    """Verify the graph, and the simulation of its target hardware, whose report is returned."""
+    reference = None if precision == "fp32" else RowPrices(torch_engine(run.model))
+    verify = partial(
+        verify_graph,
+        run.model,
+        inputs=inputs,
+        max_length=run.config.max_length,
+        price=sample.price,
+        precision=precision,
+        float32=None if precision == "fp32" else float32,
+        reference=reference,
+    )
+    report = verify(converted.simulated, engine=converted.engine)
+    if converted.engine is not None:
+        converted.engine.close()
+    if converted.model != converted.simulated:
+        verify(converted.model)
+    return report
 
 
 def _check_opens(members: Sequence[Mapping[str, bytes]], what: str) -> None:
@@ -211,16 +234,16 @@ def _within_limits() -> Iterator[None]:
         ) from error
 
 
-def _float32_graph(run: LoadedRun, inputs: Inputs) -> bytes:
-    with temporary_folder() as folder:
-        file = folder / "model.onnx"
-        example = inputs.batch(np.arange(2) % len(inputs))
-        # At least two tokens: the exporter would treat a length of 1 as a constant.
-        longest = max(2, example["input_ids"].shape[1])
-        with progress("exporting the graph", 1) as advance:
-            export_graph(run.model, fit_length(example, longest, inputs.pad_id), file)
-            advance(1)
-        return file.read_bytes()
+def _float32_graph(run: LoadedRun, inputs: Inputs, folder: Path) -> Path:
+    """Write the graph into a folder; return its file."""
+    file = folder / "model.onnx"
+    example = inputs.batch(np.arange(2) % len(inputs))
+    # At least two tokens: the exporter would treat a length of 1 as a constant.
+    longest = max(2, example["input_ids"].shape[1])
+    with progress("exporting the graph", 1) as advance:
+        export_graph(run.model, fit_length(example, longest, inputs.pad_id), file)
+        advance(1)
+    return file
 
 
 def _common_files(card: str, intervals: Intervals | None, sketch: Sketch | None) -> dict[str, bytes]:

@@ -9,28 +9,41 @@ import onnx
 import onnxruntime as ort
 
 from pricekit.core.contracts import Batch
+from pricekit.exporting.rows import RowPrices, longest_forms
+from pricekit.exporting.skeleton import tensor_types
 from pricekit.support.progress import tracked
 
 MASKING = 1e30
 """Larger magnitudes are masks, whose values may differ between precisions."""
 
-PIECE = 1024
-"""Number of tokens whose intermediate tensors are in memory: for 64 texts of 256 tokens a small DeBERTa needs 24 GB."""
+PIECE = 256
+"""Number of tokens whose intermediate tensors are in memory: a small DeBERTa needs 1.5 MB for each."""
 
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
 
-def peaks(model: bytes, batches: Sequence[Batch]) -> dict[str, float]:
-    """Return the largest magnitude of each float tensor over some batches; infinite for values that are not finite."""
+def peaks(model: bytes, batches: Sequence[Batch]) -> tuple[dict[str, float], RowPrices]:
+    """Return the largest magnitude of each float tensor over the rows of some batches, and the prices of the rows.
+
+    A magnitude is infinite if a value is not finite.
+    """
     run = _open(model, kinds := float_tensors(model))
     found = dict.fromkeys([*kinds, "features"], 0.0)
-    pieces = [piece for batch in batches for piece in _pieces(batch)]
+    prices = RowPrices()
+    pieces = [piece for batch in longest_forms(batches) for piece in _pieces(batch)]
     with tracked("measuring the ranges of tensors", pieces, token_count) as pieces_left:
         for piece in pieces_left:
-            for name, value in {**run(piece), "features": piece["features"]}.items():
-                largest = float(np.abs(value).max(initial=0.0))
-                found[name] = max(found[name], largest if np.isfinite(largest) else np.inf)
-    return found
+            values = run(piece)
+            prices.add(piece, values["price"])
+            for name, value in {**values, "features": piece["features"]}.items():
+                found[name] = max(found[name], largest_magnitude(value))
+    return found, prices
+
+
+def largest_magnitude(values: np.ndarray) -> float:
+    """Return the largest magnitude, 0 of no values; infinite if one is not finite."""
+    largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    return largest if np.isfinite(largest) else np.inf
 
 
 def token_count(batch: Batch) -> int:
@@ -86,22 +99,26 @@ def float_tensors(model: bytes) -> dict[str, int]:
     """Return the float tensors that nodes compute, with their types, in graph order."""
     loaded = onnx.load_from_string(model)
     del loaded.graph.value_info[:]  # a converter may leave outdated ones
-    graph = onnx.shape_inference.infer_shapes(loaded).graph
-    known = {v.name: v.type.tensor_type.elem_type for v in (*graph.value_info, *graph.output)}
-    computed = [name for node in graph.node for name in node.output]
+    known = tensor_types(loaded)
+    computed = [name for node in loaded.graph.node for name in node.output]
     return {name: known[name] for name in computed if known.get(name) in _FLOATS}
 
 
 def _open(model: bytes, kinds: Mapping[str, int]) -> Callable[[Batch], dict[str, np.ndarray]]:
     """Open a graph that returns these tensors, without fusing nodes."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(_with_outputs(model, kinds), options, providers=["CPUExecutionProvider"])
+    names = list(kinds)
+    return lambda batch: dict(zip(names, session.run(names, dict(batch)), strict=True))
+
+
+def _with_outputs(model: bytes, kinds: Mapping[str, int]) -> bytes:
     graph = onnx.load_from_string(model)
     del graph.graph.value_info[:]
     del graph.graph.output[:]
     for name, kind in kinds.items():
         graph.graph.output.append(onnx.helper.make_tensor_value_info(name, kind, None))
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    names = list(kinds)
-    return lambda batch: dict(zip(names, session.run(names, dict(batch)), strict=True))
+    found: bytes = graph.SerializeToString()
+    return found

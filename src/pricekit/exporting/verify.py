@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from pricekit.core.contracts import Batch, PriceBatch
-from pricekit.engines.loaded import batches_of
+from pricekit.engines.loaded import BATCH_SIZE, BATCH_TOKENS
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
 from pricekit.exporting.intermediates import first_difference, token_count, worst_piece
+from pricekit.exporting.rows import PricedOnce
 from pricekit.metrics import smape
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel
@@ -19,6 +21,7 @@ from pricekit.preprocess import Inputs
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.progress import tracked
 from pricekit.support.text import counted, shorten
+from pricekit.tokens import batches_by_length
 
 BATCH_SIZES = (1, 2, 7, 64)
 LENGTHS = (1, 2, 17, 128)
@@ -125,7 +128,9 @@ def verify_graph(
     price: np.ndarray | None = None,
     *,
     precision: str = "fp32",
-    float32: bytes = b"",
+    float32: Path | None = None,
+    engine: PriceBatch | None = None,
+    reference: PriceBatch | None = None,
 ) -> VerificationReport:
     """Compare the graph in ONNX Runtime with the model in torch over many batch shapes and all sample rows.
 
@@ -136,13 +141,19 @@ def verify_graph(
         max_length: the longest length to check, in tokens.
         price: true prices of the rows, (N,).
         precision: of the graph; a key of `LIMITS`.
-        float32: the graph before its conversion, to locate the first node that differs.
+        float32: the file of the graph before its conversion, to locate the first node that differs.
+        engine: prices batches with the graph; None: the graph is loaded.
+        reference: prices batches with the model; None: each batch as it is, once.
 
     Raises:
         ExportError: a difference exceeds its limit, a price is not finite or not positive, or the graph fails for a
             batch shape.
     """
-    pair = _Pair(torch_engine(model), load_cpu(graph), precision)
+    pair = _Pair(
+        reference or PricedOnce(lambda: torch_engine(model)),
+        engine or PricedOnce(lambda: load_cpu(graph)),
+        precision,
+    )
     checks = _check_shapes(pair, inputs, max_length, graph, float32)
     expected, found = _check_rows(pair, inputs)
     change = 0.0 if price is None else abs(smape(expected, price) - smape(found, price))
@@ -174,8 +185,17 @@ def shapes(inputs: Inputs, max_length: int) -> Iterator[Batch]:
         yield batch
 
 
+def sample_batches(inputs: Inputs) -> Iterator[tuple[np.ndarray, Batch]]:
+    """Yield (row numbers, batch) for all rows: the first ones alone, the others in batches of similar length."""
+    every = np.arange(len(inputs))
+    for row in every[:SINGLE_ROWS]:
+        yield every[row : row + 1], inputs.batch(every[row : row + 1])
+    for rows in batches_by_length(inputs.tokens.lengths, every[SINGLE_ROWS:], BATCH_SIZE, BATCH_TOKENS):
+        yield rows, inputs.batch(rows)
+
+
 def _check_shapes(
-    pair: _Pair, inputs: Inputs, max_length: int, graph: bytes, float32: bytes
+    pair: _Pair, inputs: Inputs, max_length: int, graph: bytes, float32: Path | None
 ) -> list[ShapeCheck]:
     title = f"verifying the {pair.precision} graph: batch shapes"
     with tracked(title, list(shapes(inputs, max_length)), token_count) as batches:
@@ -187,7 +207,7 @@ def _check_shapes(
         return checks
     failed = [check for check in checks if not check.difference <= limit]
     piece = worst_piece(batch, pair.reference(batch), pair.engine(batch))
-    node = first_difference(float32, graph, piece, limit) if float32 else None
+    node = first_difference(float32.read_bytes(), graph, piece, limit) if float32 else None
     where = f"; the first node that differs is {node.name} ({node.op_type})" if node else ""
     raise pair.failure(
         f"the exported {pair.precision} graph differs from the model at {len(failed)} of {len(checks)} shapes, most at "
@@ -217,7 +237,7 @@ def _check_rows(pair: _Pair, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
     """Return the prices of the model and of the graph for every row, float64 (N,)."""
     expected, found = np.empty(len(inputs)), np.empty(len(inputs))
     title = f"verifying the {pair.precision} graph: sample rows"
-    with tracked(title, list(batches_of(inputs)), lambda one: token_count(one[1])) as batches:
+    with tracked(title, list(sample_batches(inputs)), lambda one: token_count(one[1])) as batches:
         for rows, batch in batches:
             expected[rows], found[rows] = pair.reference(batch), pair.engine(batch)
     difference, limit = np.abs(found - expected) / expected, pair.limits.price
@@ -256,7 +276,10 @@ def batch_sensitivity(
     shuffled = np.random.default_rng(0).permutation(rows)
     together = np.empty_like(alone)
     together[shuffled] = engine(inputs.batch(shuffled))
-    padded = engine(fit_length(inputs.batch(rows), max_length, inputs.pad_id))
+    repeated = inputs.batch(
+        np.arange(SINGLE_ROWS) % len(inputs)
+    )  # as in `shapes`, so that it has been priced
+    padded = engine(fit_length(repeated, max_length, inputs.pad_id))[: len(rows)]
     difference = np.maximum(np.abs(np.log(together / alone)), np.abs(np.log(padded / alone)))
     spread = float(np.log(alone).std())
     return float(np.expm1(difference.max())), float(difference.max() / spread) if spread > 0 else 0.0

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 
 from pricekit.engines.ort import load_cpu
-from pricekit.exporting.precision import simulate_float16, to_float16
+from pricekit.exporting.float16 import simulate_float16, to_float16
 from tests.exporting.graphs import chain, rows
 
 
