@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 from pricekit.errors import ConfigError, path_of
 from pricekit.options import model_path
 from pricekit.results import CrossValidation, PathLike, Run, Tuning, delete_with
+from pricekit.training.parallel.launched import trains_together
 
 Handle = TypeVar("Handle", Run, CrossValidation, Tuning)
 
@@ -33,7 +33,7 @@ def output_folder(out: PathLike | None) -> Iterator[Path]:
     if out is not None:
         yield path_of(out, "out")
         return
-    if "RANK" in os.environ:
+    if trains_together():
         raise ConfigError("processes that train together need the same output folder", parameters=("out",))
     folder = Path(tempfile.mkdtemp(prefix="pricekit-"))
     try:
