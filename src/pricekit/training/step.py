@@ -73,7 +73,8 @@ class Stepper:
         self.call: nn.Module = self.objective
         if processes > 1:
             with together():
-                self.call = DistributedDataParallel(self.objective)
+                # Each step would send all buffers, which are only read in a validation.
+                self.call = DistributedDataParallel(self.objective, broadcast_buffers=False)
             self.call.register_comm_hook(torch.distributed.group.WORLD, mean_gradient)
         self.optimizer = optimizer
         self.training = config.training

@@ -1,8 +1,12 @@
 """Two processes that train together: they compute what one does, stop together, and continue."""
 
 import json
+import logging
+import os
 import signal
+import subprocess
 import sys
+import time
 from itertools import pairwise
 from threading import Thread
 
@@ -33,8 +37,6 @@ TRANSFORMER = (
     "head.widths=[]",
     "head.dropout=[]",
 )
-STEPS = 2
-"""Optimizer steps of an epoch on 200 rows."""
 
 
 def words(catalog, out, backbone="bag"):
@@ -134,14 +136,42 @@ def test_python_trains_in_a_process_group_that_exists(catalog, tmp_path, whole, 
         "value": (str(catalog), threaded),
     }
     ended = [command.wait() for command in start_together(2, folder=tmp_path, **given)]
-    assert [(each.code, each.output) for each in ended] == [(0, ""), (0, "")]
+    assert [each.code for each in ended] == [0, 0], ended
+    assert ["epoch   2" in each.output for each in ended] == [True, False], ended
+    assert ended[1].output == ""
     assert_equal_runs(tmp_path / "run", whole)
+
+
+@pytest.mark.slow
+def test_the_launcher_forwards_its_signal(catalog, tmp_path):
+    """`accelerate launch` takes seconds to start, and adds messages of its own."""
+    launcher = [
+        "accelerate.commands.launch",
+        "--multi_gpu",
+        "--num-processes",
+        "2",
+        "--num-machines",
+        "1",
+        "-m",
+    ]
+    command = [sys.executable, "-m", *launcher, "pricekit", *words(catalog, "run"), "--epochs", "60"]
+    environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    with open(tmp_path / "output", "w+") as output:
+        launched = subprocess.Popen(command, stderr=output, cwd=tmp_path, env=environment)
+        while "\nepoch   1" not in (tmp_path / "output").read_text() and launched.poll() is None:
+            time.sleep(0.05)
+        launched.send_signal(signal.SIGTERM)
+        launched.wait(60)
+    said = (tmp_path / "output").read_text()
+    assert said.count("stopping after this step with a checkpoint") == 1
+    assert said.count("pricekit: interrupted") == 1
+    assert "SIGKILL" not in said
+    train_together(catalog, tmp_path, "run", "--resume")
+    assert json.loads((tmp_path / "run/run.json").read_text())["refit"]["rows"] == 200
 
 
 def send_itself(given):
     """Send a signal to one of the processes or to both, in the second epoch: before a step or before the validation."""
-    import os
-
     from pricekit.training import loop
     from pricekit.training.session import Session
 
@@ -168,10 +198,9 @@ def send_itself(given):
 
 def train_in_group(given):
     """Train from Python, and end: in a group that the program has made itself, in the main thread or another one."""
-    import os
-
     import pricekit as pk
 
+    logging.basicConfig(level=logging.INFO)
     table, threaded = given
     rank, count = int(os.environ.pop("RANK")), int(os.environ.pop("WORLD_SIZE"))
     del os.environ["LOCAL_RANK"]

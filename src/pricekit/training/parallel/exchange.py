@@ -6,6 +6,13 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.futures import Future
+from torch.nn import functional
+
+from pricekit.optim.optimizers import coalesced
+
+_gather = (
+    getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
+)  # torch < 2.13
 
 
 def mean_gradient(
@@ -31,32 +38,46 @@ def mean_gradient(
 def mean_rows(group: distributed.ProcessGroup, gradient: Tensor) -> Tensor:
     """Return the mean of a sparse gradient over all processes, coalesced.
 
-    Each process receives the rows of all others, sorts them and adds equal ones, in the order of the processes. So all
-    have the same result, to the bit. NCCL, unlike gloo, has no sum of sparse tensors.
+    Each process receives the rows of all others and adds equal ones in the order of the processes. So all have the same
+    result, to the bit. NCCL, unlike gloo, has no sum of sparse tensors.
 
     Args:
         group: the processes.
         gradient: of an embedding, (V, D) with one sparse dimension.
     """
-    gradient = gradient.coalesce()
-    rows, values = gradient.indices()[0], gradient.values()
-    counts = torch.cat(_gathered(group, rows.new_tensor([len(rows)]))).tolist()
-    all_rows, all_values = (_gathered(group, _padded(sent, max(counts))) for sent in (rows, values))
-    found = torch.cat([part[:count] for part, count in zip(all_rows, counts, strict=True)])
-    sums = torch.cat([part[:count] for part, count in zip(all_values, counts, strict=True)])
-    mean = sums.div_(len(counts))
-    return torch.sparse_coo_tensor(found[None], mean, gradient.shape, check_invariants=False).coalesce()
+    gradient = coalesced(gradient)
+    rows, values = gradient._indices()[0], gradient._values()
+    longest = int(_gathered(group, rows.new_tensor([len(rows)])).max())
+    if longest == 0:
+        return gradient
+    by_row, order = _gathered(group, _padded(rows, longest)).sort(stable=True)
+    touched, counts = torch.unique_consecutive(by_row, return_counts=True)
+    mean = functional.embedding_bag(
+        order,
+        _gathered(group, _padded(values, longest)),
+        counts.cumsum(0) - counts,
+        mode="sum",
+        per_sample_weights=values.new_full((len(order),), 1 / group.size()),
+    )
+    return torch.sparse_coo_tensor(
+        touched[None], mean, gradient.shape, is_coalesced=True, check_invariants=False
+    )
 
 
 def _padded(tensor: Tensor, length: int) -> Tensor:
-    """Return a tensor with zeros at the end of its first axis: all processes must send as much."""
+    """Return a tensor with zeros at the end of its first axis: all processes must send as much.
+
+    A row of zeros changes no row of an embedding.
+    """
+    if len(tensor) == length:
+        return tensor.contiguous()
     padded = tensor.new_zeros(length, *tensor.shape[1:])
     padded[: len(tensor)] = tensor
     return padded
 
 
-def _gathered(group: distributed.ProcessGroup, tensor: Tensor) -> list[Tensor]:
-    """Return the tensors of all processes, which have the same shape, by rank."""
-    found = [torch.empty_like(tensor) for _ in range(group.size())]
-    distributed.all_gather(found, tensor, group=group)
+def _gathered(group: distributed.ProcessGroup, tensor: Tensor) -> Tensor:
+    """Return the tensors of all processes, which have the same shape, one after the other by rank."""
+    found = tensor.new_empty(group.size() * len(tensor), *tensor.shape[1:])
+    _gather(found, tensor, group=group)
     return found

@@ -1,26 +1,27 @@
-"""Processes that train together: what their launcher says in the environment, before torch is imported."""
+"""Which of several processes this one is, without an import of torch: of its group, or as the launcher says."""
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 
 def launched_rank() -> int:
     """Return the number of this process among those that train together; 0 if it is alone."""
+    if group := _group():
+        return int(group.rank())
     return int(os.environ.get("RANK", "0")) if launched_count() > 1 else 0
 
 
 def launched_count() -> int:
-    """Return how many processes train together, as torchrun, `accelerate launch` and Ray say it."""
+    """Return how many processes train together; torchrun, `accelerate launch` and Ray write it into the environment."""
+    if group := _group():
+        return int(group.size())
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def trains_together() -> bool:
-    """Return whether this is one of several processes that train together."""
-    distributed = sys.modules.get(
-        "torch.distributed"
-    )  # a program may have created a group without a launcher
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return bool(distributed.get_world_size() > 1)
-    return launched_count() > 1
+def _group() -> Any:
+    """Return the process group of torch; None if there is none yet."""
+    distributed = sys.modules.get("torch.distributed")
+    return distributed.group.WORLD if distributed is not None and distributed.is_available() else None
