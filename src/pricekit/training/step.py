@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from inspect import signature
 from typing import Any
 
 import torch
@@ -23,6 +24,10 @@ from pricekit.training.parallel.processes import together
 
 MAX_SKIPPED = 12
 """Maximum number of consecutive steps that fp16 may skip. The scaler starts at 2^16 and halves with each."""
+
+_OLD, _NEW = "broadcast_buffers", "forward_sync_buffers"  # before and since torch 2.13
+_NO_BUFFERS = {_NEW if _NEW in signature(DistributedDataParallel).parameters else _OLD: False}
+"""Otherwise each step sends all buffers of the model. They are only read in a validation, which sends them, too."""
 
 _BY_ROW = ("input_ids", "attention_mask", "features", "price", "weight")
 """The tensors of a batch whose first axis is the rows."""
@@ -73,8 +78,7 @@ class Stepper:
         self.call: nn.Module = self.objective
         if processes > 1:
             with together():
-                # Each step would send all buffers, which are only read in a validation.
-                self.call = DistributedDataParallel(self.objective, broadcast_buffers=False)
+                self.call = DistributedDataParallel(self.objective, **_NO_BUFFERS)
             self.call.register_comm_hook(torch.distributed.group.WORLD, mean_gradient)
         self.optimizer = optimizer
         self.training = config.training
