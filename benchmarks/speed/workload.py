@@ -25,8 +25,10 @@ from pricekit.support.log import logger
 from pricekit.table import Columns, Table, read_usable
 from pricekit.tokens import encode, pad_id_of
 from pricekit.training.batches import PricedInputs, epoch_batches
+from pricekit.training.interrupts import Interrupts
 from pricekit.training.loop import train_epoch
-from pricekit.training.machine import DTYPES, Processes, choose_precision, fast_math, torch_threads
+from pricekit.training.machine import DTYPES, choose_precision, fast_math, torch_threads
+from pricekit.training.parallel.processes import Processes
 from pricekit.training.session import Job, Session, start_session
 from speed.timing import synchronize
 
@@ -123,7 +125,7 @@ def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tupl
     rows = workload.examples
     session = start_session(Job(model, policy, config, rows, rows, processes, precision))
     session.time_budget.total_steps = ENDLESS
-    never = threading.Event()
+    never = Interrupts(threading.Event(), processes)
 
     def run() -> None:
         with fast_math(config.speed), torch_threads(session.loader.torch_threads):

@@ -7,6 +7,7 @@ from contextlib import suppress
 from io import TextIOWrapper
 
 from pricekit.support.interrupts import end_soon
+from pricekit.training.parallel.launched import launched_rank
 from pricekit.training.time_budget import count_from_process_start
 
 INTERRUPTED = 130
@@ -60,6 +61,8 @@ def _end_now() -> None:
 
 
 def _say_interrupted() -> None:
+    if launched_rank():  # the first of several processes says it
+        return
     show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # progress bars hide it
     with suppress(OSError):
         os.write(2, f"{show_cursor}\npricekit: interrupted\n".encode())

@@ -30,6 +30,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "ExportError",
+    "LostProcessError",
     "NoRowsError",
     "PluginError",
     "PricekitError",
@@ -94,6 +95,10 @@ class PluginError(PricekitError):
 
 class TrainingError(PricekitError):
     """Training cannot start, continue or be resumed."""
+
+
+class LostProcessError(TrainingError):
+    """Another process that trains together with this one has ended, so that this one cannot continue."""
 
 
 class ExportError(PricekitError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping
@@ -93,6 +94,31 @@ class Command:
         end = time.monotonic() + seconds
         while text not in self.output and self.running and time.monotonic() < end:
             time.sleep(0.002)
+
+
+def start_together(
+    count: int,
+    *arguments: str | os.PathLike[str],
+    folder: Path,
+    before: str | None = None,
+    value: object = None,
+) -> list[Command]:
+    """Start a command in several processes that train together, with what a launcher says in the environment."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launcher = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    launcher |= {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "ACCELERATE_USE_CPU": "true"}
+    return [
+        Command(
+            *arguments,
+            folder=folder,
+            environment=launcher | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            before=before,
+            value=value,
+        )
+        for rank in range(count)
+    ]
 
 
 def run(

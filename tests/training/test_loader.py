@@ -10,8 +10,8 @@ from pricekit.preprocess import Inputs
 from pricekit.tokens import Tokens
 from pricekit.training import loader as loader_module
 from pricekit.training.batches import PricedInputs
+from pricekit.training.interrupts import defer_interrupts
 from pricekit.training.loader import Loader, Rows
-from pricekit.training.machine import defer_interrupts
 
 CPU = torch.device("cpu")
 LENGTHS = [3, 1, 5, 2, 4, 7]
@@ -89,7 +89,7 @@ def test_workers_leave_interrupts_to_the_training_process(examples, monkeypatch)
         return call(self, rows)
 
     monkeypatch.setattr(Rows, "__getitem__", handlers)
-    with defer_interrupts(enabled=True):
+    with defer_interrupts():
         loader = Loader(examples, speed(workers=1), CPU)
         assert loader.workers is not None
         assert len(list(loader.workers)) == 0  # starts them

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from typing import Any, TypeVar
 from pricekit.errors import ConfigError, path_of
 from pricekit.options import model_path
 from pricekit.results import CrossValidation, PathLike, Run, Tuning, delete_with
+from pricekit.support.log import logger, silence
+from pricekit.training.parallel.launched import launched_count, launched_rank
 
 Handle = TypeVar("Handle", Run, CrossValidation, Tuning)
 
@@ -33,7 +34,7 @@ def output_folder(out: PathLike | None) -> Iterator[Path]:
     if out is not None:
         yield path_of(out, "out")
         return
-    if "RANK" in os.environ:
+    if launched_count() > 1:
         raise ConfigError("processes that train together need the same output folder", parameters=("out",))
     folder = Path(tempfile.mkdtemp(prefix="pricekit-"))
     try:
@@ -41,6 +42,18 @@ def output_folder(out: PathLike | None) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+@contextmanager
+def one_speaks() -> Iterator[None]:
+    """Log only errors while the block runs, unless this process is the first of those that train together."""
+    before = logger.level
+    if launched_rank():
+        silence()
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def handle_of(handle: Handle, out: PathLike | None) -> Handle:

@@ -10,6 +10,7 @@ from pricekit.api.arguments import (
     check_resumable,
     handle_of,
     models_of,
+    one_speaks,
     output_folder,
     several,
 )
@@ -86,7 +87,7 @@ def train(
     )
     if resume:
         check_resumable(out, overwrite)
-    with output_folder(out) as folder:
+    with output_folder(out) as folder, one_speaks():
         from pricekit.workflows.members import config_to_train, train_model
 
         given = None if init is None else model_path(init, "init")
@@ -145,7 +146,7 @@ def cross_validate(
     )
     if resume:
         check_resumable(out, overwrite)
-    with output_folder(out) as folder:
+    with output_folder(out) as folder, one_speaks():
         from pricekit.runs.resume import check_agreement, check_tables, has_begun
         from pricekit.workflows.cross_validation import CONFIG, config_of_folds, is_cv, resumed_config
         from pricekit.workflows.cross_validation import cross_validate as run_folds

@@ -18,9 +18,10 @@ from pricekit import __version__
 from pricekit.cli.common import output_options, with_common_options
 from pricekit.cli.failures import INTERRUPTED, INVALID, exit_code, explain
 from pricekit.cli.terminal import logging_to_terminal, print_json, prints_json
-from pricekit.errors import PricekitError
+from pricekit.errors import LostProcessError, PricekitError
 from pricekit.support.log import logger
 from pricekit.support.text import did_you_mean
+from pricekit.training.parallel.launched import launched_rank
 
 COMMANDS = {
     "check": "Show how pricekit reads a table, and its problems.",
@@ -149,7 +150,8 @@ def main() -> None:
             _show_usage_error(error)
             sys.exit(exit_code(error))
         except (click.exceptions.Abort, KeyboardInterrupt):
-            logger.error("interrupted")
+            if not launched_rank():
+                logger.error("interrupted")
             sys.exit(INTERRUPTED)
         except Exception as error:
             if os.environ.get("PRICEKIT_TRACEBACK"):
@@ -159,6 +161,10 @@ def main() -> None:
 
 
 def _report(error: Exception) -> None:
+    if (
+        isinstance(error, LostProcessError) and launched_rank()
+    ):  # the process that was lost and the first one say more
+        return
     if isinstance(error, OSError) and error.filename is None and _failed_to_print(error):
         error.filename = "standard output"
     facts = {"facts": error.facts, "parameters": error.parameters} if isinstance(error, PricekitError) else {}

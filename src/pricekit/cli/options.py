@@ -14,6 +14,7 @@ from pricekit.cli.common import again
 from pricekit.cli.completion import column_names, metric_names, plugin_names, setting_names
 from pricekit.cli.terminal import show_result
 from pricekit.support.staging import staging_of
+from pricekit.training.parallel.launched import launched_count
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -263,7 +264,8 @@ def _resume_command(command: str, flags: dict[str, Any]) -> str:
     if flags["resume"] and flags["time_budget"]:  # the time budget of the first start is in the configuration
         words += ["--time-budget", flags["time_budget"]]
     words += read_flags(flags) + ["--allow-leak"] * flags["allow_leak"]
-    return shlex.join(["pricekit", command, *words]) + again()
+    launcher = ["accelerate", "launch", "-m"] if launched_count() > 1 else []
+    return shlex.join([*launcher, "pricekit", command, *words]) + again()
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

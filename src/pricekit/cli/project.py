@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pricekit.cli.terminal import announce
 from pricekit.storage import Location, location_of
 from pricekit.support.log import logger
 from pricekit.support.staging import target_of
+from pricekit.training.parallel.launched import launched_count
 
 PROJECT_FILE = Path("pricekit.toml")
 RUNS, BUNDLES = Path("runs"), Path("bundles")
@@ -33,7 +32,7 @@ def with_project(flags: dict[str, Any]) -> dict[str, Any]:
     """
     if not PROJECT_FILE.is_file():
         return _with_table(flags, None)
-    announce(f"using {PROJECT_FILE}")  # before pydantic is imported
+    logger.info(f"using {PROJECT_FILE}")  # before pydantic is imported
     from pricekit.config import merge, read_toml
     from pricekit.config.project import read_project
 
@@ -68,7 +67,7 @@ def _with_table(flags: dict[str, Any], table: Location | None) -> dict[str, Any]
 
 def next_run(flags: dict[str, Any]) -> Path:
     """Return the first of runs/POLICY-1, runs/POLICY-2, ... that does not exist."""
-    if "RANK" in os.environ:  # each of several processes would choose its own
+    if launched_count() > 1:  # each of several processes would choose its own
         raise click.UsageError("Missing option '--out': processes that train together need one folder.")
     return _next(_policy(flags))
 

@@ -17,6 +17,7 @@ import click
 from pricekit.errors import PricekitError
 from pricekit.support.log import logger
 from pricekit.support.text import printable, printable_json
+from pricekit.training.parallel.launched import launched_rank
 
 RESULT = 35
 """The log level of a command's result: above warnings, so that --quiet prints it, and below errors."""
@@ -49,7 +50,7 @@ class TerminalHandler(logging.Handler):
         if self.as_json:
             line = _as_json(record, message)
         elif record.levelno >= logging.ERROR:
-            line = f"pricekit: {message}"
+            line = f"pricekit{f', process {launched_rank()}' * (launched_rank() > 0)}: {message}"
         else:
             line = click.style(message, fg="yellow") if record.levelno == logging.WARNING else message
         try:
@@ -64,8 +65,10 @@ class TerminalHandler(logging.Handler):
 
 @contextmanager
 def logging_to_terminal() -> Iterator[None]:
-    """Print the library's log messages while the block runs."""
+    """Print the library's log messages while the block runs; of several processes, all but the first print errors."""
     handler, before = TerminalHandler(logging.INFO), logger.level
+    if launched_rank():
+        handler.addFilter(lambda record: record.levelno >= logging.ERROR)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
@@ -103,15 +106,9 @@ def show_result(message: str, **facts: Any) -> None:
     logger.log(RESULT, message, extra={"facts": facts})
 
 
-def announce(message: str) -> None:
-    """Announce the next action of a command. If several processes train together, only the first prints it."""
-    if os.environ.get("RANK", "0") == "0":
-        logger.info(message)
-
-
 def begin(message: str, module: str) -> None:
     """Print the first line of a command, then show a spinner while a slow module is imported."""
-    announce(message)
+    logger.info(message)
     check_address_space(module)
     visible = os.isatty(2) and any(not h.as_json and h.level <= logging.INFO for h in _handlers())
     with _spinner("loading libraries") if visible else nullcontext():

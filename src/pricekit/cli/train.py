@@ -81,7 +81,7 @@ def train(dry_run: bool, **flags: Any) -> None:
     from pricekit.evaluation.goal import goal_of
     from pricekit.runs.ensemble import CONFIG
     from pricekit.runs.folder import BACKBONE
-    from pricekit.training.machine import Processes
+    from pricekit.training.parallel.processes import Processes
     from pricekit.workflows.members import is_begun
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_run()) or next_run(flags)

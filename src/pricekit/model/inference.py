@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +16,6 @@ from pricekit.preprocess import Inputs
 from pricekit.support.log import logger
 from pricekit.support.progress import Advance
 from pricekit.tokens import batches_by_length
-
-if TYPE_CHECKING:
-    from pricekit.training.machine import Processes
 
 
 def torch_engine(model: nn.Module, autocast: Callable[[], Any] = nullcontext) -> PriceBatch:
@@ -40,7 +37,7 @@ def predict(
     batch_size: int,
     *,
     autocast: Callable[[], Any] = nullcontext,
-    processes: Processes | None = None,
+    share: tuple[int, int] = (0, 1),
     advance: Advance | None = None,
 ) -> np.ndarray:
     """Return the model's price of each row, float32 (N,).
@@ -50,18 +47,17 @@ def predict(
         inputs: N rows.
         batch_size: number of rows per forward pass.
         autocast: returns the context of a forward pass.
-        processes: the processes that share the work; None: only this process.
+        share: `(k, n)`: only the k-th of each n batches; the prices of the others are 0.
         advance: moves a progress bar whose unit is a row.
     """
     prices = np.zeros(len(inputs), np.float32)
-    share = (processes.rank, processes.count) if processes else (0, 1)
     engine = torch_engine(model, autocast)
     batches = batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), batch_size)
     for rows in islice(batches, share[0], None, share[1]):
         prices[rows] = _price(engine, inputs, rows)
         if advance is not None:
             advance(len(rows) * share[1])
-    return prices if processes is None else processes.sum(torch.from_numpy(prices)).cpu().numpy()
+    return prices
 
 
 def _price(engine: PriceBatch, inputs: Inputs, rows: np.ndarray) -> np.ndarray:

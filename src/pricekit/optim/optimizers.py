@@ -55,7 +55,7 @@ class RowwiseAdagrad(torch.optim.Optimizer):
 def _adagrad_rows(value: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
     if not state:
         state["sum"] = torch.zeros(len(value), 1, device=value.device)
-    grad = _coalesced(grad)
+    grad = coalesced(grad)
     rows, of_rows = grad.indices()[0], grad.values()
     sums = state["sum"][:, 0]
     total = sums[rows].add_(torch.linalg.vecdot(of_rows, of_rows), alpha=1 / of_rows.shape[1])
@@ -64,7 +64,7 @@ def _adagrad_rows(value: Tensor, grad: Tensor, state: dict[str, Any], group: dic
     value.add_(_sparse(grad.indices(), of_rows * rate[:, None], grad))
 
 
-def _coalesced(grad: Tensor) -> Tensor:
+def coalesced(grad: Tensor) -> Tensor:
     """Return a gradient with each row once; it is sorted only if its rows do not ascend."""
     indices = grad._indices()
     if grad.is_coalesced() or not bool((indices[0, 1:] > indices[0, :-1]).all()):

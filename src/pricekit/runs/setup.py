@@ -15,7 +15,8 @@ from pricekit.core.registry import Entry
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.model.network import ModelPlugins
 from pricekit.runs.folder import is_run, is_started, plugins_of, require_plugins
-from pricekit.training.machine import Processes, choose_precision
+from pricekit.training.machine import choose_precision
+from pricekit.training.parallel.processes import Processes
 
 
 @dataclass(frozen=True)

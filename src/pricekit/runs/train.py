@@ -67,7 +67,7 @@ from pricekit.support.staging import keep_others, replacing
 from pricekit.support.text import counted
 from pricekit.training.checkpoint import EpochResult, TrainingState, checkpoints
 from pricekit.training.loop import fit
-from pricekit.training.machine import Processes
+from pricekit.training.parallel.processes import Processes
 from pricekit.training.session import Job
 from pricekit.training.time_budget import first_pass_ends, training_ends
 
@@ -349,7 +349,8 @@ def _price(prepared: Prepared) -> np.ndarray:
     assert valid is not None
     with progress("pricing the validation rows", len(valid.price), shown=job.config.speed.progress) as bar:
         size = job.config.training.eval_batch_size
-        return predict(job.model, valid.inputs, size, processes=job.processes, advance=bar)
+        own = predict(job.model, valid.inputs, size, share=job.processes.share, advance=bar)
+    return job.processes.sum(torch.from_numpy(own)).numpy()
 
 
 def _with_estimate(prepared: Prepared, price: np.ndarray) -> np.ndarray:

@@ -14,8 +14,8 @@ logger = logging.getLogger("pricekit")
 
 
 def silence() -> None:
-    """Log nothing from now on in this process: in distributed training only the main process logs."""
-    logger.setLevel(logging.CRITICAL + 1)
+    """Log only errors from now on in this process: of several that train together, the main one speaks."""
+    logger.setLevel(logging.ERROR)
 
 
 @contextmanager

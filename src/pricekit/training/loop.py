@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from pricekit.core.calls import notify
 from pricekit.metrics import metric_named
@@ -18,11 +19,17 @@ from pricekit.support.text import counted, duration
 from pricekit.training.batches import PricedInputs, micro_batches
 from pricekit.training.checkpoint import BEST, LAST, EpochResult, TrainingState, load_checkpoint
 from pricekit.training.guard import SpikeError, spike
-from pricekit.training.machine import defer_interrupts, describe, fast_math, torch_threads
+from pricekit.training.interrupts import Interrupts, defer_interrupts
+from pricekit.training.machine import describe, fast_math, torch_threads
 from pricekit.training.monitor import EpochLoss
 from pricekit.training.recovery import write_metrics
 from pricekit.training.session import Job, Session, start_session
 from pricekit.training.step import random_seed
+
+
+class _StopError(Exception):
+    """A signal came during the validation."""
+
 
 BAR_SECONDS = 1.0
 """A validation that takes longer than this has a separate progress bar."""
@@ -51,11 +58,12 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
     session = start_session(job, folder, resume=resume, started=started)
     log_plan(session)
     with (
-        defer_interrupts(enabled=job.processes.count == 1) as interrupted,
+        defer_interrupts(alone=job.processes.count == 1) as noticed,
         fast_math(job.config.speed),
         torch_threads(session.loader.torch_threads),
         _progress(session) as advance,
     ):
+        interrupted = Interrupts(noticed, job.processes)
         while not session.finished:
             try:
                 out_of_time = run_epoch(session, interrupted, advance)
@@ -64,7 +72,7 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
                 session.retry(error)
                 advance(session.state.position - before)
                 continue
-            if interrupted.is_set():  # at the end of the validation
+            if interrupted.agreed():  # at the end of the validation
                 session.save(LAST)
                 raise KeyboardInterrupt
             if out_of_time:
@@ -107,7 +115,7 @@ def log_plan(session: Session) -> None:
     logger.info(describe(job.processes.device, session.stepper.precision, config.speed, job.processes.count))
 
 
-def run_epoch(session: Session, interrupted: threading.Event, advance: Advance) -> bool:
+def run_epoch(session: Session, interrupted: Interrupts, advance: Advance) -> bool:
     """Train, validate and report one epoch; return whether the time budget ended it."""
     state, rows_before, began = session.state, session.state.rows, time.perf_counter()
     out_of_time = train_epoch(session, interrupted, advance)
@@ -125,12 +133,12 @@ def run_epoch(session: Session, interrupted: threading.Event, advance: Advance) 
     return out_of_time
 
 
-def train_epoch(session: Session, interrupted: threading.Event, advance: Advance | None = None) -> bool:
+def train_epoch(session: Session, interrupted: Interrupts, advance: Advance | None = None) -> bool:
     """Take the remaining optimizer steps of an epoch; return whether the time budget ended it.
 
     Args:
         session: the training in progress.
-        interrupted: ends the epoch with a checkpoint and KeyboardInterrupt when it is set.
+        interrupted: ends the epoch with a checkpoint and KeyboardInterrupt after a signal.
         advance: moves a progress bar whose unit is a step of the schedule.
     """
     state, processes = session.state, session.processes
@@ -154,10 +162,11 @@ def train_epoch(session: Session, interrupted: threading.Event, advance: Advance
         _log_estimate(session)
         if advance is not None:
             advance(state.position - before, total.note())
-        if interrupted.is_set() or session.save_due:
+        stop = interrupted.after_step()
+        if stop or session.save_due:
             total.store()
             session.save(LAST)
-        if interrupted.is_set():
+        if stop:
             raise KeyboardInterrupt
         if out_of_time or session.schedule_ended:
             break
@@ -165,12 +174,12 @@ def train_epoch(session: Session, interrupted: threading.Event, advance: Advance
     return out_of_time
 
 
-def validate(session: Session, interrupted: threading.Event) -> EpochResult:
+def validate(session: Session, interrupted: Interrupts) -> EpochResult:
     """Return the result of the current epoch: the score of the scored weights on the validation rows, if there are any.
 
     Args:
         session: the training in progress.
-        interrupted: ends the validation with a checkpoint and KeyboardInterrupt when it is set; resuming repeats it.
+        interrupted: ends the validation with a checkpoint and KeyboardInterrupt after a signal; resuming repeats it.
 
     Raises:
         SpikeError: a weight or a price is not finite.
@@ -189,25 +198,29 @@ def validate(session: Session, interrupted: threading.Event) -> EpochResult:
     )
 
 
-def _prices(session: Session, valid: PricedInputs, interrupted: threading.Event) -> np.ndarray:
+def _prices(session: Session, valid: PricedInputs, interrupted: Interrupts) -> np.ndarray:
     """Return the prices of the scored weights for the validation rows, float32 (N,)."""
     shown = session.shows_progress and session.time_budget.pause > BAR_SECONDS
-    with progress("validation", len(valid.price), shown=shown) as advance:
+    own = np.zeros(len(valid.price), np.float32)
+    with progress("validation", len(valid.price), shown=shown) as advance, suppress(_StopError):
 
         def advance_or_stop(units: float, note: str = "") -> None:
             advance(units, note)
-            if interrupted.is_set():
-                session.save(LAST)
-                raise KeyboardInterrupt
+            if interrupted.noticed.is_set():
+                raise _StopError
 
-        prices = predict(
+        own = predict(
             session.scored_model,
             valid.inputs,
             session.config.training.eval_batch_size,
             autocast=session.stepper.objective.autocast,
-            processes=session.processes,
+            share=session.processes.share,
             advance=advance_or_stop,
         )
+    if interrupted.agreed():  # before the others wait for this process's prices
+        session.save(LAST)
+        raise KeyboardInterrupt
+    prices = session.processes.sum(torch.from_numpy(own)).numpy()
     if not np.isfinite(prices).all():
         session.check_values()  # names a more precise cause
         config = session.config

@@ -19,7 +19,7 @@ from pricekit.core.calls import notify, plugin_call
 from pricekit.core.contracts import Policy
 from pricekit.errors import ConfigError
 from pricekit.model.network import PriceModel
-from pricekit.optim.optimizers import averaged, sparse_embeddings
+from pricekit.optim.optimizers import averaged
 from pricekit.support.log import logger
 from pricekit.training.batches import PricedInputs, plan_epoch, steps_per_epoch
 from pricekit.training.checkpoint import (
@@ -32,8 +32,8 @@ from pricekit.training.checkpoint import (
 )
 from pricekit.training.guard import SpikeError, check_finite
 from pricekit.training.loader import Loader
-from pricekit.training.machine import Processes
 from pricekit.training.monitor import Monitor
+from pricekit.training.parallel.processes import Processes
 from pricekit.training.recovery import restore_metrics
 from pricekit.training.step import Stepper
 from pricekit.training.time_budget import TimeBudget
@@ -305,7 +305,6 @@ def start_session(
     training, device = config.training, processes.device
     model.to(device)
     prepare_encoder(model, config)
-    _check_gradients(model, config, processes)
     optimizer = job.policy.optimizer(model, training, fused=True)
     steps = steps_per_epoch(job.train, config)
     session = Session(
@@ -349,12 +348,3 @@ def prepare_encoder(model: PriceModel, config: RunConfig) -> None:
         enable()
     if config.speed.compile:
         encoder.compile()
-
-
-def _check_gradients(model: PriceModel, config: RunConfig, processes: Processes) -> None:
-    if processes.count > 1 and processes.device.type == "cuda" and sparse_embeddings(model):
-        raise ConfigError(
-            f"the backbone '{config.backbone.name}' has embeddings with sparse gradients, which several GPUs cannot "
-            "exchange; train it in one process, without accelerate launch",
-            backbone=config.backbone.name,
-        )

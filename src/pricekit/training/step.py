@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from inspect import signature
 from typing import Any
 
 import torch
@@ -12,15 +13,21 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pricekit.config import RunConfig
-from pricekit.errors import TrainingError
+from pricekit.errors import LostProcessError, TrainingError
 from pricekit.model.inference import is_out_of_memory
 from pricekit.model.network import PriceModel
 from pricekit.support.log import logger
 from pricekit.training.guard import GradientGuard, gradient_norms
 from pricekit.training.machine import DTYPES
+from pricekit.training.parallel.exchange import mean_gradient
+from pricekit.training.parallel.processes import together
 
 MAX_SKIPPED = 12
 """Maximum number of consecutive steps that fp16 may skip. The scaler starts at 2^16 and halves with each."""
+
+_OLD, _NEW = "broadcast_buffers", "forward_sync_buffers"  # before and since torch 2.13
+_NO_BUFFERS = {_NEW if _NEW in signature(DistributedDataParallel).parameters else _OLD: False}
+"""Otherwise each step sends all buffers of the model. They are only read in a validation, which sends them, too."""
 
 _BY_ROW = ("input_ids", "attention_mask", "features", "price", "weight")
 """The tensors of a batch whose first axis is the rows."""
@@ -70,7 +77,9 @@ class Stepper:
         self.objective = Objective(model, precision, device)
         self.call: nn.Module = self.objective
         if processes > 1:
-            self.call = DistributedDataParallel(self.objective)
+            with together():
+                self.call = DistributedDataParallel(self.objective, **_NO_BUFFERS)
+            self.call.register_comm_hook(torch.distributed.group.WORLD, mean_gradient)
         self.optimizer = optimizer
         self.training = config.training
         self.speed = config.speed
@@ -110,8 +119,11 @@ class Stepper:
         """
         while True:
             try:
-                loss = self._backward(batches, key)
+                with together() if self.processes > 1 else nullcontext():
+                    loss = self._backward(batches, key)
                 break
+            except LostProcessError:
+                raise
             except Exception as error:  # of any plugin
                 if not is_out_of_memory(error):
                     self.guard.explain(self.taken)

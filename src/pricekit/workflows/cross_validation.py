@@ -41,7 +41,7 @@ from pricekit.support.locks import owned
 from pricekit.support.log import logger, silence
 from pricekit.support.progress import progress
 from pricekit.support.staging import replacing
-from pricekit.training.machine import Processes
+from pricekit.training.parallel.processes import Processes
 from pricekit.workflows.folds import (
     FOLDS,
     PLAN,

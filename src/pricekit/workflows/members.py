@@ -34,7 +34,7 @@ from pricekit.support.log import logger, silence
 from pricekit.support.progress import progress
 from pricekit.support.staging import continued, replacing
 from pricekit.support.text import duration
-from pricekit.training.machine import Processes
+from pricekit.training.parallel.processes import Processes
 from pricekit.workflows.ensemble import combine, write_ensemble
 from pricekit.workflows.latency import warn_if_slow
 

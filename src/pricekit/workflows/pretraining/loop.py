@@ -24,7 +24,8 @@ from pricekit.support.leftovers import temporary_path
 from pricekit.support.progress import Advance
 from pricekit.tokens import Tokens, pad_rows
 from pricekit.training.batches import epoch_batches
-from pricekit.training.machine import Processes, choose_precision
+from pricekit.training.machine import choose_precision
+from pricekit.training.parallel.processes import Processes
 from pricekit.workflows.pretraining.start import PretrainJob, PretrainSettings
 
 SAVE_SECONDS = 600.0

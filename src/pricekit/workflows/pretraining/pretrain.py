@@ -23,7 +23,8 @@ from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.table import DEFAULT_READ_OPTIONS, ReadOptions, TableSource, source_name
-from pricekit.training.machine import Processes, defer_interrupts
+from pricekit.training.interrupts import defer_interrupts
+from pricekit.training.parallel.processes import Processes
 from pricekit.workflows.pretraining.loop import (
     PretrainCallback,
     count_steps,
@@ -178,7 +179,7 @@ def _fit(job: PretrainJob, work: Path, *, shown: bool) -> None:
     total = count_steps(job.train, job.settings)
     with (
         quiet_transformers(),
-        defer_interrupts(enabled=True) as interrupted,
+        defer_interrupts() as interrupted,
         progress("pretraining", total, done, shown=shown) as advance,
     ):
         try:

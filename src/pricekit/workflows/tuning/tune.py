@@ -22,7 +22,7 @@ from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.staging import replacing
 from pricekit.support.text import duration
-from pricekit.training.machine import Processes
+from pricekit.training.parallel.processes import Processes
 from pricekit.workflows.folds import check_from_start
 from pricekit.workflows.tuning import folder as files
 from pricekit.workflows.tuning.clock import Clock

@@ -1,0 +1,27 @@
+"""Which of several processes this one is, without an import of torch: of its group, or as the launcher says."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+
+def launched_rank() -> int:
+    """Return the number of this process among those that train together; 0 if it is alone."""
+    if group := _group():
+        return int(group.rank())
+    return int(os.environ.get("RANK", "0")) if launched_count() > 1 else 0
+
+
+def launched_count() -> int:
+    """Return how many processes train together; torchrun, `accelerate launch` and Ray write it into the environment."""
+    if group := _group():
+        return int(group.size())
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _group() -> Any:
+    """Return the process group of torch; None if there is none yet."""
+    distributed = sys.modules.get("torch.distributed")
+    return distributed.group.WORLD if distributed is not None and distributed.is_available() else None

@@ -1,0 +1,121 @@
+"""The processes that train together: rank, device, and what they ask each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+import torch
+from accelerate import PartialState
+from torch import Tensor, distributed
+
+from pricekit.errors import LostProcessError
+
+
+class Processes:
+    """Rank and device of this process, and operations across all processes.
+
+    accelerate creates the process group if a launcher asks for one; a group that exists is used.
+
+    Attributes:
+        rank: number of this process, from 0.
+        count: the number of processes.
+        main: whether this is the process that writes files and logs.
+        device: where this process computes.
+
+    All methods that exchange something raise LostProcessError.
+    """
+
+    def __init__(self) -> None:
+        cpu_only = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
+        with together():
+            state = PartialState(cpu=cpu_only or not torch.accelerator.is_available())
+            world = distributed.group.WORLD if distributed.is_available() else None
+            self.rank: int = world.rank() if world else 0
+            self.count: int = world.size() if world else 1
+            self._group = _control_group(world) if world and self.count > 1 else None
+        self.main: bool = self.rank == 0
+        self.device: torch.device = state.device
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """The share of this process in work that all of them share: its rank and their number."""
+        return self.rank, self.count
+
+    def wait(self) -> None:
+        """Wait for all processes."""
+        if self.count > 1:
+            with together():
+                distributed.barrier(self._group)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Return the sum of a tensor over all processes, of the same shape; of several, on the CPU."""
+        if self.count > 1:
+            tensor = tensor.detach().to("cpu", copy=True)
+            with together():
+                distributed.all_reduce(tensor, group=self._group)
+        return tensor
+
+    def any(self, flag: bool) -> bool:
+        """Return whether the flag of any process is set."""
+        return flag if self.count == 1 else self.any_later(flag)()
+
+    def any_later(self, flag: bool) -> Callable[[], bool]:
+        """Send this process's flag, and return a function that waits for the others' and says whether any is set."""
+        flags = torch.tensor(int(flag))
+        with together():
+            sent = distributed.all_reduce(flags, group=self._group, async_op=True)
+
+        def answer() -> bool:
+            with together():
+                sent.wait()
+            return bool(flags)
+
+        return answer
+
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
+        """Copy the main process's values into the tensors of all others: batch statistics differ between them."""
+        if self.count > 1:
+            with together():
+                for tensor in tensors:
+                    distributed.broadcast(tensor, 0)
+
+    def from_main(self, number: float) -> float:
+        """Return the main process's number in every process: clocks differ."""
+        if self.count == 1:
+            return number
+        return float(self.sum(torch.tensor(number if self.main else 0.0, dtype=torch.float64)))
+
+    def end(self) -> None:
+        """Leave the process group; torch warns if a process exits without doing so."""
+        if self.count > 1:
+            self.wait()
+            distributed.destroy_process_group()
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Report that an exchange with the other processes failed; raises LostProcessError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_lost(error):
+            raise
+        raise LostProcessError(
+            "another of the processes that train together has ended or cannot be reached; its output, or that of the "
+            "launcher, says why. The last checkpoint is kept: resume to continue",
+            parameters=("resume",),
+        ) from error
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return whether an error means that another process does not answer."""
+    return isinstance(error, distributed.DistError) or "gloo" in str(error).lower()
+
+
+@lru_cache(maxsize=1)
+def _control_group(world: distributed.ProcessGroup) -> distributed.ProcessGroup:
+    """Return the group for numbers on the CPU: over NCCL, each of them would wait for the GPU."""
+    return world if "gloo" in distributed.get_backend(world) else distributed.new_group(backend="gloo")
