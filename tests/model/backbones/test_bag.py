@@ -1,12 +1,10 @@
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
 
 import pricekit.model.backbones.bag as bag_module
 from pricekit.model.backbones.bag import PAD, UNK, Bag
-from pricekit.tokens import Tokens, encode, splits_at_spaces
+from pricekit.tokens import encode, splits_at_spaces
 
 TEXTS = ["Green Tea 12 Ounce", "green tea, pack of 6", "Olive Oil 500 ml", "Dark chocolate bar"] * 4
 
@@ -86,21 +84,6 @@ def test_weights_by_hand(encoder, tokenizer):
     assert rows.shape == weights.shape == (1, 2 * ids.shape[1])
     assert weights.square().sum().item() == pytest.approx(1.0, abs=1e-5)
     assert weights[0, -1].item() == 0  # the last token begins no bigram
-
-
-def test_parts_of_the_texts_have_the_same_idf(encoder, monkeypatch):
-    lengths = np.random.default_rng(0).integers(1, 9, 50)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    tokens = Tokens(np.random.default_rng(1).integers(0, encoder.vocab_size, offsets[-1], np.int32), offsets)
-    whole = encoder._idf_of(tokens)
-    monkeypatch.setattr(bag_module, "_TOKENS_AT_ONCE", 16)
-    assert torch.equal(encoder._idf_of(tokens), whole)
-    texts = [tokens.ids[start:end].tolist() for start, end in pairwise(offsets)]
-    rows = sum(int(tokens.ids[0]) in text for text in texts)
-    assert whole[tokens.ids[0]].item() == pytest.approx(np.log(51 / (1 + rows)))
-    second = whole[encoder.vocab_size :]
-    bigrams = {int(encoder._bigrams(*map(torch.tensor, pair))) for text in texts for pair in pairwise(text)}
-    assert set((second.nonzero()[:, 0] + encoder.vocab_size).tolist()) == bigrams
 
 
 @pytest.mark.parametrize("text", ["", "☃☃☃"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,13 +20,11 @@ from torch.nn import functional
 from pricekit.config import Search, Section
 from pricekit.core.contracts import State
 from pricekit.model.backbones.bpe import train_bpe
-from pricekit.support.cpus import in_threads
 from pricekit.tokens import Tokens
 
 PAD, UNK = "[PAD]", "[UNK]"
 _SPAN = 16
 _MOST_TOKENS = 1_000_000
-_TOKENS_AT_ONCE = 1 << 19
 _FIRST, _SECOND, _PRIME = 509, 263, 1_999_993
 """Bigrams are hashed within 32 bits, and for 20,000 tokens within 24: OpenVINO computes integers as float32."""
 
@@ -109,24 +106,12 @@ class BagEncoder(nn.Module):
         self.idf.copy_(torch.where(self.idf > 0, self.idf, self._idf_of(tokens)))
 
     def _idf_of(self, tokens: Tokens) -> Tensor:
-        cuts = np.flatnonzero(np.diff(tokens.offsets[1:] // _TOKENS_AT_ONCE, prepend=-1))
-        parts = pairwise([*cuts.tolist(), len(tokens)])
         frequency = np.zeros(self.rows, np.int64)
-        for found in in_threads(lambda part: self._texts_with(tokens, *part), parts):
-            frequency += found
+        for start, end in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True):
+            ids = torch.from_numpy(tokens.ids[start:end].astype(np.int64))
+            frequency[np.unique(torch.cat([ids, self._bigrams(ids[:-1], ids[1:])]).numpy())] += 1
         idf = np.where(frequency > 0, np.log((1 + len(tokens)) / (1 + frequency)), 0.0)
         return torch.from_numpy(idf).to(self.idf.dtype)
-
-    def _texts_with(self, tokens: Tokens, first: int, last: int) -> np.ndarray:
-        """Return in how many of some consecutive texts each row of the table occurs, int64 (rows,)."""
-        offsets = tokens.offsets[first : last + 1]
-        ids = tokens.ids[offsets[0] : offsets[-1]].astype(np.int64)
-        text = np.repeat(np.arange(last - first) << 32, np.diff(offsets))
-        pairs = self._bigrams(torch.from_numpy(ids[:-1]), torch.from_numpy(ids[1:])).numpy()
-        inside = text[1:] == text[:-1]
-        terms = np.sort(np.concatenate([text | ids, (text[1:] | pairs)[inside]]))
-        once = terms[np.diff(terms, prepend=-1) != 0] & 0xFFFFFFFF
-        return np.bincount(once, minlength=self.rows)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **prepared: Tensor) -> Tensor:
         """Return the encoding, (B, members·width); a training batch may include the result of `prepare_batch`."""
