@@ -3,15 +3,18 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from conftest import tiny_config
 from pricekit.bundle import open_bundle
 from pricekit.exporting.export import export_run
+from pricekit.features.fitted import fit_features
 from pricekit.prediction.predictor import Predictor
-from pricekit.preprocess import SHORT_LINE_CHARACTERS, short_lines_first
+from pricekit.preprocess import SHORT_LINE_CHARACTERS, Preprocessor, short_lines_first
 from pricekit.runs.folder import open_run
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
+from pricekit.table import Columns, read_table
 
 
 def test_short_lines_come_directly_after_the_first():
@@ -57,3 +60,25 @@ def _table(text):
     from pricekit.table import table_of_texts
 
     return table_of_texts([text], "catalog_content")
+
+
+@pytest.mark.parametrize("cpus", [1, 3])
+def test_parts_of_a_table_have_the_features_of_the_whole(catalog, monkeypatch, cpus):
+    columns = Columns(price=None)
+    table = read_table(catalog, columns)
+    features, _ = fit_features(["optimized22", "columns"], {}, table)
+    tokenizer = Tokenizer(models.WordLevel({"?": 0, "Item": 1}, "?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    preprocessor = Preprocessor(columns, tokenizer, 16, 0, features)
+    whole, sizes = preprocessor(table), []
+    transform = features.__class__.transform
+    monkeypatch.setattr(
+        features.__class__, "transform", lambda self, part: sizes.append(len(part)) or transform(self, part)
+    )
+    monkeypatch.setattr("pricekit.preprocess.PART_ROWS", 50)
+    monkeypatch.setattr("pricekit.support.cpus.usable_cpus", lambda: cpus)
+    parts = preprocessor(table)
+    assert max(sizes) == 50
+    assert sum(sizes) == len(table) > 100
+    assert np.array_equal(parts.features, whole.features)
+    assert np.array_equal(parts.tokens.ids, whole.tokens.ids)

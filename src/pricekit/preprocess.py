@@ -19,6 +19,7 @@ from pricekit.errors import BundleError, first_invalid_field, is_panic
 from pricekit.features.fitted import FittedFeatures
 from pricekit.features.rowwise import FEW
 from pricekit.support.causes import raise_outside_cause
+from pricekit.support.cpus import in_threads
 from pricekit.support.text import shorten
 from pricekit.table import Columns, Table
 from pricekit.tokens import Tokens, WordCache, encode, pad_rows
@@ -26,6 +27,9 @@ from pricekit.tokens import Tokens, WordCache, encode, pad_rows
 SHORT_LINE_CHARACTERS = 40
 """Longer lines are prose; shorter ones state a fact, such as "Value: 12"."""
 
+
+PART_ROWS = 8192
+"""Rows whose features one thread computes at a time; fewer would compile regular expressions more often."""
 
 MOST_TEXT_COLUMNS, MOST_FEATURES, MOST_FEATURE_COLUMNS = 1_000, 100, 10_000
 LONGEST_NAME = 1_000
@@ -99,13 +103,21 @@ class Preprocessor:
     word_cache: WordCache = field(default_factory=WordCache, repr=False, compare=False)
 
     def __call__(self, table: Table) -> Inputs:
-        """Return the inputs of all rows; for many rows, a second thread computes the features."""
+        """Return the inputs of all rows; for many rows, other threads compute the features."""
         visible = without_price(table, self.columns)
         if len(table) <= FEW:  # a thread would cost more than it saves
             return Inputs(self._tokens(table), self.features.transform(visible), self.pad_id)
         with ThreadPoolExecutor(1) as pool:
-            features = pool.submit(self.features.transform, visible)
+            features = pool.submit(self._features, visible)
             return Inputs(self._tokens(table), features.result(), self.pad_id)
+
+    def _features(self, visible: Table) -> np.ndarray:
+        """Return the feature columns; of many rows, threads compute them in parts, each with small work arrays."""
+        if len(visible) <= PART_ROWS:
+            return self.features.transform(visible)
+        starts = range(0, len(visible), PART_ROWS)
+        rows = (np.arange(start, min(start + PART_ROWS, len(visible))) for start in starts)
+        return np.vstack(list(in_threads(self.features.transform, map(visible.take, rows))))
 
     def _tokens(self, table: Table) -> Tokens:
         return encode(self.tokenizer, self.texts(table), self.max_length, self.pad_id, self.word_cache)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from pricekit.evaluation import duplicates
 from pricekit.evaluation.duplicates import are_labels, duplicate_groups, irreducible_error, split_groups_of
+from pricekit.likeness.equal import equal_texts
 from pricekit.metrics import smape
-from pricekit.table.columns import equal_texts
 
 WORDS = ["quiet", "river", "lantern", "copper", "maple", "harbour", "velvet", "cinder", "saffron", "meadow"]
 
@@ -20,31 +20,6 @@ def text_of(rng, words=30):
     return " ".join(
         f"{WORDS[i]}{j}" for i, j in zip(rng.integers(10, size=words), "abcdefghij" * 3, strict=False)
     )
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("Dark Roast, 12 oz", "dark  roast 12 OZ!", True),
-        ("Dark Roast, 12 oz", "Dark Roast, 13 oz", False),
-        ("1.5 l", "15 l", False),
-        ("का", "की", False),  # marks are letters' parts
-        ("１２ oz", "12 oz", True),
-        ("!!", "??", False),
-        ("", "", True),
-    ],
-)
-def test_texts_that_differ_in_case_and_punctuation_are_equal(one, other, same):
-    assert len(set(equal_texts(series([one, other])))) == (1 if same else 2)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.text(max_size=8), max_size=30))
-def test_equal_texts_are_numbered_as_they_appear(texts):
-    codes = equal_texts(series(texts))
-    assert len(codes) == len(texts)
-    assert sorted(set(codes)) == list(range(len(set(codes))))
-    assert all(codes[i] == codes[texts.index(text)] for i, text in enumerate(texts))
 
 
 def test_sizes_of_a_product_are_one_group_and_other_products_are_not():

@@ -1,10 +1,11 @@
 import math
 import os
+import time
 
 import pytest
 
 from pricekit.support import cpus
-from pricekit.support.cpus import available_memory, cpu_quota, limit_spinning, usable_cpus
+from pricekit.support.cpus import available_memory, cpu_quota, in_threads, limit_spinning, usable_cpus
 
 
 @pytest.fixture
@@ -99,3 +100,28 @@ def test_the_memory_that_is_available(tmp_path, monkeypatch, text, expected):
     if text:
         (tmp_path / "meminfo").write_text(text)
     assert available_memory() == expected
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_results_of_threads_come_in_order(monkeypatch, count):
+    monkeypatch.setattr(cpus, "usable_cpus", lambda: count)
+    read = []
+
+    def items():
+        for number in range(20):
+            read.append(number)
+            yield number
+
+    found = in_threads(lambda number: time.sleep(0.001 * (number % 3)) or 2 * number, items())
+    assert next(found) == 0
+    assert len(read) <= count + 1
+    assert list(found) == list(range(2, 40, 2))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_error_in_a_thread_is_raised(monkeypatch, count):
+    monkeypatch.setattr(cpus, "usable_cpus", lambda: count)
+    found = in_threads(lambda number: 1 / number, [2, 0, 4])
+    assert next(found) == 0.5
+    with pytest.raises(ZeroDivisionError):
+        list(found)

@@ -51,3 +51,9 @@ def test_without_a_reporter_no_bar_is_shown(monkeypatch):
     with progress.progress("reading", 3):
         pass
     assert shown == ["default"]
+
+
+def test_the_time_of_a_stage_is_logged_for_those_who_ask(caplog):
+    with caplog.at_level("DEBUG", "pricekit"), progress.progress("reading", 3, shown=False):
+        assert caplog.messages == []
+    assert caplog.messages == ["reading: 0.0 s"]

@@ -2,22 +2,20 @@
 
 A row is not held out if training sees its duplicate. Two texts are near-duplicates if 85% of their pairs of
 neighbouring words agree (Jaccard similarity), ignoring numbers, such as `Pack of 6` and `Pack of 12` of a product.
+Texts with fewer than six different pairs are duplicates only if they are equal.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
+from pricekit.likeness.equal import equal_texts, few_distinct
+from pricekit.likeness.pairs import Compared, compare, similar_pairs
 from pricekit.metrics import smape_terms
 from pricekit.support.log import logger
-from pricekit.support.progress import progress
-from pricekit.table.columns import equal_texts, few_distinct, normalised
 
 SIMILARITY = (0.85, 0.9, 0.95)
 """Jaccard similarity of near-duplicates. A group that grows too large uses the stricter values."""
@@ -25,14 +23,9 @@ MAX_GROUP_SHARE = 0.05
 """A larger group of near-duplicates is a chain whose ends are not similar."""
 SMALL_GROUP = 10
 """A group of at most this many rows is never too large."""
-MIN_PAIRS = 6
-"""Texts with fewer distinct word pairs are duplicates only if they are equal."""
-
 LABEL_ERROR = 10.0
 """Texts with few distinct values are labels if their irreducible SMAPE is at least this."""
 
-_PERMUTATIONS, _BAND = 128, 8  # 16 bands: texts of similarity 0.85 share one with probability 0.994
-_CHUNK = 1000
 _MAX_CANDIDATES = 200  # prices to try for a text with more rows
 
 
@@ -113,14 +106,15 @@ def split_groups_of(texts: pd.Series, price: np.ndarray, *, near: bool, shown: b
         near: also group near-duplicates.
         shown: show a progress bar.
     """
-    groups = equal_texts(texts)
+    compared = compare(texts, shown=shown) if near else None
+    groups = equal_texts(texts) if compared is None else compared.same
     if are_labels(groups, price):
         logger.warning(
             f"the texts are labels ({groups.max() + 1:,} distinct texts for {len(groups):,} rows at many prices), so "
             "rows with equal texts are split like other rows."
         )
         return np.arange(len(groups))
-    return duplicate_groups(texts, shown=shown) if near else groups
+    return groups if compared is None else _near_groups(compared)
 
 
 def joined_groups(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -144,21 +138,23 @@ def joined_groups(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def duplicate_groups(texts: pd.Series, *, shown: bool = True) -> np.ndarray:
     """Group rows with equal or nearly equal texts; returns the group of each row, int64 (N,), from 0.
 
-    Finds near-duplicates by MinHash and banding (Broder 1997; Leskovec et al., Mining of Massive Datasets,
-    chapter 3). Groups are the connected components of near-duplicate pairs. A group with more than 5% of the rows is
-    rebuilt with stricter similarities, at last with equal texts only.
+    Groups are the connected components of near-duplicate pairs. A group with more than 5% of the rows is rebuilt with
+    stricter similarities, at last with equal texts only.
 
     Args:
         texts: (N,).
         shown: show a progress bar.
     """
-    same = equal_texts(texts)
-    _, first = np.unique(same, return_index=True)
-    pairs, similarity = _similar_pairs(texts.iloc[first], shown)
+    return _near_groups(compare(texts, shown=shown))
+
+
+def _near_groups(compared: Compared) -> np.ndarray:
+    same = compared.same
+    pairs, similarity = similar_pairs(compared)
     weights = np.bincount(same)
-    kept, most = similarity >= SIMILARITY[0], max(SMALL_GROUP, MAX_GROUP_SHARE * len(texts))
+    kept, most = similarity >= SIMILARITY[0], max(SMALL_GROUP, MAX_GROUP_SHARE * len(same))
     for stricter in (*SIMILARITY[1:], np.inf):
-        groups = _connected(pairs[kept], len(first))
+        groups = _connected(pairs[kept], len(weights))
         large = np.bincount(groups, weights) > most
         inside = large[groups[pairs[:, 0]]] & kept
         if not inside.any():
@@ -170,67 +166,8 @@ def duplicate_groups(texts: pd.Series, *, shown: bool = True) -> np.ndarray:
             f"in these groups only {kind} stay together."
         )
         kept &= ~inside | (similarity >= stricter)
-    found: np.ndarray = _connected(pairs[kept], len(first))[same]
+    found: np.ndarray = _connected(pairs[kept], len(weights))[same]
     return found
-
-
-def _similar_pairs(texts: pd.Series, shown: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return pairs of rows that agree in a band, (P, 2), and their estimated similarity, (P,)."""
-    signatures, rows = [], []
-    with progress("searching for near-duplicates", len(texts), shown=shown) as advance:
-        for start in range(0, len(texts), _CHUNK):
-            chunk = texts.iloc[start : start + _CHUNK]
-            for row, signature in enumerate(_signatures(chunk), start):
-                if signature is not None:
-                    signatures.append(signature)
-                    rows.append(row)
-            advance(len(chunk))
-    if not rows:
-        return np.zeros((0, 2), np.int64), np.zeros(0)
-    signed = np.array(signatures)
-    pairs = np.unique(np.concatenate(list(_band_pairs(signed))), axis=0)
-    parts = np.array_split(pairs, 1 + len(pairs) // 100_000)
-    similarity = np.concatenate([(signed[part[:, 0]] == signed[part[:, 1]]).mean(axis=1) for part in parts])
-    return np.array(rows)[pairs], similarity
-
-
-def _signatures(texts: pd.Series) -> Iterator[np.ndarray | None]:
-    """Yield the MinHash of each text, None for a text that is too short."""
-    from datasketch import MinHash
-
-    empty = MinHash(_PERMUTATIONS, hashfunc=int)
-    for text in pc.replace_substring_regex(normalised(texts), r"\pN+", "0"):
-        pairs = _word_pairs(text.as_py())
-        minhash = empty.copy()
-        minhash.update_batch(pairs)
-        yield minhash.hashvalues if len(pairs) >= MIN_PAIRS else None
-
-
-def _word_pairs(text: str) -> list[int]:
-    """Return a 32-bit hash of each distinct pair of neighbouring words."""
-    words = np.array([zlib.crc32(word.encode()) for word in text.split()], np.uint64)
-    mixed = words[:-1] * np.uint64(0x9E3779B1) + words[1:]
-    found: list[int] = np.unique((mixed ^ (mixed >> np.uint64(32))) & np.uint64(0xFFFFFFFF)).tolist()
-    return found
-
-
-def _band_pairs(signed: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield, for each band, pairs of rows that agree in it: each row with the first such row and with the previous one.
-
-    All pairs of a bucket would be too many if thousands of texts share a template.
-    """
-    for start in range(0, _PERMUTATIONS, _BAND):
-        band = np.ascontiguousarray(signed[:, start : start + _BAND])
-        keys = band.view(f"V{band.dtype.itemsize * _BAND}").ravel()
-        _, first, bucket = np.unique(keys, return_index=True, return_inverse=True)
-        rows = np.arange(len(signed))
-        ordered = np.argsort(bucket, kind="stable")
-        before, after = ordered[:-1], ordered[1:]
-        chained = bucket[before] == bucket[after]
-        pairs = np.concatenate(
-            [np.stack([first[bucket], rows], 1), np.stack([before[chained], after[chained]], 1)]
-        )
-        yield pairs[pairs[:, 0] != pairs[:, 1]]
 
 
 def _connected(pairs: np.ndarray, count: int) -> np.ndarray:

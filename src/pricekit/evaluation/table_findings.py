@@ -13,9 +13,9 @@ from pricekit.evaluation.leaks import IN_TEXT, Leaks, as_strings, find_leaks, pr
 from pricekit.evaluation.suspects import Suspect, describe_suspects, find_suspects, rows_of_equal_years
 from pricekit.features.cells.profile import profile_columns
 from pricekit.features.labelled_lines import as_strings as as_text_array
+from pricekit.likeness.equal import equal_texts
 from pricekit.support.text import counted, shorten
 from pricekit.table import ColumnGuess, Columns, Table, split_usable
-from pricekit.table.columns import equal_texts
 from pricekit.table.guess import describe_headless
 from pricekit.table.model import RAGGED
 from pricekit.table.prices.parse import count_currencies

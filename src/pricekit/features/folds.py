@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pricekit.likeness.equal import equal_texts, few_distinct
 from pricekit.table import Table
-from pricekit.table.columns import equal_texts, few_distinct
 
 FOLDS = 5
 """Number of folds of the training rows for features that use the price."""

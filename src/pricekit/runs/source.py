@@ -16,6 +16,7 @@ from pricekit.evaluation.duplicates import joined_groups, split_groups_of
 from pricekit.runs.checks import check_leaks, check_shared
 from pricekit.runs.warm.seen import Seen
 from pricekit.support.log import logger
+from pricekit.support.progress import progress
 from pricekit.support.text import counted
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
@@ -312,11 +313,12 @@ def _split(table: Table, config: RunConfig) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read(table: TableSource, source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
-    usable, rejected = read_usable(
-        table,
-        columns_of(config),
-        limit=config.limit,
-        read_options=source.read_options,
-        notices=logger.warning,
-    )
+    with progress(f"reading {source_name(table)}", 1, shown=config.speed.progress):
+        usable, rejected = read_usable(
+            table,
+            columns_of(config),
+            limit=config.limit,
+            read_options=source.read_options,
+            notices=logger.warning,
+        )
     return with_row_info(usable, config.columns.weight), rejected

@@ -5,8 +5,16 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _PROC, _CGROUP = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _MEMORY = Path("/proc/meminfo")
@@ -32,6 +40,34 @@ def usable_cpus() -> int:
 def _limit() -> float:
     given = os.environ.get(CPUS, "")
     return int(given) if given.isdecimal() else math.inf
+
+
+def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield `function(item)` of each item, in order, computed by as many threads as this process may use CPUs.
+
+    At most one item more than threads is read ahead. Work gains by it if most of it releases Python's global lock.
+
+    Example:
+        >>> list(in_threads(len, ["tea", "ink pen"]))
+        [3, 7]
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    threads = usable_cpus()
+    if threads == 1:
+        yield from map(function, items)
+        return
+    pool = ThreadPoolExecutor(threads)
+    ahead: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            ahead.append(pool.submit(function, item))
+            if len(ahead) > threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def cpu_quota(membership: Path, root: Path) -> float:

@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
+from pricekit.support.log import logger
+
 Item = TypeVar("Item")
 
 REFRESH_SECONDS = 0.2
@@ -131,12 +133,16 @@ def use_reporter(reporter: Reporter | None) -> Iterator[None]:
         _reporter = before
 
 
-def progress(
-    title: str, total: float, done: float = 0, *, shown: bool = True
-) -> AbstractContextManager[Advance]:
-    """Show a bar while the block runs, with the current reporter; by default a notebook's or a terminal's."""
-    chosen = (_reporter or _default_reporter()) if shown else NoReporter()
-    return chosen.bar(title, max(total, 1e-9), done)
+@contextmanager
+def progress(title: str, total: float, done: float = 0, *, shown: bool = True) -> Iterator[Advance]:
+    """Show a bar while the block runs, with the current reporter; by default a notebook's or a terminal's.
+
+    The time that the block takes is logged for DEBUG.
+    """
+    chosen, began = (_reporter or _default_reporter()) if shown else NoReporter(), time.perf_counter()
+    with chosen.bar(title, max(total, 1e-9), done) as advance:
+        yield advance
+    logger.debug(f"{title}: {time.perf_counter() - began:.1f} s")
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,11 +16,6 @@ import pyarrow.compute as pc
 from pricekit.errors import DataError
 from pricekit.support.text import shorten
 from pricekit.table.model import MAX_TEXT_CHARS, ReadWarnings
-
-_LABEL_SHARE = 0.2
-
-_FOLDED = r"[\pP\pS\pZ\pC]+"
-"""Punctuation, symbols, white space and control characters; letters, marks and digits stay."""
 
 _NULLABLE = {
     getattr(pa, kind.lower())(): pd.api.types.pandas_dtype(kind)
@@ -240,29 +234,3 @@ def _labelled(name: str, cells: pa.Array) -> pa.Array:
     label = pa.scalar(f"\n{name}: ", pa.large_string())
     line = pc.binary_join_element_wise(label, cells, pa.scalar("", pa.large_string()))
     return pc.if_else(blank, pa.scalar("", pa.large_string()), line)
-
-
-def equal_texts(texts: pd.Series) -> np.ndarray:
-    """Return a number from 0 for each text, int64 (N,); texts that are equal after `normalised` share a number."""
-    codes: np.ndarray = normalised(texts).dictionary_encode().indices.to_numpy()
-    return codes.astype(np.int64)
-
-
-def normalised(texts: pd.Series) -> pa.Array:
-    """Return texts, (N,), in lower case and Unicode's NFKC, with a space for all but letters, marks and digits.
-
-    A text without letters, marks and digits is unchanged.
-    """
-    cells = pa.array(texts.to_numpy(object), pa.large_string())
-    folded = pc.utf8_trim_whitespace(pc.replace_substring_regex(cells, _FOLDED, " "))
-    folded = pc.utf8_lower(pc.utf8_normalize(folded, form="NFKC"))
-    return pc.if_else(pc.equal(pc.utf8_length(folded), 0), cells, folded)
-
-
-def few_distinct(groups: np.ndarray) -> bool:
-    """Return whether texts are labels, each for many products: fewer than a fifth are distinct.
-
-    Args:
-        groups: as `equal_texts` returns them, int64 (N,).
-    """
-    return bool(len(groups)) and int(groups.max()) + 1 < _LABEL_SHARE * len(groups)

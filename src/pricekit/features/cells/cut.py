@@ -20,6 +20,12 @@ MIN_SHARE = 0.05
 
 MOST_LABELS = 32
 
+FIRST_BYTES = 64
+"""The rest of a longer first word is not read."""
+
+_IN_WORD = np.array([chr(byte).isalnum() or byte >= 128 for byte in range(256)])
+"""Whether a byte belongs to a word: an ASCII letter, a digit, or a part of another character."""
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -45,17 +51,21 @@ class Cells:
         return slices(self.data, start, end)
 
     def first_words(self) -> Cells:
-        """Return the first word of each cell: letters and digits, without marks."""
-        letter = np.zeros(len(self.data) + 2, bool)
-        lower = self.data | np.uint8(32)
-        letter[1:-1] = ((lower - np.uint8(ord("a"))) <= 25) | ((self.data - np.uint8(ord("0"))) <= 9)
-        letter[1:-1] |= self.data >= 128
-        edges = np.append(np.flatnonzero(letter[1:] != letter[:-1]), [len(self.data)] * 2)
-        word = np.searchsorted(
-            edges[1::2], self.start, side="right"
-        )  # the first word that ends behind the start
-        start = np.minimum(np.maximum(edges[2 * word], self.start), self.end)
-        return Cells(self.data, start, np.minimum(np.maximum(edges[2 * word + 1], start), self.end))
+        """Return the first word of each cell, up to `FIRST_BYTES`: letters and digits, without marks."""
+        start = self._moved(self.start, self.end, ~_IN_WORD)
+        return Cells(
+            self.data, start, self._moved(start, np.minimum(self.end, start + FIRST_BYTES), _IN_WORD)
+        )
+
+    def _moved(self, position: Ints, end: Ints, over: npt.NDArray[np.bool_]) -> Ints:
+        """Move positions over some bytes, bool (256,), at most to the end of their cells."""
+        moved, end = position.ravel().copy(), end.ravel()
+        left = np.flatnonzero(moved < end)
+        while len(left):
+            left = left[over[self.data[moved[left]]]]
+            moved[left] += 1
+            left = left[moved[left] < end[left]]
+        return moved.reshape(position.shape)
 
     def _at_character(self, start: Ints, cut: Ints, end: Ints) -> Ints:
         """Move cuts back to the beginning of a character."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,14 @@ from pricekit.features.cells.cut import Cells, cut, find_labels
 from pricekit.features.cells.quantities import Measures, Totals, measure, totals
 from pricekit.features.cells.units import NONE
 from pricekit.features.cells.written import Marks, Numbers, plain_bytes, read_numbers
-from pricekit.features.labelled_lines import Ints, as_strings, join_texts, numpy_of, shared
+from pricekit.features.labelled_lines import Ints, Texts, as_strings, join_texts, numpy_of, shared
 from pricekit.support.text import counted
 
 FIT_ROWS = 20_000
 """Maximum number of texts, spread over the table, that are profiled."""
+
+PART_BYTES = 1 << 20
+"""Of the texts that are read together; the work arrays take ten times the bytes, and fit into the processor's cache."""
 
 PLACES = 3
 """Numbers of a cell that are columns of their own."""
@@ -110,15 +113,14 @@ def profile_columns(texts: pa.LargeStringArray) -> list[Column]:
     labels = find_labels(joined)
     cells = cut(joined, labels)
     marks = [_marks(cells.column(label)) for label in range(len(labels))]
-    values = _read(cells, marks)
+    values = _read(joined, labels, marks)
     return [_column(label, values, place, marks[place]) for place, label in enumerate(labels)]
 
 
 def read_columns(texts: pa.LargeStringArray, columns: Sequence[Column]) -> Values:
     """Read the cells of texts, (N,) large strings without nulls."""
-    return _read(
-        cut(join_texts(texts), [column.label for column in columns]), [column.marks for column in columns]
-    )
+    labels, marks = [column.label for column in columns], [column.marks for column in columns]
+    return _read(join_texts(texts), labels, marks)
 
 
 def columns_of(texts: pd.Series) -> list[Column]:
@@ -143,23 +145,44 @@ def whole(cells: Cells, label: int) -> pa.LargeStringArray:
     return pc.utf8_lower(cells.column(label, CATEGORY_BYTES + 1))
 
 
-def _read(cells: Cells, marks: Sequence[Marks]) -> Values:
-    rows, labels = cells.start.shape
+def _read(texts: Texts, labels: Sequence[str], marks: Sequence[Marks]) -> Values:
+    """Read the cells in parts of the texts, whose work arrays are small."""
+    parts = texts.parts(PART_BYTES) or [texts]
+    found = [_read_part(part, labels, marks) for part in parts]
+    if len(found) == 1:
+        return found[0]
+    base = np.cumsum([0, *(len(part.data) for part in parts[:-1])])
+    start, end = (
+        np.concatenate([getattr(one.cells, side) + begin for one, begin in zip(found, base, strict=True)])
+        for side in ("start", "end")
+    )
+    total = (np.concatenate([getattr(one.total, field.name) for one in found]) for field in fields(Totals))
+    return Values(
+        Cells(texts.data, start, end),
+        np.concatenate([one.number for one in found]),
+        np.concatenate([one.unit for one in found]),
+        Totals(*total),
+    )
+
+
+def _read_part(texts: Texts, labels: Sequence[str], marks: Sequence[Marks]) -> Values:
+    cells = cut(texts, labels)
+    rows, count = cells.start.shape
     start, end = cells.start.ravel(), cells.end.ravel()
     filled = np.flatnonzero(end > start)
     filled = filled[np.argsort(start[filled], kind="stable")]
     plain = plain_bytes(cells.data)
     codes = np.array([mark.code for mark in marks], np.int8)
-    numbers = read_numbers(plain, start[filled], end[filled], codes[filled % max(labels, 1)])
+    numbers = read_numbers(plain, start[filled], end[filled], codes[filled % max(count, 1)])
     measures = measure(plain, numbers, end[filled])
     total = totals(numbers, measures, len(filled))
-    number, unit = _by_place(numbers, measures, filled, rows * labels)
+    number, unit = _by_place(numbers, measures, filled, rows * count)
     spread = Totals(
-        _spread(total.kind, filled, rows * labels, 0),
-        _spread(total.amount, filled, rows * labels, 0.0),
-        _spread(total.pack, filled, rows * labels, 1.0),
+        _spread(total.kind, filled, rows * count, 0),
+        _spread(total.amount, filled, rows * count, 0.0),
+        _spread(total.pack, filled, rows * count, 1.0),
     )
-    return Values(cells, number.reshape(rows, labels, PLACES), unit.reshape(rows, labels, PLACES), spread)
+    return Values(cells, number.reshape(rows, count, PLACES), unit.reshape(rows, count, PLACES), spread)
 
 
 def _by_place(

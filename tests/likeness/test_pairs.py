@@ -1,0 +1,54 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from pricekit.likeness import words
+from pricekit.likeness.equal import equal_texts
+from pricekit.likeness.pairs import compare, similar_pairs
+
+LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+
+
+def series(texts):
+    return pd.Series(texts, dtype="str")
+
+
+def test_equal_texts_have_one_number_and_one_signature_counts():
+    texts = series([LONG, "tea", LONG.upper(), f"{LONG} seventeen", "tea"])
+    found = compare(texts, shown=False)
+    assert found.same.tolist() == equal_texts(texts).tolist() == [0, 1, 0, 2, 1]
+    assert found.number.tolist() == [0, 2]
+    pairs, similarity = similar_pairs(found)
+    assert pairs.tolist() == [[0, 2]]
+    assert similarity[0] == pytest.approx(15 / 16, abs=0.1)
+
+
+def test_texts_of_a_template_make_few_pairs():
+    """All of them share a band, and all pairs would be 4,950."""
+    texts = series([f"{LONG} {chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(100)])
+    pairs, similarity = similar_pairs(compare(texts, shown=False))
+    assert len(set(pairs.ravel().tolist())) == 100
+    assert len(pairs) < 2000
+    assert (pairs[:, 0] < pairs[:, 1]).all()
+    assert similarity.min() > 0.7
+
+
+def test_parts_and_threads_change_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    names = [f"w{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+    texts = series([" ".join(rng.choice(names[:6], size)) for size in rng.integers(0, 12, 300)])
+    whole = compare(texts, shown=False)
+    monkeypatch.setattr(words, "PART_BYTES", 100)
+    monkeypatch.setattr("pricekit.support.cpus.usable_cpus", lambda: 1)
+    parts = compare(texts, shown=False)
+    assert np.array_equal(whole.same, parts.same)
+    for one, other in zip(similar_pairs(whole), similar_pairs(parts), strict=True):
+        assert len(one)
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("texts", [[], ["tea"], ["", ""]])
+def test_texts_without_pairs(texts):
+    pairs, similarity = similar_pairs(compare(series(texts), shown=False))
+    assert pairs.shape == (0, 2)
+    assert len(similarity) == 0
