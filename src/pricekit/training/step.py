@@ -78,7 +78,7 @@ class Stepper:
         self.call: nn.Module = self.objective
         if processes > 1:
             with together():
-                self.call = DistributedDataParallel(self.objective, **_NO_BUFFERS)
+                self.call = DistributedDataParallel(self.objective, **_NO_BUFFERS)  # type: ignore[arg-type]
             self.call.register_comm_hook(torch.distributed.group.WORLD, mean_gradient)
         self.optimizer = optimizer
         self.training = config.training
