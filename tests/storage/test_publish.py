@@ -1,10 +1,11 @@
+import errno
 import io
 import sys
 
 import pytest
 
 from pricekit.errors import DataError
-from pricekit.storage import Address, delete, exists, published, read_text, write_text
+from pricekit.storage import Address, delete, exists, published, read_text, working_path, write_text
 
 X = Address("memory://b/x.csv")
 
@@ -64,6 +65,17 @@ def test_another_writer_is_noticed(memory, monkeypatch):
     monkeypatch.setattr(type(memory), "mv", lambda system, source, target: system.pipe(target, b"other"))
     with pytest.raises(DataError, match="has 5 bytes after 3 were written"):
         write_text(X, "new")
+
+
+def test_a_reader_that_has_enough_is_no_error_of_a_file(monkeypatch):
+    class Closed(io.BytesIO):
+        def write(self, _):
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(Closed()))
+    with working_path(Address("-")), pytest.raises(BrokenPipeError) as stopped:
+        write_text(Address("-"), "a,b\n")
+    assert stopped.value.filename is None
 
 
 def test_a_stream_gets_the_content(monkeypatch):

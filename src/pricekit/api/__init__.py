@@ -2,6 +2,8 @@
 
 Functions import heavy libraries only when they need them. So `import pricekit` is fast, and prediction from a bundle
 works without torch.
+
+Tables, files to write and models that are read may be at addresses such as `s3://shop/new.csv` (docs/remote.md).
 """
 
 from pricekit.api.explanations import comparables, explain, importance

@@ -30,7 +30,7 @@ def load(path: PathLike, engine: str | None = None) -> Predictor:
     """Open a model to predict with: a bundle, a run or an ensemble.
 
     Args:
-        path: its folder, or the object that a function of pricekit returned.
+        path: its folder, or its address such as "s3://shop/bundle", or the object that a function of pricekit returned.
         engine: the engine that runs a bundle's graph, such as `ort-cpu`; default: `auto`, the fastest on this machine
             by a benchmark, which runs the first time. A run or an ensemble runs in torch.
 
@@ -71,9 +71,11 @@ def predict(
 
     Args:
         model: a bundle, a run or an ensemble.
-        table: a file, a folder of Parquet files, or a pattern such as "new/*.csv".
-        out: the file to write: CSV, TSV, Parquet or JSON lines. Or a folder: then each file of `table` gets a file of
-            the same name there, also in subfolders. A file that fails does not stop the others.
+        table: a file, a folder of Parquet files, or a pattern such as "new/*.csv", each also at an address such as
+            "s3://shop/new"; or "-" for standard input.
+        out: the file to write: CSV, TSV, Parquet or JSON lines, also at an address; "-" is CSV on standard output,
+            "-.jsonl" JSON lines. Or a folder: then each file of `table` gets a file of the same name there, also in
+            subfolders. A file that fails does not stop the others.
         engine: as for `load`.
         interval: also write `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
         resume: continue an interrupted prediction into `out`. In a folder, skip files whose prices are complete, unless

@@ -52,6 +52,8 @@ def temporary_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="pricekit-", ignore_cleanup_errors=True) as folder:
         try:
             yield Path(folder)
+        except BrokenPipeError:  # of standard output, which has no file
+            raise
         except OSError as error:
             if error.filename is None or str(error.filename).startswith(folder):
                 error.filename = folder
