@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pricekit.config import TrainingConfig
@@ -11,6 +11,7 @@ from pricekit.training.batches import (
     epoch_batches,
     epoch_rows,
     micro_batches,
+    shuffled_parts,
     split_groups,
     split_rows,
     steps_of,
@@ -37,6 +38,49 @@ def test_epochs_and_seeds_differ():
         for seed, epoch in ((0, 0), (0, 1), (1, 0))
     ]
     assert order[0] != order[1] != order[2] != order[0]
+
+
+@pytest.fixture
+def small_windows(monkeypatch):
+    monkeypatch.setattr("pricekit.training.batches.WINDOW_ROWS", 40)
+    monkeypatch.setattr("pricekit.training.batches.BLOCK_ROWS", 8)
+
+
+@given(LENGTHS, st.integers(1, 9), st.integers(0, 5), st.integers(0, 5))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_epoch_of_several_parts_has_each_row_once(small_windows, lengths, size, seed, epoch):
+    training = TrainingConfig(batch_size=size)
+    batches = epoch_batches(lengths, training, 3, seed, epoch)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    again = epoch_batches(lengths, training, 3, seed, epoch)
+    assert all(np.array_equal(a, b) for a, b in zip(batches, again, strict=True))
+    if size > 1 and len(lengths) > 1:
+        assert min(map(len, batches)) > 1
+
+
+@given(st.integers(1, 400), st.integers(0, 5))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_part_reads_few_blocks(small_windows, rows, seed):
+    parts = list(shuffled_parts(rows, np.random.default_rng(seed)))
+    assert sorted(np.concatenate(parts).tolist()) == list(range(rows))
+    assert len(parts) == -(-rows // 40)
+    for part in parts:
+        assert len(part) <= 48  # blocks are not cut
+        assert len(np.unique(part // 8)) <= 6
+
+
+def test_parts_come_from_everywhere_and_differ_between_epochs(small_windows):
+    first, second = (next(shuffled_parts(4000, np.random.default_rng((0, epoch)))) for epoch in (0, 1))
+    assert np.ptp(first) > 1000
+    assert set(first.tolist()) != set(second.tolist())
+    assert first.tolist() != sorted(first.tolist())
+
+
+def test_rows_of_one_window_have_the_order_of_earlier_versions():
+    lengths = np.random.default_rng(7).integers(1, 40, 500)
+    order = np.concatenate(epoch_batches(lengths, TrainingConfig(batch_size=16), 3, 5, 2))
+    assert order[:8].tolist() == [113, 413, 233, 34, 497, 457, 77, 6]  # as version 0.1 made them
+    assert int((order * np.arange(500)).sum()) == 30_909_374
 
 
 def _padding(batches, lengths):

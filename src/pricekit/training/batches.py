@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,9 @@ LARGE_GROUP, LARGE_SHARE = 10, 0.1
 """A group is only trained on if it has more rows than LARGE_GROUP and than this share of the validation rows."""
 MIN_GROUPS = 5
 """With fewer groups, rows are split one by one, because no representative part of the groups could be held out."""
+
+WINDOW_ROWS, BLOCK_ROWS = 1 << 18, 1 << 12
+"""An epoch shuffles at most about so many rows together, and reads them from disk in such consecutive blocks."""
 
 
 @dataclass(frozen=True)
@@ -175,9 +178,9 @@ def epoch_batches(
 ) -> list[np.ndarray]:
     """Return the micro-batches of one epoch: a pure function of its arguments.
 
-    The rows are shuffled and cut into windows of `sort_window` batches. Inside a window they are sorted by length
-    and cut into batches, and all batches are shuffled. If a window's last batch is a single row, it joins the batch
-    before it, because batch normalisation cannot train on one row.
+    The rows of each part of `shuffled_parts` are cut into windows of `sort_window` batches. Inside a window they are
+    sorted by length and cut into batches, and the batches of a part are shuffled. If a window's last batch is a single
+    row, it joins the batch before it, because batch normalisation cannot train on one row.
 
     Args:
         lengths: tokens of each row, int64 (N,).
@@ -190,10 +193,40 @@ def epoch_batches(
         Row numbers of each micro-batch.
     """
     rng = np.random.default_rng((seed, epoch))
-    order = rng.permutation(len(lengths))
     size = training.batch_size
     if training.batch_tokens:
         size = max(1, round(training.batch_tokens / lengths.mean()))
+    epoch_order: list[np.ndarray] = []
+    for part in shuffled_parts(len(lengths), rng):
+        batches = _batches(part, lengths, training, size, sort_window)
+        epoch_order += [batches[i] for i in rng.permutation(len(batches))]
+    return epoch_order
+
+
+def shuffled_parts(rows: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield all row numbers in random order, in parts of at most about `WINDOW_ROWS`, int64 (P,) each.
+
+    Up to `WINDOW_ROWS` rows are one part. More rows are cut into blocks of consecutive rows; the blocks are shuffled,
+    and each part consists of the rows of some blocks. So an epoch reads a table that is larger than memory nearly in
+    sequence, and each part holds rows from everywhere in the table.
+
+    Args:
+        rows: their number.
+        rng: is read as the parts are made.
+    """
+    if rows <= WINDOW_ROWS:
+        yield rng.permutation(rows)
+        return
+    blocks = rng.permutation(-(-rows // BLOCK_ROWS))
+    for some in np.array_split(blocks, -(-rows // WINDOW_ROWS)):
+        inside = (some[:, None] * BLOCK_ROWS + np.arange(BLOCK_ROWS)).ravel()
+        yield rng.permutation(inside[inside < rows])
+
+
+def _batches(
+    order: np.ndarray, lengths: np.ndarray, training: TrainingConfig, size: int, sort_window: int
+) -> list[np.ndarray]:
+    """Return the batches of rows in a given order: cut into windows, and sorted by length in each."""
     windows = np.split(order, np.arange(size * sort_window, len(order), size * sort_window))
     if len(windows) > 1 and len(windows[-1]) == 1:
         windows[-2:] = [np.concatenate(windows[-2:])]
@@ -206,7 +239,7 @@ def epoch_batches(
         if size > 1 and len(cut) > 1 and len(cut[-1]) == 1:
             cut[-2:] = [np.concatenate(cut[-2:])]
         batches += cut
-    return [batches[i] for i in rng.permutation(len(batches))]
+    return batches
 
 
 def batches_by_tokens(lengths: np.ndarray, rows: np.ndarray, tokens: int) -> list[np.ndarray]:
