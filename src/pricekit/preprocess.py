@@ -18,6 +18,7 @@ from pricekit.core.contracts import Batch
 from pricekit.errors import BundleError, first_invalid_field, is_panic
 from pricekit.features.fitted import FittedFeatures
 from pricekit.features.rowwise import FEW
+from pricekit.mapped import rows_read
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.cpus import in_threads
 from pricekit.support.text import shorten
@@ -40,7 +41,7 @@ LARGEST_ID = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Inputs:
-    """The model inputs of N rows, without padding.
+    """The model inputs of N rows, without padding; those of a large table are in a mapped file.
 
     Attributes:
         tokens: the tokens of the texts.
@@ -77,7 +78,9 @@ class Inputs:
     def batch(self, rows: np.ndarray, multiple_of: int = 1, max_length: int | None = None) -> Batch:
         """Return the padded inputs of rows, int (B,), in the given order; see `pad_rows`."""
         input_ids, attention_mask = pad_rows(self.tokens, rows, self.pad_id, multiple_of, max_length)
-        return {"input_ids": input_ids, "attention_mask": attention_mask, "features": self.features[rows]}
+        features = self.features[rows]
+        rows_read(len(rows))
+        return {"input_ids": input_ids, "attention_mask": attention_mask, "features": features}
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,11 @@ class Tokens:
         """Return the tokens of rows, int (M,), in the given order."""
         return self._slices(self.offsets[rows], self.lengths[rows])
 
+    def slice(self, start: int, stop: int) -> Tokens:
+        """Return the tokens of consecutive rows, as a view."""
+        offsets = self.offsets[start : stop + 1]
+        return Tokens(self.ids[offsets[0] : offsets[-1]], offsets - offsets[0])
+
     def truncate(self, max_length: int) -> Tokens:
         """Return the tokens with each row cut to `max_length`."""
         if self.lengths.max(initial=0) <= max_length:

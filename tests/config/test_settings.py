@@ -147,11 +147,13 @@ def test_auto_epochs_are_as_many_as_a_thousand_steps_take(rows, epochs):
     assert build_config([{"training": {"epochs": 3}}]).for_rows(rows).training.epochs == 3
 
 
-def test_a_removed_setting_is_ignored_in_a_saved_configuration_and_refused_in_a_new_one(tmp_path):
-    text = RunConfig().to_toml().replace("[speed]", "[speed]\nfused_optimizer = true")
+@pytest.mark.parametrize("setting", ["fused_optimizer = true", 'cache = "folder"'])
+def test_a_removed_setting_is_ignored_in_a_saved_configuration_and_refused_in_a_new_one(tmp_path, setting):
+    name = setting.split()[0]
+    text = RunConfig().to_toml().replace("[speed]", f"[speed]\n{setting}")
     (tmp_path / "config.toml").write_text(text)
     assert read_saved_config(tmp_path / "config.toml") == RunConfig()
     assert read_saved_config(tmp_path / "config.toml", {"seed": 7}).seed == 7
-    with pytest.raises(ConfigError, match=r"speed\.fused_optimizer was removed") as error:
+    with pytest.raises(ConfigError, match=rf"speed\.{name} was removed, because") as error:
         build_config([read_toml(tmp_path / "config.toml")])
-    assert error.value.facts["setting"] == "speed.fused_optimizer"
+    assert error.value.facts["setting"] == f"speed.{name}"

@@ -19,8 +19,11 @@ from pricekit.errors import ConfigError, explain_invalid
 Layer = Mapping[str, Any]
 """A part of a configuration, as nested tables."""
 
-REMOVED = (("speed", "fused_optimizer"),)
-"""Removed settings without a measurable effect. Saved configurations may contain them, new ones may not."""
+REMOVED = {
+    ("speed", "fused_optimizer"): "because it had no measurable effect",
+    ("speed", "cache"): "because an unfinished run keeps its inputs, and a search caches by itself",
+}
+"""Removed settings that change no result, with the reasons. Saved configurations may contain them, new ones may not."""
 
 
 def build_config(layers: Iterable[Layer]) -> RunConfig:
@@ -28,10 +31,10 @@ def build_config(layers: Iterable[Layer]) -> RunConfig:
     merged: dict[str, Any] = RunConfig().model_dump()
     for layer in layers:
         merged = merge(merged, layer)
-    for section, key in REMOVED:
+    for (section, key), reason in REMOVED.items():
         if isinstance(merged.get(section), Mapping) and key in merged[section]:
             raise ConfigError(
-                f"the setting {section}.{key} was removed, because it had no measurable effect; leave it out",
+                f"the setting {section}.{key} was removed, {reason}; leave it out",
                 parameters=("settings", "config"),
                 setting=f"{section}.{key}",
             )

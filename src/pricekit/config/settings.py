@@ -194,10 +194,6 @@ class SpeedConfig(Section):
     pin_memory: bool = Field(True, description="copy batches to a GPU from page-locked memory")
     non_blocking: bool = Field(True, description="overlap copies to a GPU with computation")
     zero_grad_set_to_none: bool = Field(True, description="set gradients to None instead of zero")
-    cache: str | None = Field(
-        None,
-        description="folder that caches tokens, features and fitted trees between runs, keyed by content",
-    )
     progress: bool = Field(True, description="show progress bars")
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,13 @@ from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Feature, State
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PluginError, PricekitError
-from pricekit.features.folds import FOLDS, folds_of
+from pricekit.features.folds import FOLDS, folds_of, sample_of
 from pricekit.support.cpus import usable_cpus
 from pricekit.support.log import logger
 from pricekit.support.progress import Advance, progress
 from pricekit.support.text import shorten
 from pricekit.table import Table
+from pricekit.table.stored import parts_of
 
 CHECKED_ROWS = 8
 """Number of rows on which a fitted feature is checked row by row."""
@@ -82,8 +84,11 @@ class FittedFeatures:
 
     def transform(self, table: Table) -> np.ndarray:
         """Return the feature columns, float32 (N, K); raise PluginError if a plugin breaks its contract."""
-        blocks = [_transformed(part, table) for part in self.parts]
-        return np.hstack(blocks) if blocks else np.zeros((len(table), 0), np.float32)
+        found = []
+        for rows in parts_of(table):
+            blocks = [_transformed(part, rows) for part in self.parts]
+            found.append(np.hstack(blocks) if blocks else np.zeros((len(rows), 0), np.float32))
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return names, packages, versions, options and states as plain JSON values."""
@@ -103,7 +108,7 @@ def fit_features(
     known: Mapping[str, np.ndarray] | None = None,
     *,
     show_progress: bool = True,
-    cache: str | None = None,
+    cache: Path | None = None,
 ) -> tuple[FittedFeatures, dict[str, np.ndarray]]:
     """Fit feature plugins on the training rows.
 
@@ -159,7 +164,8 @@ def continue_features(
     """Adapt features to more training rows, and keep what a model has learned to read.
 
     A feature that does not use prices keeps its state, because its columns must not change their meaning. One that
-    uses prices learns again or goes on learning; its columns still mean what they meant.
+    uses prices learns again or goes on learning; its columns still mean what they meant. Many rows are represented by
+    their `sample_of`.
 
     Args:
         fitted: the features.
@@ -171,6 +177,9 @@ def continue_features(
     Returns:
         The features, and by name what happened to each: "kept", "continued" or "fitted again".
     """
+    rows = sample_of(table)
+    if len(rows) < len(table):
+        table, price = table.take(rows), price[rows]
     parts, done = [], {}
     for part in fitted.parts:
         done[part.name] = "kept"
@@ -239,7 +248,7 @@ def _fit_out_of_fold(
 
 
 def _cached(
-    cache: str,
+    cache: Path,
     part: FittedFeature,
     table: Table,
     price: np.ndarray,
@@ -247,7 +256,7 @@ def _cached(
     fit: Callable[[], tuple[FittedFeature, dict[str, np.ndarray]]],
 ) -> tuple[FittedFeature, dict[str, np.ndarray]]:
     """Return what `fit` returns, from the cache if it is there."""
-    from pricekit.table.cache import cached_fit
+    from pricekit.features.cache import cached_fit
 
     def fit_plain() -> tuple[State, dict[str, np.ndarray]]:
         fitted, columns = fit()

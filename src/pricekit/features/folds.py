@@ -1,14 +1,56 @@
-"""The folds of training rows out of which features that learn from prices are fitted."""
+"""The training rows that features are fitted to: folds for features that learn from prices, a sample of many rows."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from pricekit.likeness.equal import equal_texts, few_distinct
 from pricekit.table import Table
+from pricekit.table.stored import texts_in_parts
 
 FOLDS = 5
 """Number of folds of the training rows for features that use the price."""
+
+MOST_ROWS = 200_000
+"""Of more training rows, a sample of so many fits the tokenizer and the features. docs/scale.md has measurements."""
+
+LARGEST_GROUP = 0.05
+"""Rows of the same product, as a share of a sample, that may be part of it: all others would be too few."""
+
+
+def some_rows(count: int) -> np.ndarray:
+    """Return the numbers of all rows, or of `MOST_ROWS` that were drawn by chance, int64, ascending."""
+    if count <= MOST_ROWS:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, MOST_ROWS, replace=False))
+
+
+def sample_of(table: Table) -> np.ndarray:
+    """Return the numbers of the rows that features are fitted to, int64, ascending: all, or about `MOST_ROWS`.
+
+    Duplicates are drawn together, so that a row outside of the sample has none in it. What features learn from the
+    prices of the sample is then out of fold for all other rows. If few texts are distinct, they are labels, and each
+    row is drawn separately.
+    """
+    if len(table) <= MOST_ROWS:
+        return np.arange(len(table))
+    same = table.together
+    if same is None:
+        same = np.concatenate([_hashes(part) for part in texts_in_parts(table.text)])
+    _, group, rows = np.unique(same, return_inverse=True, return_counts=True)
+    if table.together is None and table.group is None and few_distinct(group):
+        return some_rows(len(table))
+    order = np.random.default_rng(0).permutation(len(rows))
+    order = order[rows[order] <= LARGEST_GROUP * MOST_ROWS]
+    drawn = np.zeros(len(rows), bool)
+    drawn[order[np.cumsum(rows[order]) <= MOST_ROWS]] = True
+    return np.flatnonzero(drawn[group])
+
+
+def _hashes(texts: pd.Series) -> np.ndarray:
+    """Return a number for each text, uint64 (N,), equal for texts that are equal after `normalised`."""
+    return np.asarray(pd.util.hash_pandas_object(normalised(texts).to_pandas(), index=False), np.uint64)
 
 
 def folds_of(table: Table) -> np.ndarray:

@@ -18,6 +18,7 @@ from pricekit.evaluation.duplicates import irreducible_error
 from pricekit.evaluation.leaks import find_leaks
 from pricekit.features.fitted import FittedFeatures
 from pricekit.likeness.equal import equal_texts
+from pricekit.mapped import rows_read
 from pricekit.model.inference import to_tensors
 from pricekit.model.network import PriceModel
 from pricekit.support.log import logger
@@ -27,6 +28,9 @@ from pricekit.training.session import Job
 
 _SAMPLE_ROWS = 64
 """Number of rows whose features are recomputed with shuffled values of a leaking column."""
+
+_CHECKED_ROWS = 1 << 16
+"""Rows whose features are checked at once."""
 
 _ALLOW = "or allow the leak if its value is known whenever prices are predicted"
 
@@ -150,9 +154,13 @@ def check_inputs(rows: PricedInputs, names: Sequence[str]) -> None:
     if not (np.isfinite(rows.price).all() and (rows.price > 0).all()):
         row = int(np.flatnonzero(~(np.isfinite(rows.price) & (rows.price > 0)))[0])
         raise DataError(f"row {row} has the price {rows.price[row]}; expected a finite one above 0", row=row)
-    wrong = ~np.isfinite(rows.inputs.features)
-    if wrong.any():
+    for start in range(0, len(rows.price), _CHECKED_ROWS):
+        wrong = ~np.isfinite(rows.inputs.features[start : start + _CHECKED_ROWS])
+        rows_read(len(wrong))
+        if not wrong.any():
+            continue
         row, column = map(int, np.argwhere(wrong)[0])
+        row += start
         raise DataError(
             f"the feature column '{names[column]}' is not finite in row {row}; leave that feature out, or report it to "
             "its author",

@@ -11,6 +11,7 @@ pseudo_labelled.parquet   training rows that a teacher priced; only with a teach
 tokenizer.json, preprocess.json    turn a table into model inputs
 backbone.json             values that the backbone stored to rebuild its encoder
 metrics.jsonl             one line per epoch
+train.inputs, valid.inputs    model inputs of a large table (`pricekit.runs.inputs`); deleted when the run is finished
 last.safetensors          checkpoint to resume from
 last-1.safetensors, …     earlier checkpoints, in case the last one is damaged; deleted when the run is finished
 best.safetensors          weights with the lowest validation SMAPE, or the last ones
@@ -50,6 +51,7 @@ from pricekit.prediction.members import Member
 from pricekit.prediction.predictor import Origin, Predictor
 from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Preprocessor, load_preprocessor
+from pricekit.runs.inputs import FILES as INPUTS
 from pricekit.runs.load import load_model
 from pricekit.runs.source import EQUAL, Split
 from pricekit.runs.warm.seen import FILE as SEEN
@@ -85,15 +87,18 @@ FILES = (
         "sample.parquet",
     ),
     *("tokenizer.json", "preprocess.json", OUT_OF_FOLD, PSEUDO_LABELLED, OLD_PSEUDO_LABELLED),
-    *("metrics.jsonl", LAST, BEST, INTERVALS, HELD_OUT, SKETCH, SOURCE),
+    *("metrics.jsonl", *INPUTS, LAST, BEST, INTERVALS, HELD_OUT, SKETCH, SOURCE),
 )
 
 
 FINISHED = (BEST, INTERVALS, HELD_OUT, SKETCH, "run.json")
 REFIT_FINISHED = (BEST, SKETCH, "run.json")
 """FINISHED of a second pass, which takes over the intervals and the held-out rows when it is started."""
-STARTED = tuple(name for name in FILES if name not in (*FINISHED, LAST, LISTING, "metrics.jsonl"))
-"""What `files.json` lists when a run is started, and FINISHED when it is finished; checkpoints hold `metrics.jsonl`."""
+STARTED = tuple(name for name in FILES if name not in (*FINISHED, LAST, LISTING, *INPUTS, "metrics.jsonl"))
+"""What `files.json` lists when a run is started, and FINISHED when it is finished.
+
+Checkpoints hold `metrics.jsonl`, and inputs have a checksum of their own.
+"""
 _READ = (SOURCE, "config.toml", *FILES_OF_PREPROCESSOR, BACKBONE, BEST, INTERVALS, SKETCH, "run.json")
 
 

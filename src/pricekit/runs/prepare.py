@@ -22,9 +22,10 @@ from pricekit.core.contracts import State
 from pricekit.core.registry import Entry
 from pricekit.errors import TrainingError, check_intact
 from pricekit.features.fitted import fit_features, too_slow
+from pricekit.features.folds import sample_of, some_rows
+from pricekit.mapped import folder_for_files
 from pricekit.model.network import PriceModel, build_model
-from pricekit.preprocess import Preprocessor, without_price
-from pricekit.runs.cache import cached_inputs
+from pricekit.preprocess import Inputs, Preprocessor, without_price
 from pricekit.runs.checks import check_feature_leaks, check_inputs, check_plugins
 from pricekit.runs.folder import (
     BACKBONE,
@@ -46,6 +47,7 @@ from pricekit.runs.folder import (
     write_out_of_fold,
     write_split,
 )
+from pricekit.runs.inputs import TRAIN, VALID, InputFiles
 from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
 from pricekit.runs.refit import TAKEN_OVER, FirstPass, all_rows, known_columns, take_over
 from pricekit.runs.setup import Setup
@@ -72,7 +74,8 @@ class Fitted:
     Attributes:
         preprocessor: turns a table into model inputs.
         architecture: the values that the backbone stores to rebuild its encoder.
-        out_of_fold: training columns of features that use the price, float32 (N,) each, by name.
+        out_of_fold: training columns of features that use the price, float32 (N,) each, by name; NaN for rows from
+            which nothing was learned, so that what the features return for them is out of fold.
         held_out: the same columns of the validation rows, if features have learned from these rows, too.
         init: what was taken over from the run that this one continues; None if it starts from the beginning.
     """
@@ -82,6 +85,12 @@ class Fitted:
     out_of_fold: Mapping[str, np.ndarray]
     held_out: Mapping[str, np.ndarray] = field(default_factory=dict)
     init: Mapping[str, Any] | None = None
+
+    def complete(self, train: Inputs) -> Fitted:
+        """Return this with the values of rows outside of the sample, from the inputs of the training rows."""
+        names = self.preprocessor.features.names
+        columns = {name: train.features[:, names.index(name)].copy() for name in self.out_of_fold}
+        return replace(self, out_of_fold=columns)
 
 
 @dataclass(frozen=True)
@@ -122,6 +131,7 @@ def prepare(
     overwrite: bool = False,
     allow_leak: bool = False,
     started: float | None = None,
+    cache: Path | None = None,
 ) -> Prepared:
     """Read the rows, then start a new run folder or open the one to resume.
 
@@ -138,6 +148,7 @@ def prepare(
     if split is None:
         seen = earlier_texts(config.init, *((out, out.parent) if resume else ()))
         given: dict[str, Any] = {"checked": resume, "kept_together": kept, "seen": seen}
+        given["folder"] = folder_for_files(out)
         split = load_split(source, config, allow_leak=allow_leak, **given)
     resume = resume and is_started(out)
     if split.pseudo_labelled is None:
@@ -149,10 +160,18 @@ def prepare(
         processes.wait()  # for the main process, which writes the folder
     opens = config.init is not None and not (resume and (out / LAST).exists())
     warm = WarmStart.open(Path(str(config.init))) if opens else None
+    shown = config.speed.progress
     if resume or not processes.main:
-        job = reopen_run(out, setup, split, first, warm)
+        files = InputFiles(out, new=False, own=processes.main, shown=shown, cache=cache)
+        job = reopen_run(out, setup, split, first, warm, files)
     else:
-        job = prepare_new_run(out, source, setup, split, first, warm, overwrite=overwrite, seconds=limit)
+        files = InputFiles(out, new=True, shown=shown, cache=cache)
+        try:
+            job = prepare_new_run(
+                out, source, setup, split, first, warm, files, overwrite=overwrite, seconds=limit
+            )
+        finally:
+            files.discard()
     if processes.main:
         processes.wait()
     resumed = resume and (out / LAST).exists()
@@ -167,13 +186,14 @@ def prepare_new_run(
     source: Source,
     setup: Setup,
     split: Split,
-    first: FirstPass | None = None,
-    warm: WarmStart | None = None,
+    first: FirstPass | None,
+    warm: WarmStart | None,
+    files: InputFiles,
     *,
     overwrite: bool,
     seconds: float | None = None,
 ) -> Job:
-    """Fit the preprocessor, build the model, check every plugin on a batch, then write the folder.
+    """Fit the preprocessor, build the model, check every plugin on a batch, then write the folder with its `files`.
 
     `seconds` limits the time for features that learn from prices, unless the run continues another one, `warm`.
 
@@ -186,31 +206,41 @@ def prepare_new_run(
     config, rows = setup.config, _rows(split, first)
     with progress("preparing", 5, shown=config.speed.progress) as advance:
         advance(0, "tokenizer and features")
-        if seconds is not None and first is None and warm is None:
-            setup = _within(setup, rows, seconds)
-            config = setup.config
         known = known_columns(out.parent, split) if first else {}
-        fitted = _fit(setup, rows, known) if warm is None else _continue(warm, split, known)
+        if warm is None:
+            sample = Sample.of(rows)
+            if seconds is not None and first is None:
+                setup = _within(setup, sample.table, seconds)
+                config = setup.config
+            fitted = _fit(setup, sample, known, files.cache)
+        else:
+            fitted = _continue(warm, split, known)
         preprocessor = fitted.preprocessor
         check_feature_leaks(preprocessor.features, without_price(rows, preprocessor.columns), split.leaks)
         advance(2, "inputs of the training rows")
-        train = _inputs(fitted, rows, config, fitted.out_of_fold)
+        train = _inputs(fitted, rows, files, TRAIN)
+        fitted = fitted.complete(train.inputs)
         if warm is not None:
             train = replace(train, new=warm.seen.rows_of(rows.text) < 0)
         advance(1, "inputs of the validation rows")
-        valid = None if first else _inputs(fitted, split.valid, config, fitted.held_out)
+        valid = None if first else _inputs(fitted, split.valid, files, VALID)
         advance(1, "model")
         model = _new_model(setup, fitted, train, warm)
         job = _job(setup, fitted, model, train, valid, secrets.token_hex(16))
         check_plugins(job)
     parts = [(rows, train), *([] if valid is None else [(split.valid, valid)])]
     seen = seen_of(warm, fitted.preprocessor, fitted.out_of_fold, parts)
-    _write_run(out, source, job.run, setup, split, fitted, first, seen)
+    _write_run(out, source, job.run, setup, split, fitted, first, seen, files)
     return job
 
 
 def reopen_run(
-    out: Path, setup: Setup, split: Split, first: FirstPass | None = None, warm: WarmStart | None = None
+    out: Path,
+    setup: Setup,
+    split: Split,
+    first: FirstPass | None,
+    warm: WarmStart | None,
+    files: InputFiles,
 ) -> Job:
     """Open an unfinished run.
 
@@ -227,11 +257,11 @@ def reopen_run(
     fitted = Fitted(read_preprocessor(out), read_architecture(out), read_out_of_fold(out), held_out)
     with progress("preparing", 2, shown=config.speed.progress) as advance:
         advance(0, "inputs of the training rows")
-        train = _inputs(fitted, rows, config, fitted.out_of_fold)
+        train = _inputs(fitted, rows, files, TRAIN)
         if seen is not None:
             train = replace(train, new=~seen.earlier_rows(rows.text))
         advance(1, "inputs of the validation rows")
-        valid = None if first else _inputs(fitted, split.valid, config, held_out)
+        valid = None if first else _inputs(fitted, split.valid, files, VALID)
     if (out / LAST).exists():
         model = build_model(setup.plugins, config, fitted.preprocessor, fitted.architecture, None)
     else:
@@ -285,9 +315,41 @@ def _within(setup: Setup, train: Table, seconds: float) -> Setup:
     return replace(setup, config=config, entries=plugins_of(config))
 
 
-def _fit(setup: Setup, train: Table, known: Mapping[str, np.ndarray]) -> Fitted:
-    """Train or load the tokenizer and fit the features, on the training rows; see `fit_features` for `known`."""
-    config, backbone = setup.config, setup.plugins.backbone
+@dataclass(frozen=True)
+class Sample:
+    """The training rows that the tokenizer and the features are fitted to: all of them, or a part of many.
+
+    Attributes:
+        rows: their numbers, int64 (M,), ascending.
+        table: these rows.
+        count: the number of all training rows.
+    """
+
+    rows: np.ndarray
+    table: Table
+    count: int
+
+    @classmethod
+    def of(cls, train: Table) -> Sample:
+        """Choose the rows; say so if they are not all."""
+        rows = sample_of(train)
+        if len(rows) == len(train):
+            return cls(rows, train, len(train))
+        logger.info(f"tokenizer and features are fitted to a sample of {len(rows):,} of {len(train):,} rows")
+        return cls(rows, train.take(rows), len(train))
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Return values of the sample, float32 (M,), at the places of its rows, float32 (N,); NaN elsewhere."""
+        if len(self.rows) == self.count:
+            return values
+        found = np.full(self.count, np.nan, np.float32)
+        found[self.rows] = values
+        return found
+
+
+def _fit(setup: Setup, sample: Sample, known: Mapping[str, np.ndarray], cache: Path | None) -> Fitted:
+    """Train or load the tokenizer and fit the features; see `fit_features` for `known`, which has all rows."""
+    config, backbone, train = setup.config, setup.plugins.backbone, sample.table
     with plugin_call("backbone", config.backbone.name, "making its tokenizer"):
         tokenizer = backbone.tokenizer(train.text.tolist())
         architecture = backbone.architecture(tokenizer)
@@ -297,14 +359,17 @@ def _fit(setup: Setup, train: Table, known: Mapping[str, np.ndarray]) -> Fitted:
         config.feature_options,
         without_price(train, columns),
         train.known_price,
-        known,
+        {name: column[sample.rows] for name, column in known.items()},
         show_progress=config.speed.progress,
-        cache=config.speed.cache,
+        cache=cache,
     )
     preprocessor = Preprocessor(
         columns, tokenizer, config.max_length, pad_id_of(tokenizer), features, config.facts_first
     )
-    return Fitted(preprocessor, architecture, out_of_fold)
+    spread = {
+        name: known[name] if name in known else sample.spread(out_of_fold[name]) for name in out_of_fold
+    }
+    return Fitted(preprocessor, architecture, spread)
 
 
 def _continue(warm: WarmStart, split: Split, known: Mapping[str, np.ndarray]) -> Fitted:
@@ -319,16 +384,10 @@ def _continue(warm: WarmStart, split: Split, known: Mapping[str, np.ndarray]) ->
     return Fitted(preprocessor, warm.architecture, out_of_fold, held_out, facts)
 
 
-def _inputs(
-    fitted: Fitted, table: Table, config: RunConfig, columns: Mapping[str, np.ndarray]
-) -> PricedInputs:
-    """Return the inputs of rows, with some feature columns, by name, replaced by those that are given."""
-    inputs = cached_inputs(fitted.preprocessor, table, config.speed.cache)
-    if columns:
-        features, names = inputs.features.copy(), fitted.preprocessor.features.names
-        for name, column in columns.items():
-            features[:, names.index(name)] = column
-        inputs = replace(inputs, features=features)
+def _inputs(fitted: Fitted, table: Table, files: InputFiles, name: str) -> PricedInputs:
+    """Return the inputs of training or validation rows, with the columns that were learned from other rows."""
+    columns = fitted.out_of_fold if name == TRAIN else fitted.held_out
+    inputs = files.inputs(name, fitted.preprocessor, table, columns)
     weight = None if table.weight is None else table.weight / table.weight.mean()
     return PricedInputs(inputs, table.known_price, weight)
 
@@ -346,7 +405,8 @@ def _new_model(
         return warm.model(setup.plugins, config, fitted.preprocessor, train.inputs.tokens)
     model = build_model(setup.plugins, config, fitted.preprocessor, fitted.architecture, train.inputs)
     with plugin_call("loss", config.loss.name, "fitting to the training prices"):
-        model.fit(torch.from_numpy(train.inputs.features), torch.from_numpy(train.price))
+        features = train.inputs.features[some_rows(len(train.price))]
+        model.fit(torch.from_numpy(features), torch.from_numpy(train.price))
     return model
 
 
@@ -367,10 +427,12 @@ def _write_run(
     fitted: Fitted,
     first: FirstPass | None,
     seen: Seen,
+    files: InputFiles,
 ) -> None:
     """Write the files of a new run; `BACKBONE` is the last, and marks the run as started."""
     clear_run(out)
     out.mkdir(parents=True, exist_ok=True)
+    files.publish()
     facts = source.facts(split) | {"run": run, "plugins": [entry.facts() for entry in setup.entries]}
     facts |= {} if first is None else first.to_json()
     facts |= {} if fitted.init is None else {"init": fitted.init}

@@ -30,6 +30,7 @@ from pricekit.table import (
 )
 from pricekit.table.prices.currency import require_same_currency
 from pricekit.table.rowinfo import with_row_info
+from pricekit.table.stored import texts_in_parts
 from pricekit.table.usable import MIN_ROWS
 from pricekit.training.batches import split_by_time, split_groups, split_whole_groups
 
@@ -115,7 +116,8 @@ def digest_of(*parts: Table) -> str:
     """Return a SHA-256 hash, in hexadecimal, of the texts, prices, weights, groups and times of some rows."""
     digest = hashlib.sha256()
     for part in parts:
-        digest.update(pd.util.hash_pandas_object(part.text, index=False).to_numpy().tobytes())
+        for texts in texts_in_parts(part.text):
+            digest.update(pd.util.hash_pandas_object(texts, index=False).to_numpy().tobytes())
         digest.update(part.known_price.tobytes())
         for values in (part.weight, part.group, part.time):
             digest.update(b"" if values is None else values.tobytes())
@@ -136,6 +138,7 @@ def load_split(
     checked: bool = False,
     kept_together: str = NEAR,
     seen: Seen | None = None,
+    folder: Path | None = None,
 ) -> Split:
     """Read the tables, reject unusable rows, check for leaks, and split the rest.
 
@@ -148,11 +151,12 @@ def load_split(
         checked: skip the check for leaks, as in a resumed run.
         kept_together: `NEAR`; `EQUAL` repeats the split of a run of version 0.1.
         seen: texts of earlier runs that this one continues; only other rows are validated on.
+        folder: where the texts of a large table are stored; None: they are kept in memory.
 
     Raises:
         DataError: a table cannot be used, or the price leaks.
     """
-    table, rejected = load_rows(source, config)
+    table, rejected = load_rows(source, config, folder)
     leaks = () if checked else check_leaks(table, config, allow_leak=allow_leak)
     if source.valid is None:
         near = kept_together == NEAR
@@ -162,7 +166,7 @@ def load_split(
         check_weights(split.train, split.valid)
         _log_split(split)
         return split
-    valid, more = _read(source.valid, source, config)
+    valid, more = _read(source.valid, source, config, folder)
     require_same_currency(table.currency, valid.currency)
     if not checked:
         check_shared(table, valid, allow_leak=allow_leak)
@@ -209,8 +213,10 @@ def _log_split(split: Split) -> None:
     )
 
 
-def load_rows(source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
+def load_rows(source: Source, config: RunConfig, folder: Path | None = None) -> tuple[Table, pd.DataFrame]:
     """Read the table of a source; return its usable rows and the rejected ones.
+
+    The texts of a large table are stored in a file in `folder`, unless it is None.
 
     Raises:
         DataError: the table cannot be read, or too few rows are usable.
@@ -222,7 +228,7 @@ def load_rows(source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
             "group and time both decide which rows are held out; name one of them",
             parameters=("group", "time"),
         )
-    table, rejected = _read(source.table, source, config)
+    table, rejected = _read(source.table, source, config, folder)
     table = with_row_info(table, None, columns.group, columns.time)
     if len(table) < MIN_ROWS:
         raise DataError(
@@ -312,7 +318,9 @@ def _split(table: Table, config: RunConfig) -> tuple[np.ndarray, np.ndarray]:
     return split_groups(price, together, share, config.seed)
 
 
-def _read(table: TableSource, source: Source, config: RunConfig) -> tuple[Table, pd.DataFrame]:
+def _read(
+    table: TableSource, source: Source, config: RunConfig, folder: Path | None
+) -> tuple[Table, pd.DataFrame]:
     with progress(f"reading {source_name(table)}", 1, shown=config.speed.progress):
         usable, rejected = read_usable(
             table,
@@ -320,5 +328,6 @@ def _read(table: TableSource, source: Source, config: RunConfig) -> tuple[Table,
             limit=config.limit,
             read_options=source.read_options,
             notices=logger.warning,
+            folder=folder,
         )
     return with_row_info(usable, config.columns.weight), rejected

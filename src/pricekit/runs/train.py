@@ -41,6 +41,7 @@ from pricekit.runs.folder import (
     read_source,
     was_started,
 )
+from pricekit.runs.inputs import delete_inputs
 from pricekit.runs.prepare import Prepared, check_same_rows, prepare
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.refit import (
@@ -86,6 +87,7 @@ def train(
     allow_leak: bool = False,
     started: float | None = None,
     watch: Callable[[EpochResult], None] | None = None,
+    cache: Path | None = None,
 ) -> dict[str, Any]:
     """Train a model into the folder `out`.
 
@@ -99,6 +101,7 @@ def train(
         allow_leak: train even if columns or texts leak the price.
         started: `time.perf_counter()` when the work began, from which a time budget counts; None: now.
         watch: called with the result of each epoch of the first pass; an exception that it raises ends the training.
+        cache: a folder in which several runs on the same rows share tokens and features; None: no cache.
 
     Returns:
         The content of `run.json`: table, currency, rows, best epoch, seconds, metrics and plugins.
@@ -129,6 +132,7 @@ def train(
                 first=first,
                 allow_leak=allow_leak,
                 started=started,
+                cache=cache,
                 **given,
             )
             if folder != out and processes.main:
@@ -189,6 +193,8 @@ def _run_passes(prepared: Prepared, out: Path, started: float) -> dict[str, Any]
         if not job.processes.from_main(float(fits)):
             return _only_pass(prepared, out, started)
         first = _first_pass(prepared, out, started, _of_main(ends, job))
+        if job.processes.main:
+            delete_inputs(out)  # the second pass has others
         job.processes.wait()
         prepared = prepare(
             prepared.source,
@@ -333,6 +339,7 @@ def _complete(folder: Path, facts: dict[str, Any], model: PriceModel | None, fin
         model: with these weights; None: it is no longer in memory.
         finished: the files that `files.json` lists now.
     """
+    delete_inputs(folder)
     record = json.dumps(facts, indent=2) + "\n"
     list_files(folder, finished, {"run.json": record})
     write_text(folder / "run.json", record)

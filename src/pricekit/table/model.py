@@ -103,6 +103,8 @@ class Table:
         weight: float64 (N,), at least 0, how much each row counts; None: all rows count equally.
         group: int64 (N,), equal for rows of one group that the user named; None: no groups were named.
         time: float64 (N,), in any unit; None: no times were named.
+        folder: where the texts of many rows that are taken from this table are stored, because they are in a file there
+            (`pricekit.table.stored`); None: they are in memory.
 
     Example:
         >>> import pricekit as pk
@@ -123,6 +125,7 @@ class Table:
     weight: np.ndarray | None = None
     group: np.ndarray | None = None
     time: np.ndarray | None = None
+    folder: Path | None = None
 
     def __len__(self) -> int:
         return len(self.text)
@@ -136,6 +139,10 @@ class Table:
 
     def take(self, positions: np.ndarray) -> Table:
         """Return the rows at these positions, int (M,), in this order."""
+        if self.folder is not None:
+            from pricekit.table.stored import take_stored  # which stores tables
+
+            return take_stored(self, positions, self.folder)
         return Table(
             ids=self.ids.take(positions).reset_index(drop=True),
             text=self.text.take(positions).reset_index(drop=True),
@@ -149,6 +156,24 @@ class Table:
             weight=None if self.weight is None else self.weight[positions],
             group=None if self.group is None else self.group[positions],
             time=None if self.time is None else self.time[positions],
+        )
+
+    def slice(self, start: int, stop: int) -> Table:
+        """Return consecutive rows, as a view."""
+        rows = slice(start, stop)
+        return Table(
+            ids=self.ids.iloc[rows].reset_index(drop=True),
+            text=self.text.iloc[rows].reset_index(drop=True),
+            price=None if self.price is None else self.price[rows],
+            frame=self.frame.iloc[rows].reset_index(drop=True),
+            flaws=None if self.flaws is None else self.flaws[rows],
+            rows=np.arange(start, min(stop, len(self))) if self.rows is None else self.rows[rows],
+            position=self.position,
+            currency=self.currency,
+            together=None if self.together is None else self.together[rows],
+            weight=None if self.weight is None else self.weight[rows],
+            group=None if self.group is None else self.group[rows],
+            time=None if self.time is None else self.time[rows],
         )
 
 
@@ -277,6 +302,7 @@ def concat_tables(tables: Sequence[Table]) -> Table:
         weight=_values(tables, [table.weight for table in tables], 1.0),
         group=_groups(tables, [table.group for table in tables]),
         time=_values(tables, [table.time for table in tables], np.inf),
+        folder=next((table.folder for table in tables if table.folder is not None), None),
     )
 
 

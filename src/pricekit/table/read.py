@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 
@@ -128,6 +129,23 @@ def iter_table(
         notices: receives sentences for the user: first about the detected options, at the end about repairs.
         first_row: the number of the first row.
     """
+    opened, columns = _open(source, columns, read_options, notices)
+    given: dict[str, Any] = {"limit": limit, "read_options": read_options, "notices": notices}
+    yield from iter_with_facts(opened, columns, rows=rows, first_row=first_row, **given)[0]
+
+
+def iter_with_facts(
+    source: TableSource | OpenedTable,
+    columns: Columns | None,
+    *,
+    rows: int,
+    limit: int | None,
+    read_options: ReadOptions,
+    notices: Notices,
+    first_row: int = 0,
+) -> tuple[Iterator[Table], Facts]:
+    """Return the chunks of a table, and the results of detection; arguments and errors are those of `iter_table`."""
+    check_limit(limit)
     file, columns = _open(source, columns, read_options, notices)
     read_warnings = ReadWarnings()
     rows = rows if limit is None else max(1, min(rows, limit))
@@ -138,9 +156,13 @@ def iter_table(
     check_width(file, first, read_warnings)
     meant = resolve(file, first.columns.column_names, columns, notices, first_row)
     prices = _prices(file, _limited(file, rows, limit, ReadWarnings()), meant, read_options, notices)
-    yield from assemble(file, chain([first], raws), meant, prices, first_row, read_warnings)
-    for sentence in read_warnings.sentences(file.name):
-        notices(sentence)
+
+    def tables() -> Iterator[Table]:
+        yield from assemble(file, chain([first], raws), meant, prices, first_row, read_warnings)
+        for sentence in read_warnings.sentences(file.name):
+            notices(sentence)
+
+    return tables(), Facts(file, columns, prices)
 
 
 def read_frame(frame: TableSource, columns: Columns) -> Table:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -19,12 +24,13 @@ from pricekit.table.model import (
     Columns,
     Notices,
     Table,
+    concat_tables,
 )
 from pricekit.table.prices.currency import is_currency
 from pricekit.table.prices.parse import count_currencies
-from pricekit.table.prices.price_format import PriceFormat
-from pricekit.table.read import read_with_facts
-from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, TableSource
+from pricekit.table.read import Facts, iter_with_facts, read_with_facts
+from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, TableSource, open_table
+from pricekit.table.stored import PART_ROWS, is_large, stored
 
 MIN_ROWS = 10
 """Minimum number of usable rows for training."""
@@ -44,26 +50,33 @@ def read_usable(
     limit: int | None = None,
     read_options: ReadOptions = DEFAULT_READ_OPTIONS,
     notices: Notices = logger.warning,
+    folder: Path | None = None,
 ) -> tuple[Table, pd.DataFrame]:
     """Read a table and split it by `split_usable`, with notices that count the reasons and name outliers.
 
-    Arguments are those of `read_table`.
+    Arguments are those of `read_table`; the texts of a large table are stored in a file in `folder`, unless it is None.
 
     Raises:
         DataError: the table cannot be read, its prices are in several currencies and `read_options` names none, or no
             row of it can be used.
     """
-    table, facts = read_with_facts(source, columns, limit=limit, read_options=read_options, notices=notices)
+    given: dict[str, Any] = {"limit": limit, "read_options": read_options, "notices": notices}
+    opened = open_table(source, read_options, notices)
+    if folder is not None and is_large(opened):
+        tables, facts = iter_with_facts(opened, columns, rows=PART_ROWS, **given)
+        _check_currency(facts, read_options)
+        usable, rejected = _split_parts(tables, folder)
+        usable = replace(usable, currency=None if facts.prices is None else facts.prices.currency)
+    else:
+        table, facts = read_with_facts(opened, columns, **given)
+        _check_currency(facts, read_options)
+        usable, rejected = split_usable(table)
     name = facts.file.name
-    if facts.prices is not None and read_options.currency is None:
-        _check_currency(name, facts.columns, facts.prices)
-    usable, rejected = split_usable(table)
     if not len(usable):
         raise _no_usable_row(name, facts.columns, rejected)
     if len(rejected):
-        notices(
-            f"{name}: {len(rejected):,} of {len(table):,} rows cannot be used ({count_reasons(rejected)})."
-        )
+        rows = len(usable) + len(rejected)
+        notices(f"{name}: {len(rejected):,} of {rows:,} rows cannot be used ({count_reasons(rejected)}).")
     if usable.price is not None and (outliers := describe_outliers(usable.price)):
         notices(f"{name}: {outliers}")
     if currencies := describe_currency_column(usable):
@@ -118,13 +131,14 @@ def describe_outliers(price: np.ndarray) -> str:
     )
 
 
-def _check_currency(name: str, columns: Columns, prices: PriceFormat) -> None:
-    if prices.mixed:
+def _check_currency(facts: Facts, read_options: ReadOptions) -> None:
+    prices, column = facts.prices, facts.columns.price
+    if prices is not None and prices.mixed and read_options.currency is None:
         raise DataError(
-            f"{name}: the column {columns.price!r} has prices in several currencies ({count_currencies(prices)}). "
+            f"{facts.file.name}: the column {column!r} has prices in several currencies ({count_currencies(prices)}). "
             f"A model learns one: set currency to '{prices.currency}' to use only its rows, or convert the prices.",
             parameters=("currency",),
-            column=columns.price,
+            column=column,
             currencies=prices.currencies,
         )
 
@@ -143,12 +157,35 @@ def split_usable(table: Table) -> tuple[Table, pd.DataFrame]:
         renamed to `row_` or `reason_`.
     """
     reasons = row_reasons(table)
-    usable = table.take(np.flatnonzero(reasons == ""))
-    rejected = table.take(np.flatnonzero(reasons != ""))
+    usable, others = np.flatnonzero(reasons == ""), np.flatnonzero(reasons != "")
+    return table.take(usable), _with_reasons(table.take(others), reasons[others])
+
+
+def _split_parts(tables: Iterable[Table], folder: Path) -> tuple[Table, pd.DataFrame]:
+    """Split the parts of a table as `split_usable` would split the whole; the usable rows are stored in a file."""
+    rejected, reasons = list[Table](), list[np.ndarray]()
+
+    def reject(table: Table, why: np.ndarray) -> Table:
+        others = np.flatnonzero(why != "")
+        rejected.append(table.take(others))
+        reasons.append(why[others])
+        return table.take(np.flatnonzero(why == ""))
+
+    usable = stored((reject(table, row_reasons(table)) for table in tables), folder)
+    twice = _duplicates(usable.ids, np.ones(len(usable), bool))
+    if twice.any():
+        usable = reject(usable, np.where(twice, DUPLICATE_ID, "").astype(object))
+    others = concat_tables(rejected)
+    order = np.argsort(others.rows) if others.rows is not None else np.arange(len(others))
+    return usable, _with_reasons(others.take(order), np.concatenate(reasons)[order])
+
+
+def _with_reasons(rejected: Table, reasons: np.ndarray) -> pd.DataFrame:
+    """Return the columns of rejected rows, with their numbers and the reasons, object (N,)."""
     frame = _with_free_names(rejected.frame, ("row", "reason"))
     frame["row"] = rejected.rows
-    frame["reason"] = pd.Series(reasons[reasons != ""], index=frame.index, dtype="str")
-    return usable, frame
+    frame["reason"] = pd.Series(reasons, index=frame.index, dtype="str")
+    return frame
 
 
 def row_reasons(table: Table) -> np.ndarray:

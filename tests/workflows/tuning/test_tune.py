@@ -116,7 +116,6 @@ def test_the_configuration_trains_the_same_model(done, frame, tmp_path):
     config = open_run(run.path).config
     assert config == found.config.for_rows(100)
     assert config.training.time_budget is None
-    assert config.speed.cache is None
 
 
 def test_a_finished_search_is_only_read_again(done, frame, monkeypatch, logged):

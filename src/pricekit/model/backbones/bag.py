@@ -19,12 +19,14 @@ from torch.nn import functional
 
 from pricekit.config import Search, Section
 from pricekit.core.contracts import State
+from pricekit.mapped import rows_read
 from pricekit.model.backbones.bpe import train_bpe
 from pricekit.tokens import Tokens
 
 PAD, UNK = "[PAD]", "[UNK]"
 _SPAN = 16
 _MOST_TOKENS = 1_000_000
+_COUNTED_ROWS = 1 << 10
 _FIRST, _SECOND, _PRIME = 509, 263, 1_999_993
 """Bigrams are hashed within 32 bits, and for 20,000 tokens within 24: OpenVINO computes integers as float32."""
 
@@ -107,9 +109,15 @@ class BagEncoder(nn.Module):
 
     def _idf_of(self, tokens: Tokens) -> Tensor:
         frequency = np.zeros(self.rows, np.int64)
-        for start, end in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True):
-            ids = torch.from_numpy(tokens.ids[start:end].astype(np.int64))
-            frequency[np.unique(torch.cat([ids, self._bigrams(ids[:-1], ids[1:])]).numpy())] += 1
+        for first in range(0, len(tokens), _COUNTED_ROWS):
+            some = tokens.slice(first, first + _COUNTED_ROWS)
+            row = np.repeat(np.arange(len(some)) * self.rows, some.lengths)
+            ids = torch.from_numpy(some.ids.astype(np.int64))
+            bigrams = row[:-1] + self._bigrams(ids[:-1], ids[1:]).numpy()
+            terms = np.sort(np.concatenate([row + ids.numpy(), bigrams[row[:-1] == row[1:]]]))
+            distinct = terms[np.diff(terms, prepend=-1) > 0]
+            frequency += np.bincount(distinct % self.rows, minlength=self.rows)
+            rows_read(len(some))
         idf = np.where(frequency > 0, np.log((1 + len(tokens)) / (1 + frequency)), 0.0)
         return torch.from_numpy(idf).to(self.idf.dtype)
 

@@ -17,6 +17,7 @@ import pandas as pd
 
 from pricekit.errors import TrainingError, check_intact
 from pricekit.support.files import write_atomically
+from pricekit.table.stored import texts_in_parts
 
 FILE = "seen.parquet"
 
@@ -85,7 +86,8 @@ NOTHING = Seen(np.zeros(0, np.uint64), np.zeros(0, bool), {})
 
 def hashes_of(text: pd.Series) -> Hashes:
     """Return a hash of each text, uint64 (N,), which is the same on every machine."""
-    return np.asarray(pd.util.hash_pandas_object(text, index=False), np.uint64)
+    parts = [pd.util.hash_pandas_object(part, index=False) for part in texts_in_parts(text)]
+    return np.concatenate([np.asarray(part, np.uint64) for part in parts])
 
 
 def earlier_texts(init: str | None, *resumed: Path) -> Seen | None:

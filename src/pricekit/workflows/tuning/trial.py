@@ -16,13 +16,13 @@ from pricekit.config import RunConfig
 from pricekit.core.calls import unobserved
 from pricekit.errors import PricekitError
 from pricekit.evaluation.held_out import read_held_out
+from pricekit.features.cache import trim
 from pricekit.runs.source import Source, Split
 from pricekit.runs.train import train
 from pricekit.support.causes import causes, is_temporary
 from pricekit.support.files import write_atomically
 from pricekit.support.log import logger, quiet
 from pricekit.support.progress import Advance, use_reporter
-from pricekit.table.cache import trim
 from pricekit.training.checkpoint import EpochResult
 from pricekit.workflows.tuning.rows import SearchRows
 from pricekit.workflows.tuning.space import Dimension, with_values
@@ -72,7 +72,6 @@ class Task:
             "training.refit": False,
             "training.save_epochs": 1_000_000,
             "speed.progress": True,  # of a reporter that shows nothing
-            "speed.cache": str(self.folder / CACHE),
         }
         return with_values(self.config, {**values, **quick})
 
@@ -144,7 +143,7 @@ def _score(
         rows = int(np.isin(plan.fold, range(fold + 1)).sum())
         watch = _watch(study, trial, own, scores, rows)
         folder = task.folder / RUNS / f"{trial.number}-{fold}"
-        facts, prices[plan.fold == fold] = _run_fold(task.table, split, own, folder, watch, check)
+        facts, prices[plan.fold == fold] = _run_fold(task, split, own, folder, watch, check)
         scores.append(float(facts["metrics"][config.metric]))
         mean = float(np.mean(scores))
         report(trial, fold, None, mean)
@@ -183,7 +182,7 @@ def _watch(
 
 
 def _run_fold(
-    table: str,
+    task: Task,
     split: Split,
     config: RunConfig,
     folder: Path,
@@ -193,7 +192,8 @@ def _run_fold(
     """Train the run of a fold; return its facts and its prices of the held-out rows, and delete it."""
     try:
         with unobserved(), quiet(), use_reporter(_Checking(check)):
-            facts = train(Source(Path(table)), config, folder, split=split, watch=watch)
+            source, cache = Source(Path(task.table)), task.folder / CACHE
+            facts = train(source, config, folder, split=split, watch=watch, cache=cache)
         return facts, read_held_out(folder).predicted
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -27,7 +27,7 @@ _STATE = "state"
 
 
 def cached_fit(
-    folder: str,
+    folder: Path,
     feature: Mapping[str, Any],
     table: Table,
     arrays: Mapping[str, np.ndarray],
@@ -52,7 +52,7 @@ def cached_fit(
         digest.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
     for name, values in sorted(arrays.items()):
         digest.update(f"{name}\0".encode() + np.ascontiguousarray(values).tobytes())
-    path = Path(folder).expanduser() / f"fit-{digest.hexdigest()}.safetensors"
+    path = folder / f"fit-{digest.hexdigest()}.safetensors"
     found = read_entry(path)
     with suppress(KeyError, ValueError):
         state = json.loads(found.pop(_STATE).tobytes())

@@ -1,4 +1,4 @@
-"""The cache of tokens and features."""
+"""The model inputs of a run: in memory, in the cache of a search, and in files of the run."""
 
 from dataclasses import replace
 
@@ -7,8 +7,8 @@ import pandas as pd
 import torch
 
 from conftest import tiny_config
-from pricekit.runs.cache import cached_inputs
 from pricekit.runs.folder import open_run
+from pricekit.runs.inputs import cached_inputs
 from pricekit.runs.source import Source, load_split
 from pricekit.runs.train import train
 
@@ -21,32 +21,32 @@ def test_a_table_with_lists_is_trained_on_without_the_cache(catalog, tmp_path, l
     frame = pd.read_csv(catalog).head(60)
     frame["tags"] = [["a", "b"]] * len(frame)
     frame.to_parquet(tmp_path / "t.parquet")
-    config = tiny_config({"training": {"epochs": 1}, "speed": {"cache": str(tmp_path / "cache")}})
-    train(Source(tmp_path / "t.parquet"), config, tmp_path / "run")
+    config = tiny_config({"training": {"epochs": 1}})
+    train(Source(tmp_path / "t.parquet"), config, tmp_path / "run", cache=tmp_path / "cache")
     assert "not cached" in " ".join(logged().split())
 
 
 def test_an_unwritable_cache_is_reported_and_not_required(catalog, tmp_path, logged):
     (tmp_path / "cache").write_text("a file")
-    train(Source(catalog), tiny_config({"speed": {"cache": str(tmp_path / "cache")}}), tmp_path / "run")
+    train(Source(catalog), tiny_config(), tmp_path / "run", cache=tmp_path / "cache")
     assert "are not cached" in logged()
     assert open_run(tmp_path / "run").predictor()
 
 
 def test_the_cache_gives_the_same_weights(catalog, run, tmp_path, monkeypatch):
-    config = tiny_config({"speed": {"cache": str(tmp_path / "cache")}})
-    train(Source(catalog), config, tmp_path / "first")
+    config, cache = tiny_config(), tmp_path / "cache"
+    train(Source(catalog), config, tmp_path / "first", cache=cache)
     assert len(list((tmp_path / "cache").iterdir())) == 2  # the training and the validation rows
     monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)  # all comes from the cache
     split = load_split(Source(catalog), config)
     monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
-    train(Source(catalog), config, tmp_path / "second")
+    train(Source(catalog), config, tmp_path / "second", cache=cache)
     for out in ("first", "second"):
         assert all(torch.equal(t, _weights(tmp_path / out)[n]) for n, t in _weights(run).items())
     monkeypatch.undo()
     preprocessor = open_run(run).preprocessor
     changed = replace(split.train, text=split.train.text + "!")
-    found = cached_inputs(preprocessor, changed, str(tmp_path / "cache"))
+    found = cached_inputs(preprocessor, changed, cache)
     assert np.array_equal(found.tokens.ids, preprocessor(changed).tokens.ids)
     assert len(list((tmp_path / "cache").iterdir())) == 3
     broken, flipped, _ = (tmp_path / "cache").iterdir()
@@ -55,6 +55,6 @@ def test_the_cache_gives_the_same_weights(catalog, run, tmp_path, monkeypatch):
     content[-2] ^= 64
     flipped.write_bytes(content)
     for part in (split.train, split.valid, changed):
-        again = cached_inputs(preprocessor, part, str(tmp_path / "cache"))
+        again = cached_inputs(preprocessor, part, cache)
         assert np.array_equal(again.tokens.ids, preprocessor(part).tokens.ids)
     assert broken.stat().st_size > 100

@@ -7,9 +7,9 @@ import pytest
 
 from pricekit.datasets import make_catalog
 from pricekit.features import fitted
+from pricekit.features.cache import read_entry, trim, write_entry
 from pricekit.features.fitted import fit_features
 from pricekit.table import read_usable
-from pricekit.table.cache import read_entry, trim, write_entry
 
 OPTIONS = {"trees": {"rounds": 5, "words": 20}}
 
@@ -32,7 +32,7 @@ def fits(monkeypatch):
 
 
 def _fit(table, folder, options=OPTIONS, known=None):
-    return fit_features(["trees"], options, table, table.known_price, known, cache=str(folder))
+    return fit_features(["trees"], options, table, table.known_price, known, cache=folder)
 
 
 def test_a_feature_is_fitted_once_and_then_read(table, tmp_path, fits):

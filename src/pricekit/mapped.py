@@ -1,0 +1,60 @@
+"""Files that are mapped into memory: what is read from them takes no memory that the system cannot take back.
+
+The system keeps the pages of a mapped file in memory while there is room. `release_pages` gives them back, so that the
+memory of a process stays bounded, and shows what the process needs.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import weakref
+from pathlib import Path
+from typing import IO
+
+RELEASED_ROWS = 1 << 16
+"""Rows after which `rows_read` gives pages back: a page that is still needed is mapped again in microseconds."""
+
+_mapped: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+_rows = 0
+
+
+def map_file(file: IO[bytes]) -> mmap.mmap | bytes:
+    """Map a file that is complete; the result stays valid when the file is closed or deleted."""
+    file.flush()
+    if not os.fstat(file.fileno()).st_size:  # cannot be mapped
+        return b""
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    _mapped.add(mapped)
+    return mapped
+
+
+def release_pages() -> None:
+    """Give back the pages of all mapped files; reading maps them again."""
+    if hasattr(mmap, "MADV_DONTNEED"):
+        for mapped in list(_mapped):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def rows_read(count: int) -> None:
+    """Count rows that were read from mapped files, and give back pages from time to time."""
+    global _rows
+    if _mapped:
+        _rows += count
+        if _rows >= RELEASED_ROWS:
+            _rows = 0
+            release_pages()
+
+
+def nameless_file(folder: Path) -> IO[bytes]:
+    """Return a new file without a name in a folder: it disappears with the process, however that ends."""
+    return tempfile.TemporaryFile(dir=folder, prefix=".pricekit-")
+
+
+def folder_for_files(path: Path) -> Path:
+    """Return the nearest existing folder of a path, or the one for temporary files if it cannot be written."""
+    for folder in (path, *path.absolute().parents):
+        if folder.is_dir():
+            return folder if os.access(folder, os.W_OK) else Path(tempfile.gettempdir())
+    return Path(tempfile.gettempdir())

@@ -1,0 +1,138 @@
+"""Runs on tables that are larger than memory: their inputs are in files, and nothing else differs."""
+
+import errno
+import json
+import multiprocessing
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import tiny_config
+from pricekit.config.layers import read_saved_config
+from pricekit.runs.folder import STARTED, open_run, read_preprocessor
+from pricekit.runs.inputs import FILES, TRAIN, VALID, open_inputs
+from pricekit.runs.source import Source, load_split
+from pricekit.runs.train import train
+from pricekit.training import loop
+from pricekit.training.session import Session
+
+TREES = {
+    "features": ["optimized22", "columns", "trees"],
+    "feature_options": {"trees": {"rounds": 4, "words": 30}},
+}
+REFIT = {"training": {"refit": True, "epochs": 2}}
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Every table is larger than memory."""
+    monkeypatch.setattr("pricekit.table.stored.LARGE_BYTES", 0)
+    for module in ("stored", "usable"):
+        monkeypatch.setattr(f"pricekit.table.{module}.PART_ROWS", 50)
+
+
+def _assert_equal(run, other):
+    one, two = (open_run(path).model.state_dict() for path in (run, other))
+    assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
+    for name in ("preprocess.json", "held_out.parquet", "split.parquet", "sketch.json", "intervals.json"):
+        assert (run / name).read_bytes() == (other / name).read_bytes(), name
+    assert {path.name for path in run.iterdir()} == {path.name for path in other.iterdir()}
+
+
+@pytest.mark.parametrize("settings", [{}, {**TREES, **REFIT}], ids=["tiny", "trees and refit"])
+def test_the_model_is_the_same_as_in_memory(catalog, tmp_path, large, settings, monkeypatch):
+    config = tiny_config(settings)
+    train(Source(catalog), config, tmp_path / "files")
+    monkeypatch.undo()
+    train(Source(catalog), config, tmp_path / "memory")
+    _assert_equal(tmp_path / "files", tmp_path / "memory")
+    assert {path.name for path in tmp_path.iterdir()} == {"files", "memory"}
+
+
+def _killed(catalog, out, settings):
+    """Train in another process, and kill it in the middle of the second epoch."""
+
+    def work():
+        count = Session.count_step
+
+        def count_step(self, rows, *, skipped):
+            count(self, rows, skipped=skipped)
+            if self.state.epoch == 1 and self.state.steps_in_epoch == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        Session.count_step = count_step
+        train(Source(catalog), tiny_config(settings), out)
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("damage", ["none", "missing", "flipped", "empty"])
+def test_a_killed_run_resumes_to_the_same_weights(catalog, run, tmp_path, large, damage, monkeypatch):
+    out = tmp_path / "run"
+    _killed(catalog, out, {"training": {"save_steps": 1}})
+    assert {path.name for path in tmp_path.iterdir()} - {".run.lock"} == {"run"}
+    assert all((out / name).is_file() for name in FILES)
+    assert not set(FILES) & set(STARTED)
+    if damage == "none":  # they are not computed again
+        monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)
+        monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
+    elif damage == "missing":
+        (out / TRAIN).unlink()
+    else:
+        content = bytearray((out / VALID).read_bytes())
+        content[-3] ^= 1
+        (out / VALID).write_bytes(content if damage == "flipped" else b"")
+    train(Source(catalog), read_saved_config(out / "config.toml"), out, resume=True)
+    weights, expected = (open_run(path).model.state_dict() for path in (out, run))
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights.items())
+    assert not any((out / name).exists() for name in FILES)
+
+
+def test_inputs_of_another_preprocessor_or_table_are_not_opened(catalog, run, tmp_path, large, monkeypatch):
+    monkeypatch.setattr(loop, "train_epoch", _interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        train(Source(catalog), tiny_config(), tmp_path / "run")
+    own, split = read_preprocessor(tmp_path / "run"), load_split(Source(catalog), tiny_config())
+    path, rows = tmp_path / "run" / TRAIN, len(split.train)
+    found, expected = open_inputs(path, own, rows), own(split.train)
+    assert np.array_equal(found.features, expected.features)
+    assert np.array_equal(found.tokens.ids, expected.tokens.ids)
+    assert np.array_equal(found.tokens.offsets, expected.tokens.offsets)
+    assert open_inputs(path, own, rows + 1) is None
+    assert open_inputs(path, open_run(run).preprocessor, rows) is not None  # the same
+    object.__setattr__(own, "max_length", own.max_length + 1)
+    assert open_inputs(path, own, rows) is None
+
+
+def _interrupt(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stage", ["table", "inputs"])
+def test_a_full_disk_leaves_nothing(pricekit, catalog, tmp_path, large, monkeypatch, stage):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    target = {"table": "pricekit.table.stored._append", "inputs": "pricekit.runs.inputs._write_at"}[stage]
+    monkeypatch.setattr(target, full)
+    out = tmp_path / "run"
+    code, _, err = pricekit("train", catalog, "--out", out, "--epochs", 1, "--features", "optimized22")
+    assert code == 4
+    last = err.strip().splitlines()[-1]
+    assert "No space left on device" in err
+    assert str(tmp_path) in err.replace("\n", ""), last
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_few_rows_of_a_large_table_predict_the_same(catalog, tmp_path, large):
+    train(Source(catalog), tiny_config(), tmp_path / "run")
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert facts["rows"]["train"] + facts["rows"]["valid"] == 400
+    prices = open_run(tmp_path / "run").predictor().predict(["Item Name: Green Tea, 20 Count (Pack of 6)"])
+    assert prices[0] > 0
