@@ -13,6 +13,9 @@ import weakref
 from pathlib import Path
 from typing import IO
 
+WINDOW_ROWS = 1 << 18
+"""Rows that are read in any order; of more rows, one such part after the other."""
+
 RELEASED_ROWS = 1 << 16
 """Rows after which `rows_read` gives pages back: a page that is still needed is mapped again in microseconds."""
 

@@ -33,6 +33,17 @@ def test_rows_keep_their_order_whatever_the_batches(inputs):
     assert not model.training
 
 
+def test_many_rows_are_priced_in_parts(inputs, monkeypatch):
+    torch.manual_seed(0)
+    model, read = small_model(), []
+    expected = predict(model, inputs, 2)
+    monkeypatch.setattr("pricekit.model.inference.WINDOW_ROWS", 3)
+    batch = Inputs.batch
+    monkeypatch.setattr(Inputs, "batch", lambda self, rows: read.append(rows.tolist()) or batch(self, rows))
+    assert predict(model, inputs, 2) == pytest.approx(expected, rel=1e-5)
+    assert [{row // 3 for row in rows} for rows in read] == [{0}, {0}, {1}, {1}, {2}]
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [

@@ -12,8 +12,11 @@ import torch
 
 from conftest import tiny_config
 from pricekit.config.layers import read_saved_config
-from pricekit.runs.folder import STARTED, open_run, read_preprocessor
+from pricekit.features.folds import sample_of
+from pricekit.features.trees.feature import Trees
+from pricekit.runs.folder import STARTED, open_run, read_out_of_fold, read_preprocessor
 from pricekit.runs.inputs import FILES, TRAIN, VALID, open_inputs
+from pricekit.runs.refit import all_rows
 from pricekit.runs.source import Source, load_split
 from pricekit.runs.train import train
 from pricekit.training import loop
@@ -128,6 +131,44 @@ def test_a_full_disk_leaves_nothing(pricekit, catalog, tmp_path, large, monkeypa
     assert "No space left on device" in err
     assert str(tmp_path) in err.replace("\n", ""), last
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_outside_of_the_sample_are_predicted_from_it(catalog, tmp_path, large, monkeypatch, logged):
+    monkeypatch.setattr("pricekit.features.folds.MOST_ROWS", 150)
+    seen = []
+    fit = Trees.fit
+    monkeypatch.setattr(
+        Trees, "fit", lambda self, table, price: seen.append(len(table)) or fit(self, table, price)
+    )
+    out = tmp_path / "run"
+    train(Source(catalog), tiny_config({**TREES, **REFIT}), out)
+    assert max(seen) <= 150
+    assert "are fitted to a sample of" in logged()
+    split, own = load_split(Source(catalog), tiny_config()), read_preprocessor(out)
+    rows = all_rows(split)  # of the second pass
+    price = own.features.names.index("trees_log_price")
+    column = read_out_of_fold(out)["trees_log_price"]
+    assert len(column) == len(rows) == 400
+    assert np.isfinite(column).all()
+    assert abs(np.corrcoef(column, np.log(rows.known_price))[0, 1]) > 0.3
+    known = own.features.transform(rows)[:, price]
+    assert (known != column).mean() > 0.5
+
+
+def test_the_first_pass_keeps_the_predictions_of_rows_outside_of_the_sample(
+    catalog, tmp_path, large, monkeypatch
+):
+    monkeypatch.setattr("pricekit.features.folds.MOST_ROWS", 150)
+    out = tmp_path / "run"
+    train(Source(catalog), tiny_config(TREES), out)
+    rows, own = load_split(Source(catalog), tiny_config()).train, read_preprocessor(out)
+    sample = sample_of(rows)
+    outside = np.setdiff1d(np.arange(len(rows)), sample)
+    found = own.features.transform(rows)[:, own.features.names.index("trees_log_price")]
+    column = read_out_of_fold(out)["trees_log_price"]
+    assert 100 < len(sample) <= 150
+    assert np.array_equal(column[outside], found[outside])
+    assert (column[sample] != found[sample]).mean() > 0.9
 
 
 def test_few_rows_of_a_large_table_predict_the_same(catalog, tmp_path, large):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from pricekit.likeness.equal import equal_texts, few_distinct
 from pricekit.table import Table
-from pricekit.table.stored import texts_in_parts
 
 FOLDS = 5
 """Number of folds of the training rows for features that use the price."""
@@ -35,9 +33,7 @@ def sample_of(table: Table) -> np.ndarray:
     """
     if len(table) <= MOST_ROWS:
         return np.arange(len(table))
-    same = table.together
-    if same is None:
-        same = np.concatenate([_hashes(part) for part in texts_in_parts(table.text)])
+    same = equal_texts(table.text) if table.together is None else table.together
     _, group, rows = np.unique(same, return_inverse=True, return_counts=True)
     if table.together is None and table.group is None and few_distinct(group):
         return some_rows(len(table))
@@ -46,11 +42,6 @@ def sample_of(table: Table) -> np.ndarray:
     drawn = np.zeros(len(rows), bool)
     drawn[order[np.cumsum(rows[order]) <= MOST_ROWS]] = True
     return np.flatnonzero(drawn[group])
-
-
-def _hashes(texts: pd.Series) -> np.ndarray:
-    """Return a number for each text, uint64 (N,), equal for texts that are equal after `normalised`."""
-    return np.asarray(pd.util.hash_pandas_object(normalised(texts).to_pandas(), index=False), np.uint64)
 
 
 def folds_of(table: Table) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pricekit.core.contracts import Batch, PriceBatch
+from pricekit.mapped import WINDOW_ROWS
 from pricekit.preprocess import Inputs
 from pricekit.support.log import logger
 from pricekit.support.progress import Advance
@@ -52,7 +53,9 @@ def predict(
     """
     prices = np.zeros(len(inputs), np.float32)
     engine = torch_engine(model, autocast)
-    batches = batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), batch_size)
+    lengths, windows = inputs.tokens.lengths, range(0, len(inputs), WINDOW_ROWS)
+    parts = (np.arange(start, min(start + WINDOW_ROWS, len(inputs))) for start in windows)
+    batches = chain.from_iterable(batches_by_length(lengths, rows, batch_size) for rows in parts)
     for rows in islice(batches, share[0], None, share[1]):
         prices[rows] = _price(engine, inputs, rows)
         if advance is not None:

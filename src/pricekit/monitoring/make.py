@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 
 from pricekit.errors import PluginError
 from pricekit.explanation.explain import others_read
+from pricekit.features import folds
 from pricekit.metrics import smape_terms
 from pricekit.monitoring.domain import sketch_vectors, vectors_of
 from pricekit.monitoring.fields import (
@@ -38,6 +39,7 @@ from pricekit.monitoring.sketch import (
 from pricekit.monitoring.words import Documents, documents_of
 from pricekit.preprocess import Inputs, Preprocessor, without_price
 from pricekit.table import Table
+from pricekit.tokens import Tokens
 
 MOST_ROWS = 10_000
 """Of more rows, so many are drawn by chance, with a fixed seed."""
@@ -76,9 +78,10 @@ def first_sketch(
         predicted: prices of the held-out rows, (M,).
         price: their true prices, (M,).
     """
-    own = {}
+    own, then_rows, now_rows = {}, folds.some_rows(len(inputs)), folds.some_rows(len(held_out))
+    features, held_out = inputs.features[then_rows], held_out[now_rows]
     for place, name in enumerate(preprocessor.features.names):
-        then = distribution_of(inputs.features[:, place])
+        then = distribution_of(features[:, place])
         found = difference(np.array(then.rows), then.count(held_out[:, place]), ordered=True)
         own[name] = round(found.psi, 4), round(found.distance, 4)
     return _sketch(table, inputs, preprocessor, own, prices_of(predicted, price))
@@ -130,12 +133,18 @@ def _sketch(
         words=words,
         rare=rare,
         unknown_words=_share(documents.outside(words)),
-        unknown_tokens=unknown_tokens(inputs.tokens.ids, preprocessor.tokenizer),
+        unknown_tokens=unknown_tokens(_some_ids(inputs.tokens), preprocessor.tokenizer),
         others=others,
         fields=_fields(rows, label, others),
         vector=sketch_vectors(vectors, scored),
         prices=prices,
     )
+
+
+def _some_ids(tokens: Tokens) -> np.ndarray:
+    """Return the token ids of all rows, or of some of many."""
+    rows = folds.some_rows(len(tokens))
+    return tokens.ids if len(rows) == len(tokens) else tokens.take(rows).ids
 
 
 def _of_feature(values: np.ndarray, own: tuple[float, float] | None) -> Distribution:

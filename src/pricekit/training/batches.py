@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pricekit.config import RunConfig, TrainingConfig
+from pricekit.mapped import WINDOW_ROWS
 from pricekit.preprocess import Inputs
 from pricekit.tokens import batches_by_length
 
@@ -18,8 +19,8 @@ LARGE_GROUP, LARGE_SHARE = 10, 0.1
 MIN_GROUPS = 5
 """With fewer groups, rows are split one by one, because no representative part of the groups could be held out."""
 
-WINDOW_ROWS, BLOCK_ROWS = 1 << 18, 1 << 12
-"""An epoch shuffles at most about so many rows together, and reads them from disk in such consecutive blocks."""
+BLOCK_ROWS = 1 << 12
+"""Consecutive rows that an epoch over more than `WINDOW_ROWS` reads together."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,133 @@
+"""Peak memory and time of training `bag` for one epoch on generated tables of several sizes.
+
+    python benchmarks/large_tables.py --rows 10000 --rows 100000 [--policy-features] [--in-memory]
+
+Each training is a process of its own. Its memory is looked at every 50 ms: all resident pages, and those that are not
+of files, which the system cannot take back. `--in-memory` keeps each table in memory, whatever its size, and
+`--stored` keeps none.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from pricekit import make_catalog
+from pricekit.cli.terminal import show_table
+
+EVERY, PART = 0.05, 100_000
+"""Seconds between two looks at the memory; rows that are generated at once."""
+
+TRAIN = """
+import sys
+import pricekit.table.stored as stored
+if int(sys.argv[1]) >= 0:
+    stored.LARGE_BYTES = int(sys.argv[1])
+sys.argv = ["pricekit", *sys.argv[2:]]
+from pricekit.cli.main import main
+main()
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one training took: seconds, peak bytes resident and not of files, and its SMAPE."""
+
+    seconds: float
+    resident: int
+    own: int
+    smape: float
+
+
+def main() -> None:
+    """Parse the command line and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, action="append", help="[default: 10,000 and 100,000]")
+    parser.add_argument("--features", default="optimized22", help="[default: optimized22]")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--in-memory", action="store_true")
+    parser.add_argument("--stored", action="store_true")
+    parser.add_argument("--folder", type=Path, help="where tables are generated and kept")
+    parser.add_argument("--quick", action="store_true", help="the features of the default policy")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        lines = [_line(rows, options, Path(folder)) for rows in options.rows or (10_000, 100_000)]
+    header = ["rows", "table, MB", "s", "resident, GB", "not of files, GB", "SMAPE"]
+    show_table("training one epoch", header, lines, stderr=False)
+
+
+def _line(rows: int, options: argparse.Namespace, folder: Path) -> list[str]:
+    table = (options.folder or folder) / f"catalog-{rows}.csv"
+    if not table.exists():
+        write_catalog(table, rows)
+    limit = 1 << 60 if options.in_memory else 0 if options.stored else -1
+    words = [table, "--out", folder / f"run-{rows}", "--epochs", options.epochs, "--no-refit"]
+    if not options.quick:
+        words += ["--features", options.features]
+    found = train(limit, [str(word) for word in words])
+    run = json.loads((folder / f"run-{rows}" / "run.json").read_text("utf-8"))
+    size = table.stat().st_size / 1e6
+    smape = run["metrics"]["smape"]
+    return [
+        f"{rows:,}",
+        f"{size:,.0f}",
+        f"{found[0]:,.0f}",
+        *(f"{peak / 1e9:.2f}" for peak in found[1:]),
+        f"{smape:.2f}",
+    ]
+
+
+def write_catalog(path: Path, rows: int) -> None:
+    """Write a generated catalogue, part by part, in bounded memory."""
+    temporary = path.with_suffix(".part")
+    for start in range(0, rows, PART):
+        part: pd.DataFrame = make_catalog(min(PART, rows - start), seed=start // PART)
+        part["sample_id"] += start
+        # Otherwise many of the invented texts would be equal.
+        part["catalog_content"] = part["catalog_content"] + "Model: " + part["sample_id"].map(_code) + "\n"
+        part.to_csv(temporary, index=False, mode="a" if start else "w", header=not start)
+    temporary.rename(path)
+
+
+def _code(number: int) -> str:
+    """Return two words of letters that identify a row."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    digits = []
+    for _ in range(6):
+        number, digit = divmod(number * 7 + 3, 26)
+        digits.append(letters[digit])
+    return f"{''.join(digits[:3])} {''.join(digits[3:])}"
+
+
+def train(limit: int, words: list[str]) -> tuple[float, int, int]:
+    """Train in a process; return its seconds, and its peak bytes: resident, and not of files."""
+    began, peaks = time.perf_counter(), [0, 0]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    child = subprocess.Popen(
+        [sys.executable, "-c", TRAIN, str(limit), "train", *words], env=environment, stderr=sys.stderr
+    )
+    while child.poll() is None:
+        try:
+            text = Path(f"/proc/{child.pid}/status").read_text()
+        except OSError:
+            break
+        for place, name in enumerate(("VmRSS", "RssAnon")):
+            found = [int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name}:")]
+            peaks[place] = max(peaks[place], *found, 0)
+        time.sleep(EVERY)
+    if child.wait():
+        sys.exit(f"failed: pricekit train {' '.join(words)}")
+    return time.perf_counter() - began, 1024 * peaks[0], 1024 * peaks[1]
+
+
+if __name__ == "__main__":
+    main()
