@@ -1,10 +1,10 @@
 """Peak memory and time of training `bag` for one epoch on generated tables of several sizes.
 
-    python benchmarks/large_tables.py --rows 10000 --rows 100000 [--policy-features] [--in-memory]
+    python benchmarks/large_tables.py --rows 10000 --rows 100000 [--quick] [--in-memory | --stored]
 
 Each training is a process of its own. Its memory is looked at every 50 ms: all resident pages, and those that are not
-of files, which the system cannot take back. `--in-memory` keeps each table in memory, whatever its size, and
-`--stored` keeps none.
+of files; the system can take back the others. `--in-memory` keeps each table in memory, whatever its size, `--stored`
+keeps none, and `--quick` trains with the features of the default policy.
 """
 
 import argparse
@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -34,16 +33,6 @@ sys.argv = ["pricekit", *sys.argv[2:]]
 from pricekit.cli.main import main
 main()
 """
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What one training took: seconds, peak bytes resident and not of files, and its SMAPE."""
-
-    seconds: float
-    resident: int
-    own: int
-    smape: float
 
 
 def main() -> None:
@@ -100,12 +89,8 @@ def write_catalog(path: Path, rows: int) -> None:
 
 def _code(number: int) -> str:
     """Return two words of letters that identify a row."""
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    digits = []
-    for _ in range(6):
-        number, digit = divmod(number * 7 + 3, 26)
-        digits.append(letters[digit])
-    return f"{''.join(digits[:3])} {''.join(digits[3:])}"
+    letters = [chr(ord("a") + number // 26**place % 26) for place in range(6)]
+    return f"{''.join(letters[:3])} {''.join(letters[3:])}"
 
 
 def train(limit: int, words: list[str]) -> tuple[float, int, int]:

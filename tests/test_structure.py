@@ -28,8 +28,8 @@ ranges of settings and the cache of features, 13 for the search, 4 for a run tha
 weights and the latency of an ensemble, 1 for the conversion to 8 bits, 1 for the
 options of every command, 2 for the folds of features and the package of neighbours, 7 for explanations, 10 for the
 pictures, 8 for the report, 6 for the leaderboard, 7 for the importance over a table, 15 for drift, 7 for remote
-files, 5 for several processes that train together, 5 for the likeness of texts, and 9 for the processes and folders of
-predictions."""
+files, 5 for several processes that train together, 5 for the likeness of texts, 9 for the processes and folders of
+predictions, and 2 for tables that are larger than memory."""
 
 SUFFIXES = {"", "e", "d", "s", "ed", "er", "or", "es", "ers", "ing", "ion", "tion", "able"}
 """Endings of one word: two modules of a folder whose names differ by them alone are mistaken for each other."""

@@ -34,7 +34,7 @@ PILOT_ROWS = 200
 GROWTH = 0.8
 """The time of a fit grows with the number of rows to this power, because a part of it does not depend on them."""
 
-ROWS_AT_ONCE = 1_000_000
+ROWS_AT_ONCE = 150_000
 """Maximum number of rows to which several threads fit a feature at the same time, in all, for the sake of memory."""
 
 

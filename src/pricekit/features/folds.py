@@ -10,7 +10,7 @@ from pricekit.table import Table
 FOLDS = 5
 """Number of folds of the training rows for features that use the price."""
 
-MOST_ROWS = 200_000
+MOST_ROWS = 100_000
 """Of more training rows, a sample of so many fits the tokenizer and the features. docs/scale.md has measurements."""
 
 LARGEST_GROUP = 0.05

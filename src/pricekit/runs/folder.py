@@ -59,6 +59,7 @@ from pricekit.support.digests import LISTING, DamagedError, read_listing
 from pricekit.support.files import is_free, leftovers, write_atomically
 from pricekit.support.staging import read_whole
 from pricekit.table import Table, read_table, write_rejected
+from pricekit.table.stored import texts_in_parts
 from pricekit.training.checkpoint import BEST, EARLIER, LAST, checkpoints, load_checkpoint
 
 SOURCE = "source.json"
@@ -414,7 +415,7 @@ def write_split(out: Path, split: Split, seed: int, price: str | None) -> None:
         price: name of the price column.
     """
     parts = [
-        pd.DataFrame({"id": part.ids.astype(str), "part": name})
+        pd.DataFrame({"id": pd.concat([ids.astype(str) for ids in texts_in_parts(part.ids)]), "part": name})
         for name, part in (("train", split.train), ("valid", split.valid))
     ]
     chosen = np.random.default_rng(seed).permutation(len(split.valid))[:SAMPLE_ROWS]

@@ -21,7 +21,7 @@ from pricekit import __version__
 from pricekit.features.cache import add_rows, new_digest, read_entry, write_entry
 from pricekit.mapped import map_file, nameless_file
 from pricekit.preprocess import Inputs, Preprocessor, without_price
-from pricekit.support.files import sync, write_atomically
+from pricekit.support.files import write_atomically
 from pricekit.support.leftovers import temporary_path
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
@@ -81,20 +81,19 @@ class InputFiles:
             self._beside[name] = path
             with path.open("w+b") as file:
                 return rows.write(file, path)
+        path = self.folder / name
+        found = None if self.new else open_inputs(path, preprocessor, len(table))
+        if found is not None:
+            return found
         if self.new or not self.own:
             with nameless_file(table.folder) as file:
                 return rows.write(file, table.folder)
-        path = self.folder / name
-        found = open_inputs(path, preprocessor, len(table))
-        if found is None:
-            with write_atomically(path) as temporary, temporary.open("w+b") as file:
-                found = rows.write(file, path)
-        return found
+        with write_atomically(path) as temporary, temporary.open("w+b") as file:
+            return rows.write(file, path)
 
     def publish(self) -> None:
-        """Move the files into the folder of the run."""
+        """Move the files into the folder of the run. They are not synced: a checksum shows whether they are whole."""
         for name, path in self._beside.items():
-            sync(path)
             os.replace(path, self.folder / name)
         self._beside.clear()
 

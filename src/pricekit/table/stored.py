@@ -7,6 +7,7 @@ that are taken from it are stored in the same way if they are many, and `parts_o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from pricekit.mapped import map_file, nameless_file, release_pages
 from pricekit.table.model import Table, concat_tables
 from pricekit.table.source import OpenedTable
 
-LARGE_BYTES = 1 << 27
+LARGE_BYTES = 1 << 26
 """A table of more bytes is stored. In memory, training takes about eight times the bytes of its table."""
 
 PART_ROWS = 1 << 15
@@ -35,9 +36,11 @@ def is_large(file: OpenedTable) -> bool:
     if file.kind == "frame":
         return int(file.origin.nbytes) > LARGE_BYTES
     if file.kind == "parquet":
-        facts = pq.read_metadata(file.origin)  # its columns are compressed
-        size = sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups))
-        return bool(size > LARGE_BYTES)
+        with suppress(pa.ArrowException, OSError):  # reported by whoever reads the table
+            facts = pq.read_metadata(file.origin)  # its columns are compressed
+            size = sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups))
+            return bool(size > LARGE_BYTES)
+        return False
     return Path(file.origin).stat().st_size > LARGE_BYTES
 
 

@@ -25,6 +25,7 @@ from pricekit.evaluation.goal import Goal, goal_of
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
+from pricekit.mapped import folder_for_files
 from pricekit.metrics import metric_named
 from pricekit.options import config_of
 from pricekit.runs.ensemble import clear_ensemble
@@ -181,7 +182,7 @@ def _begin(
     """Return the plan of a new or resumed cross-validation, and its source with the teachers."""
     if source.valid is not None:
         raise ConfigError("cross-validation holds out rows of the table itself", parameters=("valid",))
-    table, rejected = load_rows(source, config)
+    table, rejected = load_rows(source, config, folder_for_files(out))
     if resume:
         plan, paths = read_plan(out, table, rejected)
         if Processes().main:

@@ -19,6 +19,7 @@ from pricekit.config import RunConfig
 from pricekit.config.resolve import member_configs
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.evaluation.goal import goal_of, metric_of
+from pricekit.mapped import folder_for_files
 from pricekit.runs.ensemble import CONFIG, FINISHED, MEMBERS, clear_ensemble, is_ensemble, is_own
 from pricekit.runs.folder import SOURCE, check_replaceable, clear_run, is_started
 from pricekit.runs.resume import check_agreement, check_tables, has_begun, working_folder
@@ -166,7 +167,8 @@ def _train(
         _check_free(out, overwrite)
     if split is None:
         seen = earlier_texts(config.init, *(sorted((out / MEMBERS).glob("*")) if resume else ()))
-        split = load_split(source, config, allow_leak=allow_leak, checked=resume, seen=seen)
+        disk = folder_for_files(out)
+        split = load_split(source, config, allow_leak=allow_leak, checked=resume, seen=seen, folder=disk)
     if processes.main and not resume:
         clear_ensemble(out)
         (out / MEMBERS).mkdir(parents=True, exist_ok=True)
