@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pricekit.likeness.equal import equal_texts, few_distinct
+from pricekit.support.log import logger
 from pricekit.table import Table
 
 FOLDS = 5
@@ -42,6 +45,38 @@ def sample_of(table: Table) -> np.ndarray:
     drawn = np.zeros(len(rows), bool)
     drawn[order[np.cumsum(rows[order]) <= MOST_ROWS]] = True
     return np.flatnonzero(drawn[group])
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The training rows that the tokenizer and the features are fitted to: all of them, or a part of many.
+
+    Attributes:
+        rows: their numbers, int64 (M,), ascending.
+        table: these rows.
+        count: the number of all training rows.
+    """
+
+    rows: np.ndarray
+    table: Table
+    count: int
+
+    @classmethod
+    def of(cls, train: Table) -> Sample:
+        """Choose the rows; say so if they are not all."""
+        rows = sample_of(train)
+        if len(rows) == len(train):
+            return cls(rows, train, len(train))
+        logger.info(f"tokenizer and features are fitted to a sample of {len(rows):,} of {len(train):,} rows")
+        return cls(rows, train.take(rows), len(train))
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Return values of the sample, float32 (M,), at the places of its rows, float32 (N,); NaN elsewhere."""
+        if len(self.rows) == self.count:
+            return values
+        found = np.full(self.count, np.nan, np.float32)
+        found[self.rows] = values
+        return found
 
 
 def folds_of(table: Table) -> np.ndarray:

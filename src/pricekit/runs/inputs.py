@@ -42,6 +42,8 @@ _BLOCK_BYTES = 1 << 20
 class InputFiles:
     """The files of a run's inputs; before the folder of a new run is written, they have other names beside it.
 
+    At the end of its block, files that were not published are deleted.
+
     Attributes:
         folder: of the run.
         new: the folder is not written yet.
@@ -97,7 +99,10 @@ class InputFiles:
             os.replace(path, self.folder / name)
         self._beside.clear()
 
-    def discard(self) -> None:
+    def __enter__(self) -> InputFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Delete the files that were not published."""
         for path in self._beside.values():
             path.unlink(missing_ok=True)

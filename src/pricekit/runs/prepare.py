@@ -22,7 +22,7 @@ from pricekit.core.contracts import State
 from pricekit.core.registry import Entry
 from pricekit.errors import TrainingError, check_intact
 from pricekit.features.fitted import fit_features, too_slow
-from pricekit.features.folds import sample_of, some_rows
+from pricekit.features.folds import Sample, some_rows
 from pricekit.mapped import folder_for_files
 from pricekit.model.network import PriceModel, build_model
 from pricekit.preprocess import Inputs, Preprocessor, without_price
@@ -144,12 +144,8 @@ def prepare(
         silence()
     if processes.main:  # before the table is read, which may take long
         _check_folder(out, refit=first is not None, resume=resume, overwrite=overwrite)
-    kept = kept_together(out) if resume and is_started(out) else NEAR
     if split is None:
-        seen = earlier_texts(config.init, *((out, out.parent) if resume else ()))
-        given: dict[str, Any] = {"checked": resume, "kept_together": kept, "seen": seen}
-        given["folder"] = folder_for_files(out)
-        split = load_split(source, config, allow_leak=allow_leak, **given)
+        split = _read_split(source, config, out, resume=resume, allow_leak=allow_leak)
     resume = resume and is_started(out)
     if split.pseudo_labelled is None:
         split = add_pseudo_labels(source, split, config, out if resume else None)
@@ -160,18 +156,13 @@ def prepare(
         processes.wait()  # for the main process, which writes the folder
     opens = config.init is not None and not (resume and (out / LAST).exists())
     warm = WarmStart.open(Path(str(config.init))) if opens else None
-    shown = config.speed.progress
-    if resume or not processes.main:
-        files = InputFiles(out, new=False, own=processes.main, shown=shown, cache=cache)
-        job = reopen_run(out, setup, split, first, warm, files)
-    else:
-        files = InputFiles(out, new=True, shown=shown, cache=cache)
-        try:
-            job = prepare_new_run(
-                out, source, setup, split, first, warm, files, overwrite=overwrite, seconds=limit
-            )
-        finally:
-            files.discard()
+    new = not resume and processes.main
+    with InputFiles(out, new, processes.main, config.speed.progress, cache) as files:
+        if new:
+            given: dict[str, Any] = {"overwrite": overwrite, "seconds": limit}
+            job = prepare_new_run(out, source, setup, split, first, warm, files, **given)
+        else:
+            job = reopen_run(out, setup, split, first, warm, files)
     if processes.main:
         processes.wait()
     resumed = resume and (out / LAST).exists()
@@ -179,6 +170,19 @@ def prepare(
         logger.info(f"{out} has no checkpoint: its first epoch is repeated, with the same rows and settings")
     seconds = time.perf_counter() - began
     return Prepared(source, split, plugins_of(job.config), job, resume, resumed, out, first, seconds)
+
+
+def _read_split(source: Source, config: RunConfig, out: Path, *, resume: bool, allow_leak: bool) -> Split:
+    """Read the rows of a run, and split them as the run to resume did."""
+    return load_split(
+        source,
+        config,
+        allow_leak=allow_leak,
+        checked=resume,
+        kept_together=kept_together(out) if resume and is_started(out) else NEAR,
+        seen=earlier_texts(config.init, *((out, out.parent) if resume else ())),
+        folder=folder_for_files(out),
+    )
 
 
 def prepare_new_run(
@@ -313,38 +317,6 @@ def _within(setup: Setup, train: Table, seconds: float) -> Setup:
     options = {name: given for name, given in config.feature_options.items() if name in kept}
     config = config.model_copy(update={"features": kept, "feature_options": options})
     return replace(setup, config=config, entries=plugins_of(config))
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The training rows that the tokenizer and the features are fitted to: all of them, or a part of many.
-
-    Attributes:
-        rows: their numbers, int64 (M,), ascending.
-        table: these rows.
-        count: the number of all training rows.
-    """
-
-    rows: np.ndarray
-    table: Table
-    count: int
-
-    @classmethod
-    def of(cls, train: Table) -> Sample:
-        """Choose the rows; say so if they are not all."""
-        rows = sample_of(train)
-        if len(rows) == len(train):
-            return cls(rows, train, len(train))
-        logger.info(f"tokenizer and features are fitted to a sample of {len(rows):,} of {len(train):,} rows")
-        return cls(rows, train.take(rows), len(train))
-
-    def spread(self, values: np.ndarray) -> np.ndarray:
-        """Return values of the sample, float32 (M,), at the places of its rows, float32 (N,); NaN elsewhere."""
-        if len(self.rows) == self.count:
-            return values
-        found = np.full(self.count, np.nan, np.float32)
-        found[self.rows] = values
-        return found
 
 
 def _fit(setup: Setup, sample: Sample, known: Mapping[str, np.ndarray], cache: Path | None) -> Fitted:
