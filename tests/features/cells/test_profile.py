@@ -67,7 +67,9 @@ def test_the_column_decides_what_separates_thousands() -> None:
 
 
 def test_categories_tell_missing_known_and_others_apart() -> None:
-    assert categories(strings(["", "red", "blue", "green"]), ["blue", "red"]).tolist() == [0, 2, 1, 3]
+    assert categories(
+        strings(["", "red", "blue", "green"]), pa.array(["blue", "red"], pa.large_string())
+    ).tolist() == [0, 2, 1, 3]
 
 
 def test_a_profile_survives_json() -> None:

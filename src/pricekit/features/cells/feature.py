@@ -44,6 +44,7 @@ class CellNumbers:
 
     def __init__(self, options: Options) -> None:
         self.names = tuple(f"column_{n}" for n in range(1, options.columns + 1))
+        self._opened: tuple[dict[str, Any], list[Column]] | None = None
 
     def fit(self, table: Table) -> dict[str, Any]:
         """Choose the values: {"columns": see `profile.to_json`, "chosen": [[label, place], ...]}."""
@@ -56,10 +57,17 @@ class CellNumbers:
     def transform(self, table: Table, state: dict[str, Any]) -> npt.NDArray[np.float32]:
         """Return the values, float32 (N, `columns`); a row does not depend on other rows."""
         block = np.zeros((len(table), len(self.names)), np.float32)
-        values = values_of(table.text, from_json(state["columns"]))
+        values = values_of(table.text, self._open(state))
         for number, (label, place) in enumerate(state["chosen"]):
             block[:, number] = np.clip(np.nan_to_num(_value(values, label, place)), -BOUND, BOUND)
         return block
+
+    def _open(self, state: dict[str, Any]) -> list[Column]:
+        """Read the columns of a state, and keep them: this takes longer than reading the cells of a row."""
+        opened = self._opened
+        if opened is None or opened[0] is not state:
+            self._opened = opened = (state, from_json(state["columns"]))
+        return opened[1]
 
 
 def _value(values: Values, label: int, place: int) -> npt.NDArray[np.float64]:

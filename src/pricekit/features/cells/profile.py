@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pricekit.features.cells.quantities import Measures, Totals, measure, totals
 from pricekit.features.cells.units import NONE
 from pricekit.features.cells.written import Marks, Numbers, plain_bytes, read_numbers
 from pricekit.features.labelled_lines import Ints, Texts, as_strings, join_texts, numpy_of, shared
+from pricekit.support.locks import renewed_in_child
 from pricekit.support.text import counted
 
 FIT_ROWS = 20_000
@@ -41,6 +43,7 @@ LONG_BYTES = 30
 """Cells that are longer on average have their length as a column."""
 
 
+@renewed_in_child
 @dataclass(frozen=True)
 class Column:
     """What the cells of one label yield.
@@ -70,6 +73,16 @@ class Column:
     def marks(self) -> Marks:
         """The separators of thousands."""
         return Marks(self.dot_groups, self.comma_groups)
+
+    @cached_property
+    def known_cells(self) -> pa.LargeStringArray:
+        """The frequent whole cells."""
+        return pa.array(self.cells, pa.large_string())
+
+    @cached_property
+    def known_words(self) -> pa.LargeStringArray:
+        """The frequent first words."""
+        return pa.array(self.words, pa.large_string())
 
     def describe(self) -> str:
         """Describe what the cells yield in a few words, such as "2 numbers, amounts, 8 categories"."""
@@ -133,9 +146,9 @@ def values_of(texts: pd.Series, columns: Sequence[Column]) -> Values:
     return shared(texts, (read_columns, columns), lambda: read_columns(as_strings(texts), columns))
 
 
-def categories(cells: pa.LargeStringArray, known: Sequence[str]) -> Ints:
+def categories(cells: pa.LargeStringArray, known: pa.LargeStringArray) -> Ints:
     """Return the place of each cell among known ones from 1, 0 if it is empty, and one more for others, int64 (N,)."""
-    place = numpy_of(pc.fill_null(pc.index_in(cells, pa.array(known, pa.large_string())), len(known))) + 1
+    place = numpy_of(pc.fill_null(pc.index_in(cells, known), len(known))) + 1
     place[numpy_of(pc.equal(pc.binary_length(cells), 0))] = 0
     return place.astype(np.int64)
 

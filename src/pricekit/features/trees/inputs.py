@@ -97,14 +97,18 @@ class Inputs:
         return self._dense(table, self.learned.out_of_fold(table, price))
 
     def _dense(self, table: Table, learned: Block) -> Block:
-        found, ranks = [], iter(self.ranks)
-        for values, count in inputs_of(values_of(table.text, self.columns), self.columns):
-            if count:
-                found.append(np.array(next(ranks), np.float32)[values])
-            else:
-                found.append(np.clip(np.nan_to_num(values, nan=MISSING), MISSING, -MISSING))
+        ranks, values = iter(self._rank_of_code), values_of(table.text, self.columns)
+        found = [next(ranks)[each] if count else each for each, count in inputs_of(values, self.columns)]
+        block = np.zeros((len(table), len(found)))
+        for place, each in enumerate(found):
+            block[:, place] = each
+        block = np.clip(np.nan_to_num(block, nan=MISSING), MISSING, -MISSING)
         catalog = CATALOG.transform(table, self.catalog)
-        return np.column_stack([learned, *found, catalog]).astype(np.float32)
+        return np.column_stack([learned, block, catalog]).astype(np.float32)
+
+    @cached_property
+    def _rank_of_code(self) -> list[Block]:
+        return [np.array(ranks, np.float32) for ranks in self.ranks]
 
     def word_counts(self, table: Table) -> tuple[Ints, Ints]:
         """Return the row and the word of each occurrence of a known word, int64 (K,) each."""
@@ -139,8 +143,8 @@ def inputs_of(values: Values, columns: Sequence[Column]) -> Iterator[tuple[npt.N
             yield total.amount[place::labels], 0
             yield total.pack[place::labels], 0
             yield total.kind[place::labels], len(KINDS)
-        for cells, known in ((values.cells, column.cells), (words, column.words)):
-            if known:
+        for cells, known in ((values.cells, column.known_cells), (words, column.known_words)):
+            if len(known):
                 yield categories(whole(cells, place), known), len(known) + 2
         if column.long:
             yield values.cells.end[:, place] - values.cells.start[:, place], 0
