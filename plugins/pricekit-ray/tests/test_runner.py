@@ -1,6 +1,7 @@
 """Files priced by the workers of a Ray cluster: equal to those of one process, whatever is killed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,11 @@ def address():
     )
     yield context.address_info["gcs_address"]
     ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def bundle():
+    return Path(__file__).parents[3] / "tests" / "golden" / "v0.1" / "bundle-fp16"
 
 
 @pytest.fixture(scope="module")
@@ -155,29 +161,31 @@ def test_what_a_killed_driver_finished_is_kept(bundle, source, expected, address
 
 
 def test_a_broken_file_stops_no_other(bundle, source, expected, tmp_path):
-    (tmp_path / "new").symlink_to(source)
-    broken = tmp_path / "broken.parquet"
-    broken.write_bytes(b"PAR1 nothing")
+    shutil.copytree(source, tmp_path / "new")
+    (tmp_path / "new" / "broken.parquet").write_bytes(b"PAR1 nothing")
     with pytest.raises(DataError, match="1 of 5 files failed, and the others are priced") as caught:
-        pk.predict(bundle, f"{tmp_path}/**/*.parquet", tmp_path / "out", engine="ort-cpu", runner="ray")
+        pk.predict(bundle, tmp_path / "new", tmp_path / "out", engine="ort-cpu", runner="ray")
     assert set(caught.value.facts["failed"]) == {"broken.parquet"}
+    assert _prices(tmp_path / "out") == expected
 
 
 def test_paths_that_a_worker_does_not_see_are_a_problem_of_the_file(predictor, source, tmp_path):
     job, (part, *_) = Job.of(predictor), parts_of(source, tmp_path / "missing")
     (outcome,) = runner.run(job, [part], address=None, workers=None)
-    assert f"does not see {tmp_path / 'missing'}. Workers need a disk that all machines share" in outcome.problem
+    assert (
+        f"does not see {tmp_path / 'missing'}. Workers need a disk that all machines share" in outcome.problem
+    )
     (tmp_path / "missing").mkdir()
     (outcome,) = runner.run(job, [replace(part, source=source / "gone")], address=None, workers=None)
     assert f"does not see {source / 'gone'}" in outcome.problem
 
 
-def test_errors_that_concern_all_files_stop_the_work(predictor, run, source, tmp_path):
+def test_errors_that_concern_all_files_stop_the_work(predictor, source, tmp_path):
     parts = parts_of(source, tmp_path)
     with pytest.raises(BundleError, match="another bundle, with the digest"):
         next(runner.run(replace(Job.of(predictor), digest="0" * 64), parts, address=None, workers=None))
     with pytest.raises(ConfigError, match="only a bundle can be sent"):
-        next(runner.run(Job.of(pk.load(run)), parts, address=None, workers=None))
+        next(runner.run(Job.of(replace(predictor, origin=None)), parts, address=None, workers=None))
 
     class Full:
         def shipped(self):
@@ -207,7 +215,9 @@ except pk.errors.PluginError as error:
 
 
 @pytest.mark.parametrize("lacking", ["pricekit", "pricekit_ray", "onnxruntime"])
-def test_a_cluster_without_the_packages_is_refused_before_any_file(bundle, source, address, tmp_path, lacking):
+def test_a_cluster_without_the_packages_is_refused_before_any_file(
+    bundle, source, address, tmp_path, lacking
+):
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / f"{lacking}.py").write_text(
         f"raise ModuleNotFoundError(\"No module named '{lacking}'\")"
@@ -220,26 +230,29 @@ def test_a_cluster_without_the_packages_is_refused_before_any_file(bundle, sourc
 
 def test_another_version_of_pricekit_is_refused(predictor, source, tmp_path, monkeypatch):
     monkeypatch.setattr("pricekit_ray.cluster.__version__", "9.9")
-    with pytest.raises(PluginError, match=r"it has pricekit .*, and this process 9\.9\. Install pricekit\[cpu\]"):
+    with pytest.raises(
+        PluginError, match=r"it has pricekit .*, and this process 9\.9\. Install pricekit\[cpu\]"
+    ):
         next(runner.run(Job.of(predictor), parts_of(source, tmp_path), address=None, workers=None))
 
 
 def test_without_an_address_a_cluster_of_this_machine_starts_and_ends(bundle, source, expected, tmp_path):
-    words = ("predict", bundle, source, "--out", tmp_path / "prices", "--engine", "ort-cpu", "--runner", "ray")
+    out = tmp_path / "prices"
+    words = [*("predict", bundle, source, "--out", out), *("--engine", "ort-cpu", "--runner", "ray")]
     script = (
         "import sys; from pricekit.__main__ import run; sys.argv[0] = 'pricekit'\n"
         "try: run()\nfinally:\n  import ray; print(ray.is_initialized())"
     )
-    env_free = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    env = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, words), "--processes", "1"],
         capture_output=True,
         text=True,
         timeout=300,
-        env=env_free,
+        env=env | {"PRICEKIT_LOAD_PLUGINS": ""},
     )
     assert done.returncode == 0, done
-    assert _prices(tmp_path / "prices") == expected
+    assert _prices(out) == expected
     assert done.stdout.splitlines()[-1] == "False"
     assert "ray" not in done.stderr.replace(str(tmp_path), "").lower()
 

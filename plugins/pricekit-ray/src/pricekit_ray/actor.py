@@ -29,7 +29,7 @@ def check_free(names: list[str], interval: float | None) -> None:
     taken = [name for name in price_columns(interval) if name in names]
     if taken:
         raise DataError(
-            f"the dataset has a column {taken[0]!r}, and the predicted price gets this name; rename or drop that column",
+            f"the dataset has a column {taken[0]!r}, which is the name of the predictions; rename or drop it",
             parameters=("dataset",),
             column=taken[0],
         )

@@ -22,6 +22,10 @@ from pricekit.support.text import shorten
 WAIT_SECONDS = 30.0
 """After so long without a free worker, the user learns what pricekit waits for."""
 
+_REMEDY = (
+    "Install pricekit[cpu], pricekit-ray and the packages of the model's plugins, in the same versions as here, in the "
+    "Python environment of each worker"
+)
 _LOCAL = "local"
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # pricekit sends nothing to anyone
@@ -104,8 +108,7 @@ def check_worker(job: ray.ObjectRef, cpus: int = 1) -> None:
         problem = f"it has pricekit {version}, and this process {__version__}"
     if problem is not None:
         raise PluginError(
-            f"the worker on {host} cannot price rows: {problem}. Install pricekit[cpu], pricekit-ray and the packages "
-            "of the model's plugins, in the same versions as here, in the Python environment of each worker",
+            f"the worker on {host} cannot price rows: {problem}. {_REMEDY}",
             parameters=("runner",),
         )
 
@@ -117,7 +120,8 @@ def _probe() -> Callable[[list[ray.ObjectRef]], tuple[str, str, PricekitError | 
     host_of = platform.node
 
     def probe(jobs: list[ray.ObjectRef]) -> tuple[str, str, PricekitError | str | None]:
-        version, problem = "", None
+        version = ""
+        problem: PricekitError | str | None = None
         try:
             import pricekit
             from pricekit.errors import PricekitError
@@ -143,8 +147,6 @@ def unusable(error: RayError) -> PluginError:
     raise_outside_cause(cause)
     lines = str(cause).strip().splitlines() or [""]
     return PluginError(
-        f"a worker of the Ray cluster failed with {type(cause).__name__}: {shorten(lines[0], 300)}. Install pricekit[cpu], "
-        "pricekit-ray and the packages of the model's plugins, in the same versions as here, in the Python environment "
-        "of each worker",
+        f"a worker of the Ray cluster failed with {type(cause).__name__}: {shorten(lines[0], 300)}. {_REMEDY}",
         parameters=("runner",),
     )

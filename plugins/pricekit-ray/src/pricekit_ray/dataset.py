@@ -89,13 +89,13 @@ def _workers(workers: int | None, cpus: int) -> int:
     have = cluster_cpus()
     if workers is None and have <= cpus:
         raise ConfigError(
-            f"the cluster has {have} CPUs, but a worker takes {cpus}, and one more must be left to read the table. Start Ray "
-            "with more CPUs; or, if the cluster grows, name the number of workers",
+            f"the cluster has {have} CPUs, but a worker takes {cpus}, and one more must be left to read the table. "
+            "Start Ray with more CPUs; or, if the cluster grows, name the number of workers",
             parameters=("cpus", "workers"),
         )
     if workers is not None and workers * cpus >= have:
         logger.warning(
-            f"{workers} workers with {cpus} CPUs each reserve all {have} CPUs of the cluster. Unless it grows, the tasks "
-            "that read the table wait for ever: use fewer workers"
+            f"{workers} workers with {cpus} CPUs each reserve all {have} CPUs of the cluster. Unless it grows, the "
+            "tasks that read the table wait for ever: use fewer workers"
         )
     return workers or (have - 1) // cpus

@@ -90,8 +90,8 @@ def _outcome(done: ray.ObjectRef, part: Part, attempt: int) -> Outcome | None:
             return None
         return Outcome(
             part.name,
-            problem=f"the workers that priced it were killed, {attempt} times, at last with {type(error).__name__}. The "
-            "memory of their machines may not suffice: use fewer workers",
+            problem=f"the workers that priced it were killed, {attempt} times, at last with {type(error).__name__}. "
+            "The memory of their machines may not suffice: use fewer workers",
         )
     except RayError as error:
         raise unusable(error) from error
@@ -137,4 +137,6 @@ def _price(jobs: Sequence[ray.ObjectRef], part: Part) -> Outcome | PricekitError
 def _unseen(part: Part) -> Location | None:
     """Return the table, or the folder of prices, that this machine does not see; None if it sees both."""
     folder = part.target.parents[len(PurePosixPath(part.name).parts) - 1]
-    return next((place for place in (part.source, folder) if isinstance(place, Path) and not place.exists()), None)
+    return next(
+        (place for place in (part.source, folder) if isinstance(place, Path) and not place.exists()), None
+    )
