@@ -58,9 +58,7 @@ def test_a_dataset_gets_the_prices_of_the_predictor(bundle, predictor, rows, by_
     found = predict(given, predictor if by_value else bundle, interval=0.9).to_pandas()
     found = found.sort_values("size", ignore_index=True)
     expected = predictor.predict(rows, interval=0.9)  # one block is one batch: equal to the bit
-    pd.testing.assert_frame_equal(
-        found[list(rows)].astype({"sample_id": "str"}), rows.astype({"sample_id": "str"})
-    )
+    assert all(found[name].tolist() == rows[name].tolist() for name in rows)
     assert (found[list(expected)].to_numpy() == expected.to_numpy()).all()
     assert found["price"].dtype == np.float32
 
@@ -110,8 +108,8 @@ def test_mistakes_are_found_before_the_job_runs(predictor, rows):
         predict(given, predictor, cpus=2)
     with pytest.raises(ConfigError, match=r"only a bundle can be sent"):
         predict(given, replace(predictor, origin=None))
-    with pytest.raises(ConfigError, match=r"0\.123"):
-        predict(given, predictor, interval=0.123)
+    with pytest.raises(ConfigError, match="interval"):
+        predict(given, predictor, interval=1.5)
 
 
 def test_a_worker_that_lacks_the_engine_is_refused(predictor, rows, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ def price_columns(interval: float | None) -> tuple[str, ...]:
     return ("price",) if interval is None else ("price", *BOUNDS)
 
 
-def check_free(names: list[str], interval: float | None) -> None:
+def check_free(names: Collection[object], interval: float | None) -> None:
     """Raise DataError if a table has columns with the names of those that prices add."""
     taken = [name for name in price_columns(interval) if name in names]
     if taken:
@@ -80,7 +81,9 @@ class Predict:
                 f"the batch is a {type(rows).__name__}; set batch_format to 'pyarrow' or 'pandas'",
                 parameters=("batch_format",),
             )
-        check_free(rows.column_names if isinstance(rows, pa.Table) else list(rows), self._interval)
+        check_free(
+            list(rows.columns if isinstance(rows, pd.DataFrame) else rows.column_names), self._interval
+        )
         prices = self._prices(rows)
         if isinstance(rows, pd.DataFrame):
             return rows.assign(**prices)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,9 @@ from pricekit.support.text import shorten
 
 WAIT_SECONDS = 30.0
 """After so long without a free worker, the user learns what pricekit waits for."""
+
+CONNECT_SECONDS = 10.0
+"""After so long without an answer, a cluster counts as missing."""
 
 _REMEDY = (
     "Install pricekit[cpu], pricekit-ray and the packages of the model's plugins, in the same versions as here, in the "
@@ -61,14 +65,21 @@ def _connect(address: str) -> None:
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:
+        _reach(address)
         ray.init(address, **options)
     except (OSError, RuntimeError, ValueError) as error:
-        ray.shutdown()
         raise ConfigError(
             f"the Ray cluster {address} cannot be used: {shorten(str(error), 400)}. Check the address, and install the "
             "cluster's versions of Python and ray",
             parameters=("address",),
         ) from error
+
+
+def _reach(address: str) -> None:
+    """Raise OSError if nothing answers at an address such as host:6379 or ray://host:10001: Ray tries for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
 
 
 def cluster_cpus() -> int:

@@ -136,7 +136,7 @@ def _price(jobs: Sequence[ray.ObjectRef], part: Part) -> Outcome | PricekitError
 
 def _unseen(part: Part) -> Location | None:
     """Return the table, or the folder of prices, that this machine does not see; None if it sees both."""
-    folder = part.target.parents[len(PurePosixPath(part.name).parts) - 1]
-    return next(
-        (place for place in (part.source, folder) if isinstance(place, Path) and not place.exists()), None
-    )
+    places = [part.source]
+    if isinstance(part.target, Path):
+        places.append(part.target.parents[len(PurePosixPath(part.name).parts) - 1])
+    return next((place for place in places if isinstance(place, Path) and not place.exists()), None)
