@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import BundleError, ConfigError, DataError, PluginError
-from pricekit.prediction.folders import Job, Part
+from pricekit.prediction.folders import Job, Outcome, Part
 from pricekit.prediction.folders import job as job_module
 from pricekit.prediction.folders.parts import parts_of
 from pricekit.storage import Address
@@ -202,6 +203,28 @@ def test_errors_that_concern_all_files_stop_the_work(predictor, source, tmp_path
 
     with pytest.raises(OSError, match="No space left"):
         next(runner.run(Full(), parts, address=None, workers=None))
+
+
+def test_tasks_are_cancelled_when_nobody_waits_for_them(source, tmp_path):
+    class Slow:
+        def shipped(self):
+            return self
+
+        def check(self):
+            pass
+
+        def __call__(self, part):
+            if part.name != "day=1/a.parquet":
+                time.sleep(600)
+            return Outcome(part.name)
+
+    outcomes = runner.run(Slow(), parts_of(source, tmp_path), address=None, workers=None)
+    assert next(outcomes).name == "day=1/a.parquet"
+    outcomes.close()  # as Ctrl-C does
+    until = time.monotonic() + 120
+    while ray.available_resources().get("CPU") != 2:
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 UNPREPARED = """
