@@ -54,9 +54,8 @@ class Predict:
     Example:
         >>> import pricekit as pk
         >>> from pricekit_ray import Predict
-        >>> run = pk.train(pk.make_catalog(200), epochs=1)
-        >>> model = Predict(run.export("bundle").out)
-        >>> model(pk.make_catalog(3).drop(columns="price")).columns.tolist()
+        >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+        >>> Predict("bundle")(pk.make_catalog(200).drop(columns="price")).columns.tolist()
         ['sample_id', 'catalog_content', 'price']
     """
 

@@ -33,8 +33,9 @@ def predict(
 ) -> Dataset:
     """Return a dataset with a column `price`, float32; its other columns are unchanged.
 
-    The columns and one worker are checked at once. Rows are priced when the dataset is read or written. The bundle is
-    sent to the workers. Ray keeps no order of rows, so let an id be among the columns.
+    The columns and one worker are checked at once; if Ray does not know the columns yet, it computes the first rows.
+    Rows are priced when the dataset is read or written. The bundle is sent to the workers. Ray keeps no order of rows,
+    so let an id be among the columns.
 
     Args:
         dataset: with the columns that the model reads.
@@ -51,6 +52,13 @@ def predict(
         BundleError: the bundle is damaged.
         ConfigError: the model is no bundle, or has no interval of that level; or a number is invalid.
         PluginError: a worker cannot import pricekit, lacks the engine or a plugin, or has another version.
+
+    Example:
+        >>> import pricekit as pk, pricekit_ray, ray
+        >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+        >>> products = ray.data.from_pandas(pk.make_catalog(200).drop(columns="price"))
+        >>> pricekit_ray.predict(products, "bundle").columns()
+        ['sample_id', 'catalog_content', 'price']
     """
     from ray.data import ActorPoolStrategy
 
