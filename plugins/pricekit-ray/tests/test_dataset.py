@@ -72,6 +72,13 @@ def test_empty_blocks_and_small_batches_are_priced(predictor, rows):
     assert predict(none, predictor).count() == 0
 
 
+@pytest.mark.parametrize("empty", [pa.table({}), pd.DataFrame()], ids=["pyarrow", "pandas"])
+def test_an_empty_block_may_have_no_columns(bundle, empty):
+    priced = Predict(bundle, interval=0.9)(empty)
+    names = priced.column_names if isinstance(priced, pa.Table) else list(priced)
+    assert (len(priced), names) == (0, ["price", "price_low", "price_high"])
+
+
 @pytest.mark.parametrize("batch_format", ["pyarrow", "pandas"])
 def test_an_actor_uses_the_cpus_that_it_requested(bundle, predictor, rows, batch_format):
     class Seen(Predict):
