@@ -1,0 +1,107 @@
+"""A class whose actors price the batches of a Ray Data dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import ray
+
+import pricekit as pk
+from pricekit.errors import ConfigError, DataError
+from pricekit.prediction.folders import Job
+from pricekit.prediction.intervals import BOUNDS
+from pricekit_ray.cluster import use_assigned_cpus
+
+Batch = TypeVar("Batch", pa.Table, pd.DataFrame)
+
+
+def price_columns(interval: float | None) -> tuple[str, ...]:
+    """Return the names of the columns that prices add."""
+    return ("price",) if interval is None else ("price", *BOUNDS)
+
+
+def check_free(names: Collection[object], interval: float | None) -> None:
+    """Raise DataError if a table has columns with the names of those that prices add."""
+    taken = [name for name in price_columns(interval) if name in names]
+    if taken:
+        raise DataError(
+            f"the dataset has a column {taken[0]!r}, which is the name of the predictions; rename or drop it",
+            parameters=("dataset",),
+            column=taken[0],
+        )
+
+
+class Predict:
+    """Prices the batches of `Dataset.map_batches`: each actor opens the bundle once, and uses the CPUs of its request.
+
+    `pricekit_ray.predict` also checks columns and workers before the job runs.
+
+    Args:
+        bundle: its folder, which the actor's machine sees; or its address; or a predictor.
+        engine: the engine, for a path or an address.
+        interval: also add `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
+
+    Raises:
+        BundleError: the bundle is damaged.
+        PluginError: a feature or an engine is missing.
+        ConfigError: the model has no interval of that level.
+
+    Example:
+        >>> import pricekit as pk
+        >>> from pricekit_ray import Predict
+        >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+        >>> Predict("bundle")(pk.make_catalog(200).drop(columns="price")).columns.tolist()
+        ['sample_id', 'catalog_content', 'price']
+    """
+
+    def __init__(
+        self,
+        bundle: str | Path | pk.Predictor | ray.ObjectRef,
+        engine: str = "ort-cpu",
+        interval: float | None = None,
+    ) -> None:
+        use_assigned_cpus()
+        self._model, self._interval = _opened(bundle, engine), interval
+        if interval is not None:
+            self._model.check_interval(interval)
+
+    def __call__(self, rows: Batch) -> Batch:
+        """Return a batch, a pyarrow Table or a pandas frame, with the columns of prices, float32.
+
+        Raises: DataError if it lacks a column of the model, or has a column of that name.
+        """
+        if not isinstance(rows, pa.Table | pd.DataFrame):
+            raise ConfigError(
+                f"the batch is a {type(rows).__name__}; set batch_format to 'pyarrow' or 'pandas'",
+                parameters=("batch_format",),
+            )
+        check_free(
+            list(rows.columns if isinstance(rows, pd.DataFrame) else rows.column_names), self._interval
+        )
+        prices = self._prices(rows)
+        if isinstance(rows, pd.DataFrame):
+            return rows.assign(**prices)
+        for name, values in prices.items():
+            rows = rows.append_column(name, pa.array(values))
+        return rows
+
+    def _prices(self, rows: pa.Table | pd.DataFrame) -> dict[str, np.ndarray]:
+        if not len(rows):  # an empty block may have no columns
+            return {name: np.empty(0, np.float32) for name in price_columns(self._interval)}
+        if self._interval is None:
+            return {"price": self._model.predict(rows)}
+        found = self._model.predict(rows, self._interval)
+        return {name: found[name].to_numpy() for name in price_columns(self._interval)}
+
+
+def _opened(bundle: Any, engine: str) -> pk.Predictor:
+    if isinstance(bundle, ray.ObjectRef):
+        bundle = ray.get(bundle)
+    if isinstance(bundle, Job):
+        return bundle.model()
+    return bundle if isinstance(bundle, pk.Predictor) else pk.load(bundle, engine)
