@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 import pytest
+from pricekit_spark.parcel import last_words
 from pricekit_spark.rows import PriceRows, windows
 
 import pricekit as pk
@@ -48,3 +49,17 @@ def test_prices_are_those_of_one_call_and_no_batch_grows(bundle, catalog):
 
 def test_an_empty_partition_opens_no_model():
     assert list(PriceRows(lambda: pytest.fail("opened"))([])) == []
+
+
+JAVA = "An error occurred.\n: java.lang.IllegalStateException: stopped.\n\tat a.b\n"
+PYTHON = (
+    'Job aborted: Exception: failed\nTraceback:\n  File "a.py", line 1\n    import b\nImportError: no b\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [(JAVA, "java.lang.IllegalStateException: stopped"), (PYTHON, "ImportError: no b"), ("", "ValueError")],
+)
+def test_the_last_words_of_a_task_are_one_line(said, found):
+    assert last_words(ValueError(said)) == found

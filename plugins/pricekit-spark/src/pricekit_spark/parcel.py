@@ -141,4 +141,4 @@ def last_words(error: Exception) -> str:
     said = next(
         (line for line in chosen if "Error: " in line or "Exception: " in line), python[0] if python else ""
     )
-    return shorten(said or type(error).__name__, 500)
+    return shorten(said.strip(" :.") or type(error).__name__, 500)
