@@ -32,6 +32,13 @@ def install_chromium(session: nox.Session) -> None:
             session.run("apt-get", *words, external=True, success_codes=[0, 100])
 
 
+def install_java(session: nox.Session) -> None:
+    """Install Java if a Debian system lacks it; without it, the tests of pricekit-spark are skipped."""
+    if shutil.which("java") is None and shutil.which("apt-get"):
+        for words in (["update", "-q"], ["install", "-y", "-q", "default-jre-headless"]):
+            session.run("apt-get", *words, external=True, success_codes=[0, 100])
+
+
 def install_sources(session: nox.Session, *groups: str) -> None:
     """Install the sources and groups of dependencies in pyproject.toml."""
     install(
@@ -145,6 +152,8 @@ def packages(session: nox.Session) -> None:
         wheels = [f"{name} @ {build(session, ROOT / 'plugins' / name, folder)}" for name in names]
         groups = nox.project.dependency_groups(PYPROJECT, "test")
         install(session, f"pricekit[train,cpu] @ {core}", *wheels, *groups)
+    if "pricekit-spark" in names:
+        install_java(session)
     for name in names:
         session.run("pytest", f"plugins/{name}/tests")
 

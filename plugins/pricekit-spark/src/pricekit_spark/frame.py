@@ -1,0 +1,89 @@
+"""Prices of a Spark DataFrame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pricekit import load
+from pricekit.errors import DataError
+from pricekit.prediction.folders import Job
+from pricekit.results import PathLike
+from pricekit_spark.parcel import check_workers, parcel_of
+from pricekit_spark.quiet import about_pandas
+from pricekit_spark.rows import PriceRows, output_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+def predict(
+    df: DataFrame,
+    bundle: PathLike,
+    *,
+    engine: str = "ort-cpu",
+    interval: float | None = None,
+    replace: bool = False,
+) -> DataFrame:
+    """Return a DataFrame with a price for each row; Spark computes it when it is used.
+
+    The workers need pricekit and this package. They receive the bundle from here. Before this function returns, one of
+    them opens the bundle.
+
+    Args:
+        df: with the text columns of the model, and any other columns.
+        bundle: the folder of the bundle, its address, or the object that `export` returned.
+        engine: the engine that runs the bundle in the workers.
+        interval: also add an interval with this share of true prices, such as 0.9.
+        replace: replace columns that have the names of the new ones.
+
+    Returns:
+        The columns of `df` and `price`, float; with `interval` also `price_low` and `price_high`, float.
+
+    Raises:
+        DataError: a text column is missing, or a column has the name of a new one.
+        ConfigError: the model is no bundle, or has no interval of that level.
+        BundleError: the bundle is damaged, or workers have another one.
+        PluginError: the workers lack pricekit, a plugin or the engine.
+
+    Example:
+        >>> import pricekit_spark
+        >>> priced = pricekit_spark.predict(spark.read.parquet("new"), "bundle")  # doctest: +SKIP
+    """
+    from pyspark.sql.types import FloatType, StructField, StructType
+
+    job = Job.of(load(bundle, engine), interval=interval)
+    names = output_names(interval)
+    df = _without(df, names, replace)
+    with about_pandas():
+        job.model().predict(_no_rows(df), interval)
+    parcel = parcel_of(df.sparkSession, job)
+    check_workers(df.sparkSession, parcel)
+    schema = StructType([*df.schema.fields, *(StructField(name, FloatType()) for name in names)])
+    with about_pandas():
+        return df.mapInArrow(PriceRows(parcel), schema)
+
+
+def _without(df: DataFrame, names: tuple[str, ...], replace: bool) -> DataFrame:
+    """Return a DataFrame without columns of these names, which Spark compares without case."""
+    taken = [name for name in df.columns if name.lower() in names]
+    if taken and not replace:
+        raise DataError(
+            f"the DataFrame has a column {taken[0]!r} already, the name of a new one; rename it, or set replace",
+            parameters=("replace",),
+            column=taken[0],
+        )
+    return df.drop(*taken)
+
+
+def _no_rows(df: DataFrame) -> pa.Table:
+    """Return the columns of a DataFrame without rows, as workers see them; raises DataError."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return df.sparkSession.createDataFrame([], df.schema).toArrow()
+    except PySparkException as error:
+        raise DataError(
+            f"Spark cannot send the columns of this DataFrame to Python: {error}. Drop or cast the column.",
+            parameters=("df",),
+        ) from error

@@ -1,0 +1,108 @@
+"""Prices of a DataFrame: the same as without Spark, and mistakes are known before the job."""
+
+import datetime
+import subprocess
+import sys
+from dataclasses import replace
+
+import pricekit_spark
+import pytest
+from pricekit_spark.parcel import Parcel, call, check_workers, parcel_of
+
+import pricekit as pk
+from pricekit.errors import BundleError, ConfigError, DataError, PluginError
+from pricekit.prediction.folders import Job
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return pk.make_catalog(100, seed=5).drop(columns="price")
+
+
+@pytest.fixture(scope="module")
+def df(spark, rows, tmp_path_factory):
+    """One file, so the rows keep their order; with columns that pandas would change."""
+    from pyspark.sql import functions as F
+
+    file = tmp_path_factory.mktemp("frame") / "new.parquet"
+    rows.to_parquet(file, index=False)
+    return (
+        spark.read.parquet(str(file))
+        .withColumn("tags", F.array(F.lit(1), F.lit(None)))
+        .withColumn("cost", F.lit("1.50").cast("decimal(10,2)"))
+        .withColumn("day", F.lit("2026-01-02").cast("date"))
+        .withColumn("stock", F.lit(None).cast("int"))
+    )
+
+
+def test_prices_equal_those_without_spark(df, bundle, rows):
+    found = pricekit_spark.predict(df, bundle, interval=0.9).toArrow()
+    expected = pk.load(bundle, "ort-cpu").predict(rows, 0.9)
+    assert found.column_names == [*df.columns, "price", "price_low", "price_high"]
+    assert found["sample_id"].to_pylist() == rows["sample_id"].tolist()
+    for name in expected:
+        assert found[name].to_pylist() == expected[name].tolist()
+    assert found["tags"][0].as_py() == [1, None]
+    assert found["day"][0].as_py() == datetime.date(2026, 1, 2)
+    assert str(found["cost"].type) == "decimal128(10, 2)"
+    assert found["stock"].null_count == len(rows)
+
+
+def test_partitions_may_be_empty_and_columns_replaced(df, bundle):
+    from pyspark.sql import functions as F
+
+    few = df.limit(2).withColumn("Price", F.lit("old")).repartition(4)
+    with pytest.raises(DataError, match="has a column 'Price' already"):
+        pricekit_spark.predict(few, bundle)
+    found = pricekit_spark.predict(few, bundle, replace=True)
+    assert found.columns == [*df.columns, "price"]
+    assert len(found.collect()) == 2
+
+
+def test_a_wrong_request_is_refused_before_the_job(df, bundle, run):
+    with pytest.raises(DataError, match=r"no column 'catalog_content'.*Did you mean 'catalog_contents'"):
+        pricekit_spark.predict(df.withColumnRenamed("catalog_content", "catalog_contents"), bundle)
+    with pytest.raises(ConfigError, match="interval"):
+        pricekit_spark.predict(df, bundle, interval=1.5)
+    with pytest.raises(ConfigError):
+        pricekit_spark.predict(df, run)
+
+
+def test_numbers_become_text(df, bundle):
+    found = pricekit_spark.predict(df.withColumn("catalog_content", df.sample_id), bundle)
+    assert all(price > 0 for (price,) in found.select("price").limit(3).collect())
+
+
+def test_a_worker_uses_the_cpus_of_its_task(spark, bundle):
+    content = parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu"))).content
+
+    def cpus(_):
+        import json
+
+        from pricekit_spark.parcel import Parcel
+
+        from pricekit.support.cpus import usable_cpus
+
+        Parcel(content)()
+        return json.dumps({"cpus": usable_cpus()})
+
+    assert call(spark, cpus) == {"cpus": 1}
+
+
+def test_a_worker_with_another_bundle_is_refused(spark, bundle):
+    job = replace(Job.of(pk.load(bundle, "ort-cpu")), digest="0" * 64)
+    with pytest.raises(BundleError, match="cannot price: the worker has another bundle"):
+        check_workers(spark, parcel_of(spark, job))
+
+
+def test_a_worker_without_pricekit_is_explained(spark, bundle, tmp_path, monkeypatch):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "bare" / "bin" / "python"))
+    with pytest.raises(PluginError, match=r"bare/bin/python on .* cannot import pricekit \(.*PYSPARK_PYTHON"):
+        check_workers(spark, parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu"))))
+
+
+def test_a_python_that_is_missing_is_explained(spark, monkeypatch):
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
+    with pytest.raises(PluginError, match=r"a task of Spark failed: .*nowhere"):
+        check_workers(spark, Parcel(b""))

@@ -1,0 +1,101 @@
+"""Folders: each file once, whatever is killed, with the same bytes as without Spark."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from pricekit_spark.parcel import parcel_of
+from pricekit_spark.runner import Task, _outcomes
+from pricekit_spark.session import session_of
+
+import pricekit as pk
+from pricekit.errors import ConfigError, DataError
+from pricekit.prediction.folders import Job
+from pricekit.prediction.folders.parts import parts_of
+
+NAMES = ["day=1/a.parquet", "day=1/b.parquet", "day=2/a.parquet"]
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A folder with Hive partitions."""
+    rows = pk.make_catalog(60, seed=7).drop(columns="price")
+    for place, name in enumerate(NAMES):
+        file = tmp_path / "new" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        rows.iloc[20 * place : 20 * place + 20].to_parquet(file, index=False)
+    return tmp_path / "new"
+
+
+def _same(one, other):
+    return all((one / name).read_bytes() == (other / name).read_bytes() for name in NAMES)
+
+
+def test_a_broken_file_stops_no_other(spark, bundle, source, tmp_path):
+    (source / "broken.parquet").write_bytes(b"PAR1 nothing")
+    with pytest.raises(DataError, match="1 of 4 files failed, and the others are priced"):
+        pk.predict(bundle, source, tmp_path / "out", engine="ort-cpu", runner="spark")
+    (source / "broken.parquet").unlink()
+    assert pk.predict(bundle, source, tmp_path / "plain", engine="ort-cpu", processes=1) == 60
+    assert _same(tmp_path / "out", tmp_path / "plain")
+    assert spark.range(1).count() == 1  # a session that was active stays so
+
+
+def test_a_killed_worker_is_replaced(spark, bundle, source, tmp_path):
+    parcel, killed = parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu"))), tmp_path / "killed"
+    first, *others = (Task(parcel, part) for part in parts_of(source, tmp_path / "out"))
+
+    def once(number):
+        found = first(number)
+        if not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    outcomes = list(_outcomes(spark, [once, *others], 2))
+    assert killed.exists()
+    assert {outcome.name: outcome.rows for outcome in outcomes} == dict.fromkeys(NAMES, 20)
+
+
+def test_another_address_than_that_of_the_active_session_is_refused(spark):
+    with (
+        pytest.raises(ConfigError, match="is active, but spark://other:7077"),
+        session_of("spark://other:7077", 1),
+    ):
+        pass
+
+
+KILLED = """
+import sys, time
+import pricekit as pk
+from pricekit.prediction.folders import run
+follow = run._follow
+def slowly(outcomes, parts, tally):
+    def each():
+        for outcome in outcomes:
+            yield outcome
+            print(outcome.name, flush=True)
+            time.sleep(600)
+    follow(each(), parts, tally)
+run._follow = slowly
+pk.predict(*sys.argv[1:], engine="ort-cpu", runner="spark", processes=1)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")  # skipped like the others
+def test_what_a_killed_driver_finished_is_kept(bundle, source, tmp_path):
+    out = tmp_path / "out"
+    words = [sys.executable, "-c", KILLED, bundle, source, out]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        name = process.stdout.readline().strip()
+        process.kill()
+    before = (out / name).stat().st_mtime_ns
+    assert pk.predict(bundle, source, out, engine="ort-cpu", runner="spark", resume=True) == 60
+    assert (out / name).stat().st_mtime_ns == before
+    assert pk.predict(bundle, source, tmp_path / "plain", engine="ort-cpu", processes=1) == 60
+    assert _same(out, tmp_path / "plain")
+    assert len(pd.read_parquet(out)) == 60
