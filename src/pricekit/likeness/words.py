@@ -16,6 +16,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pricekit.mapped import rows_read
+
 Ints = npt.NDArray[np.int64]
 
 PART_BYTES = 4 << 20
@@ -63,6 +65,7 @@ def text_parts(texts: pd.Series) -> Iterator[pa.LargeStringArray]:
         part = np.cumsum(pc.binary_length(cells).to_numpy(zero_copy_only=False)) // PART_BYTES
         for start, end in pairwise([0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(cells)]):
             yield cells.slice(start, end - start)
+            rows_read(end - start)
 
 
 def normal_words(cells: pa.LargeStringArray) -> NormalWords:
