@@ -1,22 +1,30 @@
 """Prices a table file to file with a bundle, in separate processes: rows per second and peak memory.
 
-    python benchmarks/predict.py BUNDLE TABLE [--rows 20000] [--runs 5] [--no-peer]
+    python benchmarks/predict.py BUNDLE TABLE [--rows 20000] [--runs 5] [--no-peer] [--ridge TRAIN]
 
 The table's rows are repeated up to --rows in a CSV. The peer is a plain loop over the same bundle, as in a notebook:
-the whole table in memory, batches of 64 in file order, tokenised, padded and run one after the other. The two
-alternate. The results are medians, including the start of the process.
+the whole table in memory, batches of 64 in file order, tokenised, padded and run one after the other. With `--ridge`,
+a pickled pipeline of scikit-learn also prices the rows: TF-IDF of words and word pairs and a ridge regression of the
+log price, fitted on the table TRAIN. All alternate. The results are medians, including the start of the process.
 """
 
 import argparse
 import csv
 import itertools
 import os
+import pickle
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
 
 from pricekit.cli.terminal import show_table
 
@@ -32,6 +40,13 @@ for start in range(0, len(table), 64):
 pd.DataFrame({"sample_id": table["sample_id"], "price": np.concatenate(prices)}).to_csv(sys.argv[3], index=False)
 """
 
+RIDGE = """
+import pickle, sys; import numpy as np, pandas as pd
+model = pickle.load(open(sys.argv[1], "rb")); table = pd.read_csv(sys.argv[2])
+prices = np.exp(model.predict(table["catalog_content"].fillna("")))
+pd.DataFrame({"sample_id": table["sample_id"], "price": prices}).to_csv(sys.argv[3], index=False)
+"""
+
 
 def main() -> None:
     """Parse the command line and print the table."""
@@ -43,6 +58,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--ridge", type=Path, metavar="TRAIN")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         table, out = Path(folder) / "table.csv", Path(folder) / "prices.csv"
@@ -60,6 +76,13 @@ def main() -> None:
                 str(table),
                 str(out),
             ]
+        if options.ridge:
+            model = Path(folder) / "ridge.pickle"
+            _fit_ridge(options.ridge, model)
+            commands["pickled TF-IDF and ridge"] = [
+                sys.executable,
+                *("-c", RIDGE, str(model), str(table), str(out)),
+            ]
         runs: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
         for _ in range(options.runs):
             for name, command in commands.items():
@@ -76,6 +99,13 @@ def main() -> None:
         rows,
         stderr=False,
     )
+
+
+def _fit_ridge(table: Path, target: Path) -> None:
+    rows = pd.read_csv(table)
+    words = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True, token_pattern=r"\b\w+\b")
+    model = make_pipeline(words, Ridge()).fit(rows["catalog_content"].fillna(""), np.log(rows["price"]))
+    target.write_bytes(pickle.dumps(model))
 
 
 def _repeat(source: Path, target: Path, rows: int) -> None:
