@@ -92,7 +92,7 @@ def test_the_rows_held_out_are_kept_with_their_predictions(run):
 
 
 def test_bf16_and_workers_train(catalog, tmp_path):
-    speed = {"precision": "bf16", "workers": 1, "sort_window": 1, "cache": str(tmp_path / "cache")}
+    speed = {"precision": "bf16", "workers": 1, "sort_window": 1}
     facts = train(Source(catalog), tiny_config({"speed": speed}), tmp_path / "run")
     assert facts["metrics"]["smape"] < facts["constant_score"]
 

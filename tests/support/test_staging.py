@@ -197,7 +197,7 @@ def test_a_bundle_is_read_whole(bundle, tmp_path, monkeypatch):
     """It is replaced after its manifest was read."""
     old, new = (shutil.copytree(bundle, tmp_path / age) for age in ("old", "new"))
     (new / "manifest.json").write_text((new / "manifest.json").read_text() + "\n")
-    expected, read_manifest = open_bundle(new).digest, folder._read_manifest
+    expected, read_manifest = open_bundle(new).digest, folder.read_manifest
 
     def then_replace(path):
         found = read_manifest(path)
@@ -205,7 +205,7 @@ def test_a_bundle_is_read_whole(bundle, tmp_path, monkeypatch):
             files.replace_folder(new, path)
         return found
 
-    monkeypatch.setattr(folder, "_read_manifest", then_replace)
+    monkeypatch.setattr(folder, "read_manifest", then_replace)
     assert open_bundle(old).digest == expected
 
 
