@@ -60,45 +60,41 @@ def main() -> None:
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--ridge", type=Path, metavar="TRAIN")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        table, out = Path(folder) / "table.csv", Path(folder) / "prices.csv"
-        _repeat(options.table, table, options.rows)
-        pricekit = str(Path(sys.executable).with_name("pricekit"))
-        commands = {
-            "pricekit predict": [pricekit, "predict", str(options.bundle), str(table), "--out", str(out)]
-        }
-        if not options.no_peer:
-            commands["plain loop, file order"] = [
-                sys.executable,
-                "-c",
-                PEER,
-                str(options.bundle),
-                str(table),
-                str(out),
-            ]
-        if options.ridge:
-            model = Path(folder) / "ridge.pickle"
-            _fit_ridge(options.ridge, model)
-            commands["pickled TF-IDF and ridge"] = [
-                sys.executable,
-                *("-c", RIDGE, str(model), str(table), str(out)),
-            ]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _repeat(options.table, folder / "table.csv", options.rows)
+        commands = _commands(options, folder)
         runs: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
         for _ in range(options.runs):
             for name, command in commands.items():
                 runs[name].append(_measure(command))
-                _check(out, options.rows)
-    rows = []
-    for name, measured in runs.items():
-        seconds = statistics.median(s for s, _ in measured)
-        memory = max(m for _, m in measured)
-        rows.append([name, f"{seconds:.1f}", f"{options.rows / seconds:,.0f}", f"{memory:,.0f}"])
+                _check(folder / "prices.csv", options.rows)
     show_table(
         f"{options.rows:,} rows, median of {options.runs}",
         ["way", "s", "rows/s", "peak MB"],
-        rows,
+        [_summary(name, measured, options.rows) for name, measured in runs.items()],
         stderr=False,
     )
+
+
+def _commands(options: argparse.Namespace, folder: Path) -> dict[str, list[str]]:
+    """Return the command of each way to price folder/table.csv into folder/prices.csv."""
+    table, out = str(folder / "table.csv"), str(folder / "prices.csv")
+    pricekit = str(Path(sys.executable).with_name("pricekit"))
+    commands = {"pricekit predict": [pricekit, "predict", str(options.bundle), table, "--out", out]}
+    if not options.no_peer:
+        commands["plain loop, file order"] = [sys.executable, "-c", PEER, str(options.bundle), table, out]
+    if options.ridge:
+        model = folder / "ridge.pickle"
+        _fit_ridge(options.ridge, model)
+        commands["pickled TF-IDF and ridge"] = [sys.executable, "-c", RIDGE, str(model), table, out]
+    return commands
+
+
+def _summary(name: str, measured: list[tuple[float, float]], rows: int) -> list[str]:
+    seconds = statistics.median(s for s, _ in measured)
+    memory = max(m for _, m in measured)
+    return [name, f"{seconds:.1f}", f"{rows / seconds:,.0f}", f"{memory:,.0f}"]
 
 
 def _fit_ridge(table: Path, target: Path) -> None:
