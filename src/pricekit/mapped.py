@@ -6,10 +6,13 @@ memory of a process stays bounded, and shows what the process needs.
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import tempfile
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -25,6 +28,8 @@ _rows = 0
 
 def map_file(file: IO[bytes]) -> mmap.mmap | bytes:
     """Map a file that is complete; the result stays valid when the file is closed or deleted."""
+    if isinstance(file, io.BytesIO):
+        return file.getvalue()
     file.flush()
     if not os.fstat(file.fileno()).st_size:  # cannot be mapped
         return b""
@@ -53,6 +58,25 @@ def rows_read(count: int) -> None:
 def nameless_file(folder: Path) -> IO[bytes]:
     """Return a new file without a name in a folder: it disappears with the process, however that ends."""
     return tempfile.TemporaryFile(dir=folder, prefix=".pricekit-")
+
+
+@contextmanager
+def scratch_file(large: bool, folder: Path | None) -> Iterator[IO[bytes]]:
+    """Yield a file to write and then to map: in memory, or if it is large a nameless one in a folder.
+
+    Raises:
+        OSError: it cannot be written; the error names the folder.
+    """
+    if not large:
+        yield io.BytesIO()
+        return
+    place = folder or Path(tempfile.gettempdir())
+    try:
+        with nameless_file(place) as file:
+            yield file
+    except OSError as error:
+        error.filename = error.filename or str(place)  # an error for a full disk has no file name
+        raise
 
 
 def folder_for_files(path: Path) -> Path:

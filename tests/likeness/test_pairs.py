@@ -1,8 +1,10 @@
+import mmap
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from pricekit.likeness import words
+from pricekit.likeness import pairs, words
 from pricekit.likeness.equal import equal_texts
 from pricekit.likeness.pairs import compare, similar_pairs
 
@@ -52,3 +54,24 @@ def test_texts_without_pairs(texts):
     pairs, similarity = similar_pairs(compare(series(texts), shown=False))
     assert pairs.shape == (0, 2)
     assert len(similarity) == 0
+
+
+def test_signatures_in_a_file_are_compared_alike(monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    names = [f"w{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+    texts = series([" ".join(rng.choice(names[:5], size)) for size in rng.integers(5, 12, 300)])
+    whole = similar_pairs(compare(texts, shown=False))
+    monkeypatch.setattr(pairs, "_IN_MEMORY", 0)
+    monkeypatch.setattr(pairs, "_TEXTS_AT_ONCE", 7)
+    found = compare(texts, folder=tmp_path, shown=False)
+    assert isinstance(found.signature.base.base.obj, mmap.mmap)
+    assert not list(tmp_path.iterdir())
+    for one, other in zip(whole, similar_pairs(found), strict=True):
+        assert len(one)
+        assert np.array_equal(one, other)
+
+
+def test_the_error_for_a_file_that_cannot_be_written_names_the_folder(monkeypatch, tmp_path):
+    monkeypatch.setattr(pairs, "_IN_MEMORY", 0)
+    with pytest.raises(OSError, match="missing"):
+        compare(series([LONG]), folder=tmp_path / "missing", shown=False)

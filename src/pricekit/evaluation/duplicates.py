@@ -8,6 +8,7 @@ Texts with fewer than six different pairs are duplicates only if they are equal.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -94,7 +95,9 @@ def are_labels(groups: np.ndarray, price: np.ndarray) -> bool:
     return few_distinct(groups) and irreducible_error(groups, price).smape_of_all >= LABEL_ERROR
 
 
-def split_groups_of(texts: pd.Series, price: np.ndarray, *, near: bool, shown: bool = True) -> np.ndarray:
+def split_groups_of(
+    texts: pd.Series, price: np.ndarray, *, near: bool, folder: Path | None = None, shown: bool = True
+) -> np.ndarray:
     """Return the group of each row, int64 (N,): a split must keep each group on one side.
 
     Rows with equal texts form a group. If the texts are labels, each row is its own group: new rows will have the
@@ -104,9 +107,10 @@ def split_groups_of(texts: pd.Series, price: np.ndarray, *, near: bool, shown: b
         texts: (N,).
         price: (N,).
         near: also group near-duplicates.
+        folder: for a file that many texts need; see `compare`.
         shown: show a progress bar.
     """
-    compared = compare(texts, shown=shown) if near else None
+    compared = compare(texts, folder=folder, shown=shown) if near else None
     groups = equal_texts(texts) if compared is None else compared.same
     if are_labels(groups, price):
         logger.warning(

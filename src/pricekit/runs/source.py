@@ -248,7 +248,7 @@ def with_duplicates(table: Table, *, near: bool, shown: bool) -> Table:
         near: near-duplicates stay together, too.
         shown: show a progress bar.
     """
-    together = split_groups_of(table.text, table.known_price, near=near, shown=shown)
+    together = split_groups_of(table.text, table.known_price, near=near, folder=table.folder, shown=shown)
     if table.group is not None:
         together = joined_groups(together, table.group)
     return replace(table, together=together)
