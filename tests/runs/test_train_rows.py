@@ -12,7 +12,11 @@ from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import METRICS
 
 TINY = {"epochs": 2, "features": ["optimized22"], "settings": {"backbone.members": 1}}
-WITH_TREES = {**TINY, "features": ["optimized22", "trees"]}
+WITH_TREES = {
+    "epochs": 2,
+    "features": ["optimized22", "trees"],
+    "settings": {"backbone.members": 1, "feature_options.trees.rounds": 10},
+}
 
 
 def catalog(rows=240, **columns):
