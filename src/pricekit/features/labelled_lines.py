@@ -45,6 +45,13 @@ KINDS = {
 KIND_CODES = {name: code for code, name in enumerate(KINDS, start=1)}
 
 
+def byte_table(signs: bytes) -> npt.NDArray[np.bool_]:
+    """Return whether each byte is one of some, bool (256,); indexed with many bytes, it is faster than `numpy.isin`."""
+    table = np.zeros(256, bool)
+    table[list(signs)] = True
+    return table
+
+
 def numpy_of(array: Any) -> npt.NDArray[Any]:
     """Return an Arrow array as a numpy array; null becomes NaN or None."""
     values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)

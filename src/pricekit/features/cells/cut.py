@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.features.labelled_lines import Bytes, Ints, Texts, numpy_of
+from pricekit.features.labelled_lines import Bytes, Ints, Texts, byte_table, numpy_of
 
 LABEL_BYTES = 80
 """A colon further into a line does not end a label."""
@@ -23,7 +23,7 @@ MOST_LABELS = 32
 FIRST_BYTES = 64
 """The rest of a longer first word is not read."""
 
-_IN_WORD = np.array([chr(byte).isalnum() or byte >= 128 for byte in range(256)])
+_IN_WORD = byte_table(bytes(code for code in range(256) if code >= 128 or chr(code).isalnum()))
 """Whether a byte belongs to a word: an ASCII letter, a digit, or a part of another character."""
 
 

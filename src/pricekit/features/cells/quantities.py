@@ -24,7 +24,7 @@ from pricekit.features.cells.units import (
     look_up,
 )
 from pricekit.features.cells.written import Numbers
-from pricekit.features.labelled_lines import Bytes, Ints, numpy_of
+from pricekit.features.labelled_lines import Bytes, Ints, byte_table, numpy_of
 
 MOST_TOTAL = 1e12
 """Larger amounts, in the common measure, are cut."""
@@ -34,10 +34,10 @@ _WORD_BYTES = 28
 
 _PACK = re.compile(rb"(?:pack|packs|set|box|case|lot|bundle|carton|bag|tray)s? ?of $", re.IGNORECASE)
 _PACK_BYTES = 14
-_UNIT_SIGNS = np.frombuffer(b'%"', np.uint8)
-_TIMES = np.frombuffer(b"xX*", np.uint8)
-_SKIPPED = np.array([1, ord(" "), ord("-")], np.uint8)
-_BLANKS = np.array([1, ord(" ")], np.uint8)
+_LETTERS = byte_table(bytes(code for code in range(256) if code >= 128 or chr(code).isalpha()) + b'%"')
+_TIMES = byte_table(b"xX*")
+_SKIPPED = byte_table(b"\x01 -")
+_BLANKS = byte_table(b"\x01 ")
 
 _RANK = np.ones(len(KINDS), np.int8)
 _RANK[[NONE, COUNT, LENGTH, AREA, WEIGHT, VOLUME]] = 0, 2, 4, 4, 5, 5
@@ -99,8 +99,7 @@ def measure(plain: Bytes, numbers: Numbers, end: Ints) -> Measures:
 
 def _units(beyond: Bytes, numbers: Numbers, limit: Ints) -> tuple[npt.NDArray[np.int8], Floats, Ints]:
     """Return class and size of the word behind each number, and where it ends; a word that is no unit has length 0."""
-    letter = _letters(beyond)
-    stops = np.flatnonzero(~letter)
+    stops = np.flatnonzero(~_LETTERS[beyond])
     start = _skip(beyond, numbers.end, _SKIPPED)
     end = np.minimum(stops[np.searchsorted(stops, start)], limit)
     end = np.where((end - start > _WORD_BYTES) | (end < start), start, end)
@@ -115,12 +114,6 @@ def _units(beyond: Bytes, numbers: Numbers, limit: Ints) -> tuple[npt.NDArray[np
     kind[inches[digit]] = NONE  # "2 in 1"
     size[kind == NONE] = 1.0
     return kind, size, np.where(kind == NONE, numbers.end, end)
-
-
-def _letters(beyond: Bytes) -> Bools:
-    lower = beyond | np.uint8(32)
-    found: Bools = ((lower - np.uint8(ord("a"))) <= 25) | (beyond >= 128) | np.isin(beyond, _UNIT_SIGNS)
-    return found
 
 
 def _two_words(
@@ -145,10 +138,10 @@ def _two_words(
     end[which[known]] = stop[known]
 
 
-def _skip(beyond: Bytes, position: Ints, skipped: Bytes) -> Ints:
-    """Move positions over at most three bytes."""
+def _skip(beyond: Bytes, position: Ints, skipped: Bools) -> Ints:
+    """Move positions over at most three of some bytes, bool (256,)."""
     for _ in range(3):
-        position = position + np.isin(beyond[np.minimum(position, len(beyond) - 1)], skipped)
+        position = position + skipped[beyond[np.minimum(position, len(beyond) - 1)]]
     return position
 
 
@@ -157,7 +150,7 @@ def _times(beyond: Bytes, numbers: Numbers, behind: Ints) -> Bools:
     times = np.zeros(len(numbers), bool)
     sign = _skip(beyond, behind[:-1], _BLANKS)
     follows = _skip(beyond, sign + 1, _BLANKS)
-    times[:-1] = np.isin(beyond[sign], _TIMES) & (follows == numbers.start[1:])
+    times[:-1] = _TIMES[beyond[sign]] & (follows == numbers.start[1:])
     times[:-1] &= numbers.cell[1:] == numbers.cell[:-1]
     return times
 

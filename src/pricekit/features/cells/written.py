@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricekit.features.cells.cut import slices
-from pricekit.features.labelled_lines import Bytes, Ints, numpy_of
+from pricekit.features.labelled_lines import Bytes, Ints, byte_table, numpy_of
 
 READ_BYTES = 240
 """The rest of a longer cell is prose."""
@@ -39,15 +39,15 @@ _ODD = {
     "\u202f": b"\x01\x01\x01",
     "’": b"\x01\x01\x01",
 }
-_SEPARATORS = np.zeros(256, bool)
-_SEPARATORS[[ord("."), ord(","), ord("'"), _BLANK]] = True
 _GROUPED = re.compile(
     r"(?P<whole>[1-9][0-9]{0,2}(?P<sign>[,. ']|\x01+)[0-9]{3}(?:(?P=sign)[0-9]{3})*)(?:(?P<mark>[.,])(?P<rest>[0-9]+))?"
 )
 _DECIMAL = re.compile(r"(?P<whole>[0-9]+)(?P<mark>[.,])(?P<rest>[0-9]+)")
 _SHARES = (2, 3, 4, 5, 8, 16)
 _SPACE, _DOT, _COMMA, _DASH, _SLASH = map(ord, " .,-/")
-_OPENING = np.array([_SPACE, _BLANK, ord("(")], np.uint8)
+_OPENING = byte_table(b" \x01(")
+_LEADS = byte_table(bytes({sign.encode()[0] for sign in _ODD}))
+_BEFORE_FRACTION = byte_table(b" -")
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def plain_bytes(data: Bytes) -> Bytes:
     A blank that does not break a line, and an apostrophe, become bytes 1.
     """
     plain = data.copy()
-    lead = np.flatnonzero(np.isin(data, [0xC2, 0xC3, 0xE2]))
+    lead = np.flatnonzero(_LEADS[data])
     for sign, ascii_form in _ODD.items():
         written = sign.encode()
         at = lead[lead + len(written) <= len(data)]
@@ -212,7 +212,7 @@ def _behind(sign: int, plain: Bytes, numbers: Numbers, start: Ints) -> Ints:
     before = numbers.start - 1
     found = np.flatnonzero((before >= start[numbers.cell]) & (plain[before] == sign))
     first = before[found] == start[numbers.cell[found]]
-    begins: Ints = found[first | np.isin(plain[before[found] - 1], _OPENING)]
+    begins: Ints = found[first | _OPENING[plain[before[found] - 1]]]
     return begins
 
 
@@ -302,7 +302,7 @@ def _with_fractions(plain: Bytes, numbers: Numbers) -> Numbers:
     dropped[over + 1] = True
     mixed = over[over > 0]
     mixed = mixed[(cell[mixed - 1] == cell[mixed]) & (start[mixed] == numbers.end[mixed - 1] + 1)]
-    mixed = mixed[np.isin(beyond[start[mixed] - 1], [_SPACE, _DASH]) & (value[mixed - 1] % 1 == 0)]
+    mixed = mixed[_BEFORE_FRACTION[beyond[start[mixed] - 1]] & (value[mixed - 1] % 1 == 0)]
     mixed = mixed[(value[mixed - 1] > 0) & ~dropped[mixed - 1]]
     value[mixed] += value[mixed - 1]
     start[mixed] = start[mixed - 1]
