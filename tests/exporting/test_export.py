@@ -45,10 +45,10 @@ def test_nothing_is_published_when_torch_cannot_export(run, tmp_path, monkeypatc
 
 
 def test_nothing_is_published_when_the_graph_differs(run, tmp_path, monkeypatch):
-    def careless(model, example, path, export=export_module.export_graph):
+    def careless(model, example, path, export=export_module.export_graph, **options):
         with torch.no_grad():
             model.heads[0][-1].bias += 0.01
-            export(model, example, path)
+            export(model, example, path, **options)
             model.heads[0][-1].bias -= 0.01
 
     monkeypatch.setattr(export_module, "export_graph", careless)
@@ -116,8 +116,17 @@ def test_every_stage_has_a_bar_that_reaches_its_end(run, tmp_path, precision, co
     with use_reporter(recorder):
         export_run(run, tmp_path / "b", precision=precision)
     verification = {
-        f"verifying the {precision} graph: {part}" for part in ("batch shapes", "sample rows", "single rows")
+        f"verifying the {precision} graph: {part}"
+        for part in ("batch shapes", "sample rows", "rows alone and together")
     }
-    assert set(recorder.bars) == {"exporting the graph", *conversion, *verification}
+    assert set(recorder.bars) == {"exporting the graph", "pricing with the model", *conversion, *verification}
     for total, done in recorder.bars.values():
         assert done == total
+
+
+def test_a_model_that_prices_no_more_has_no_weights_in_memory(run):
+    model = open_run(run).model
+    kept = list(model.parameters())  # as torch's exporter keeps them
+    export_module._free_weights(model)
+    assert {weight.untyped_storage().nbytes() for weight in kept} == {0}
+    assert {weight.device.type for weight in model.parameters()} == {"meta"}

@@ -89,10 +89,11 @@ def test_the_cli_exports_a_run_in_this_precision(run, bundle, tmp_path, precisio
 
 def test_the_error_names_the_shape_and_the_node(run, tmp_path, monkeypatch):
     def careless(model, precision, batches):
-        graph = onnx.load_from_string(model)
+        graph = onnx.load(model)
         bias = next(t for t in graph.graph.initializer if t.name == "heads.0.3.bias")
         bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + 3, bias.name))
-        return Converted(graph.SerializeToString(), graph.SerializeToString(), [])
+        altered = graph.SerializeToString()
+        return Converted(altered, altered, [])
 
     monkeypatch.setattr(export_module, "convert", careless)
     with pytest.raises(

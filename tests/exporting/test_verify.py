@@ -9,6 +9,7 @@ from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
 from pricekit.exporting import verify
 from pricekit.exporting.export import export_run
+from pricekit.exporting.rows import PricedOnce
 from pricekit.exporting.verify import verify_graph
 from pricekit.runs.folder import open_run, read_sample
 
@@ -19,7 +20,7 @@ def test_a_graph_that_differs_is_caught(run, bundle):
     inputs = opened.preprocessor(read_sample(opened))
     checks = verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64).checks
     assert max(c.difference for c in checks) < 1e-4
-    assert {(c.rows, c.length) for c in checks} >= {(1, 1), (64, 64), (2, 17)}
+    assert {(c.rows, c.length) for c in checks} >= {(1, 1), (64, 17), (32, 64), (2, 17)}
     with torch.no_grad():
         opened.model.heads[0][-1].bias += 0.01
     with pytest.raises(ExportError, match=r"differs from the model at \d+ of \d+ shapes"):
@@ -81,7 +82,7 @@ def test_a_price_that_depends_on_other_rows_is_rejected(run, bundle, monkeypatch
     monkeypatch.setattr(
         verify,
         "load_cpu",
-        lambda graph: lambda batch: honest(batch) * (1 + 1e-3 * (len(batch["features"]) > 32)),
+        lambda graph, threads: lambda batch: honest(batch) * (1 + 1e-3 * (len(batch["features"]) > 32)),
     )
     with pytest.raises(
         ExportError, match=r"depends on the other rows of its batch: relative difference 0\.001"
@@ -102,6 +103,42 @@ def test_every_sample_row_has_the_price_of_the_model(run, bundle, monkeypatch):
 
     monkeypatch.setattr(verify, "BATCH_SIZES", (1, 7))
     monkeypatch.setattr(verify, "SINGLE_ROWS", 7)
-    monkeypatch.setattr(verify, "load_cpu", lambda graph: careless)
+    monkeypatch.setattr(verify, "load_cpu", lambda graph, threads: careless)
     with pytest.raises(ExportError, match=r"prices 1 of 60 sample rows differently .* up to 0\.03"):
         verify_graph(opened.model, b"", inputs, 64, sample.price, precision="fp16")
+
+
+def test_a_batch_of_long_rows_has_fewer_of_them(run):
+    opened = open_run(run)
+    inputs = opened.preprocessor(read_sample(opened))
+    found = {batch["input_ids"].shape for batch in verify.shapes(inputs, 512)}
+    assert {(64, 1), (64, 17), (16, 128), (8, 512), (7, 512)} <= found
+    assert max(rows * length for rows, length in found) == 8 * 512
+
+
+@pytest.mark.parametrize("constant", ["rows", "length"])
+@pytest.mark.parametrize("size", [2, 7, 10, 64])
+def test_a_graph_for_one_number_of_rows_or_tokens_is_refused(run, bundle, constant, size):
+    """Of every size: with fewer long rows, each number of rows and each length still occurs in other batches."""
+    opened = open_run(run)
+    inputs = opened.preprocessor(read_sample(opened))
+    honest = load_cpu((bundle / "model.onnx").read_bytes())
+    axis = ("rows", "length").index(constant)
+
+    def of_one_size(batch):
+        return honest(batch) * (1 if batch["input_ids"].shape[axis] == size else 1.1)
+
+    with pytest.raises(ExportError, match="differs from the model at"):
+        verify_graph(opened.model, b"", inputs, 64, engine=PricedOnce(lambda: of_one_size))
+
+
+def test_only_a_batch_of_many_rows_that_differs_is_refused(run, bundle):
+    opened = open_run(run)
+    inputs = opened.preprocessor(read_sample(opened))
+    honest = load_cpu((bundle / "model.onnx").read_bytes())
+
+    def careless(batch):
+        return honest(batch) * (1 + 1e-3 * (len(batch["features"]) == 64))
+
+    with pytest.raises(ExportError, match=r"differs from the model at \d+ of \d+ shapes, most at \(64, "):
+        verify_graph(opened.model, b"", inputs, 512, engine=PricedOnce(lambda: careless))

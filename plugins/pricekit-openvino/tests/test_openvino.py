@@ -85,11 +85,10 @@ class Recorder:
 
 
 def test_only_a_graph_of_float16_weights_may_be_computed_in_less_than_float32(engine, graph, monkeypatch):
-    import onnx
 
     from pricekit.exporting.float16 import to_float16
 
-    half = replace(graph, model=to_float16(onnx.load_from_string(graph.model), []).SerializeToString())
+    half = replace(graph, model=to_float16(graph.model, []).SerializeToString())
     recorder, prices = Recorder(), []
     monkeypatch.setattr("pricekit_openvino.engine._core", lambda: recorder)
     for given, hint, multiple in ((graph, "f32", 1), (half, None, 16)):

@@ -225,8 +225,11 @@ def tensorrt_options(graph: Graph) -> dict[str, str]:
     }
 
 
-def load_cpu(model: bytes, threads: int | None = None) -> PriceBatch:
-    """Open a graph on some threads, by default one per CPU; raises PluginError, BundleError."""
+def load_cpu(model: bytes | Path, threads: int | None = None) -> PriceBatch:
+    """Open a graph on some threads, by default one per CPU; raises PluginError, BundleError.
+
+    A file needs less memory than its content. It must be the caller's own, because it may refer to other files.
+    """
     return _prices(_session(model, "CPUExecutionProvider", {}, threads))
 
 
@@ -246,7 +249,9 @@ def _prices(session: Any) -> PriceBatch:
     return run
 
 
-def _session(model: bytes, provider: str, settings: Mapping[str, str], threads: int | None = None) -> Any:
+def _session(
+    model: bytes | Path, provider: str, settings: Mapping[str, str], threads: int | None = None
+) -> Any:
     """Open a graph on one provider.
 
     Loaded from bytes, a graph cannot refer to weights in other files.

@@ -20,11 +20,14 @@ from pricekit.bundle.folder import MOST_MEMBERS
 from pricekit.bundle.limits import check_members
 from pricekit.comparables.products import files_of, some_rows
 from pricekit.core.calls import notify
+from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.errors import BundleError, ExportError
 from pricekit.exporting.card import CARD, comparables_section, ensemble_card, model_card
 from pricekit.exporting.graph import OPSET, export_graph
+from pricekit.exporting.intermediates import token_count
 from pricekit.exporting.precision import Converted, convert
-from pricekit.exporting.rows import RowPrices
+from pricekit.exporting.rows import PricedOnce, RowPrices
+from pricekit.exporting.skeleton import in_file
 from pricekit.exporting.verify import (
     VerificationReport,
     fit_length,
@@ -33,6 +36,7 @@ from pricekit.exporting.verify import (
     verify_graph,
 )
 from pricekit.model.inference import torch_engine
+from pricekit.model.network import PriceModel
 from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals
@@ -41,7 +45,7 @@ from pricekit.runs.ensemble import Ensemble, is_ensemble, open_ensemble
 from pricekit.runs.folder import LoadedRun, check_replaceable, open_run, read_sample
 from pricekit.support.files import is_free, temporary_folder
 from pricekit.support.locks import owned
-from pricekit.support.progress import progress
+from pricekit.support.progress import progress, tracked
 from pricekit.table import Table, TableSource, read_usable
 from pricekit.table.prices.currency import require_same_currency
 
@@ -183,19 +187,45 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
     batches = [*shapes(inputs, run.config.max_length), *(batch for _, batch in sample_batches(inputs))]
     with temporary_folder() as folder:
         float32 = _float32_graph(run, inputs, folder)
-        converted = convert(float32.read_bytes(), precision, batches)
+        reference = _reference(run.model, batches, precision)
+        _free_weights(run.model)
+        converted = convert(float32, precision, batches)
         texts = {name: text.encode() for name, text in run.preprocessor.files().items()}
         files = {"model.onnx": converted.model, **texts}
         _check_opens([files], f"the model of the backbone '{run.config.backbone.name}'")
-        report = _verified(run, sample, inputs, precision, converted, float32)
+        report = _verified(run, sample, inputs, precision, converted, float32, reference)
     return ExportedModel(files, converted.float32_nodes, report)
 
 
+def _reference(model: PriceModel, batches: Sequence[Batch], precision: str) -> PriceBatch:
+    """Return the model's prices of the batches: of each batch as it is, or, to verify a conversion, of each row."""
+    engine = torch_engine(model)
+    reference = PricedOnce(lambda: engine) if precision == "fp32" else RowPrices(engine)
+    with tracked("pricing with the model", batches, token_count) as left:
+        for batch in left:
+            reference(batch)
+    return reference
+
+
+def _free_weights(model: PriceModel) -> None:
+    """Free the memory of a model that prices no more; torch's exporter keeps references to its weights."""
+    storages = [tensor.untyped_storage() for tensor in (*model.parameters(), *model.buffers())]
+    model.to("meta")
+    for storage in storages:
+        if storage.resizable():  # not if the array belongs to numpy
+            storage.resize_(0)
+
+
 def _verified(
-    run: LoadedRun, sample: Table, inputs: Inputs, precision: str, converted: Converted, float32: Path
+    run: LoadedRun,
+    sample: Table,
+    inputs: Inputs,
+    precision: str,
+    converted: Converted,
+    float32: Path,
+    reference: PriceBatch,
 ) -> VerificationReport:
     """Verify the graph, and the simulation of its target hardware, whose report is returned."""
-    reference = None if precision == "fp32" else RowPrices(torch_engine(run.model))
     verify = partial(
         verify_graph,
         run.model,
@@ -206,11 +236,13 @@ def _verified(
         float32=None if precision == "fp32" else float32,
         reference=reference,
     )
-    report = verify(converted.simulated, engine=converted.engine)
+    report = verify(
+        in_file(converted.simulated, float32.with_name("simulated.onnx")), engine=converted.engine
+    )
     if converted.engine is not None:
         converted.engine.close()
     if converted.model != converted.simulated:
-        verify(converted.model)
+        verify(in_file(converted.model, float32.with_name("converted.onnx")))
     return report
 
 
@@ -235,13 +267,13 @@ def _within_limits() -> Iterator[None]:
 
 
 def _float32_graph(run: LoadedRun, inputs: Inputs, folder: Path) -> Path:
-    """Write the graph into a folder; return its file."""
+    """Write the graph into a folder, with its weights in a second file; return its file."""
     file = folder / "model.onnx"
     example = inputs.batch(np.arange(2) % len(inputs))
     # At least two tokens: the exporter would treat a length of 1 as a constant.
     longest = max(2, example["input_ids"].shape[1])
     with progress("exporting the graph", 1) as advance:
-        export_graph(run.model, fit_length(example, longest, inputs.pad_id), file)
+        export_graph(run.model, fit_length(example, longest, inputs.pad_id), file, separate_weights=True)
         advance(1)
     return file
 

@@ -8,20 +8,20 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, numpy_helper
 
-from pricekit.exporting.skeleton import tensor_types, without_weights
+from pricekit.exporting.skeleton import Stored, open_graph, tensor_types, with_values, without_weights
 
 FLOAT, FLOAT16 = TensorProto.FLOAT, TensorProto.FLOAT16
 LARGEST = 65504.0
 
 
-def to_float16(model: onnx.ModelProto, kept: Collection[str]) -> onnx.ModelProto:
+def to_float16(model: Stored, kept: Collection[str]) -> onnx.ModelProto:
     """Return the graph with its nodes in float16; inputs and outputs keep their types.
 
     A tensor between two float32 nodes stays in float32, so values that overflow float16 never pass through it.
     Larger magnitudes, such as attention masks, become the largest float16.
 
     Args:
-        model: a float32 graph without subgraphs; not changed.
+        model: a float32 graph without subgraphs.
         kept: names of the nodes that stay in float32, in addition to nodes without a float16 form.
     """
     return _Conversion(model, kept).converted()
@@ -62,9 +62,10 @@ def simulate_float16(model: onnx.ModelProto) -> onnx.ModelProto:
 class _Conversion:
     """One pass over the nodes in graph order."""
 
-    def __init__(self, model: onnx.ModelProto, kept: Collection[str]) -> None:
+    def __init__(self, stored: Stored, kept: Collection[str]) -> None:
         from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST
 
+        self.stored, model = stored, open_graph(stored)
         self.model = without_weights(model)
         self.graph = self.model.graph
         self.kept, self.blocked = set(kept), set(DEFAULT_OP_BLOCK_LIST)
@@ -82,7 +83,9 @@ class _Conversion:
             self._convert(node)
         self.graph.node.extend(self.nodes)
         read = {name for node in self.nodes for name in node.input} | self.outputs
-        self.graph.initializer.extend(weight for name, weight in self.weights.items() if name in read)
+        for name, weight in self.weights.items():
+            if name in read:
+                self.graph.initializer.append(with_values(weight, self.stored))
         return self.model
 
     def _convert(self, node: NodeProto) -> None:
@@ -112,7 +115,8 @@ class _Conversion:
         found = f"{name}_{'float16' if kind == FLOAT16 else 'float32'}"
         if name in self.weights:
             if found not in self.weights:
-                self.weights[found] = _tensor_as(self.weights[name], kind, found)
+                weight = with_values(self.weights[name], self.stored)
+                self.weights[found] = _tensor_as(weight, kind, found)
         elif found not in self.casts:
             self.casts.add(found)
             self.nodes.append(_cast(name, found, kind))

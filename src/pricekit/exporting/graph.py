@@ -75,7 +75,12 @@ OPSET = 20
 
 
 def export_graph(
-    model: PriceModel, example: Batch, path: Path, translations: Mapping[Any, Any] = TRANSLATIONS
+    model: PriceModel,
+    example: Batch,
+    path: Path,
+    translations: Mapping[Any, Any] = TRANSLATIONS,
+    *,
+    separate_weights: bool = False,
 ) -> None:
     """Write the graph: `input_ids`, `attention_mask`, `features` -> `price`, any batch and length.
 
@@ -84,6 +89,8 @@ def export_graph(
         example: a batch to trace with, at least two rows and two tokens.
         path: the file to write; it contains all weights.
         translations: operations of torch with replacements for the exporter.
+        separate_weights: large weights are in a second file beside it, so that no copy of them is in memory;
+            `skeleton.read_graph` puts them into one.
 
     Raises:
         ExportError: torch cannot export the model.
@@ -109,7 +116,7 @@ def export_graph(
                 dynamic_shapes=shapes,
                 opset_version=OPSET,
                 dynamo=True,
-                external_data=False,
+                external_data=separate_weights,
                 verbose=False,
                 custom_translation_table=dict(translations),
             )

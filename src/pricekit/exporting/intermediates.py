@@ -10,7 +10,8 @@ import onnxruntime as ort
 
 from pricekit.core.contracts import Batch
 from pricekit.exporting.rows import RowPrices, longest_forms
-from pricekit.exporting.skeleton import tensor_types
+from pricekit.exporting.skeleton import Stored, open_graph, tensor_types
+from pricekit.support.cpus import usable_cpus
 from pricekit.support.progress import tracked
 
 MASKING = 1e30
@@ -22,7 +23,7 @@ PIECE = 256
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
 
-def peaks(model: bytes, batches: Sequence[Batch]) -> tuple[dict[str, float], RowPrices]:
+def peaks(model: Stored, batches: Sequence[Batch]) -> tuple[dict[str, float], RowPrices]:
     """Return the largest magnitude of each float tensor over the rows of some batches, and the prices of the rows.
 
     A magnitude is infinite if a value is not finite.
@@ -69,7 +70,9 @@ def worst_piece(batch: Batch, expected: np.ndarray, found: np.ndarray) -> Batch:
     return pieces[row // len(pieces[0]["features"])]
 
 
-def first_difference(reference: bytes, model: bytes, batch: Batch, tolerance: float) -> onnx.NodeProto | None:
+def first_difference(
+    reference: Stored, model: Stored, batch: Batch, tolerance: float
+) -> onnx.NodeProto | None:
     """Return the first node whose output differs by more than `tolerance` times its largest value; None if none does.
 
     The function compares tensors with the same name in both graphs, and returns the node of the reference. The batch
@@ -80,7 +83,7 @@ def first_difference(reference: bytes, model: bytes, batch: Batch, tolerance: fl
     expected = _open(reference, {name: kinds[name] for name in others})(batch)
     found = _open(model, others)(batch)
     nodes: dict[str, onnx.NodeProto] = {
-        name: node for node in onnx.load_from_string(reference).graph.node for name in node.output
+        name: node for node in open_graph(reference).graph.node for name in node.output
     }
     for name in expected:
         a, b = expected[name].astype(np.float64), found[name].astype(np.float64)
@@ -95,30 +98,41 @@ def _differ(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
     return not np.abs(a - b)[plain].max(initial=0.0) <= tolerance * scale
 
 
-def float_tensors(model: bytes) -> dict[str, int]:
+def float_tensors(model: Stored) -> dict[str, int]:
     """Return the float tensors that nodes compute, with their types, in graph order."""
-    loaded = onnx.load_from_string(model)
+    loaded = open_graph(model)
     del loaded.graph.value_info[:]  # a converter may leave outdated ones
     known = tensor_types(loaded)
     computed = [name for node in loaded.graph.node for name in node.output]
     return {name: known[name] for name in computed if known.get(name) in _FLOATS}
 
 
-def _open(model: bytes, kinds: Mapping[str, int]) -> Callable[[Batch], dict[str, np.ndarray]]:
+def _open(model: Stored, kinds: Mapping[str, int]) -> Callable[[Batch], dict[str, np.ndarray]]:
     """Open a graph that returns these tensors, without fusing nodes."""
     options = ort.SessionOptions()
     options.log_severity_level = 3
+    options.intra_op_num_threads = usable_cpus()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(_with_outputs(model, kinds), options, providers=["CPUExecutionProvider"])
     names = list(kinds)
     return lambda batch: dict(zip(names, session.run(names, dict(batch)), strict=True))
 
 
-def _with_outputs(model: bytes, kinds: Mapping[str, int]) -> bytes:
-    graph = onnx.load_from_string(model)
+def _with_outputs(model: Stored, kinds: Mapping[str, int]) -> bytes | str:
+    """Return the content of a graph with other outputs, or the name of its file, beside the weights."""
+    graph = (
+        onnx.load_from_string(model)
+        if isinstance(model, bytes)
+        else onnx.load(model, load_external_data=False)
+    )
     del graph.graph.value_info[:]
     del graph.graph.output[:]
     for name, kind in kinds.items():
         graph.graph.output.append(onnx.helper.make_tensor_value_info(name, kind, None))
     found: bytes = graph.SerializeToString()
-    return found
+    if isinstance(model, bytes):
+        return found
+    file = model.with_suffix(".outputs.onnx")
+    file.write_bytes(found)
+    return str(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -23,7 +24,7 @@ from pricekit.exporting.intermediates import (
     worst_piece,
 )
 from pricekit.exporting.rows import PricedOnce
-from pricekit.exporting.skeleton import without_weights
+from pricekit.exporting.skeleton import Stored, in_file, open_graph, read_graph, with_values, without_weights
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.log import logger
 from pricekit.support.progress import tracked
@@ -50,18 +51,18 @@ class Converted:
 
     Attributes:
         model: the graph.
-        simulated: a graph that computes on a CPU what `model` computes on its target hardware.
+        simulated: a graph that computes on a CPU what `model` computes on its target hardware, or its file.
         float32_nodes: names of the nodes that stay in float32 because float16 would overflow or underflow.
         engine: prices batches with `simulated`, and knows the prices of the conversion; None: it is not loaded.
     """
 
     model: bytes
-    simulated: bytes
+    simulated: Stored
     float32_nodes: list[str]
     engine: PricedOnce | None = None
 
 
-def convert(model: bytes, precision: str, batches: Sequence[Batch]) -> Converted:
+def convert(model: Stored, precision: str, batches: Sequence[Batch]) -> Converted:
     """Return a float32 graph in another precision; inputs and output keep their types.
 
     Args:
@@ -73,12 +74,14 @@ def convert(model: bytes, precision: str, batches: Sequence[Batch]) -> Converted
         ExportError: the converter fails.
     """
     if precision == "fp32":
-        return Converted(model, model, [])
+        whole = read_graph(model)
+        return Converted(whole, whole, [])
     try:
         if precision == "fp16":
             return _to_fp16(model, batches)
-        converted = to_int8(model, batches)
-        if len(converted) > SMALLER * len(model):
+        whole = read_graph(model)
+        converted = to_int8(whole, batches)
+        if len(converted) > SMALLER * len(whole):
             logger.warning(
                 "in int8 the graph is no smaller: it has no products of tokens, and 8 bits are too coarse for its "
                 "tables, so they stay in float32; fp16 makes it smaller"
@@ -94,12 +97,16 @@ def convert(model: bytes, precision: str, batches: Sequence[Batch]) -> Converted
         ) from error
 
 
-def _to_fp16(model: bytes, batches: Sequence[Batch]) -> Converted:
+def _to_fp16(model: Stored, batches: Sequence[Batch]) -> Converted:
     """Convert the nodes that neither overflow nor underflow on the batches."""
     magnitudes, expected = peaks(model, batches)
-    graph = onnx.load_from_string(model)
+    graph = open_graph(model)
     large = {name for name, value in magnitudes.items() if SAFE < value < MASKING}
-    large |= {tensor.name for tensor in graph.graph.initializer if SAFE < _largest(tensor) < MASKING}
+    large |= {
+        tensor.name
+        for tensor in graph.graph.initializer
+        if SAFE < _largest(with_values(tensor, model)) < MASKING
+    }
     kept = {node.name for node in graph.graph.node if large & {*node.input, *node.output}} | _range_critical(
         graph
     )
@@ -107,7 +114,7 @@ def _to_fp16(model: bytes, batches: Sequence[Batch]) -> Converted:
     waiting = list(batches)
     for _ in range(MAX_REPAIRS):
         half, simulated = _halved(model, kept)
-        engine = PricedOnce(partial(load_cpu, simulated))
+        engine = PricedOnce(partial(load_cpu, simulated, threads=1))
         found = _first_wrong(model, simulated, engine, expected, waiting)
         if found is None:
             break
@@ -120,10 +127,13 @@ def _to_fp16(model: bytes, batches: Sequence[Batch]) -> Converted:
     return Converted(half, simulated, names, engine)
 
 
-def _halved(model: bytes, kept: set[str]) -> tuple[bytes, bytes]:
-    """Return the graph in float16, and its simulation."""
-    half = to_float16(onnx.load_from_string(model), kept)
-    return half.SerializeToString(), simulate_float16(half).SerializeToString()
+def _halved(model: Stored, kept: set[str]) -> tuple[bytes, Stored]:
+    """Return the graph in float16, and its simulation, in a file if the graph is in one."""
+    half = to_float16(model, kept)
+    simulated: Stored = simulate_float16(half).SerializeToString()
+    if isinstance(model, Path):
+        simulated = in_file(simulated, model.with_name("simulated.onnx"))
+    return half.SerializeToString(), simulated
 
 
 def _range_critical(graph: onnx.ModelProto) -> set[str]:
@@ -163,12 +173,12 @@ def _nodes_to_keep(graph: onnx.ModelProto, wrong: onnx.NodeProto, kept: set[str]
 
 
 def _first_wrong(
-    model: bytes, converted: bytes, engine: PriceBatch, expected: PriceBatch, batches: Sequence[Batch]
+    model: Stored, converted: Stored, engine: PricedOnce, expected: PriceBatch, batches: Sequence[Batch]
 ) -> tuple[onnx.NodeProto, int] | None:
     """Return the first node that differs, on the first batch whose prices differ because of one, and its number."""
     with tracked("comparing float16 with float32", batches, token_count) as compared:
-        for number, batch in enumerate(compared):
-            a, b = expected(batch), engine(batch)
+        for (number, batch), b in zip(enumerate(compared), engine.each(batches), strict=True):
+            a = expected(batch)
             if (np.abs(b - a) <= TOLERANCE * np.abs(a)).all():
                 continue
             node = first_difference(model, converted, worst_piece(batch, a, b), TOLERANCE)

@@ -9,6 +9,7 @@ import numpy as np
 
 from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.engines.loaded import BATCH_SIZE, BATCH_TOKENS
+from pricekit.support.cpus import in_threads
 from pricekit.tokens import batches_by_length
 
 
@@ -51,12 +52,25 @@ class PricedOnce:
 
     def __call__(self, batch: Batch) -> np.ndarray:
         """Return the prices of a batch, float32 (B,)."""
-        key = _digest(batch)
-        if key not in self._known:
-            if self._engine is None:
-                self._engine = self._load()
-            self._known[key] = self._engine(batch)
-        return self._known[key]
+        return next(self.each([batch]))
+
+    def each(self, batches: Sequence[Batch]) -> Iterator[np.ndarray]:
+        """Yield the prices of each batch, in order; new batches are priced side by side, one on each CPU."""
+        keys = [_digest(batch) for batch in batches]
+        new = {key: batch for key, batch in zip(keys, batches, strict=True) if key not in self._known}
+        computed = self._computed(list(new.values()))
+        for key in keys:
+            if key not in self._known:
+                self._known[key] = next(computed)
+            yield self._known[key]
+
+    def _computed(self, batches: list[Batch]) -> Iterator[np.ndarray]:
+        if not batches:
+            return iter(())
+        if self._engine is None:
+            self._engine = self._load()
+        # A single batch stays in the caller's thread: a model in torch starts threads of its own for each thread.
+        return map(self._engine, batches) if len(batches) == 1 else in_threads(self._engine, batches)
 
     def close(self) -> None:
         """Free the memory of the engine; the prices stay known."""

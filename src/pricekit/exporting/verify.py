@@ -14,6 +14,7 @@ from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
 from pricekit.exporting.intermediates import first_difference, token_count, worst_piece
 from pricekit.exporting.rows import PricedOnce
+from pricekit.exporting.skeleton import Stored
 from pricekit.metrics import smape
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel
@@ -24,7 +25,10 @@ from pricekit.support.text import counted, shorten
 from pricekit.tokens import batches_by_length
 
 BATCH_SIZES = (1, 2, 7, 64)
-LENGTHS = (1, 2, 17, 128)
+LENGTHS = (1, 2, SHORT := 17, 128)
+SMALLEST_LARGE = 8
+"""Rows that a large batch has at least, however long they are: more than the small batches."""
+
 SINGLE_ROWS = 64
 """Rows that are also priced one by one, to measure batch sensitivity."""
 
@@ -101,7 +105,7 @@ class _Pair:
     """
 
     reference: PriceBatch
-    engine: PriceBatch
+    engine: PricedOnce
     precision: str
 
     @property
@@ -122,26 +126,26 @@ class _Pair:
 
 def verify_graph(
     model: PriceModel,
-    graph: bytes,
+    graph: Stored,
     inputs: Inputs,
     max_length: int,
     price: np.ndarray | None = None,
     *,
     precision: str = "fp32",
     float32: Path | None = None,
-    engine: PriceBatch | None = None,
+    engine: PricedOnce | None = None,
     reference: PriceBatch | None = None,
 ) -> VerificationReport:
     """Compare the graph in ONNX Runtime with the model in torch over many batch shapes and all sample rows.
 
     Args:
         model: the reference, float32.
-        graph: the contents of the exported file.
+        graph: the contents of the exported file, or the file.
         inputs: real rows, at least one; small inputs are repeated to fill a batch.
         max_length: the longest length to check, in tokens.
         price: true prices of the rows, (N,).
         precision: of the graph; a key of `LIMITS`.
-        float32: the file of the graph before its conversion, to locate the first node that differs.
+        float32: the graph before its conversion, to locate the first node that differs.
         engine: prices batches with the graph; None: the graph is loaded.
         reference: prices batches with the model; None: each batch as it is, once.
 
@@ -151,7 +155,7 @@ def verify_graph(
     """
     pair = _Pair(
         reference or PricedOnce(lambda: torch_engine(model)),
-        engine or PricedOnce(lambda: load_cpu(graph)),
+        engine or PricedOnce(lambda: load_cpu(graph, threads=1)),
         precision,
     )
     checks = _check_shapes(pair, inputs, max_length, graph, float32)
@@ -177,12 +181,24 @@ def fit_length(batch: Batch, length: int, pad_id: int) -> Batch:
 
 
 def shapes(inputs: Inputs, max_length: int) -> Iterator[Batch]:
-    """Yield batches of real rows in every size and length, cut or padded to it, and in their own length."""
+    """Yield batches of real rows in every size and length, cut or padded to it, and in their own length.
+
+    A batch of long rows has no more of them than `most_rows`.
+    """
     for size in BATCH_SIZES:
         batch = inputs.batch(np.arange(size) % len(inputs))
         for length in sorted({min(n, max_length) for n in (*LENGTHS, max_length)}):
-            yield fit_length(batch, length, inputs.pad_id)
-        yield batch
+            yield fit_length(_first(batch, most_rows(length)), length, inputs.pad_id)
+        yield _first(batch, most_rows(batch["input_ids"].shape[1]))
+
+
+def most_rows(length: int) -> int:
+    """Return the rows of a batch with `BATCH_TOKENS` tokens, or those of the smallest large one."""
+    return max(SMALLEST_LARGE, BATCH_TOKENS // length)
+
+
+def _first(batch: Batch, rows: int) -> Batch:
+    return {name: array[:rows] for name, array in batch.items()}
 
 
 def sample_batches(inputs: Inputs) -> Iterator[tuple[np.ndarray, Batch]]:
@@ -195,11 +211,13 @@ def sample_batches(inputs: Inputs) -> Iterator[tuple[np.ndarray, Batch]]:
 
 
 def _check_shapes(
-    pair: _Pair, inputs: Inputs, max_length: int, graph: bytes, float32: Path | None
+    pair: _Pair, inputs: Inputs, max_length: int, graph: Stored, float32: Path | None
 ) -> list[ShapeCheck]:
     title = f"verifying the {pair.precision} graph: batch shapes"
-    with tracked(title, list(shapes(inputs, max_length)), token_count) as batches:
-        found = [(_check_shape(pair, batch), batch) for batch in batches]
+    batches = list(shapes(inputs, max_length))
+    prices = pair.engine.each(batches)
+    with tracked(title, batches, token_count) as left:
+        found = [(_check_shape(pair, batch, prices), batch) for batch in left]
     checks = [check for check, _ in found]
     worst, batch = max(found, key=lambda one: one[0].difference)
     limit = pair.limits.price
@@ -207,7 +225,7 @@ def _check_shapes(
         return checks
     failed = [check for check in checks if not check.difference <= limit]
     piece = worst_piece(batch, pair.reference(batch), pair.engine(batch))
-    node = first_difference(float32.read_bytes(), graph, piece, limit) if float32 else None
+    node = first_difference(float32, graph, piece, limit) if float32 else None
     where = f"; the first node that differs is {node.name} ({node.op_type})" if node else ""
     raise pair.failure(
         f"the exported {pair.precision} graph differs from the model at {len(failed)} of {len(checks)} shapes, most at "
@@ -215,11 +233,11 @@ def _check_shapes(
     )
 
 
-def _check_shape(pair: _Pair, batch: Batch) -> ShapeCheck:
+def _check_shape(pair: _Pair, batch: Batch, prices: Iterator[np.ndarray]) -> ShapeCheck:
     rows, length = batch["input_ids"].shape
     expected = pair.reference(batch).astype(np.float64)
     try:
-        found = pair.engine(batch).astype(np.float64)
+        found = next(prices).astype(np.float64)
     except Exception as error:  # those of onnxruntime, which name the node
         raise_outside_cause(error)
         reason = shorten(str(error), 300)
@@ -237,9 +255,11 @@ def _check_rows(pair: _Pair, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
     """Return the prices of the model and of the graph for every row, float64 (N,)."""
     expected, found = np.empty(len(inputs)), np.empty(len(inputs))
     title = f"verifying the {pair.precision} graph: sample rows"
-    with tracked(title, list(sample_batches(inputs)), lambda one: token_count(one[1])) as batches:
-        for rows, batch in batches:
-            expected[rows], found[rows] = pair.reference(batch), pair.engine(batch)
+    batches = list(sample_batches(inputs))
+    prices = pair.engine.each([batch for _, batch in batches])
+    with tracked(title, batches, lambda one: token_count(one[1])) as left:
+        for (rows, batch), price in zip(left, prices, strict=True):
+            expected[rows], found[rows] = pair.reference(batch), price
     difference, limit = np.abs(found - expected) / expected, pair.limits.price
     if not difference.max() <= limit:
         raise pair.failure(
@@ -261,7 +281,7 @@ def _check_sensitivity(pair: _Pair, inputs: Inputs, max_length: int) -> tuple[fl
 
 
 def batch_sensitivity(
-    engine: PriceBatch, inputs: Inputs, max_length: int, precision: str
+    engine: PricedOnce, inputs: Inputs, max_length: int, precision: str
 ) -> tuple[float, float]:
     """Return how much a row's price depends on the other rows and the padding of its batch.
 
@@ -270,16 +290,32 @@ def batch_sensitivity(
         deviation.
     """
     rows = np.arange(min(SINGLE_ROWS, len(inputs)))
-    title = f"verifying the {precision} graph: single rows"
-    with tracked(title, [inputs.batch(rows[i : i + 1]) for i in rows], token_count) as batches:
-        alone = np.concatenate([engine(batch) for batch in batches])
     shuffled = np.random.default_rng(0).permutation(rows)
-    together = np.empty_like(alone)
-    together[shuffled] = engine(inputs.batch(shuffled))
-    repeated = inputs.batch(
-        np.arange(SINGLE_ROWS) % len(inputs)
-    )  # as in `shapes`, so that it has been priced
-    padded = engine(fit_length(repeated, max_length, inputs.pad_id))[: len(rows)]
-    difference = np.maximum(np.abs(np.log(together / alone)), np.abs(np.log(padded / alone)))
+    single, short = list(rows[:, None]), min(SHORT, max_length)
+    forms: list[tuple[list[np.ndarray], int | None]] = [
+        (single, None),
+        (_parts(shuffled, max_length), None),
+        (_parts(rows, max_length), max_length),
+        (single, short),
+        ([rows], short),
+    ]
+    with tracked(f"verifying the {precision} graph: rows alone and together", forms, lambda _: 1) as left:
+        alone, together, padded, few, many = [_prices(engine, inputs, *form) for form in left]
+    difference = np.abs(np.log([together / alone, padded / alone, many / few]))
     spread = float(np.log(alone).std())
     return float(np.expm1(difference.max())), float(difference.max() / spread) if spread > 0 else 0.0
+
+
+def _prices(engine: PricedOnce, inputs: Inputs, parts: list[np.ndarray], length: int | None) -> np.ndarray:
+    """Return the prices of rows 0 to N - 1 in these batches, float32 (N,); in their own length if `length` is None."""
+    batches = [inputs.batch(rows) for rows in parts]
+    if length is not None:
+        batches = [fit_length(batch, length, inputs.pad_id) for batch in batches]
+    prices = np.concatenate(list(engine.each(batches)))
+    return prices[np.concatenate(parts).argsort()]
+
+
+def _parts(rows: np.ndarray, length: int) -> list[np.ndarray]:
+    """Split rows into batches of at most `most_rows` of a length."""
+    size = most_rows(length)
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
