@@ -13,7 +13,7 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -93,16 +93,28 @@ def delete_leftovers(path: Path, *, locked: bool) -> None:
         locked: no other process writes it, so no temporary file in the folder has a living owner.
     """
     files = [file for file in _inside(path) if _is_abandoned(file, locked=locked)]
-    count = size = 0
     files += _beside(path, "tmp", locked=locked)
     files += _locks_beside(path) if locked else []
     files += _beside(path, "old", locked=locked) if path.exists() else []
-    for file in files:
-        freed = _delete(file)
-        count, size = count + (freed is not None), size + (freed or 0)
-    if count:
+    _delete_all(files, path)
+
+
+def delete_abandoned(folders: Iterable[Path], shown: Path) -> None:
+    """Delete the temporary files in folders whose processes have ended, and log how much it was.
+
+    Args:
+        folders: not searched below; they may not exist.
+        shown: what the message names.
+    """
+    files = [file for folder in folders if folder.is_dir() for file in folder.iterdir()]
+    _delete_all([file for file in files if _TEMPORARY.fullmatch(file.name) and not _is_alive(file)], shown)
+
+
+def _delete_all(files: Iterable[Path], shown: Path) -> None:
+    freed = [size for size in map(_delete, files) if size is not None]
+    if freed:
         logger.info(
-            f"deleted {counted(count, 'unfinished file')} of a killed process in {path}: {_bytes(size)}"
+            f"deleted {counted(len(freed), 'unfinished file')} of a killed process in {shown}: {_bytes(sum(freed))}"
         )
 
 

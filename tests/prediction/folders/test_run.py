@@ -1,6 +1,7 @@
 """From folder to folder: each file once, what is finished is skipped, and a failing file stops no other."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,9 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError, PluginError
-from pricekit.prediction.folders import Job
+from pricekit.prediction.folders import Job, run
 from pricekit.prediction.folders.parts import parts_of
+from pricekit.support.leftovers import machine
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +156,13 @@ def test_wrong_folders_and_options_are_refused(bundle, source, tmp_path):
         predict(tmp_path / "other", table=source / "day=1/a.parquet")
 
 
+DIE = """
+import os, sys
+from pathlib import Path
+from pricekit.support.files import write_atomically
+with write_atomically(Path(sys.argv[1])):
+    os.kill(os.getpid(), 9)
+"""
 KILLED = """
 import sys, time
 import pricekit as pk
@@ -186,6 +195,43 @@ def test_what_a_killed_prediction_finished_is_kept(bundle, source, tmp_path):
         if not name.startswith("_"):
             assert (out / name).read_bytes() == (other / name).read_bytes()
     assert json.loads((out / "_pricekit/day=1/a.parquet.json").read_text())["rows"] == 40
+
+
+def test_what_killed_workers_left_is_deleted(bundle, predictor, source, tmp_path):
+    out = tmp_path / "prices"
+    parts = parts_of(source, out)
+    assert Job.of(predictor)(parts[0]).rows == 40
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+
+    def leave(file, process):
+        left = file.with_name(f".{file.name}.{machine()}.{process:x}.0123.tmp")
+        left.touch()
+        return str(left.relative_to(out))
+
+    for file in (parts[0].target, parts[0].record):  # also of a file that is finished
+        leave(file, dead.pid)
+    of_the_living = leave(parts[0].target, os.getppid())
+    before = _times(out)
+    assert pk.predict(bundle, source, out, engine="ort-cpu", resume=True) == 120
+    names = [part.name for part in parts]
+    assert _files(out) == sorted([*names, *(f"_pricekit/{name}.json" for name in names), of_the_living])
+    assert _times(out)[names[0]] == before[names[0]]
+
+
+def test_what_workers_leave_that_are_killed_meanwhile_is_deleted(predictor, source, tmp_path, monkeypatch):
+    def killed(job, parts, processes):
+        (parts[0].target.parent).mkdir(parents=True)
+        child = [sys.executable, "-c", DIE, parts[0].target]
+        subprocess.run(child, check=False)
+        assert len(list(parts[0].target.parent.iterdir())) == 1
+        raise PluginError("killed")
+        yield
+
+    monkeypatch.setattr(run, "_outcomes", killed)
+    with pytest.raises(PluginError, match="killed"):
+        run.predict_folder(Job.of(predictor), source, tmp_path / "out")
+    assert _files(tmp_path / "out") == []
 
 
 def test_remote_folders_are_like_local_ones(bundle, rows, source, tmp_path, memory):

@@ -19,7 +19,6 @@ from pricekit.prediction.workers import Opened
 from pricekit.storage import fingerprint, size_of
 from pricekit.support.causes import causes, is_temporary
 from pricekit.support.files import describe_failure
-from pricekit.support.leftovers import delete_leftovers
 from pricekit.support.log import logger
 from pricekit.table import Columns, PredictionWriter, ReadOptions, Table, iter_table
 from pricekit.table.source import DEFAULT_READ_OPTIONS
@@ -151,7 +150,6 @@ class Job:
         predictor, before, rows = self.model(), fingerprint(part.source), 0
         if isinstance(part.target, Path):
             part.target.parent.mkdir(parents=True, exist_ok=True)
-            delete_leftovers(part.target, locked=False)
         with PredictionWriter(part.target) as writer:
             size = size_of(part.source)
             for table, prices in priced(predictor, self._tables(part), size, processes=processes, pace=pace):

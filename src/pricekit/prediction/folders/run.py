@@ -16,6 +16,7 @@ from pricekit.prediction.folders.parts import RECORDS, Part, parts_of
 from pricekit.prediction.folders.runners import in_processes, in_turn, runner_of
 from pricekit.prediction.workers import worthwhile
 from pricekit.storage import Location, exists, files_below, for_all, is_folder, size_of, working_path
+from pricekit.support.leftovers import delete_abandoned
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
@@ -73,7 +74,7 @@ def predict_folder(
     check_request(job.model(), job.columns, job.interval)
     parts = parts_of(source, out)
     _check_folder(out)
-    with _working_folder(out) as place, owned(place, "predictions", DataError, shown=out):
+    with _working_folder(out) as place, owned(place, "predictions", DataError, shown=out), _cleared(parts, out):
         finished = _finished(job, parts) if resume else {}
         left = [part for part in parts if part.name not in finished]
         if resume:
@@ -152,6 +153,26 @@ def _working_folder(out: Location) -> Iterator[Path]:
         (out / RECORDS).mkdir(parents=True, exist_ok=True)
     with working_path(out) as place:
         yield place
+
+
+@contextmanager
+def _cleared(parts: Sequence[Part], out: Location) -> Iterator[None]:
+    """Delete what killed workers left: before the block that of an earlier prediction, and after it that of this one.
+
+    Whoever prices a file again cannot do it, because the worker that left something may still have been alive then.
+    """
+
+    def clear() -> None:
+        if isinstance(out, Path):
+            delete_abandoned(sorted(folders), out)
+
+    files = [file for part in parts for file in (part.target, part.record)]
+    folders = {file.parent for file in files if isinstance(file, Path)}
+    clear()
+    try:
+        yield
+    finally:
+        clear()
 
 
 def _failure(failed: dict[str, str], count: int) -> DataError:
