@@ -74,7 +74,11 @@ def predict_folder(
     check_request(job.model(), job.columns, job.interval)
     parts = parts_of(source, out)
     _check_folder(out)
-    with _working_folder(out) as place, owned(place, "predictions", DataError, shown=out), _cleared(parts, out):
+    with (
+        _working_folder(out) as place,
+        owned(place, "predictions", DataError, shown=out),
+        _cleared(parts, out),
+    ):
         finished = _finished(job, parts) if resume else {}
         left = [part for part in parts if part.name not in finished]
         if resume:
