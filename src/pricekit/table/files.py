@@ -7,6 +7,9 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
+
 from pricekit.errors import DataError, NoRowsError
 from pricekit.storage import (
     Location,
@@ -20,9 +23,11 @@ from pricekit.storage import (
     split_pattern,
 )
 from pricekit.support.log import logger
+from pricekit.table.columns import as_frame, as_text, keeps_type
+from pricekit.table.formats.parquet import no_cells
 from pricekit.table.model import Columns, Notices, Table, format_of
 from pricekit.table.read import columns_found, iter_table
-from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions
+from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, open_table
 
 
 def table_files(path: Location) -> list[Location]:
@@ -124,6 +129,19 @@ def check_columns(path: Location, columns: Columns, read_options: ReadOptions = 
         raise empty
     if len(kinds) == 2:
         _refuse_other_ids(kinds[False], kinds[True], columns)
+
+
+def ids_without_rows(path: Location, columns: Columns, read_options: ReadOptions) -> pd.Series:
+    """Return the ids of a file without rows, none, with the name and the type that ids of its rows would have.
+
+    A file without any column gets the name of the expected id column.
+    """
+    file = open_table(path, read_options, logger.debug)
+    found = no_cells(file.origin) if file.kind == "parquet" else {}
+    if columns.id is None or (found and columns.id not in found):
+        return pd.Series([], dtype="int64", name="row")
+    cells = found.get(columns.id, pa.array([], pa.string()))
+    return as_frame({columns.id: cells if keeps_type(cells.type) else as_text(cells)})[columns.id]
 
 
 def files_size(files: Sequence[Location]) -> int:

@@ -8,12 +8,14 @@ import sys
 from dataclasses import replace
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError, PluginError
 from pricekit.prediction.folders import Job, run
+from pricekit.prediction.folders import job as job_module
 from pricekit.prediction.folders.parts import parts_of
 from pricekit.support.leftovers import machine
 
@@ -112,6 +114,31 @@ def test_an_empty_partition_has_an_empty_file_of_prices(bundle, rows, tmp_path, 
     assert (tmp_path / "out" / f"a.{suffix}").exists()
 
 
+def test_an_empty_file_has_the_columns_of_the_others(bundle, rows, source, tmp_path):
+    rows.iloc[:0].astype({"sample_id": "int64"}).to_parquet(source / "day=1/0.parquet", index=False)
+    pq.write_table(pa.table({}), source / "day=1/1.parquet")  # without any column
+    (source / "day=3").mkdir()
+    for name in ("day=1/a.parquet", "day=1/b.parquet", "day=2/a.parquet"):
+        pd.read_parquet(source / name).astype({"sample_id": "int64"}).to_parquet(source / name, index=False)
+    out = tmp_path / "out"
+    assert pk.predict(bundle, source, out, engine="ort-cpu", interval=0.9) == 120
+    schema = pq.read_schema(out / "day=1/a.parquet")
+    assert pq.read_schema(out / "day=1/0.parquet").equals(schema)
+    assert pq.read_schema(out / "day=1/1.parquet").names == schema.names
+    assert sorted(pd.read_parquet(out)["sample_id"]) == sorted(rows["sample_id"].astype(int)[:120])
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_users_learn_from_any_worker_how_a_file_was_read(bundle, rows, source, tmp_path, caplog, processes):
+    rows.iloc[:5].drop(columns="sample_id").to_parquet(source / "day=1/b.parquet", index=False)
+    with caplog.at_level("WARNING", "pricekit"):
+        assert pk.predict(bundle, source, tmp_path / "out", engine="ort-cpu", processes=processes) == 85
+    assert [record.message for record in caplog.records] == [
+        f"{source / 'day=1/b.parquet'} has no id column 'sample_id': row numbers from 0 are used instead (set id to "
+        "another column)."
+    ]
+
+
 def test_a_table_that_is_replaced_meanwhile_fails(predictor, source, tmp_path):
     (part, *_) = parts_of(source, tmp_path / "out")
 
@@ -195,6 +222,22 @@ def test_what_a_killed_prediction_finished_is_kept(bundle, source, tmp_path):
         if not name.startswith("_"):
             assert (out / name).read_bytes() == (other / name).read_bytes()
     assert json.loads((out / "_pricekit/day=1/a.parquet.json").read_text())["rows"] == 40
+
+
+def test_a_record_never_describes_another_file(predictor, source, tmp_path, monkeypatch):
+    (part, *_) = parts_of(source, tmp_path / "out")
+    first = Job.of(predictor)
+    first(part)
+    size = first.finished(part).bytes
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job_module, "write_record", killed)
+    with pytest.raises(KeyboardInterrupt):
+        Job.of(predictor, interval=0.9)(part)  # its file is complete, but not its record
+    part.target.write_bytes(b"x" * size)  # another file may have the same size
+    assert first.finished(part) is None
 
 
 def test_what_killed_workers_left_is_deleted(bundle, predictor, source, tmp_path):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pricekit import __version__
 from pricekit.errors import BundleError, DataError, NoRowsError, PricekitError
@@ -16,14 +18,18 @@ from pricekit.prediction.intervals import BOUNDS
 from pricekit.prediction.shipped import Shipped
 from pricekit.prediction.windows import Pace, priced
 from pricekit.prediction.workers import Opened
-from pricekit.storage import fingerprint, size_of
+from pricekit.storage import delete, fingerprint, size_of
 from pricekit.support.causes import causes, is_temporary
 from pricekit.support.files import describe_failure
 from pricekit.support.log import logger
 from pricekit.table import Columns, PredictionWriter, ReadOptions, Table, iter_table
+from pricekit.table.files import ids_without_rows
+from pricekit.table.model import Notices
 from pricekit.table.source import DEFAULT_READ_OPTIONS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pricekit.prediction.predictor import Predictor
 
 WINDOW = 8192
@@ -40,6 +46,7 @@ class Outcome:
         problem: why it failed, in one paragraph; "" if its prices are complete.
         seconds: the time that it took.
         preparing, pricing: the seconds for tokens and features of its first window, and those of the engine.
+        notices: sentences for the user about how it was read; whoever receives the outcome logs them.
     """
 
     name: str
@@ -48,6 +55,7 @@ class Outcome:
     seconds: float = 0.0
     preparing: float = 0.0
     pricing: float = 0.0
+    notices: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -136,31 +144,36 @@ class Job:
             PricekitError: the model cannot be used.
             OSError: the disk is full.
         """
-        began, pace = time.perf_counter(), Pace()
+        began, pace, notices = time.perf_counter(), Pace(), list[str]()
         try:
-            rows = self._price(part, processes, pace)
+            rows = self._price(part, processes, pace, notices.append)
         except (DataError, OSError) as error:
             if any(map(is_temporary, causes(error))):
                 raise
             problem = str(error) if isinstance(error, PricekitError) else describe_failure(error)
-            return Outcome(part.name, problem=problem, seconds=time.perf_counter() - began)
-        return Outcome(part.name, rows, "", time.perf_counter() - began, pace.preparing, pace.pricing)
+            return Outcome(part.name, 0, problem, time.perf_counter() - began, notices=notices)
+        seconds = time.perf_counter() - began
+        return Outcome(part.name, rows, "", seconds, pace.preparing, pace.pricing, notices)
 
-    def _price(self, part: Part, processes: int | None, pace: Pace) -> int:
+    def _price(self, part: Part, processes: int | None, pace: Pace, notices: Notices) -> int:
         predictor, before, rows = self.model(), fingerprint(part.source), 0
         if isinstance(part.target, Path):
             part.target.parent.mkdir(parents=True, exist_ok=True)
         with PredictionWriter(part.target) as writer:
             size = size_of(part.source)
-            for table, prices in priced(predictor, self._tables(part), size, processes=processes, pace=pace):
+            tables = self._tables(part, notices)
+            for table, prices in priced(predictor, tables, size, processes=processes, pace=pace):
                 assert prices is not None
-                bounds = () if self.interval is None else predictor.interval(prices, self.interval)
-                writer.write(table.ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
+                self._write(writer, table.ids, prices)
                 rows += len(table)
+            if not rows:  # readers of the folder expect the columns of the other files
+                ids = ids_without_rows(part.source, self.columns, self.read_options)
+                self._write(writer, ids, np.empty(0))
             if fingerprint(part.source) != before:
                 raise DataError(
                     f"{part.source} changed during the prediction; predict again when the file is complete."
                 )
+            delete(part.record)  # so that it never describes another file, even if this process is killed
         if isinstance(part.record, Path):
             part.record.parent.mkdir(parents=True, exist_ok=True)
         size = size_of(part.target)
@@ -170,14 +183,18 @@ class Job:
         )
         return rows
 
-    def _tables(self, part: Part) -> Iterator[Table]:
+    def _write(self, writer: PredictionWriter, ids: pd.Series, prices: np.ndarray) -> None:
+        bounds = () if self.interval is None else self.model().interval(prices, self.interval)
+        writer.write(ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
+
+    def _tables(self, part: Part, notices: Notices) -> Iterator[Table]:
         try:
             yield from iter_table(
                 part.source,
                 self.columns,
                 rows=WINDOW,
                 read_options=self.read_options,
-                notices=logger.warning,
+                notices=notices,
             )
         except NoRowsError:
             logger.debug(f"{part.source} has no rows")

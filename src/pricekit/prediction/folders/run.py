@@ -131,6 +131,8 @@ def _follow(outcomes: Iterator[Outcome], parts: Sequence[Part], tally: Tally) ->
     with progress("pricing", sum(sizes.values())) as advance:
         for number, outcome in enumerate(outcomes, start=1):
             tally.rows += outcome.rows
+            for sentence in outcome.notices:
+                logger.warning(sentence)
             if outcome.problem:
                 tally.failed[outcome.name] = outcome.problem
                 logger.warning(f"{outcome.name} failed: {outcome.problem}")

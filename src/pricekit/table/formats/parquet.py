@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
-from pricekit.table.columns import check_names, is_text, text_array
+from pricekit.table.columns import check_names, flat, is_text, text_array
 from pricekit.table.formats.encoding import check_readable
 from pricekit.table.model import RawChunk, ReadWarnings
 
@@ -38,6 +38,15 @@ def names_of_parquet(path: Path) -> list[str]:
     """Return the names of the columns, [] for a file without rows; raises DataError for a damaged file."""
     with _explained(path), pq.ParquetFile(path) as file:
         return list(file.schema_arrow.names) if file.metadata.num_rows else []
+
+
+def no_cells(path: Path) -> dict[str, pa.Array]:
+    """Return the columns as `read_parquet` would, but without their rows; raises DataError for a damaged file."""
+    with _explained(path), pq.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        batch = pa.record_batch([pa.nulls(0, kind) for kind in schema.types], schema.names)
+        columns = plain_columns(batch, ReadWarnings())
+    return {name: flat(columns[name]) for name in columns.column_names}
 
 
 @contextmanager
