@@ -147,8 +147,8 @@ def trial(
     while not any((folder / "prices").rglob("*.parquet*")) and driver.poll() is None:
         time.sleep(0.005)
     time.sleep(delay)
-    unfinished = driver.poll() is None and len(list(folder.rglob("*.json"))) < plan.files
-    hit = kill(plan, driver.pid, chance) and unfinished
+    unfinished = len(list(folder.rglob("*.json"))) < plan.files
+    hit = driver.poll() is None and kill(plan, driver.pid, chance) and unfinished
     code = ended(driver)
     resumed = code != 0
     if resumed:
@@ -156,7 +156,8 @@ def trial(
     problem = f"the resumed command ended with {code}" if code else difference(content(folder), expected)
     problem = problem or left_running(driver.pid, plan.worker, GONE_SECONDS)
     said = folder.with_suffix(".log").read_text() if problem else ""
-    print(f"{folder.name}: {problem or 'equal'}{' after a resume' if resumed else ''}", said, flush=True)
+    facts = f"{'killed in time' if hit else 'too late'}, {'resumed' if resumed else 'ended'}"
+    print(f"{folder.name}: {facts}: {problem or 'equal'}", said, flush=True)
     return Trial(driver.pid, hit, resumed, problem)
 
 

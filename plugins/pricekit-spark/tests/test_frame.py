@@ -78,15 +78,16 @@ def test_a_worker_uses_the_cpus_of_its_task(spark, bundle):
 
     def cpus(_):
         import json
+        import os
 
         from pricekit_spark.parcel import Parcel
 
         from pricekit.support.cpus import usable_cpus
 
         Parcel(content)()
-        return json.dumps({"cpus": usable_cpus()})
+        return json.dumps({"cpus": usable_cpus(), "tokenizers": os.environ["RAYON_NUM_THREADS"]})
 
-    assert call(spark, cpus) == {"cpus": 1}
+    assert call(spark, cpus) == {"cpus": 1, "tokenizers": "1"}
 
 
 def test_a_worker_with_another_bundle_is_refused(spark, bundle):
@@ -99,6 +100,16 @@ def test_a_worker_without_pricekit_is_explained(spark, bundle, tmp_path, monkeyp
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "bare" / "bin" / "python"))
     with pytest.raises(PluginError, match=r"bare/bin/python on .* cannot import pricekit \(.*PYSPARK_PYTHON"):
+        check_workers(spark, parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu"))))
+
+
+def test_a_worker_without_the_engine_is_explained(spark, bundle, tmp_path, monkeypatch):
+    (tmp_path / "onnxruntime.py").write_text("raise ModuleNotFoundError(\"No module named 'onnxruntime'\")")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    with pytest.raises(PluginError, match=r"cannot price: .*onnxruntime.*pip install 'pricekit\[cpu\]'"):
         check_workers(spark, parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu"))))
 
 

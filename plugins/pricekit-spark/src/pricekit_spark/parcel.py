@@ -40,7 +40,8 @@ class Parcel:
 
         task = TaskContext.get()
         if task is not None:
-            os.environ.setdefault(CPUS, str(task.cpus()))
+            cpus = os.environ.setdefault(CPUS, str(task.cpus()))
+            os.environ.setdefault("RAYON_NUM_THREADS", cpus)
         content = self.content
         job: Job = pickle.loads(content) if isinstance(content, bytes) else content.value  # noqa: S301  # the driver's
         return job
