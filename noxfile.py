@@ -46,6 +46,11 @@ def install_sources(session: nox.Session, *groups: str) -> None:
     )
 
 
+def run_tests(session: nox.Session, marked: str, *paths: str) -> None:
+    """Run tests in one single-threaded process per core: threads of several processes would wait for each other."""
+    session.run("pytest", "-n", "logical", "-m", marked, *paths, env={"OMP_NUM_THREADS": "1"})
+
+
 @nox.session
 def demo(session: nox.Session) -> None:
     """Generate a catalogue, train, export, predict."""
@@ -57,9 +62,7 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the test suite."""
     install_sources(session, "test")
-    # One single-threaded process per core, because threads of several processes would wait for each other.
-    one_thread = {"OMP_NUM_THREADS": "1"}
-    session.run("pytest", "-n", "logical", "-m", "not slow", *(session.posargs or ["tests"]), env=one_thread)
+    run_tests(session, "not slow and not examples", *(session.posargs or ["tests"]))
 
 
 @nox.session
@@ -95,6 +98,10 @@ def check_site(session: nox.Session) -> None:
     session.run("pytest", *tests, env={"PRICEKIT_SITE": str(site)})
 
 
+def check_examples(session: nox.Session) -> None:
+    run_tests(session, "examples", *(session.posargs or ["tests"]))
+
+
 def check_remote(session: nox.Session) -> None:
     tests = session.posargs or ["tests/storage", "tests/prediction/test_files_s3.py"]
     session.run("pytest", *tests)
@@ -122,6 +129,13 @@ def pages(session: nox.Session) -> None:
 
 
 @nox.session
+def examples(session: nox.Session) -> None:
+    """Run the scripts, the notebook, the tutorials and the examples of docstrings as written."""
+    install_sources(session, "test")
+    check_examples(session)
+
+
+@nox.session
 def remote(session: nox.Session) -> None:
     """Test remote files with a server of S3 whose requests fail."""
     install_sources(session, "test", "s3")
@@ -137,9 +151,9 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def sources(session: nox.Session) -> None:
-    """Run `lint`, `faults`, `pages`, `remote` and `docs` in one environment, which saves four installations."""
+    """Run `lint`, `examples`, `faults`, `pages`, `remote` and `docs` in one environment, to install once."""
     install_sources(session, "test", "lint", "pages", "s3", "docs")
-    for check in (check_style, check_faults, check_pages, check_remote, check_site):
+    for check in (check_style, check_examples, check_faults, check_pages, check_remote, check_site):
         check(session)
 
 

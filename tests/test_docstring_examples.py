@@ -34,6 +34,7 @@ EXAMPLES = [
 ]
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_the_example_of_a_docstring_runs(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

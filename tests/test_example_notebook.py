@@ -10,6 +10,7 @@ FOLDER = Path(__file__).parents[1] / "examples"
 NOTEBOOK = FOLDER / "kaggle_notebook.ipynb"
 
 
+@pytest.mark.examples
 def test_the_notebook_runs(tmp_path, monkeypatch):
     reason = "the notebook is executed with nbclient and ipykernel: pip install nbclient ipykernel"
     nbclient = pytest.importorskip("nbclient", reason=reason)

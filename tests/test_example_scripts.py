@@ -8,6 +8,8 @@ import pytest
 
 from pricekit.core.loader import registry
 
+pytestmark = pytest.mark.examples
+
 FOLDER = Path(__file__).parents[1] / "examples"
 SCRIPTS = sorted(FOLDER.glob("*.py"))
 PLUGINS = sorted(FOLDER.glob("own_*.py"))

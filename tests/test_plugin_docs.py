@@ -23,6 +23,7 @@ def _blocks(document: Path) -> list[tuple[str, str]]:
     return re.findall(r"^```(\w*)\n(.*?)^```", document.read_text("utf-8"), re.M | re.S)
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("name", TUTORIALS)
 def test_a_tutorial_runs_as_written(name, pricekit, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
