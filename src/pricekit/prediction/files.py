@@ -29,6 +29,7 @@ from pricekit.table import (
     iter_files,
     table_files,
 )
+from pricekit.table.files import warn_of_other_formats
 
 if TYPE_CHECKING:
     from pricekit.prediction.predictor import Predictor
@@ -50,8 +51,7 @@ def predict_file(
     processes: int | None,
 ) -> int:
     """Price a table file; see `Predictor.predict_file`."""
-    files = table_files(source)
-    check_output(out, files)
+    files = _files_of(source, out)
     check_request(predictor, columns, interval)
     _check_resumable(resume, source, out)
     fingerprints = _fingerprints(files)
@@ -83,6 +83,13 @@ def predict_file(
         logger.warning(f"{empty:,} of {rows:,} rows have no text; they get a price nevertheless.")
     _warn_of_new_files(source, [*files, out])
     return rows
+
+
+def _files_of(source: Location, out: Location) -> list[Location]:
+    files = table_files(source)
+    warn_of_other_formats(source)
+    check_output(out, files)
+    return files
 
 
 def _check_resumable(resume: bool, *locations: Location) -> None:

@@ -23,11 +23,15 @@ from pricekit.storage import (
     split_pattern,
 )
 from pricekit.support.log import logger
+from pricekit.support.text import counted
 from pricekit.table.columns import as_frame, as_text, keeps_type
 from pricekit.table.formats.parquet import no_cells
 from pricekit.table.model import Columns, Notices, Table, format_of
 from pricekit.table.read import columns_found, iter_table
 from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, open_table
+
+_PARQUET = (".parquet", ".pq")
+_OTHERS = (".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 def table_files(path: Location) -> list[Location]:
@@ -42,7 +46,7 @@ def table_files(path: Location) -> list[Location]:
     """
     if is_folder(path):
         fixed, hidden = path, False
-        found = [file for file in files_below(path) if file.suffix.lower() in (".parquet", ".pq")]
+        found = [file for file in files_below(path) if file.suffix.lower() in _PARQUET]
         problem = 'the folder contains no .parquet file. For other formats, use a pattern such as "*.csv"'
     elif is_pattern(path) and not exists(path):
         fixed, varying = split_pattern(path)
@@ -55,6 +59,23 @@ def table_files(path: Location) -> list[Location]:
     if not files:
         raise DataError(f"{path}: {problem}. Check the path.", parameters=("table",))
     return files
+
+
+def warn_of_other_formats(path: Location) -> None:
+    """Log the number of tables in a folder that `table_files` omits, and one of their names."""
+    if not is_folder(path):
+        return
+    others = [
+        file
+        for file in files_below(path)
+        if file.suffix.lower() in _OTHERS and not _is_hidden(file.relative_to(path))  # type: ignore[arg-type]
+    ]
+    if others:
+        logger.warning(
+            f"{path}: {counted(len(others), 'file')} of other formats, such as {min(map(str, others))}, "
+            f"{'is' if len(others) == 1 else 'are'} left out: a folder stands for its .parquet files. For others, "
+            'use a pattern such as "**/*.csv".'
+        )
 
 
 def fixed_part(path: Location) -> Location:

@@ -62,6 +62,17 @@ def test_each_file_gets_a_file_of_the_same_name(bundle, predictor, rows, source,
     assert len(pd.read_parquet(out)) == 120  # readers of folders ignore the records
 
 
+@pytest.mark.parametrize("out", ["prices", "prices.csv"])
+def test_tables_of_other_formats_in_a_folder_are_named(bundle, rows, source, tmp_path, caplog, out):
+    for name in ("day=2/b.csv", "c.jsonl", "_d.csv", "README.txt"):
+        (source / name).write_text("x")
+    assert pk.predict(bundle, source, tmp_path / out, engine="ort-cpu") == 120
+    warned = [record.message for record in caplog.records if "other formats" in record.message]
+    assert len(warned) == 1
+    assert "2 files of other formats, such as" in warned[0]
+    assert "c.jsonl, are left out" in warned[0]
+
+
 def test_resuming_skips_finished_files_and_prices_what_changed(bundle, rows, source, tmp_path):
     out = tmp_path / "prices"
     pk.predict(bundle, source, out, engine="ort-cpu")

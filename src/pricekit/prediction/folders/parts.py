@@ -8,7 +8,7 @@ from pathlib import Path
 from pricekit.errors import DataError
 from pricekit.storage import Address, Location, is_folder
 from pricekit.table import table_files
-from pricekit.table.files import fixed_part
+from pricekit.table.files import fixed_part, warn_of_other_formats
 from pricekit.table.model import format_of
 
 RECORDS = "_pricekit"
@@ -45,7 +45,9 @@ def parts_of(source: Location, out: Location) -> list[Part]:
             parameters=("out",),
             path=str(out),
         )
-    return [_part(file, fixed, out) for file in table_files(source)]
+    files = table_files(source)
+    warn_of_other_formats(source)
+    return [_part(file, fixed, out) for file in files]
 
 
 def is_folder_output(out: Location, source: Location) -> bool:

@@ -82,7 +82,7 @@ def predict_folder(
         finished = _finished(job, parts) if resume else {}
         left = [part for part in parts if part.name not in finished]
         if resume:
-            logger.info(f"{counted(len(finished), 'file')} of {len(parts):,} are finished.")
+            logger.info(f"{len(finished):,} of {counted(len(parts), 'file')} were finished before.")
         tally = Tally(sum(finished.values()))
         if left:
             outcomes = _outcomes(job, left, processes) if run is None else run(job, left)
