@@ -244,9 +244,10 @@ def test_large_and_nested_json_is_not_parsed(copy, name, content, what):
         open_bundle(copy)
 
 
-def test_large_intervals_are_not_parsed(copy):
-    put(copy, "intervals.json", b"[" * (2 << 20))
-    with pytest.raises(BundleError, match=r"intervals\.json has .* bytes"):
+@pytest.mark.parametrize("name", ["intervals.json", "sketch.json", "self_test.json"])
+def test_large_files_that_members_share_are_not_parsed(copy, name):
+    put(copy, name, b"[" * (2 << 20))
+    with pytest.raises(BundleError, match=f"{name} has .* bytes"):
         open_bundle(copy)
 
 

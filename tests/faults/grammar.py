@@ -401,6 +401,15 @@ def _outside(bundle: Path, rng: random.Random) -> None:
     write_manifest(bundle, manifest)
 
 
+def self_test(bundle: Path, rng: random.Random) -> None:
+    """Add a self-test, mutated or with other bytes; the bundles of older versions have none."""
+    reads = json.loads((bundle / "preprocess.json").read_text("utf-8"))["columns"]["text"]
+    rows = [["Green tea"] * len(reads), [""] * len(reads)]
+    record = {"columns": reads, "rows": rows, "prices": [9.5, 4.0], "tolerance": 1e-4}
+    put(bundle, "self_test.json", json.dumps(record).encode())
+    rng.choice([mutated, other_bytes])("self_test.json")(bundle, rng)
+
+
 RULES: dict[str, Rule] = {
     "normalizer": _tokenizer(lambda t, rng: t.update(normalizer=normalizer(rng))),
     "pre_tokenizer": _tokenizer(lambda t, rng: t.update(pre_tokenizer=pre_tokenizer(rng))),
@@ -411,6 +420,7 @@ RULES: dict[str, Rule] = {
     "mutated preprocess": mutated("preprocess.json"),
     "mutated manifest": mutated(MANIFEST),
     "mutated intervals": mutated("intervals.json"),
+    "self-test": self_test,
     "columns": _preprocess(_columns),
     "features": _preprocess(_features),
     "members": _members,

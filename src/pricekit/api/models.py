@@ -230,7 +230,7 @@ def export(
 
 
 @clear_errors
-def inspect(bundle: PathLike) -> Inspection:
+def inspect(bundle: PathLike, *, self_test: bool = False, engine: str | None = None) -> Inspection:
     """Check a bundle, which may be a stranger's, and return its manifest and files.
 
     The function checks every file against its hash and the limits of docs/bundle-format.md. Then another process, with
@@ -239,10 +239,15 @@ def inspect(bundle: PathLike) -> Inspection:
 
     Args:
         bundle: its folder.
+        self_test: then also open the bundle in this process, without limits, and check that the engine gives the
+            invented rows in it the prices that they had at its export; see `Predictor.self_test`.
+        engine: for the self-test, as for `load`.
 
     Raises:
         BundleError: the bundle is damaged, was changed, is newer than this version of pricekit, or cannot be used
-            within the limits.
+            within the limits; or the self-test fails, or there is none.
+        ConfigError: an engine is given without the self-test.
+        PluginError: the self-test needs a feature or an engine that is not installed.
 
     Example:
         >>> import pricekit as pk, tempfile
@@ -252,6 +257,12 @@ def inspect(bundle: PathLike) -> Inspection:
         'fp32'
     """
     from pricekit.bundle import open_bundle
-    from pricekit.prediction.sandbox import inspect_bundle
+    from pricekit.prediction.sandbox import inspect_bundle, with_self_test
 
-    return inspect_bundle(open_bundle(model_path(bundle, "bundle")))
+    if engine is not None and not self_test:
+        raise ConfigError(
+            f"the engine {engine} is for the self-test, which was not asked for; ask for it, or leave the engine out",
+            parameters=("self_test", "engine"),
+        )
+    found = inspect_bundle(open_bundle(model_path(bundle, "bundle")))
+    return with_self_test(found, engine) if self_test else found

@@ -26,16 +26,19 @@ if TYPE_CHECKING:
 
 
 @clear_errors
-def load(path: PathLike, engine: str | None = None) -> Predictor:
+def load(path: PathLike, engine: str | None = None, *, self_test: bool = False) -> Predictor:
     """Open a model to predict with: a bundle, a run or an ensemble.
 
     Args:
         path: its folder, or its address such as "s3://shop/bundle", or the object that a function of pricekit returned.
         engine: the engine that runs a bundle's graph, such as `ort-cpu`; default: `auto`, the fastest on this machine
             by a benchmark, which runs the first time. A run or an ensemble runs in torch.
+        self_test: also check that this engine gives the invented rows in the bundle the prices that they had at its
+            export; see `Predictor.self_test`.
 
     Raises:
-        BundleError: the folder contains no model, or the bundle is damaged or was changed.
+        BundleError: the folder contains no model, or the bundle is damaged or was changed; or the self-test fails, or
+            there is none.
         PluginError: a feature or an engine is not installed.
         ConfigError: an engine is given for a run.
 
@@ -47,7 +50,10 @@ def load(path: PathLike, engine: str | None = None) -> Predictor:
     """
     from pricekit.runs.load import load_model
 
-    return load_model(model_path(path, "path"), engine)
+    model = load_model(model_path(path, "path"), engine)
+    if self_test:
+        model.self_test()
+    return model
 
 
 @with_options(ReadingOptions)

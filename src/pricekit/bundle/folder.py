@@ -7,6 +7,7 @@
     intervals.json    half widths of the price intervals; older bundles have none
     comparables.parquet, comparables.json    products with prices and their index; most bundles have none
     sketch.json       what tables are compared with, see `pricekit.monitoring`; older bundles have none
+    self_test.json    invented rows and their prices; older bundles have none
     README.md         the model card
 
 A bundle with several members has a graph, a tokenizer and a preprocess.json for each member, under the names in its

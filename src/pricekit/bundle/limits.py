@@ -22,7 +22,12 @@ from pricekit.support.text import shorten
 
 MOST_BYTES = 16 << 30
 """Bytes of all files together."""
-COMMON_JSON = {"intervals.json": 1 << 20, "sketch.json": 1 << 20, "comparables.json": 256 << 20}
+COMMON_JSON = {
+    "intervals.json": 1 << 20,
+    "sketch.json": 1 << 20,
+    "self_test.json": 1 << 20,
+    "comparables.json": 256 << 20,
+}
 """Bytes of the JSON files that all members share."""
 JSON_BYTES = {"tokenizer.json": 64 << 20, "preprocess.json": 64 << 20, **COMMON_JSON}
 FILE_BYTES = {"model.onnx": 2 << 30, "comparables.parquet": 1 << 30, **JSON_BYTES}

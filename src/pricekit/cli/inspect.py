@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER
+from pricekit.cli.options import FOLDER, engine_option
 from pricekit.cli.terminal import show_table
 from pricekit.support.log import logger
 from pricekit.support.text import counted
@@ -17,19 +17,27 @@ _SHOWN = "schema_version pricekit_version created precision opset table currency
 
 @click.command(short_help="Check a bundle in a sandbox and show its manifest.")
 @click.argument("bundle", type=FOLDER)
+@click.option(
+    "--self-test",
+    is_flag=True,
+    help="Also check that the engine gives the invented rows in the bundle the prices that they had at its export.",
+)
+@engine_option
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on stdout.")
-def inspect(bundle: str, as_json: bool) -> None:
+def inspect(bundle: str, self_test: bool, engine: str | None, as_json: bool) -> None:
     """Check BUNDLE, which may be a stranger's, and show its origin and requirements.
 
     \b
     pricekit inspect bundle
+    pricekit inspect bundle --self-test --engine ort-cpu
 
     The command checks every file against its hash and the limits of bundles. On Linux, a process with limited time and
-    memory then opens the bundle and prices a few generated rows.
+    memory then opens the bundle and prices a few generated rows. With --self-test, the engine that --engine names opens
+    it afterwards, without these limits.
     """
     from pricekit import api
 
-    found = api.inspect(bundle)
+    found = api.inspect(bundle, self_test=self_test, engine=engine)
     if found.note:
         logger.warning(f"the bundle was not opened: {found.note}")
     if as_json:
@@ -43,6 +51,9 @@ def inspect(bundle: str, as_json: bool) -> None:
                 f"in {found.seconds:.1f} s with {found.megabytes:,.0f} MB of memory, and priced 8 rows",
             ]
         )
+    if tested := found.self_test:
+        passed = f"{tested.rows} rows in {tested.engine}, relative difference {tested.difference:.1e}"
+        rows.append(["self-test passed", f"{passed}, limit {tested.tolerance:g}"])
     show_table(f"{bundle}: all files match their hashes", ["fact", "value"], rows, stderr=False)
     if members := found.manifest.get("members"):
         lines = [[member["model"], f"{member['weight']:.3f}"] for member in members]

@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from pricekit import __version__
-from pricekit.bundle import PARTS, unlisted_files, write_bundle
+from pricekit.bundle import PARTS, Bundle, unlisted_files, write_bundle
 from pricekit.bundle.folder import MOST_MEMBERS
 from pricekit.bundle.limits import check_members
 from pricekit.comparables.products import files_of, some_rows
 from pricekit.core.calls import notify
 from pricekit.core.contracts import Batch, PriceBatch
-from pricekit.errors import BundleError, ExportError
+from pricekit.errors import BundleError, ExportError, PluginError
 from pricekit.exporting.card import CARD, comparables_section, ensemble_card, model_card
 from pricekit.exporting.graph import OPSET, export_graph
 from pricekit.exporting.intermediates import token_count
@@ -40,11 +41,14 @@ from pricekit.model.network import PriceModel
 from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals
+from pricekit.prediction.self_test import FILE as SELF_TEST
+from pricekit.prediction.self_test import make_self_test
 from pricekit.preprocess import Inputs
 from pricekit.runs.ensemble import Ensemble, is_ensemble, open_ensemble
 from pricekit.runs.folder import LoadedRun, check_replaceable, open_run, read_sample
 from pricekit.support.files import is_free, temporary_folder
 from pricekit.support.locks import owned
+from pricekit.support.log import logger
 from pricekit.support.progress import progress, tracked
 from pricekit.table import Table, TableSource, read_usable
 from pricekit.table.prices.currency import require_same_currency
@@ -99,17 +103,20 @@ def export_run(
 def _export(path: Path, out: Path, precision: str, comparables: TableSource | None) -> VerificationReport:
     if is_ensemble(path):
         ensemble = open_ensemble(path)
-        products = _read_products(comparables, ensemble.members[0][0], ensemble.facts)
+        runs = [run for run, _ in ensemble.members]
+        products = _read_products(comparables, runs[0], ensemble.facts)
         report, files, facts = _export_members(ensemble, precision)
         version = 2
     else:
         run = open_run(path)
+        runs = [run]
         products = _read_products(comparables, run, run.facts)
         version = 2 if run.config.facts_first else 1
         exported = _export_model(run, precision)
         report, files = exported.report, exported.files
         facts = _facts(precision, run.facts | _training_rows_in([run]), exported.float32_nodes, report)
         files |= _common_files(model_card(run, facts), run.intervals, run.sketch)
+    files |= _self_test(Bundle(out, facts, files, ""), precision, runs)
     if products is not None:
         members = {name: content for name, content in files.items() if name.endswith(PARTS["preprocess"])}
         files |= files_of(products, members)
@@ -286,6 +293,23 @@ def _common_files(card: str, intervals: Intervals | None, sketch: Sketch | None)
     if sketch is not None:
         files[SKETCH] = sketch.to_text().encode()
     return files
+
+
+def _self_test(bundle: Bundle, precision: str, runs: Sequence[LoadedRun]) -> dict[str, bytes]:
+    """Return the file with invented rows and their prices; none if a feature cannot do without the rows of a table."""
+    names = {name for run in runs if run.sketch for name in run.sketch.others}
+    frame = read_sample(runs[0]).frame if names else pd.DataFrame()
+    others = {name: is_numeric_dtype(frame[name]) for name in frame if name in names}
+    try:
+        return {SELF_TEST: make_self_test(bundle, precision, others).to_text().encode()}
+    except PluginError as error:
+        logger.warning(f"the bundle has no self-test, because invented rows cannot be priced: {error}")
+        return {}
+    except BundleError as error:
+        raise ExportError(
+            f"the {precision} graph cannot price the invented rows of the self-test: {error}. Nothing was published",
+            **error.facts,
+        ) from error
 
 
 def _check_free(out: Path, overwrite: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -43,6 +44,14 @@ class Member:
         """Return the prices of all rows, float32 (N,); rows with equal inputs are priced once."""
         first, kind = inputs.distinct()
         return cast(np.ndarray, self.engine.price(inputs, first)[first][kind])
+
+
+def weighted_mean(prices: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
+    """Return the weighted geometric mean of several prices of each row, float32 (N,); the weights sum to 1."""
+    if len(prices) == 1:
+        return prices[0]
+    logs = [weight * np.log(price.astype(np.float64)) for price, weight in zip(prices, weights, strict=True)]
+    return cast(np.ndarray, np.exp(np.sum(logs, axis=0)).astype(np.float32))
 
 
 @dataclass(frozen=True, repr=False)

@@ -27,8 +27,10 @@ from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.sketch import Sketch, read_sketch
 from pricekit.prediction import files, workers
 from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
-from pricekit.prediction.members import BundleReader, Member, read_bundle
+from pricekit.prediction.members import BundleReader, Member, read_bundle, weighted_mean
 from pricekit.prediction.rows import Rows, named_columns, table_of
+from pricekit.prediction.self_test import FILE as SELF_TEST
+from pricekit.prediction.self_test import SelfTest, SelfTestResult, read_self_test, require_self_test
 from pricekit.preprocess import Inputs
 from pricekit.storage import Location, location_of
 from pricekit.table import (
@@ -72,6 +74,7 @@ class Predictor:
         origin: None for a predictor that was not loaded from a folder.
         sketch: of the training table; None for a model that is older than sketches.
         products: reads the products with prices that the model contains; None if it contains none.
+        invented: rows with the prices that they had at the export, for `self_test`; None for a model without them.
 
     Example:
         >>> import pricekit as pk
@@ -88,6 +91,7 @@ class Predictor:
     origin: Origin | None = None
     sketch: Sketch | None = None
     products: Callable[[], Products] | None = None
+    invented: SelfTest | None = None
 
     @classmethod
     def load(cls, path: str | Path, engine: str = AUTO) -> Predictor:
@@ -115,7 +119,9 @@ class Predictor:
         sketch = None if drawn is None else read_sketch(drawn, bundle.path)
         products = cache(partial(read_products, bundle.files, bundle.path)) if ROWS in bundle.files else None
         currency = bundle.manifest.get("currency")
-        return cls(members, bundle.digest, intervals, currency, origin, sketch, products)
+        kept = bundle.files.get(SELF_TEST)
+        invented = None if kept is None else read_self_test(kept, reader.columns, bundle.path)
+        return cls(members, bundle.digest, intervals, currency, origin, sketch, products, invented)
 
     @property
     def columns(self) -> Columns:
@@ -273,6 +279,30 @@ class Predictor:
         preprocessor = self.members[0].preprocessor
         return compare(sketch, rows, preprocessor, self.prepare, self.price, limits)
 
+    def self_test(self) -> SelfTestResult:
+        """Price the invented rows that the bundle contains, and compare with their prices at the export.
+
+        Each row is priced alone and among the others. Run this in the process that will serve, as in a readiness check.
+
+        Returns:
+            Engine, number of rows, largest relative difference, and the tolerance.
+
+        Raises:
+            BundleError: a price differs by more than the tolerance; or the model has no self-test, as runs and older
+                bundles.
+            PluginError: a feature or the engine fails.
+
+        Example:
+            >>> import pricekit as pk
+            >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+            >>> found = pk.load("bundle", engine="ort-cpu").self_test()
+            >>> found.engine, found.difference <= found.tolerance
+            ('ort-cpu', True)
+        """
+        where = "the model" if self.origin is None else self.origin.path
+        test = require_self_test(self.invented)
+        return test.check(self.columns, lambda some: self.price(self.prepare(some)), self.engine, where)
+
     def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the bounds around predicted prices, float32 (N,) each, that contain a share `level` of true prices.
 
@@ -357,13 +387,7 @@ class Predictor:
     def price(self, inputs: list[Inputs]) -> np.ndarray:
         """Return the weighted geometric mean of the members' prices, float32 (N,); inputs as of `prepare`."""
         prices = [member.prices(some) for member, some in zip(self.members, inputs, strict=True)]
-        if len(prices) == 1:
-            return prices[0]
-        logs = [
-            member.weight * np.log(price.astype(np.float64))
-            for member, price in zip(self.members, prices, strict=True)
-        ]
-        return cast(np.ndarray, np.exp(np.sum(logs, axis=0)).astype(np.float32))
+        return weighted_mean(prices, [member.weight for member in self.members])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle path, digest, engine and sizes of batches; an open engine belongs to its process."""

@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pricekit.bundle import Bundle
 from pricekit.core import loader
@@ -24,6 +24,9 @@ from pricekit.errors import BundleError, PricekitError
 from pricekit.support.causes import NO_MEMORY
 from pricekit.support.cpus import available_memory
 from pricekit.support.text import shorten
+
+if TYPE_CHECKING:
+    from pricekit.prediction.self_test import SelfTestResult
 
 SECONDS = 10
 """Time to open a bundle and price the rows, after the libraries are loaded."""
@@ -63,12 +66,14 @@ class Inspection:
         seconds: to open it and to price a few generated rows; None if it was not opened.
         megabytes: of memory at most, libraries included; None if it was not opened.
         note: why it was not opened; "" if it was.
+        self_test: what its self-test found; None if it did not run.
     """
 
     bundle: Bundle
     seconds: float | None = None
     megabytes: float | None = None
     note: str = ""
+    self_test: SelfTestResult | None = None
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -106,6 +111,19 @@ def inspect_bundle(bundle: Bundle, *, seconds: int = SECONDS, memory: int = MEMO
     if report["kind"]:  # a missing plugin, or a failure of the sandbox
         return Inspection(bundle, note=report["message"])
     return Inspection(bundle, report["seconds"], report["megabytes"])
+
+
+def with_self_test(found: Inspection, engine: str | None) -> Inspection:
+    """Run the self-test of an inspected bundle in an engine of this process; raises BundleError, PluginError."""
+    from pricekit.engines.choose import AUTO
+    from pricekit.prediction.members import BundleReader
+    from pricekit.prediction.predictor import Predictor
+    from pricekit.prediction.self_test import FILE, require_self_test
+
+    if FILE not in found.bundle.files:  # before `auto` measures engines
+        require_self_test(None)
+    predictor = Predictor.from_bundle(BundleReader.of(found.bundle), engine or AUTO)
+    return replace(found, self_test=predictor.self_test())
 
 
 def _is_limited() -> bool:
