@@ -98,6 +98,7 @@ _USE = """## Usage
 
 ```
 pip install "pricekit[cpu]"
+pricekit inspect THIS_FOLDER --self-test
 pricekit predict THIS_FOLDER products.csv --out prices.csv
 ```
 """

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from pricekit.bundle import Bundle
 from pricekit.datasets import make_catalog
-from pricekit.engines.choose import REFERENCE
+from pricekit.engines.choose import MAX_DIFFERENCE, REFERENCE
 from pricekit.engines.loaded import LoadedEngine
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import BundleError, first_invalid_field
@@ -28,7 +28,7 @@ from pricekit.table import Columns, Table
 
 FILE = "self_test.json"
 
-TOLERANCES = {"fp32": 1e-4, "fp16": 2e-2, "int8": 2e-2}
+TOLERANCES = {"fp32": 1e-4, "fp16": MAX_DIFFERENCE, "int8": MAX_DIFFERENCE}
 """The largest relative difference of a price by precision; docs/export.md gives the reasons."""
 
 LOOSEST = 0.1
