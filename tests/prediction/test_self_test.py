@@ -15,12 +15,13 @@ from onnx import numpy_helper
 
 import pricekit as pk
 from conftest import tiny_config
+from pricekit.bundle import open_bundle
 from pricekit.core.loader import registry
 from pricekit.errors import BundleError, ConfigError, ExportError
 from pricekit.exporting import export as export_module
 from pricekit.exporting.export import export_run
 from pricekit.prediction.members import weighted_mean
-from pricekit.prediction.self_test import FILE, MOST_ROWS, TOLERANCES, read_self_test
+from pricekit.prediction.self_test import FILE, MOST_ROWS, TOLERANCES, make_self_test, read_self_test
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 from pricekit.table import Columns
@@ -163,6 +164,10 @@ def test_the_bundle_of_an_ensemble_has_its_final_prices(run, tmp_path):
     put(bundle, "1-model.onnx", (bundle / "model.onnx").read_bytes())
     with pytest.raises(BundleError, match="self-test"):
         pk.load(bundle, ENGINE, self_test=True)
+    put(bundle, FILE, make_self_test(open_bundle(bundle), "fp32", {}).to_text().encode())
+    assert (
+        pk.load(bundle, ENGINE, self_test=True).self_test().difference < 1e-6
+    )  # now of two different members
 
 
 def test_the_prices_of_members_are_averaged_by_weight():
