@@ -293,6 +293,7 @@ DAMAGED = {
     "truth": {"rows": [["a", True], ["a", False]]},
     "null": {"rows": [["a", None], ["a", "b"]]},
     "twice": {"columns": ["title", "title"]},
+    "twice, with fewer cells": {"columns": ["title", "title", "brand"]},
     "another column": {"columns": ["title", "shop"]},
     "fewer prices": {"prices": [1.0]},
     "negative": {"prices": [1.0, -1.0]},

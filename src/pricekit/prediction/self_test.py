@@ -97,7 +97,9 @@ class SelfTest(BaseModel):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> SelfTest:
-        if len(self.prices) != len(self.rows) or {*map(len, self.rows)} != {len({*self.columns})}:
+        if len({*self.columns}) < len(self.columns):
+            raise ValueError("a column occurs twice")
+        if len(self.prices) != len(self.rows) or {*map(len, self.rows)} != {len(self.columns)}:
             raise ValueError("the numbers of columns, cells and prices do not fit")
         if any(
             len({isinstance(cell, str) for cell in column}) > 1 for column in zip(*self.rows, strict=True)
