@@ -21,8 +21,8 @@ from pricekit.support.progress import progress
 _BAND = 8
 """Values of a band: with 16 bands, texts of similarity 0.85 share one with probability 0.994."""
 
-_BANDS_AT_ONCE = 4
-"""Bands that are compared at the same time: 32 bytes of memory for a text and a band."""
+_BANDS_AT_ONCE = 2
+"""Bands that are compared at the same time: 30 bytes of memory for a text and a band."""
 
 _PAIRS_AT_ONCE = 100_000
 _TEXTS_AT_ONCE = 1 << 16
@@ -123,7 +123,10 @@ def _pairs_of_equal(key: npt.NDArray[np.uint64]) -> Ints:
     All pairs of a bucket would be too many if thousands of texts share a template.
     """
     order = np.argsort(key, kind="stable")
-    same = np.concatenate([[False], np.diff(key[order]) == 0, [False]])
+    rising = key[order]
+    same = np.zeros(len(key) + 1, bool)
+    np.equal(rising[1:], rising[:-1], out=same[1:-1])
+    del rising
     within = np.flatnonzero(same[1:] | same[:-1])  # in the order of keys, those that are not alone
     again, texts = same[within], order[within]
     head = texts[np.maximum.accumulate(np.where(again, 0, np.arange(len(texts))))]
