@@ -38,7 +38,9 @@ def rows_of_arrow(body: bytes, known: KnownColumns, most: int) -> Rows:
 
 def _read(body: bytes, most: int) -> pa.Table:
     messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(body))
-    schema = pa.ipc.read_schema(messages.read_next_message())
+    if (first := _next(messages)) is None:
+        raise ValueError("it is empty")
+    schema = pa.ipc.read_schema(first)
     _check_schema(schema)
     batches, rows = [], 0
     while (message := _next(messages)) is not None:

@@ -78,19 +78,18 @@ def serve(
         address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         if token is None and host not in LOCAL:
             logger.warning(f"everyone who reaches {address} can ask for prices; set a token")
-        names = ", ".join(f"{model.name} {model.version}" for model in application.state.models.all())
-        logger.info(f"serving {names} at {address}")
         for part in (finish_first(), _own_log(), _quick_turns()):
             stack.enter_context(part)
-        _Run(uvicorn.Server(config), application.state.models, drain).until_stopped(listening)
+        run = _Run(uvicorn.Server(config), application.state.models, drain, address)
+        run.until_stopped(listening)
     logger.info("all requests are answered; the server ends")
 
 
 class _Run:
     """A running server, and what it does at signals."""
 
-    def __init__(self, server: uvicorn.Server, models: Models, drain: float) -> None:
-        self._server, self._models, self._drain = server, models, drain
+    def __init__(self, server: uvicorn.Server, models: Models, drain: float, address: str) -> None:
+        self._server, self._models, self._drain, self._address = server, models, drain, address
 
     def until_stopped(self, listening: socket.socket) -> None:
         """Answer requests until a signal."""
@@ -105,6 +104,8 @@ class _Run:
         if hasattr(signal, "SIGHUP"):
             handlers[signal.SIGHUP] = self._reload
         with _handling({number: _in(loop, handler) for number, handler in handlers.items()}):
+            names = ", ".join(f"{model.name} {model.version}" for model in self._models.all())
+            logger.info(f"serving {names} at {self._address}")
             await serving
 
     def _stop(self, number: int) -> None:
