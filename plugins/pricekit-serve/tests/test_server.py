@@ -18,6 +18,7 @@ import click
 import pytest
 from pricekit_serve import serve
 from pricekit_serve.command import serve as command
+from pricekit_serve.server import _listen
 
 from pricekit.errors import ConfigError
 
@@ -191,6 +192,11 @@ def test_serve_says_if_everyone_may_ask(served, monkeypatch, logged):
     assert "everyone" not in logged()
     with pytest.raises(ConfigError, match="cannot listen"):
         serve(served, host="host.invalid", port=0)
+
+
+def test_connections_send_the_parts_of_an_answer_at_once():
+    with _listen("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP  # by which asyncio knows that it may set TCP_NODELAY
 
 
 def test_the_documents_use_options_of_the_command():
