@@ -129,6 +129,21 @@ def test_a_watched_bundle_is_replaced_once_it_no_longer_changes(served, bundle, 
     assert after != before
 
 
+def test_an_unexpected_error_of_a_new_bundle_is_refused_too(link, served, monkeypatch, logged):
+    path, point = link
+    models = models_of(path)
+    old = models.get("m")
+    point(served)
+
+    def fail(reader, engine):
+        raise ZeroDivisionError("odd")
+
+    monkeypatch.setattr("pricekit.Predictor.from_bundle", fail)
+    models.reload()
+    assert models.get("m") is old
+    assert "is refused: ZeroDivisionError: odd" in logged()
+
+
 def test_a_refused_bundle_is_tried_again_only_when_it_changes(served, bundle, tmp_path):
     path = tmp_path / "bundle"
     shutil.copytree(bundle, path)

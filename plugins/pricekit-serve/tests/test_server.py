@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 
@@ -192,6 +193,8 @@ def test_serve_says_if_everyone_may_ask(served, monkeypatch, logged):
     assert "everyone" not in logged()
     with pytest.raises(ConfigError, match="cannot listen"):
         serve(served, host="host.invalid", port=0)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ConfigError, match="another thread"):
+        pool.submit(serve, served, port=0).result()
 
 
 def test_connections_send_the_parts_of_an_answer_at_once():

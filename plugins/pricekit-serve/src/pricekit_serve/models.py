@@ -117,9 +117,10 @@ class Models:
                 self._seen[name] = file_states(self._paths[name])
                 try:
                     self._replace(name)
-                except (PricekitError, OSError) as error:
+                except Exception as error:  # whatever is wrong with the new one, the old one answers
                     self._metrics.reloaded(name, "refused")
-                    logger.error(f"the model {name} stays, because its new bundle is refused: {error}")
+                    kind = "" if isinstance(error, PricekitError) else f"{type(error).__name__}: "
+                    logger.error(f"the model {name} stays, because its new bundle is refused: {kind}{error}")
 
     def _replace(self, name: str) -> None:
         old = self._models[name]

@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -61,6 +62,11 @@ def serve(
         BundleError, PluginError: a bundle cannot be opened.
         ConfigError: a value cannot be used, the port is taken, or others can read the token file.
     """
+    if threading.current_thread() is not threading.main_thread():
+        raise ConfigError(
+            "serve was called in another thread than the main one, where it cannot handle signals; run `app` with a "
+            "server of your own there"
+        )
     token = read_token(token_file)
     with ExitStack() as stack:
         stack.enter_context(use_reporter(None))
