@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from concurrent.futures import Future
 
 import pytest
 from pricekit_serve import Limits, app
@@ -153,18 +154,17 @@ def test_a_failure_of_the_model_in_the_queue_is_a_500(client, monkeypatch):
 
 def test_a_slow_answer_is_given_up(served, monkeypatch):
     with TestClient(app(served, engine="ort-cpu", limits=Limits(timeout=0.2))) as client:
-        from concurrent.futures import Future
-
         waiting = []
 
-        def never(self, rows):
+        def never(self, *work):
             waiting.append(Future())
             return waiting[-1]
 
         monkeypatch.setattr(PriceQueue, "price", never)
-        answer = client.post("/predict", json=ROWS)
+        monkeypatch.setattr(PriceQueue, "call", never)
+        answer = client.post("/predict", json=ROWS | {"explain": True})
     assert (answer.status_code, "within 0.2 seconds" in answer.json()["error"]) == (504, True)
-    assert waiting[0].cancelled()
+    assert [each.cancelled() for each in waiting] == [True, True]
 
 
 def test_a_full_queue_says_when_to_come_back(served):

@@ -1,5 +1,6 @@
 """Bundles are replaced while requests go on, and a damaged one is refused."""
 
+import asyncio
 import gc
 import shutil
 import threading
@@ -8,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pricekit_serve import Limits, app
+from pricekit_serve.application import _watch
 from pricekit_serve.metrics import Metrics
 from pricekit_serve.models import Models, file_states, named
 from pricekit_serve.rows import Rows
@@ -127,6 +129,25 @@ def test_a_watched_bundle_is_replaced_once_it_no_longer_changes(served, bundle, 
                 break
             time.sleep(0.05)
     assert after != before
+
+
+def test_a_bundle_that_is_still_being_written_is_left_alone():
+    """What two looks in a row show is reloaded, once."""
+    looks = [{}, {"a": 1}, {"a": 2, "b": 1}, {"a": 2, "b": 2}, {"b": 3}, {"b": 3}, {}]
+    reloaded = []
+
+    class Fake:
+        def changed(self):
+            if not looks:
+                raise asyncio.CancelledError
+            return looks.pop(0)
+
+        def reload(self, names):
+            reloaded.append((names, len(looks)))
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(_watch(Fake(), 0.001))
+    assert reloaded == [(["a"], 3), (["b"], 1)]
 
 
 def test_an_unexpected_error_of_a_new_bundle_is_refused_too(link, served, monkeypatch, logged):

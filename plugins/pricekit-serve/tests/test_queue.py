@@ -205,6 +205,7 @@ def test_a_batch_waits_for_as_many_requests_as_the_last_one_had(engine, watcher)
     assert [result(each) for each in (first, *pair)] == [[1]] * 3
     third = queue.price(rows("c"))  # waits for a fourth one
     engine.free.release(1)
+    time.sleep(0.1)
     fourth = queue.price(rows("d"))
     assert [result(each) for each in (third, fourth)] == [[1]] * 2
     assert watcher.batches == [1, 2, 2]

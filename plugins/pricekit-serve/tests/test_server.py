@@ -91,7 +91,7 @@ def started():
 
 
 def test_sigterm_first_turns_readiness_off_and_then_answers_what_has_begun(served, started, texts):
-    server = started(served, "--drain", "1.5")
+    server = started(served, "--drain", "2.5")  # longer than other commands have after a signal
     assert server.ask() == (200, {"ready": True})
     answers = []
     rows = [{"catalog_content": text} for text in texts] * 20
