@@ -65,6 +65,7 @@ def test_a_product_gets_its_price_with_reasons_and_similar_products(browser, add
     page.fill("#cell-0", HOSTILE)
     page.click("#ask")
     page.wait_for_selector(".price")
+    assert "90 of 100 such products cost" in page.inner_text("#answer")
     assert page.locator("h2").count() == 2
     assert page.locator("table").nth(0).locator("tr").count() > 2
     assert page.locator("table").nth(1).locator("tr").count() == 6

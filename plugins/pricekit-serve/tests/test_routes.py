@@ -115,6 +115,7 @@ def test_each_model_has_an_address(served, wide):
         assert [each["name"] for each in listed] == ["shop", "wide"]
         assert [each["columns"]["text"] for each in listed] == [["catalog_content"], ["title", "size"]]
         assert [each["comparables"] for each in listed] == [True, False]
+        assert all(0.9 <= each["highest_interval"] < 1 for each in listed)
         row = {"title": "Tea", "size": "1 kg"}
         assert client.post("/models/wide/predict", json={"rows": [row]}).json()["model"] == "wide"
         assert client.post("/predict", json={"rows": [row]}).status_code == 422  # of the first model

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pricekit.errors import PricekitError
 from pricekit.support.log import logger
-from pricekit.support.text import shorten
+from pricekit.support.text import counted, shorten
 from pricekit_serve.answers import as_json
 from pricekit_serve.errors import RequestError
 from pricekit_serve.metrics import Metrics
@@ -81,7 +81,7 @@ class Access:
         if (rows := scope.get("state", {}).get("rows")) is not None:
             facts["rows"] = rows
         message = f"{scope['method']} {facts['path']} {status} {facts['milliseconds']:g} ms"
-        message += f" {rows} rows" * (rows is not None)
+        message += "" if rows is None else f" {counted(rows, 'row')}"
         quiet = logging.DEBUG if scope["path"] in QUIET and status < 400 else logging.INFO
         level = logging.ERROR if failure else quiet
         logger.log(level, f"{message}{': ' * bool(failure)}{failure}", extra={"facts": facts})

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pricekit.comparables.search import check_request
 from pricekit.errors import PricekitError
 from pricekit.prediction.intervals import BOUNDS
 from pricekit_serve.errors import RequestError, invalid
@@ -47,14 +46,10 @@ class Wanted:
         try:
             if interval is not None:
                 model.predictor.check_interval(interval)
-            if count != (comparables or 0) or not 0 <= count <= COMPARABLES:
-                raise invalid(
-                    "comparables", f"is {comparables:g}; expected a whole number up to {COMPARABLES}"
-                )
-            if count:
-                check_request(count, ())
         except PricekitError as error:
             raise RequestError(422, str(error), "interval") from None
+        if count != (comparables or 0) or not 0 <= count <= COMPARABLES:
+            raise invalid("comparables", f"is {comparables:g}; expected a whole number up to {COMPARABLES}")
         if count and model.predictor.products is None:
             raise invalid("comparables", "are not possible: the bundle was exported without any products")
         return cls(interval, bool(explain), count)

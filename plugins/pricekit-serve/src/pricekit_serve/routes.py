@@ -179,7 +179,7 @@ def _about(model: Model) -> dict[str, Any]:
             "other": list(model.columns.others),
         },
         "currency": predictor.currency,
-        "interval": predictor.intervals is not None,
+        "highest_interval": None if predictor.intervals is None else float(predictor.intervals.levels[-1]),
         "comparables": predictor.products is not None,
         "engine": predictor.engine,
     }
