@@ -26,6 +26,14 @@ from pricekit.errors import ConfigError
 ROW = {"catalog_content": "Green Tea, 20 Count"}
 
 
+def finish(connection):
+    """Return the status and the content of the answer."""
+    answer = connection.getresponse()
+    found = answer.status, json.loads(answer.read())
+    connection.close()
+    return found
+
+
 class Server:
     """`pricekit serve` in a process of its own, on a free port."""
 
@@ -56,14 +64,15 @@ class Server:
             time.sleep(0.05)
         raise AssertionError(self.lines)
 
-    def ask(self, method="GET", path="/v2/health/ready", body=None):
+    def begin(self, method="GET", path="/v2/health/ready", body=None):
+        """Send a request; return its connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         headers = {"content-type": "application/json"}
         connection.request(method, path, None if body is None else json.dumps(body), headers)
-        answer = connection.getresponse()
-        found = answer.status, json.loads(answer.read())
-        connection.close()
-        return found
+        return connection
+
+    def ask(self, *request):
+        return finish(self.begin(*request))
 
     def price(self, rows):
         status, found = self.ask("POST", "/predict", {"rows": rows})
@@ -93,17 +102,15 @@ def started():
 def test_sigterm_first_turns_readiness_off_and_then_answers_what_has_begun(served, started, texts):
     server = started(served, "--drain", "2.5")  # longer than other commands have after a signal
     assert server.ask() == (200, {"ready": True})
-    answers = []
     rows = [{"catalog_content": text} for text in texts] * 20
-    asking = threading.Thread(target=lambda: answers.append(server.price(rows)))
-    asking.start()
+    begun = server.begin("POST", "/predict", {"rows": rows})
     server.process.send_signal(signal.SIGTERM)
     server.said("stopping: no longer ready")
     assert server.ask() == (503, {"ready": False})
     assert len(server.price([ROW])["rows"]) == 1  # requests that come in spite of it are answered
+    status, found = finish(begun)
+    assert (status, len(found["rows"])) == (200, len(rows))
     assert server.process.wait(60) == 0
-    asking.join(60)
-    assert len(answers[0]["rows"]) == len(rows)
     with pytest.raises(OSError, match="refused"):
         server.ask()
     assert "Traceback" not in str(server.lines)
