@@ -27,7 +27,8 @@ from pricekit_serve.models import Models
 from pricekit_serve.token import read_token
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
-_BACKLOG = 2048
+_KEEP_ALIVE = 75
+"""Seconds that an idle connection stays open: more than those of load balancers, so that they meet no closed one."""
 _SWITCH_SECONDS = 0.0005
 """A thread that prices gives way to the one that reads requests this soon, instead of after 5 ms."""
 
@@ -73,6 +74,7 @@ def serve(
         application = app(bundle, engine=engine, token=token, limits=limits, watch=watch)
         gc.collect()
         gc.freeze()  # the models' objects stay, and no collection needs to look at them
+        stack.callback(gc.unfreeze)
         listening = stack.enter_context(_listen(host, port))
         config = uvicorn.Config(
             application,
@@ -82,6 +84,7 @@ def serve(
             proxy_headers=False,
             lifespan="on",
             ws="none",
+            timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=int(limits.timeout) + 1,
         )
         address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
@@ -155,7 +158,7 @@ def _handling(handlers: Mapping[int, object]) -> Iterator[None]:
 def _listen(host: str, port: int) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listening = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         reason = describe_failure(error) if isinstance(error, OSError) else str(error)
         raise ConfigError(
