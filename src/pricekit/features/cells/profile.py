@@ -17,7 +17,15 @@ from pricekit.features.cells.cut import Cells, cut, find_labels
 from pricekit.features.cells.quantities import Measures, Totals, measure, totals
 from pricekit.features.cells.units import NONE
 from pricekit.features.cells.written import Marks, Numbers, plain_bytes, read_numbers
-from pricekit.features.labelled_lines import Ints, Texts, as_strings, join_texts, numpy_of, shared
+from pricekit.features.labelled_lines import (
+    Ints,
+    Texts,
+    as_strings,
+    join_texts,
+    joined_texts,
+    numpy_of,
+    shared,
+)
 from pricekit.support.text import counted
 
 FIT_ROWS = 20_000
@@ -123,8 +131,12 @@ def profile_columns(texts: pa.LargeStringArray) -> list[Column]:
 
 def read_columns(texts: pa.LargeStringArray, columns: Sequence[Column]) -> Values:
     """Read the cells of texts, (N,) large strings without nulls."""
+    return _read_columns(join_texts(texts), columns)
+
+
+def _read_columns(texts: Texts, columns: Sequence[Column]) -> Values:
     labels, marks = [column.label for column in columns], [column.marks for column in columns]
-    return _read(join_texts(texts), labels, marks)
+    return _read(texts, labels, marks)
 
 
 def columns_of(texts: pd.Series) -> list[Column]:
@@ -134,7 +146,7 @@ def columns_of(texts: pd.Series) -> list[Column]:
 
 def values_of(texts: pd.Series, columns: Sequence[Column]) -> Values:
     """Return `read_columns` of a table's texts, which several features share."""
-    return shared(texts, (read_columns, columns), lambda: read_columns(as_strings(texts), columns))
+    return shared(texts, (read_columns, columns), lambda: _read_columns(joined_texts(texts), columns))
 
 
 class Categories:
