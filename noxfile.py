@@ -164,10 +164,12 @@ def packages(session: nox.Session) -> None:
     with tempfile.TemporaryDirectory() as folder:
         core = build(session, ROOT, folder)
         wheels = [f"{name} @ {build(session, ROOT / 'plugins' / name, folder)}" for name in names]
-        groups = nox.project.dependency_groups(PYPROJECT, "test")
+        groups = nox.project.dependency_groups(PYPROJECT, "test", "pages")
         install(session, f"pricekit[train,cpu] @ {core}", *wheels, *groups)
     if "pricekit-spark" in names:
         install_java(session)
+    if "pricekit-serve" in names:
+        install_chromium(session)
     for name in names:
         session.run("pytest", f"plugins/{name}/tests")
 

@@ -6,6 +6,7 @@ Train, export, and answer ``POST /predict`` over HTTP, with the standard library
 
 The server limits the size of a request and the number of its texts, and says what is wrong with a bad one. It trusts
 its network: for the open internet, put a proxy with TLS, authentication and a limit on requests in front of it.
+The package ``pricekit-serve`` is a complete server.
 """
 
 import json

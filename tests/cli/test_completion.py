@@ -9,6 +9,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from pricekit.cli.main import COMMANDS, cli
+from pricekit.cli.packaged import installed
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def shop(tmp_path):
 
 
 def test_commands_and_options(completed):
-    assert completed("") == list(COMMANDS)
+    assert completed("") == [*COMMANDS, *installed()]
     assert completed("tr") == ["train"]
     assert completed("train", "--poli") == ["--policy"]
 

@@ -17,6 +17,7 @@ import click
 from pricekit import __version__
 from pricekit.cli.common import output_options, with_common_options
 from pricekit.cli.failures import INTERRUPTED, INVALID, exit_code, explain
+from pricekit.cli.packaged import PACKAGES, installed, packaged_command
 from pricekit.cli.terminal import logging_to_terminal, print_json, prints_json
 from pricekit.errors import LostProcessError, PricekitError
 from pricekit.support.log import logger
@@ -58,29 +59,33 @@ class LazyGroup(click.Group):
     """A group that imports a command only when it is called, so that `--help` is quick."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Return the commands in the order of a user's work."""
-        return list(COMMANDS)
+        """Return the commands in the order of a user's work, then those of this project's packages."""
+        return [*COMMANDS, *installed()]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Import one command."""
-        if name not in COMMANDS:
-            return None
-        command: click.Command = getattr(import_module(f"pricekit.cli.{name}"), name)
-        return with_common_options(command)
+        """Import one command, also of an installed package."""
+        command = _built_in(name) if name in COMMANDS else packaged_command(name)
+        return None if command is None else with_common_options(command)
 
     def resolve_command(
         self, context: click.Context, words: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or suggest the nearest name."""
         name = words[0]
-        if name not in COMMANDS and not name.startswith("-"):
-            raise click.UsageError(f"No such command '{name}'.{did_you_mean(name, COMMANDS)}", context)
+        if not name.startswith("-") and self.get_command(context, name) is None:
+            near = did_you_mean(name, [*COMMANDS, *PACKAGES])
+            raise click.UsageError(f"No such command '{name}'.{near}", context)
         return super().resolve_command(context, words)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([*COMMANDS.items(), *installed().items()])
+
+
+def _built_in(name: str) -> click.Command:
+    command: click.Command = getattr(import_module(f"pricekit.cli.{name}"), name)
+    return command
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -36,7 +36,15 @@ from pricekit.features import brand_category
 from pricekit.features.cells.cut import cut, find_labels
 from pricekit.features.cells.profile import FIT_ROWS
 from pricekit.features.columns import COLUMNS, ParsedTexts
-from pricekit.features.labelled_lines import as_list, as_strings, batches, join_texts, kinds_of, shared
+from pricekit.features.labelled_lines import (
+    as_list,
+    as_strings,
+    batches,
+    join_texts,
+    joined_texts,
+    kinds_of,
+    shared,
+)
 from pricekit.features.quantity import states_sizes
 from pricekit.features.rowwise import FEW, RowwiseTexts
 from pricekit.features.vectorized import VectorizedTexts
@@ -135,7 +143,7 @@ def compute(texts: pd.Series, columns: tuple[str, ...], state: State) -> npt.NDA
 
 def _parse(texts: pd.Series, state: State) -> Iterator[ParsedTexts]:
     if len(texts) <= FEW:
-        yield RowwiseTexts(as_list(texts), state)
+        yield RowwiseTexts(as_list(texts), state, (joined_texts(texts), words_of(texts)))
         return
     parts = batches(as_strings(texts))
     words = words_of(texts) if len(parts) == 1 else None

@@ -165,6 +165,11 @@ def join_texts(array: pa.LargeStringArray) -> Texts:
     return Texts(np.frombuffer(data, np.uint8)[place[0] : place[-1]], place - place[0], characters)
 
 
+def joined_texts(texts: pd.Series) -> Texts:
+    """Return `join_texts` of a table's texts, which several features share."""
+    return shared(texts, joined_texts, lambda: join_texts(as_strings(texts)))
+
+
 def _pieces(data: Bytes, start: Ints, cut: Ints) -> pa.LargeStringArray:
     """Return each line as two strings over the same bytes, split at `cut`, (2L,)."""
     offset = np.empty(2 * len(start) + 1, np.int64)

@@ -126,12 +126,23 @@ class Row:
 
 @renewed_in_child
 class RowwiseTexts:
-    """N parsed texts, see `columns.ParsedTexts`."""
+    """N parsed texts, see `columns.ParsedTexts`.
 
-    def __init__(self, texts: list[str], state: brand_category.State) -> None:
+    Args:
+        texts: the texts.
+        state: of a feature set.
+        known: the texts end to end, and their words, if other features need them, too.
+    """
+
+    def __init__(
+        self,
+        texts: list[str],
+        state: brand_category.State,
+        known: tuple[Texts, list[Words]] | None = None,
+    ) -> None:
         self.state = state
-        self.texts = _end_to_end(texts)
-        self.words: list[Words] = split_words(self.texts)
+        self.texts = _end_to_end(texts) if known is None else known[0]
+        self.words: list[Words] = split_words(self.texts) if known is None else known[1]
         self.rows = [Row(text, state) for text in texts]
         self.name = [row.name for row in self.rows]
         self.title = [row.title for row in self.rows]

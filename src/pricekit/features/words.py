@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pricekit.features.labelled_lines import Bytes, Ints, Texts, as_strings, join_texts, shared
+from pricekit.features.labelled_lines import Bytes, Ints, Texts, joined_texts, shared
 from pricekit.support.locks import renewed_in_child
 
 Floats = npt.NDArray[np.float64]
@@ -122,7 +122,7 @@ class Words:
 
 def words_of(texts: pd.Series) -> list[Words]:
     """Return the words of texts, (N,), in parts; several features share them."""
-    return shared(texts, words_of, lambda: split_words(join_texts(as_strings(texts))))
+    return shared(texts, words_of, lambda: split_words(joined_texts(texts)))
 
 
 def split_words(texts: Texts) -> list[Words]:

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricekit.features.cells.profile import (
-    categories,
+    Categories,
+    Column,
     from_json,
     profile_columns,
     read_columns,
@@ -67,9 +68,19 @@ def test_the_column_decides_what_separates_thousands() -> None:
 
 
 def test_categories_tell_missing_known_and_others_apart() -> None:
-    assert categories(
-        strings(["", "red", "blue", "green"]), pa.array(["blue", "red"], pa.large_string())
-    ).tolist() == [0, 2, 1, 3]
+    def column(label: str, cells: list[str], words: list[str]) -> Column:
+        return Column(label, 1.0, False, False, 0, False, cells, words, False)
+
+    columns = [column("colour", ["blue", "red"], []), column("size", [], ["big", "red", "big"])]
+    texts = ["", "colour: RED\nsize: red wine", "size: big one\ncolour: blue", "colour: green\nsize: blue"]
+    for repeated in (1, 20_000):  # of many texts, columns are looked up one after the other
+        values = read_columns(strings(texts * repeated), columns)
+        known = Categories(columns)
+        assert known.counts == [2, 0, 0, 3]
+        codes = known.codes(values.cells)
+        assert list(codes) == [0, 3]
+        assert codes[0].tolist() == [0, 2, 1, 3] * repeated
+        assert codes[3].tolist() == [0, 2, 1, 4] * repeated
 
 
 def test_a_profile_survives_json() -> None:

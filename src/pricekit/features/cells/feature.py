@@ -56,11 +56,11 @@ class CellNumbers:
 
     def transform(self, table: Table, state: dict[str, Any]) -> npt.NDArray[np.float32]:
         """Return the values, float32 (N, `columns`); a row does not depend on other rows."""
-        block = np.zeros((len(table), len(self.names)), np.float32)
+        block = np.zeros((len(table), len(self.names)))
         values = values_of(table.text, self._open(state))
         for number, (label, place) in enumerate(state["chosen"]):
-            block[:, number] = np.clip(np.nan_to_num(_value(values, label, place)), -BOUND, BOUND)
-        return block
+            block[:, number] = _value(values, label, place)
+        return np.clip(np.nan_to_num(block), -BOUND, BOUND).astype(np.float32)
 
     def _open(self, state: dict[str, Any]) -> list[Column]:
         """Read the columns of a state, and keep them: this takes longer than reading the cells of a row."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,15 @@ from pricekit.features.cells.cut import Cells, cut, find_labels
 from pricekit.features.cells.quantities import Measures, Totals, measure, totals
 from pricekit.features.cells.units import NONE
 from pricekit.features.cells.written import Marks, Numbers, plain_bytes, read_numbers
-from pricekit.features.labelled_lines import Ints, Texts, as_strings, join_texts, numpy_of, shared
-from pricekit.support.locks import renewed_in_child
+from pricekit.features.labelled_lines import (
+    Ints,
+    Texts,
+    as_strings,
+    join_texts,
+    joined_texts,
+    numpy_of,
+    shared,
+)
 from pricekit.support.text import counted
 
 FIT_ROWS = 20_000
@@ -39,11 +46,13 @@ MOST_CATEGORIES = 256
 CATEGORY_BYTES = 60
 """A longer cell is no category."""
 
+CELLS_AT_ONCE = 1 << 16
+"""Cells in which categories are looked up together."""
+
 LONG_BYTES = 30
 """Cells that are longer on average have their length as a column."""
 
 
-@renewed_in_child
 @dataclass(frozen=True)
 class Column:
     """What the cells of one label yield.
@@ -73,16 +82,6 @@ class Column:
     def marks(self) -> Marks:
         """The separators of thousands."""
         return Marks(self.dot_groups, self.comma_groups)
-
-    @cached_property
-    def known_cells(self) -> pa.LargeStringArray:
-        """The frequent whole cells."""
-        return pa.array(self.cells, pa.large_string())
-
-    @cached_property
-    def known_words(self) -> pa.LargeStringArray:
-        """The frequent first words."""
-        return pa.array(self.words, pa.large_string())
 
     def describe(self) -> str:
         """Describe what the cells yield in a few words, such as "2 numbers, amounts, 8 categories"."""
@@ -132,8 +131,12 @@ def profile_columns(texts: pa.LargeStringArray) -> list[Column]:
 
 def read_columns(texts: pa.LargeStringArray, columns: Sequence[Column]) -> Values:
     """Read the cells of texts, (N,) large strings without nulls."""
+    return _read_columns(join_texts(texts), columns)
+
+
+def _read_columns(texts: Texts, columns: Sequence[Column]) -> Values:
     labels, marks = [column.label for column in columns], [column.marks for column in columns]
-    return _read(join_texts(texts), labels, marks)
+    return _read(texts, labels, marks)
 
 
 def columns_of(texts: pd.Series) -> list[Column]:
@@ -143,14 +146,51 @@ def columns_of(texts: pd.Series) -> list[Column]:
 
 def values_of(texts: pd.Series, columns: Sequence[Column]) -> Values:
     """Return `read_columns` of a table's texts, which several features share."""
-    return shared(texts, (read_columns, columns), lambda: read_columns(as_strings(texts), columns))
+    return shared(texts, (read_columns, columns), lambda: _read_columns(joined_texts(texts), columns))
 
 
-def categories(cells: pa.LargeStringArray, known: pa.LargeStringArray) -> Ints:
-    """Return the place of each cell among known ones from 1, 0 if it is empty, and one more for others, int64 (N,)."""
-    place = numpy_of(pc.fill_null(pc.index_in(cells, known), len(known))) + 1
-    place[numpy_of(pc.equal(pc.binary_length(cells), 0))] = 0
-    return place.astype(np.int64)
+class Categories:
+    """The frequent cells and first words of columns, to be found among the cells of texts.
+
+    Args:
+        columns: of the texts.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        lists = [known for column in columns for known in (column.cells, column.words)]
+        self.counts = [len(known) for known in lists]
+        """Of each column the numbers of its frequent cells and of its frequent first words, in turn."""
+        number: dict[str, int] = {}
+        for name in itertools.chain.from_iterable(lists):
+            number.setdefault(name, len(number))
+        self._names = pa.array(list(number), pa.large_string())
+        self._place = np.repeat(np.array(self.counts, np.int64)[:, None], len(number) + 1, axis=1)
+        for of, known in zip(self._place, lists, strict=True):
+            for place, name in reversed(list(enumerate(known))):
+                of[number[name]] = place
+
+    def codes(self, cells: Cells) -> dict[int, Ints]:
+        """Return the places of cells among the known ones, int64 (N,) each, by the position in `counts`.
+
+        A place counts from 1. It is 0 if the cell is empty, and the number of known ones plus 1 for other cells. All
+        columns are looked up together, because each call of Arrow takes a while; of many texts, one after the other.
+        """
+        which = [position for position, count in enumerate(self.counts) if count]
+        words, at_once = cells.first_words(), max(1, CELLS_AT_ONCE // max(1, len(cells)))
+        found: dict[int, Ints] = {}
+        for begin in range(0, len(which), at_once):
+            some = which[begin : begin + at_once]
+            chosen = [((words if position % 2 else cells), position // 2) for position in some]
+            start, end = (
+                np.concatenate([getattr(of, side)[:, label] for of, label in chosen])
+                for side in ("start", "end")
+            )
+            lower = whole(Cells(cells.data, start[:, None], end[:, None]), 0)
+            number = numpy_of(pc.fill_null(pc.index_in(lower, self._names), len(self._names)))
+            place = self._place[np.repeat(some, len(cells)), number] + 1
+            place[numpy_of(pc.binary_length(lower)) == 0] = 0
+            found |= zip(some, np.split(place, len(some)), strict=True)
+        return found
 
 
 def whole(cells: Cells, label: int) -> pa.LargeStringArray:

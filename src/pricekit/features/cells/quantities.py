@@ -230,7 +230,7 @@ def _factors(total: Totals, numbers: Numbers, measures: Measures, value: Floats,
     """Multiply by what "pack of" and "x" state, in place; the product becomes the number of packs."""
     cell = numbers.cell[chosen]
     packed = np.unique(numbers.cell[measures.pack & (value >= 1)])
-    factor = np.where(np.isin(cell, packed), total.pack[cell], 1.0)
+    factor = np.where(np.isin(cell, packed), total.pack[cell], 1.0) if len(packed) else np.ones(len(cell))
     bare = ((measures.kind == NONE) | (measures.kind == COUNT)) & (value >= 1) & ~measures.pack
     for step in (-1, 1):
         at, linked = chosen, np.ones(len(chosen), bool)

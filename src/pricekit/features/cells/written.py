@@ -85,6 +85,8 @@ def plain_bytes(data: Bytes) -> Bytes:
     """
     plain = data.copy()
     lead = np.flatnonzero(_LEADS[data])
+    if not len(lead):
+        return plain
     for sign, ascii_form in _ODD.items():
         written = sign.encode()
         at = lead[lead + len(written) <= len(data)]
@@ -220,6 +222,8 @@ def _chains(
     plain: Bytes, runs: Numbers, first: Ints, last: Ints, marks: npt.NDArray[np.int8]
 ) -> list[Numbers]:
     """Read runs that separators join; only distinct ones, which are few, are parsed."""
+    if not len(first):
+        return []
     start, cell = runs.start[first], runs.cell[first]
     coded = slices(plain, start, runs.end[last]).dictionary_encode()
     written = coded.dictionary.to_pylist()
@@ -291,6 +295,8 @@ def _with_fractions(plain: Bytes, numbers: Numbers) -> Numbers:
     over = np.flatnonzero(
         (beyond[end[:-1]] == _SLASH) & (start[1:] == end[:-1] + 1) & (cell[1:] == cell[:-1])
     )
+    if not len(over):
+        return numbers
     over = over[np.isin(value[over + 1], _SHARES) & (value[over] > 0) & (value[over] < value[over + 1])]
     over = over[
         (value[over] % 1 == 0) & (beyond[end[over + 1]] != _SLASH) & (beyond[start[over] - 1] != _SLASH)

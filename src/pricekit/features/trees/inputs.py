@@ -13,14 +13,13 @@ import numpy.typing as npt
 from pricekit.features.catalog import Optimized22
 from pricekit.features.cells.profile import (
     PLACES,
+    Categories,
     Column,
     Values,
-    categories,
     columns_of,
     from_json,
     to_json,
     values_of,
-    whole,
 )
 from pricekit.features.cells.units import KINDS
 from pricekit.features.labelled_lines import Ints
@@ -98,13 +97,20 @@ class Inputs:
 
     def _dense(self, table: Table, learned: Block) -> Block:
         ranks, values = iter(self._rank_of_code), values_of(table.text, self.columns)
-        found = [next(ranks)[each] if count else each for each, count in inputs_of(values, self.columns)]
+        found = [
+            next(ranks)[each] if count else each
+            for each, count in inputs_of(values, self.columns, self._known)
+        ]
         block = np.zeros((len(table), len(found)))
         for place, each in enumerate(found):
             block[:, place] = each
         block = np.clip(np.nan_to_num(block, nan=MISSING), MISSING, -MISSING)
         catalog = CATALOG.transform(table, self.catalog)
         return np.column_stack([learned, block, catalog]).astype(np.float32)
+
+    @cached_property
+    def _known(self) -> Categories:
+        return Categories(self.columns)
 
     @cached_property
     def _rank_of_code(self) -> list[Block]:
@@ -131,10 +137,19 @@ def _ranks(
     return ranks
 
 
-def inputs_of(values: Values, columns: Sequence[Column]) -> Iterator[tuple[npt.NDArray[Any], int]]:
-    """Yield the values of each input, (N,), and its number of categories, 0 for numbers."""
-    labels = len(columns)
-    total, words = values.total, values.cells.first_words()
+def inputs_of(
+    values: Values, columns: Sequence[Column], known: Categories | None = None
+) -> Iterator[tuple[npt.NDArray[Any], int]]:
+    """Yield the values of each input, (N,), and its number of categories, 0 for numbers.
+
+    Args:
+        values: of N texts.
+        columns: of the texts.
+        known: the categories of the columns; None: they are made here.
+    """
+    labels, total = len(columns), values.total
+    known = known or Categories(columns)
+    codes = known.codes(values.cells)
     for place, column in enumerate(columns):
         for nth in range(min(column.places, PLACES)):
             yield values.number[:, place, nth], 0
@@ -143,8 +158,8 @@ def inputs_of(values: Values, columns: Sequence[Column]) -> Iterator[tuple[npt.N
             yield total.amount[place::labels], 0
             yield total.pack[place::labels], 0
             yield total.kind[place::labels], len(KINDS)
-        for cells, known in ((values.cells, column.known_cells), (words, column.known_words)):
-            if len(known):
-                yield categories(whole(cells, place), known), len(known) + 2
+        for position in (2 * place, 2 * place + 1):  # whole cells, and first words
+            if known.counts[position]:
+                yield codes[position], known.counts[position] + 2
         if column.long:
             yield values.cells.end[:, place] - values.cells.start[:, place], 0

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
-from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, cast
 
+from pricekit.core.provided import load_provided, provided
 from pricekit.errors import PluginError
 from pricekit.prediction.folders.job import Job, Outcome
 from pricekit.prediction.folders.parts import Part
 from pricekit.prediction.processes import in_new_processes
 from pricekit.prediction.workers import ended_early
-from pricekit.support.causes import raise_outside_cause
 from pricekit.support.text import did_you_mean
 
 GROUP = "pricekit.runners"
@@ -48,7 +47,7 @@ class Runner(Protocol):
 
 def runner_of(name: str) -> Runner:
     """Return the runner that a package provides; raises PluginError."""
-    found = {point.name: point for point in entry_points(group=GROUP)}
+    found = provided(GROUP)
     if name not in found:
         names = sorted(found)
         hint = f" Install pricekit-{name}." if name in PACKAGES else did_you_mean(name, names)
@@ -57,20 +56,7 @@ def runner_of(name: str) -> Runner:
             parameters=("runner",),
             candidates=names,
         )
-    return _load(found[name])
-
-
-def _load(point: EntryPoint) -> Runner:
-    try:
-        return cast(Runner, point.load())
-    except (Exception, SystemExit) as error:
-        raise_outside_cause(error)
-        package = point.dist.name if point.dist else point.module
-        raise PluginError(
-            f"the runner '{point.name}' of {package} cannot be loaded: {type(error).__name__}: {error}. Install what "
-            f"is missing, or upgrade {package}",
-            parameters=("runner",),
-        ) from error
+    return cast(Runner, load_provided(found[name], "runner", ("runner",)))
 
 
 def in_turn(job: Job, parts: Sequence[Part], processes: int | None) -> Iterator[Outcome]:

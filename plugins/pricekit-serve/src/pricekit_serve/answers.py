@@ -1,0 +1,169 @@
+"""What a request asks for each row, and the answer to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pricekit.errors import PricekitError
+from pricekit.prediction.intervals import BOUNDS
+from pricekit_serve.errors import RequestError, invalid
+from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
+from pricekit_serve.models import Model
+from pricekit_serve.rows import Number, Rows
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a request asks for, besides the price.
+
+    Attributes:
+        interval: the share of true prices between the bounds; None: no bounds.
+        explain: the factors of the price.
+        comparables: the number of similar products.
+    """
+
+    interval: float | None = None
+    explain: bool = False
+    comparables: int = 0
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], model: Model) -> Wanted:
+        """Return what the values of a JSON document ask for; raises RequestError if the model cannot give it."""
+        interval, comparables = _number(values, "interval"), _number(values, "comparables")
+        explain = values.get("explain")
+        if explain not in (None, True, False):
+            raise invalid("explain", "is neither true nor false")
+        count = int(comparables or 0)
+        try:
+            if interval is not None:
+                model.predictor.check_interval(interval)
+        except PricekitError as error:
+            raise RequestError(422, str(error), "interval") from None
+        if count != (comparables or 0) or not 0 <= count <= COMPARABLES:
+            raise invalid("comparables", f"is {comparables:g}; expected a whole number up to {COMPARABLES}")
+        if count and model.predictor.products is None:
+            raise invalid("comparables", "are not possible: the bundle was exported without any products")
+        return cls(interval, bool(explain), count)
+
+    def check(self, rows: int) -> None:
+        """Raise RequestError if explanations or comparables are asked for too many rows."""
+        if (self.explain or self.comparables) and rows > EXPLAINED_ROWS:
+            raise RequestError(
+                413,
+                f"the request has {rows:,} rows; at most {EXPLAINED_ROWS} can be explained or compared at once",
+                "rows",
+            )
+
+
+def _number(values: Mapping[str, Any], name: str) -> float | None:
+    given = values.get(name)
+    if given is None:
+        return None
+    if not isinstance(given, Number):
+        raise invalid(name, "is no number")
+    if not math.isfinite(number := float(given)):
+        raise invalid(name, "is too large")
+    return number
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a request.
+
+    Attributes:
+        model: which gave it.
+        price: of each row, float32 (N,).
+        bounds: by name, float32 (N,) each; {} without an interval.
+        details: further JSON values of each row; [] if none were asked for.
+    """
+
+    model: Model
+    price: np.ndarray
+    bounds: Mapping[str, np.ndarray]
+    details: Sequence[Mapping[str, Any]]
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return one JSON object for each row."""
+        numbers = {"price": self.price, **self.bounds}
+        columns = [column.tolist() for column in numbers.values()]
+        found = [dict(zip(numbers, values, strict=True)) for values in zip(*columns, strict=True)]
+        return (
+            [{**row, **detail} for row, detail in zip(found, self.details, strict=True)]
+            if self.details
+            else found
+        )
+
+    def to_json(self) -> bytes:
+        """Return one JSON document."""
+        model = self.model
+        about = {"model": model.name, "version": model.version, "currency": model.predictor.currency}
+        return as_json({"rows": self.objects(), **about})
+
+    def to_json_lines(self) -> bytes:
+        """Return one JSON document for each row."""
+        return b"".join(as_json(row) + b"\n" for row in self.objects())
+
+    def to_arrow(self) -> bytes:
+        """Return a stream of Arrow IPC with the columns price, price_low and price_high."""
+        table = pa.table({"price": self.price, **self.bounds})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return bytes(sink.getvalue())
+
+
+def as_json(value: Any) -> bytes:
+    """Return a value as JSON in ASCII, which also holds halves of characters that texts may contain."""
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+
+
+async def answer(model: Model, rows: Rows, wanted: Wanted, limits: Limits) -> Answer:
+    """Price rows.
+
+    Raises:
+        RequestError: the queue is full, or the answer takes too long.
+        PricekitError: the model fails.
+    """
+    wanted.check(len(rows))
+    if not len(rows):
+        return Answer(model, np.empty(0, np.float32), {}, [])
+    futures: list[Future[Any]] = []
+    try:
+        futures.append(model.queue.price(Rows(rows.cells)))
+        if wanted.explain or wanted.comparables:
+            futures.append(
+                model.queue.call(lambda row: _details(model, rows.part(row, row + 1), wanted), len(rows))
+            )
+        async with asyncio.timeout(limits.timeout):
+            price, *details = [await asyncio.wrap_future(future) for future in futures]
+    except TimeoutError:
+        raise RequestError(504, f"the prices were not ready within {limits.timeout:g} seconds") from None
+    finally:
+        for future in futures:
+            future.cancel()
+    bounds: Mapping[str, np.ndarray] = {}
+    if wanted.interval is not None:
+        bounds = dict(zip(BOUNDS, model.predictor.interval(price, wanted.interval), strict=True))
+    return Answer(model, price, bounds, details[0] if details else [])
+
+
+def _details(model: Model, row: Rows, wanted: Wanted) -> dict[str, Any]:
+    """Return the explanation and the comparables of one row."""
+    found: dict[str, Any] = {}
+    given = row.for_predictor(model.predictor.columns)
+    if wanted.explain:
+        (explanation,) = model.predictor.explain(given)
+        found |= {"base": explanation.base, "factors": [factor.to_dict() for factor in explanation.factors]}
+    if wanted.comparables:
+        (comparables,) = model.predictor.comparables(given, wanted.comparables)
+        found["comparables"] = [product.to_dict() for product in comparables.products]
+    return found

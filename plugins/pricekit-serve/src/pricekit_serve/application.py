@@ -1,0 +1,85 @@
+"""The ASGI app: models, routes, and what surrounds them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from pricekit_serve.access import Access, refuse
+from pricekit_serve.limits import Limits
+from pricekit_serve.metrics import Metrics
+from pricekit_serve.models import Models, named
+from pricekit_serve.routes import Routes
+
+DEFAULT_LIMITS = Limits()
+
+
+def app(
+    bundles: str | Path | Mapping[str, str | Path],
+    *,
+    engine: str = "auto",
+    token: str | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    watch: float | None = None,
+) -> Starlette:
+    """Return an ASGI app that prices rows with bundles.
+
+    Args:
+        bundles: the folder or the address of a bundle, or several by name; the first one answers `/predict`.
+        engine: in which the bundles are opened; "auto" is the fastest on this machine.
+        token: that clients must send as `Authorization: Bearer TOKEN`; None: all may ask.
+        limits: of requests, batches and the queue.
+        watch: seconds between looks whether the files of a bundle have changed; None: do not look.
+
+    Returns:
+        The app; `app.state.models` has its `Models`.
+
+    Raises:
+        BundleError, PluginError: a bundle cannot be opened.
+        ConfigError: there is no bundle, or a name is no word.
+
+    Example:
+        >>> import pricekit as pk, pricekit_serve
+        >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+        >>> application = pricekit_serve.app("bundle", engine="ort-cpu")
+        >>> [model.name for model in application.state.models.all()]
+        ['bundle']
+    """
+    metrics = Metrics()
+    models = Models(named(bundles), engine, limits, metrics)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        watching = None if watch is None else asyncio.create_task(_watch(models, watch))
+        yield
+        if watching is not None:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+
+    found = Starlette(
+        routes=Routes(models, limits, metrics).all(),
+        middleware=[Middleware(Access, token=token, metrics=metrics)],
+        exception_handlers={HTTPException: refuse},
+        lifespan=lifespan,
+    )
+    found.router.redirect_slashes = False
+    found.state.models = models
+    return found
+
+
+async def _watch(models: Models, seconds: float) -> None:
+    """Reload bundles whose files have changed and are the same at two looks, so that nobody still writes them."""
+    before: dict[str, object] = {}
+    while True:
+        await asyncio.sleep(seconds)
+        now = await asyncio.to_thread(models.changed)
+        if settled := [name for name, states in now.items() if before.get(name) == states]:
+            await asyncio.to_thread(models.reload, settled)
+        before = {name: states for name, states in now.items() if name not in settled}

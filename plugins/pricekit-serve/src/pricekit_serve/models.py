@@ -1,0 +1,170 @@
+"""The models of a server: open, and replaced by newer ones while requests go on."""
+
+from __future__ import annotations
+
+import re
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pricekit as pk
+from pricekit.errors import ConfigError, PricekitError
+from pricekit.prediction.members import read_bundle
+from pricekit.support.log import logger
+from pricekit.support.text import scheme_of, shorten
+from pricekit_serve.errors import RequestError
+from pricekit_serve.limits import Limits
+from pricekit_serve.metrics import Metrics
+from pricekit_serve.queue import PriceQueue, Prices
+from pricekit_serve.rows import KnownColumns, Rows
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_VERSION_DIGITS = 12
+
+FileStates = tuple[tuple[str, int, int, int], ...]
+"""Name, inode, size and time of each file of a bundle."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """An open bundle.
+
+    Attributes:
+        name: in addresses.
+        predictor: prices rows.
+        columns: those that rows may have.
+        queue: prices rows of several requests together. It ends when nobody holds the model any more.
+    """
+
+    name: str
+    predictor: pk.Predictor
+    columns: KnownColumns
+    queue: PriceQueue
+
+    @property
+    def version(self) -> str:
+        """The beginning of the digest of the bundle."""
+        return str(self.predictor.digest)[:_VERSION_DIGITS]
+
+
+class Models:
+    """Models by name. Threads may share it.
+
+    Args:
+        bundles: the folder or the address of each bundle, by name; the first one is the default.
+        engine: in which they are opened.
+        limits: of their queues.
+        metrics: of the server.
+
+    Raises:
+        ConfigError: there is no bundle, or a name is no word.
+        BundleError, PluginError: a bundle cannot be opened.
+    """
+
+    def __init__(
+        self, bundles: Mapping[str, str | Path], engine: str, limits: Limits, metrics: Metrics
+    ) -> None:
+        if not bundles:
+            raise ConfigError("there is no bundle to serve; name at least one", parameters=("bundles",))
+        for name in bundles:
+            if not _NAME.fullmatch(name):
+                raise ConfigError(
+                    f"the name of a model is {name!r}; expected letters, digits, dots, hyphens and underscores",
+                    parameters=("bundles",),
+                )
+        self._paths, self._engine, self._limits, self._metrics = dict(bundles), engine, limits, metrics
+        self._turn = threading.Lock()
+        self._seen = {name: file_states(path) for name, path in self._paths.items()}
+        self._models = {name: self._opened(name, None) for name in self._paths}
+        self.stopping = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether new requests are welcome."""
+        return not self.stopping
+
+    def all(self) -> list[Model]:
+        """Return the models that are served now."""
+        return list(self._models.values())
+
+    def get(self, name: str | None, version: str | None = None) -> Model:
+        """Return a model, by default the first one; raises RequestError if there is none of that name or version."""
+        model = next(iter(self._models.values())) if name is None else self._models.get(name)
+        if model is None:
+            names = ", ".join(self._models)
+            raise RequestError(404, f"there is no model {shorten(repr(name))}; available: {names}")
+        if version not in (None, model.version):
+            raise RequestError(
+                404, f"the model {name} has the version {model.version}, not {shorten(repr(version))}"
+            )
+        return model
+
+    def changed(self) -> dict[str, FileStates]:
+        """Return the files of models, by name, that differ from those of the last attempt to open them."""
+        now = {name: file_states(path) for name, path in self._paths.items()}
+        return {name: states for name, states in now.items() if states != self._seen[name]}
+
+    def reload(self, names: list[str] | None = None) -> None:
+        """Open bundles again, by default all, and let each replace the one before.
+
+        The old model answers until the new one has priced a row; requests that it has begun end with it. A bundle that
+        cannot be opened is refused: this is logged, and the old model stays.
+        """
+        with self._turn:
+            for name in names or list(self._paths):
+                self._seen[name] = file_states(self._paths[name])
+                try:
+                    self._replace(name)
+                except Exception as error:  # whatever is wrong with the new one, the old one answers
+                    self._metrics.reloaded(name, "refused")
+                    kind = "" if isinstance(error, PricekitError) else f"{type(error).__name__}: "
+                    logger.error(f"the model {name} stays, because its new bundle is refused: {kind}{error}")
+
+    def _replace(self, name: str) -> None:
+        old = self._models[name]
+        new = self._opened(name, old)
+        self._metrics.reloaded(name, "unchanged" if new is old else "replaced")
+        if new is not old:
+            self._models[name] = new
+            logger.info(f"the model {name} is now {new.version}; it was {old.version}")
+
+    def _opened(self, name: str, old: Model | None) -> Model:
+        """Open a bundle and price a row with it; return the old model if the bundle is the same."""
+        reader = read_bundle(self._paths[name])
+        if old is not None and old.predictor.digest == reader.bundle.digest:
+            return old
+        predictor = pk.Predictor.from_bundle(reader, self._engine)
+        columns = KnownColumns.of(predictor)
+
+        def price(rows: Rows) -> Prices:
+            found: Prices = predictor.predict(rows.for_predictor(predictor.columns))
+            return found
+
+        price(Rows({column: ["warm up"] for column in columns.text}))
+        model = Model(name, predictor, columns, PriceQueue(price, self._limits, self._metrics.of_queue(name)))
+        weakref.finalize(model, model.queue.close)
+        self._metrics.serves(name, predictor.digest, predictor.engine)
+        return model
+
+
+def file_states(path: str | Path) -> FileStates:
+    """Return what shows a change of a local bundle; () for an address, or if nothing is there."""
+    try:
+        found = [(entry.name, entry.stat()) for entry in Path(path).iterdir()]
+    except OSError:
+        return ()
+    return tuple(sorted((name, state.st_ino, state.st_size, state.st_mtime_ns) for name, state in found))
+
+
+def named(bundles: str | Path | Mapping[str, str | Path]) -> dict[str, str | Path]:
+    """Return bundles by name; a single one is called like its folder."""
+    if isinstance(bundles, Mapping):
+        return dict(bundles)
+    name = (
+        str(bundles).rstrip("/").rpartition("/")[2]
+        if scheme_of(str(bundles))
+        else Path(bundles).absolute().name
+    )
+    return {name if _NAME.fullmatch(name) else "model": bundles}

@@ -1,0 +1,201 @@
+"""The queue of a model: rows of requests that come at the same time are priced together by one thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pricekit_serve.errors import RequestError
+from pricekit_serve.limits import Limits
+from pricekit_serve.rows import Rows, joined
+
+Prices = npt.NDArray[np.float32]
+
+RETRY_AFTER = "1"
+"""Seconds after which a client may try again when the queue is full."""
+
+
+class Watcher(Protocol):
+    """Hears of a queue's work, in the thread that does it."""
+
+    def batch(self, rows: int, waited: Sequence[float]) -> None:
+        """Hear that rows are priced together, and how long their requests waited, in seconds."""
+
+    def waiting(self, rows: int) -> None:
+        """Hear how many rows are in the queue."""
+
+
+@dataclass(eq=False)
+class _Job:
+    """Work of one request: rows to price, or calls, one for each unit.
+
+    Attributes:
+        size: the number of rows or calls.
+        rows: None for calls.
+        call: None for rows.
+        done: receives the prices, float32 (size,), or the list of what the calls return.
+    """
+
+    size: int
+    rows: Rows | None = None
+    call: Callable[[int], Any] | None = None
+    done: Future[Any] = field(default_factory=Future)
+    found: list[Any] = field(default_factory=list)
+    next: int = 0
+    arrived: float = field(default_factory=time.perf_counter)
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """What the rows of one batch have in common; None for calls, each of which is alone."""
+        return None if self.rows is None else tuple(self.rows.cells)
+
+    def take(self, most: int) -> int:
+        """Return how many of the units that are left are done next."""
+        return min(most, self.size - self.next) if self.rows is not None else 1
+
+    def finish(self) -> None:
+        """Hand over the result."""
+        result = self.found if self.rows is None else np.concatenate(self.found)
+        with suppress(InvalidStateError):  # the request was given up in this moment
+            self.done.set_result(result)
+
+    def fail(self, error: BaseException) -> None:
+        """Hand over an error."""
+        with suppress(InvalidStateError):
+            self.done.set_exception(error)
+
+
+_Piece = tuple[_Job, int]
+"""A job, and how many of its units are done next."""
+
+
+class PriceQueue:
+    """Prices rows in batches, in the order in which requests come, with one thread.
+
+    The thread takes what waits as soon as it is free, so a row that comes alone does not wait. Of a large request it
+    takes `batch_rows` rows at a time, and the next requests have their turn in between. If several requests shared the
+    last batch, the next one waits up to `batch_wait` seconds until as many are there.
+
+    Args:
+        price: returns the prices of rows, float32 (N,).
+        limits: of the batches and the queue.
+        watcher: hears of the work.
+    """
+
+    def __init__(self, price: Callable[[Rows], Prices], limits: Limits, watcher: Watcher) -> None:
+        self._price, self._limits, self._watcher = price, limits, watcher
+        self._jobs: deque[_Job] = deque()
+        self._changed = threading.Condition()
+        self._waiting, self._together, self._closed = 0, 1, False
+        threading.Thread(target=self._work, name="prices", daemon=True).start()
+
+    def price(self, rows: Rows) -> Future[Prices]:
+        """Queue rows; the future has their prices, float32 (N,). Raises RequestError if the queue is full."""
+        return self._add(_Job(len(rows), rows=rows))
+
+    def call(self, function: Callable[[int], Any], times: int) -> Future[list[Any]]:
+        """Queue calls with the numbers from 0; the future has their results. Raises RequestError if it is full."""
+        return self._add(_Job(times, call=function))
+
+    def close(self) -> None:
+        """End the thread once everything that waits is done."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def _add(self, job: _Job) -> Future[Any]:
+        with self._changed:
+            if self._waiting + job.size > self._limits.queue_rows:
+                message = (
+                    f"{self._waiting:,} rows wait to be priced, and the queue has no room for more; try later"
+                )
+                raise RequestError(503, message, headers={"retry-after": RETRY_AFTER})
+            self._jobs.append(job)
+            self._count(job.size)
+            self._changed.notify()
+        return job.done
+
+    def _count(self, rows: int) -> None:
+        self._waiting += rows
+        self._watcher.waiting(self._waiting)
+
+    def _work(self) -> None:
+        while batch := self._next():
+            if batch[0][0].rows is not None:
+                self._watch(batch)
+            self._do(batch)
+            with self._changed:
+                self._together = len(batch)
+                self._count(-sum(count for _, count in batch))
+                self._jobs.extend(job for job, _ in batch if job.next < job.size and not job.done.done())
+
+    def _watch(self, batch: Sequence[_Piece]) -> None:
+        now = time.perf_counter()
+        waited = [now - job.arrived for job, _ in batch if job.next == 0]
+        self._watcher.batch(sum(count for _, count in batch), waited)
+
+    def _next(self) -> list[_Piece]:
+        """Wait for jobs and return those of the next batch; [] at the end."""
+        with self._changed:
+            while True:
+                self._changed.wait_for(lambda: self._jobs or self._closed)
+                if self._together > 1:
+                    self._changed.wait_for(self._is_full, self._limits.batch_wait)
+                if (batch := self._take()) or self._closed:
+                    return batch
+
+    def _is_full(self) -> bool:
+        rows = sum(job.size - job.next for job in self._jobs)
+        return len(self._jobs) >= self._together or rows >= self._limits.batch_rows or self._closed
+
+    def _take(self) -> list[_Piece]:
+        """Remove the jobs of the next batch from the queue: the first one, and those that can be priced with it."""
+        batch: list[_Piece] = []
+        room, others = self._limits.batch_rows, deque[_Job]()
+        while self._jobs and room:
+            job = self._jobs.popleft()
+            if job.done.cancelled():
+                self._count(job.next - job.size)
+            elif not batch or (job.columns is not None and job.columns == batch[0][0].columns):
+                batch.append((job, job.take(room)))
+                room = room - batch[-1][1] if job.rows is not None else 0
+            else:
+                others.append(job)
+        self._jobs.extendleft(reversed(others))
+        return batch
+
+    def _do(self, batch: Sequence[_Piece]) -> None:
+        """Do the work of a batch. If it fails, each job is tried alone, so that none suffers from another."""
+        try:
+            self._try(batch)
+        except BaseException as error:  # whatever a library raises, the thread goes on
+            if len(batch) == 1:
+                batch[0][0].fail(error)
+                return
+            for piece in batch:
+                self._do([piece])
+
+    def _try(self, batch: Sequence[_Piece]) -> None:
+        first = batch[0][0]
+        if first.call is not None:
+            results: list[Any] = [[first.call(first.next)]]
+        else:
+            parts = [
+                job.rows.part(job.next, job.next + count) for job, count in batch if job.rows is not None
+            ]
+            prices = self._price(joined(parts))
+            results = [[part] for part in np.split(prices, np.cumsum([len(part) for part in parts])[:-1])]
+        for (job, count), found in zip(batch, results, strict=True):
+            job.found += found
+            job.next += count
+            if job.next == job.size:
+                job.finish()

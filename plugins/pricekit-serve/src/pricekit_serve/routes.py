@@ -1,0 +1,189 @@
+"""What the server answers at each address."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from pricekit_serve.answers import Wanted, answer, as_json
+from pricekit_serve.arrow import CONTENT_TYPE, rows_of_arrow
+from pricekit_serve.bodies import parse_json, parse_json_lines, parsed, read_body
+from pricekit_serve.errors import RequestError, invalid
+from pricekit_serve.limits import Limits
+from pricekit_serve.metrics import Metrics
+from pricekit_serve.models import Model, Models
+from pricekit_serve.openapi import document
+from pricekit_serve.page import PAGE, PAGE_POLICY
+from pricekit_serve.protocol import (
+    inference,
+    model_metadata,
+    request_id_of,
+    rows_of_tensors,
+    server_metadata,
+    wanted_outputs,
+)
+from pricekit_serve.rows import Rows, rows_of_json
+
+JSON, JSON_LINES = "application/json", ("application/jsonl", "application/x-ndjson")
+KEYS = ("rows", "interval", "explain", "comparables")
+
+
+class Routes:
+    """The addresses of a server, and the functions that answer there.
+
+    Args:
+        models: that it serves.
+        limits: of requests.
+        metrics: of the server.
+    """
+
+    def __init__(self, models: Models, limits: Limits, metrics: Metrics) -> None:
+        self._models, self._limits, self._metrics = models, limits, metrics
+
+    def all(self) -> list[Route]:
+        """Return all routes."""
+        post, get = ["POST"], ["GET"]
+        version = "/v2/models/{name}/versions/{version}"
+        return [
+            Route("/predict", self.predict, methods=post),
+            Route("/models", self.models, methods=get),
+            Route("/models/{name}/predict", self.predict, methods=post),
+            Route("/v2", self.server, methods=get),
+            Route("/v2/health/live", self.live, methods=get),
+            Route("/v2/health/ready", self.ready, methods=get),
+            *(Route(path, self.model, methods=get) for path in ("/v2/models/{name}", version)),
+            *(Route(f"{path}/ready", self.ready, methods=get) for path in ("/v2/models/{name}", version)),
+            *(Route(f"{path}/infer", self.infer, methods=post) for path in ("/v2/models/{name}", version)),
+            Route("/metrics", self.metrics, methods=get),
+            Route("/openapi.json", self.openapi, methods=get),
+            Route("/", self.page, methods=get),
+        ]
+
+    async def predict(self, request: Request) -> Response:
+        """Price the rows of a request, in the format in which it gives them."""
+        model = self._model(request)
+        kind = content_type(request)
+        body = await read_body(request, self._limits)
+        read = partial(
+            _read_request, kind=kind, model=model, limits=self._limits, query=dict(request.query_params)
+        )
+        rows, wanted = await parsed(body, read)
+        request.state.rows = len(rows)
+        found = await answer(model, rows, wanted, self._limits)
+        if kind == CONTENT_TYPE:
+            return Response(found.to_arrow(), media_type=CONTENT_TYPE)
+        if kind in JSON_LINES:
+            return Response(found.to_json_lines(), media_type=kind)
+        return Response(found.to_json(), media_type=JSON)
+
+    async def infer(self, request: Request) -> Response:
+        """Price tensors of texts."""
+        model = self._model(request)
+        if "inference-header-content-length" in request.headers:
+            raise RequestError(415, "binary tensors are not supported; send the data as JSON")
+        given = await parsed(await read_body(request, self._limits), parse_json)
+        rows = rows_of_tensors(given, model.columns, self._limits.max_rows)
+        wanted, names = wanted_outputs(given, model)
+        own = request_id_of(given)
+        request.state.rows = len(rows)
+        return _json(inference(await answer(model, rows, wanted, self._limits), names, own))
+
+    async def models(self, request: Request) -> Response:
+        """List the models with their columns."""
+        return _json({"models": [_about(model) for model in self._models.all()]})
+
+    async def server(self, request: Request) -> Response:
+        """Describe the server."""
+        return _json(server_metadata())
+
+    async def model(self, request: Request) -> Response:
+        """Describe a model."""
+        return _json(model_metadata(self._model(request)))
+
+    async def live(self, request: Request) -> Response:
+        """Say that the process answers."""
+        return _json({"live": True})
+
+    async def ready(self, request: Request) -> Response:
+        """Say whether the server, and the model that is named, take new requests."""
+        if "name" in request.path_params:
+            self._model(request)
+        return _json({"ready": self._models.ready}, 200 if self._models.ready else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        """Return the metrics."""
+        return Response(self._metrics.text(), media_type=self._metrics.content_type)
+
+    async def openapi(self, request: Request) -> Response:
+        """Describe this interface."""
+        return _json(document())
+
+    async def page(self, request: Request) -> Response:
+        """Return the page on which people try a product."""
+        return Response(PAGE, media_type="text/html; charset=utf-8", headers=PAGE_POLICY)
+
+    def _model(self, request: Request) -> Model:
+        return self._models.get(request.path_params.get("name"), request.path_params.get("version"))
+
+
+def content_type(request: Request) -> str:
+    """Return the type of the body, by default JSON; raises RequestError if it is another."""
+    kind, _, parameters = request.headers.get("content-type", JSON).partition(";")
+    kind = str(kind).strip().lower()
+    charset = parameters.strip().lower().removeprefix("charset=").strip('"')
+    if kind not in (JSON, *JSON_LINES, CONTENT_TYPE) or charset not in ("", "utf-8", "utf8"):
+        kinds = ", ".join((JSON, *JSON_LINES, CONTENT_TYPE))
+        raise RequestError(415, f"the Content-Type is not one of {kinds}, in UTF-8")
+    return kind
+
+
+def _read_request(
+    body: bytes, kind: str, model: Model, limits: Limits, query: dict[str, str]
+) -> tuple[Rows, Wanted]:
+    """Return the rows of a body, and what is asked for: in the JSON document, or else in the query."""
+    known, most = model.columns, limits.max_rows
+    if kind == JSON:
+        given = parse_json(body)
+        if not isinstance(given, dict):
+            raise RequestError(422, 'the body is no object such as {"rows": [...]}')
+        if unknown := [key for key in given if key not in KEYS]:
+            raise invalid(unknown[0], f"is unknown; expected {', '.join(KEYS)}")
+        return rows_of_json(given.get("rows"), known, most), Wanted.of(given, model)
+    if unknown := [key for key in query if key not in KEYS[1:]]:
+        raise invalid(unknown[0], f"is unknown in the query; expected {', '.join(KEYS[1:])}")
+    wanted = Wanted.of({key: _value(key, text) for key, text in query.items()}, model)
+    if kind in JSON_LINES:
+        return rows_of_json(parse_json_lines(body), known, most), wanted
+    return rows_of_arrow(body, known, most), wanted
+
+
+def _value(key: str, text: str) -> Any:
+    try:
+        return parse_json(text.encode("utf-8", "replace"))
+    except RequestError:
+        raise invalid(key, "is neither a number nor true or false") from None
+
+
+def _about(model: Model) -> dict[str, Any]:
+    predictor = model.predictor
+    return {
+        "name": model.name,
+        "version": model.version,
+        "columns": {
+            "text": list(model.columns.text),
+            "id": model.columns.id,
+            "other": list(model.columns.others),
+        },
+        "currency": predictor.currency,
+        "highest_interval": None if predictor.intervals is None else float(predictor.intervals.levels[-1]),
+        "comparables": predictor.products is not None,
+        "engine": predictor.engine,
+    }
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    return Response(as_json(content), status, media_type=JSON)

@@ -1,0 +1,174 @@
+"""Rows of a request: from JSON values or Arrow columns to checked texts, one list for each column."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+import pricekit as pk
+from pricekit.monitoring.sketch import MOST_OTHERS
+from pricekit.support.text import did_you_mean, nearest, shorten
+from pricekit.table import MAX_TEXT_CHARS, Columns
+from pricekit.table.columns import text_array
+from pricekit_serve.errors import RequestError, invalid
+
+CONSTANTS = {True: "true", False: "false", None: ""}
+
+
+class Number(str):
+    """A number of a JSON document, as it is written there."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class KnownColumns:
+    """The columns that a row may have.
+
+    Attributes:
+        text: those that each row must have.
+        id: that which identifies a row; it does not change prices.
+        others: further ones that the model reads.
+        any: the model does not tell which others it reads, so all are allowed.
+    """
+
+    text: tuple[str, ...]
+    id: str | None = None
+    others: tuple[str, ...] = ()
+    any: bool = False
+
+    @classmethod
+    def of(cls, predictor: pk.Predictor) -> KnownColumns:
+        """Return the columns of a model."""
+        columns, sketch = predictor.columns, predictor.sketch
+        others = () if sketch is None else tuple(sketch.others)
+        return cls(columns.text, columns.id, others, sketch is None or len(others) >= MOST_OTHERS)
+
+    @property
+    def names(self) -> list[str]:
+        """All names that are known."""
+        return list(dict.fromkeys([*self.text, *self.others, *([self.id] if self.id else [])]))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Checked rows.
+
+    Attributes:
+        cells: the texts of each column that prices depend on, in the order of the model.
+        ids: the ids of the rows; None if the request has none.
+    """
+
+    cells: Mapping[str, Sequence[str]]
+    ids: Sequence[str] | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.cells.values())))
+
+    def part(self, start: int, stop: int) -> Rows:
+        """Return consecutive rows."""
+        cells = {name: column[start:stop] for name, column in self.cells.items()}
+        return Rows(cells, None if self.ids is None else self.ids[start:stop])
+
+    def for_predictor(self, columns: Columns) -> Any:
+        """Return the rows in the form that a predictor reads fastest: texts, if the model reads a single column."""
+        if self.ids is None and len(self.cells) == 1:
+            (texts,) = self.cells.values()
+            return list(texts)
+        ids = {} if self.ids is None or columns.id is None else {columns.id: self.ids}
+        return pa.table({name: text_array(list(column)) for name, column in {**self.cells, **ids}.items()})
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of several parts, which have the same columns, without ids."""
+    if len(parts) == 1:
+        return Rows(parts[0].cells)
+    return Rows({name: [cell for part in parts for cell in part.cells[name]] for name in parts[0].cells})
+
+
+def rows_of_json(given: Any, known: KnownColumns, most: int) -> Rows:
+    """Return the rows of a JSON document.
+
+    Args:
+        given: its value "rows", in which numbers are `Number`.
+        known: the columns.
+        most: the largest number of rows.
+
+    Raises:
+        RequestError: there are too many rows, or one of them is not an object with these columns and short cells.
+    """
+    if not isinstance(given, list):
+        raise invalid("rows", f"is {_kind(given)}; expected a list of objects")
+    check_count(len(given), most)
+    others: set[str] = set()
+    allowed, needed = set(known.names), set(known.text)
+    for number, row in enumerate(given):
+        if not isinstance(row, dict):
+            raise invalid(f"rows[{number}]", f"is {_kind(row)}; expected an object such as {_example(known)}")
+        if not row.keys() <= allowed or not row.keys() >= needed:
+            check_names(f"rows[{number}]", row, known)
+        others |= row.keys() - needed
+    names = [*known.text, *sorted(others - {known.id})]
+    cells = {name: _column(given, name) for name in names}
+    has_ids = known.id is not None and any(known.id in row for row in given)
+    return Rows(cells, _column(given, known.id) if has_ids and known.id is not None else None)
+
+
+def check_count(rows: int, most: int) -> None:
+    """Raise RequestError if a request has too many rows."""
+    if rows > most:
+        raise RequestError(413, f"the request has {rows:,} rows; at most {most:,} are allowed", "rows")
+
+
+def check_cell(field: str, text: str) -> str:
+    """Return a text without NUL, as pricekit reads it from a file; raises RequestError if it is too long."""
+    if len(text) > MAX_TEXT_CHARS:
+        raise invalid(field, f"has {len(text):,} characters; at most {MAX_TEXT_CHARS:,} are allowed")
+    return text.replace("\0", "") if "\0" in text else text
+
+
+def check_names(where: str, names: Collection[str], known: KnownColumns) -> None:
+    """Raise RequestError if a row lacks a column of the model, or has one that the model does not know."""
+    missing = [name for name in known.text if name not in names]
+    unknown = [name for name in names if name not in known.names]
+    if missing:
+        near = nearest(missing[0], unknown)
+        hint = f" Is it {shorten(near)!r}?" if near else ""
+        raise invalid(f"{where}.{missing[0]}", f"is missing; the model reads it.{hint}")
+    if unknown and not known.any:
+        columns = ", ".join(map(shorten, known.names))
+        hint = did_you_mean(unknown[0], known.names)
+        raise invalid(f"{where}.{unknown[0]}", f"is no column of the model, which has {columns}.{hint}")
+
+
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[str]:
+    """Return the cells of a column as `pricekit predict` reads them from JSON lines."""
+    found = []
+    for number, row in enumerate(rows):
+        value = row.get(name, "")
+        if type(value) is not str:
+            value = _text(f"rows[{number}].{name}", value)
+        if len(value) > MAX_TEXT_CHARS or "\0" in value:
+            value = check_cell(f"rows[{number}].{name}", value)
+        found.append(value)
+    return found
+
+
+def _text(field: str, value: Any) -> str:
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, dict | list):
+        raise invalid(field, f"is {_kind(value)}; expected a text, a number, true, false or null")
+    return CONSTANTS[value]
+
+
+def _example(known: KnownColumns) -> str:
+    return "{" + f'"{shorten(known.text[0])}": "..."' + "}"
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "true or false", Number: "a number"}
+    return "null" if value is None else kinds[type(value)]

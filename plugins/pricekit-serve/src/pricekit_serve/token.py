@@ -1,0 +1,62 @@
+"""The secret that clients send: read from a file that only its owner can read, or from the environment."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import stat
+from pathlib import Path
+
+from pricekit.errors import ConfigError
+from pricekit.support.files import describe_failure
+
+VARIABLE = "PRICEKIT_TOKEN"
+SHORTEST = 16
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def read_token(file: str | Path | None) -> str | None:
+    """Return the token in a file, or else that of the environment; None without both.
+
+    Raises:
+        ConfigError: the file cannot be read, or others can read it; or the token is too short or not printable ASCII.
+    """
+    if file is None:
+        given, where = os.environ.get(VARIABLE), f"the environment variable {VARIABLE}"
+    else:
+        given, where = _content(Path(file)), f"the token file {file}"
+    if given is None:
+        return None
+    token = given.strip()
+    if len(token) < SHORTEST or not (token.isascii() and token.isprintable() and " " not in token):
+        raise ConfigError(
+            f"{where} has no token of at least {SHORTEST} letters, digits and signs; write one, such as the output of "
+            "openssl rand -hex 32",
+            parameters=("token_file",),
+        )
+    return token
+
+
+def _content(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8") as stream:
+            mode = os.fstat(stream.fileno()).st_mode
+            if os.name == "posix" and mode & _OTHERS:
+                raise ConfigError(
+                    f"others can access the token file {file} (mode {stat.S_IMODE(mode):o}); allow only its owner: "
+                    f"chmod 600 {file}",
+                    parameters=("token_file",),
+                )
+            return stream.read(10_000)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = describe_failure(error) if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(
+            f"the token file {file} cannot be read: {reason}", parameters=("token_file",)
+        ) from None
+
+
+def allows(token: str, header: str) -> bool:
+    """Return whether the value of an Authorization header has the token; the time shows nothing of it."""
+    scheme, _, given = header.partition(" ")
+    same = hmac.compare_digest(given.strip().encode(), token.encode())
+    return scheme.lower() == "bearer" and same

@@ -1,0 +1,216 @@
+"""Tokens, request ids, the log, metrics, failures and timeouts."""
+
+import asyncio
+import logging
+from concurrent.futures import Future
+
+import pytest
+from pricekit_serve import Limits, app
+from pricekit_serve.queue import PriceQueue
+from pricekit_serve.token import read_token
+from starlette.testclient import TestClient
+
+from pricekit.errors import ConfigError, PluginError
+
+TOKEN = "0123456789abcdef0123"
+ROWS = {"rows": [{"catalog_content": "Secret Tea, 20 Count"}]}
+
+
+@pytest.fixture(scope="module")
+def guarded(served):
+    with TestClient(app(served, engine="ort-cpu", token=TOKEN)) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer x",
+        f"Basic {TOKEN}",
+        TOKEN,
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        "Bearer é",
+    ],
+)
+def test_a_wrong_token_is_refused(guarded, header):
+    headers = {"authorization": header.encode("latin-1")}
+    for method, path in (("POST", "/predict"), ("GET", "/models"), ("GET", "/metrics"), ("GET", "/nothing")):
+        answer = guarded.request(method, path, headers=headers)
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+        assert TOKEN not in answer.text
+
+
+def test_the_token_opens_and_health_needs_none(guarded):
+    assert (
+        guarded.post("/predict", json=ROWS, headers={"authorization": f"bearer {TOKEN}"}).status_code == 200
+    )
+    for path in ("/v2/health/live", "/v2/health/ready", "/"):
+        assert guarded.get(path).status_code == 200
+
+
+def test_a_token_comes_from_a_private_file_or_the_environment(tmp_path, monkeypatch):
+    monkeypatch.delenv("PRICEKIT_TOKEN", raising=False)
+    assert read_token(None) is None
+    monkeypatch.setenv("PRICEKIT_TOKEN", TOKEN)
+    assert read_token(None) == TOKEN
+    monkeypatch.setenv("PRICEKIT_TOKEN", "")  # a secret that is missing must not open the server
+    with pytest.raises(ConfigError, match="PRICEKIT_TOKEN has no token"):
+        read_token(None)
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}y\n")
+    file.chmod(0o600)
+    assert read_token(file) == f"{TOKEN}y"
+    for mode in (0o640, 0o604, 0o620, 0o660):
+        file.chmod(mode)
+        with pytest.raises(ConfigError, match=f"mode {mode:o}.*chmod 600"):
+            read_token(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 20, b"two words of a token", b"\x1b[2J" * 9])
+def test_a_useless_token_is_an_error(tmp_path, content):
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    file.chmod(0o600)
+    with pytest.raises(ConfigError, match="the token file"):
+        read_token(file)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_token(tmp_path / "gone")
+
+
+def test_each_request_has_an_id_and_one_line_without_its_text(client, caplog):
+    caplog.set_level(logging.DEBUG, "pricekit")
+    own = client.post("/predict", json=ROWS, headers={"x-request-id": "order-7"})
+    assert own.headers["x-request-id"] == "order-7"
+    forged = client.post("/predict", json={"rows": 3}, headers={"x-request-id": "a\tb" + "x" * 99})
+    assert len(forged.headers["x-request-id"]) == 16
+    assert forged.json()["request_id"] == forged.headers["x-request-id"]
+    lines = [record for record in caplog.records if getattr(record, "facts", {}).get("path") == "/predict"]
+    assert [record.facts["status"] for record in lines] == [200, 422]
+    assert [record.facts["request_id"] for record in lines] == ["order-7", forged.headers["x-request-id"]]
+    assert lines[0].facts["rows"] == 1
+    assert "Secret" not in caplog.text
+
+
+def test_metrics_count_requests_rows_and_batches(client, predictor):
+    client.post("/predict", json=ROWS)
+    client.post("/predict", json={"rows": 3})
+    text = client.get("/metrics").text
+    for line in (
+        'pricekit_requests_total{route="predict",status="200"} 1.0',
+        'pricekit_requests_total{route="predict",status="422"} 1.0',
+        'pricekit_rows_total{model="shop"} 1.0',
+        'pricekit_batch_rows_count{model="shop"} 1.0',
+        'pricekit_queue_seconds_count{model="shop"} 1.0',
+        'pricekit_queue_rows{model="shop"} 0.0',
+        f'pricekit_model{{digest="{predictor.digest}",engine="ort-cpu",model="shop"}} 1.0',
+        'pricekit_request_seconds_count{route="predict"} 2.0',
+    ):
+        assert line in text
+
+
+@pytest.mark.parametrize(
+    ("error", "answer", "logged"),
+    [
+        (ZeroDivisionError("secret cause"), "the server failed", "ZeroDivisionError: secret cause (line "),
+        (PluginError("the feature 'x' failed"), "the model cannot price", "the feature 'x' failed"),
+        (MemoryError(), "the server failed", "MemoryError"),
+    ],
+)
+def test_a_failure_is_a_sentence_and_its_cause_is_logged_once(
+    served, monkeypatch, caplog, error, answer, logged
+):
+    with TestClient(app(served, engine="ort-cpu")) as client:
+
+        def fail(self, rows):
+            raise error
+
+        monkeypatch.setattr(PriceQueue, "_price", None, raising=False)
+        monkeypatch.setattr(PriceQueue, "price", fail)
+        found = client.post("/predict", json=ROWS)
+        assert client.get("/v2/health/ready").status_code == 200
+    assert found.status_code == 500
+    assert answer in found.json()["error"]
+    assert "secret" not in found.text
+    assert "Traceback" not in found.text
+    said = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(said) == 1
+    assert logged in said[0].getMessage()
+
+
+def test_a_failure_of_the_model_in_the_queue_is_a_500(client, monkeypatch):
+    model = client.app.state.models.get(None)
+
+    def fail(rows):
+        raise PluginError("the engine ended")
+
+    monkeypatch.setattr(model.queue, "_price", fail)
+    answers = [client.post("/predict", json=ROWS).status_code for _ in range(2)]
+    assert answers == [500, 500]
+
+
+def test_a_slow_answer_is_given_up(served, monkeypatch):
+    with TestClient(app(served, engine="ort-cpu", limits=Limits(timeout=0.2))) as client:
+        waiting = []
+
+        def never(self, *work):
+            waiting.append(Future())
+            return waiting[-1]
+
+        monkeypatch.setattr(PriceQueue, "price", never)
+        monkeypatch.setattr(PriceQueue, "call", never)
+        answer = client.post("/predict", json=ROWS | {"explain": True})
+    assert (answer.status_code, "within 0.2 seconds" in answer.json()["error"]) == (504, True)
+    assert [each.cancelled() for each in waiting] == [True, True]
+
+
+def test_a_full_queue_says_when_to_come_back(served):
+    limits = Limits(max_rows=2, queue_rows=2)
+    with TestClient(app(served, engine="ort-cpu", limits=limits)) as client:
+        model = client.app.state.models.get(None)
+        model.queue._waiting = 2
+        answer = client.post("/predict", json=ROWS)
+        model.queue._waiting = 0
+        assert client.post("/predict", json=ROWS).status_code == 200
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+def asked(application, messages, headers=()):
+    """Call the app with the messages of a client, and return what it sends."""
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/predict",
+        "query_string": b"",
+        "headers": list(headers),
+    }
+    scope |= {"http_version": "1.1", "scheme": "http", "server": ("x", 1), "client": None, "root_path": ""}
+    sent, left = [], list(messages)
+
+    async def receive():
+        if not left:
+            await asyncio.sleep(60)
+        return left.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(application(scope, receive, send))
+    return sent
+
+
+def test_a_body_that_does_not_come_is_given_up(served):
+    sent = asked(
+        app(served, engine="ort-cpu", limits=Limits(timeout=0.1)),
+        [{"type": "http.request", "body": b'{"rows"', "more_body": True}],
+    )
+    assert sent[0]["status"] == 408
+
+
+def test_a_client_that_goes_away_gets_nothing(served, caplog):
+    caplog.set_level(logging.INFO, "pricekit")
+    assert asked(app(served, engine="ort-cpu"), [{"type": "http.disconnect"}]) == []
+    assert [record.facts["status"] for record in caplog.records if hasattr(record, "facts")] == [499]

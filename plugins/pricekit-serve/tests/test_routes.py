@@ -1,0 +1,135 @@
+"""Prices over HTTP equal those of the predictor, in every format."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pricekit_serve import Limits, app
+from pricekit_serve.openapi import document
+from starlette.testclient import TestClient
+
+import pricekit as pk
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def stream(table, **options):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def test_rows_get_the_prices_of_the_predictor_in_order(client, predictor, texts, rows, conforms):
+    asked = {"rows": rows(40), "interval": 0.9}
+    conforms(asked, "Request")
+    answer = client.post("/predict", json=asked)
+    assert answer.status_code == 200
+    conforms(answer.json(), "Answer")
+    found = pd.DataFrame(answer.json()["rows"])
+    expected = predictor.predict(texts[:40], interval=0.9)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert list(found) == list(expected)
+    assert answer.json()["version"] == predictor.digest[:12]
+
+
+def test_explanations_and_comparables_are_those_of_the_predictor(client, predictor, texts, rows, conforms):
+    asked = {"rows": rows(2), "explain": True, "comparables": 3}
+    answer = client.post("/predict", json=asked).json()
+    conforms(answer, "Answer")
+    for found, text in zip(answer["rows"], texts[:2], strict=True):
+        (explanation,) = predictor.explain([text])
+        assert found["base"] == pytest.approx(explanation.base)
+        assert [each["text"] for each in found["factors"]] == [each.text for each in explanation.factors]
+        (comparables,) = predictor.comparables([text], 3)
+        assert [each["id"] for each in found["comparables"]] == [each.id for each in comparables.products]
+
+
+def test_the_row_itself_is_no_comparable_of_it(client, catalog):
+    row = pd.read_csv(catalog, dtype="str").loc[0, ["sample_id", "catalog_content"]].to_dict()
+    (found,) = client.post("/predict", json={"rows": [row], "comparables": 1}).json()["rows"]
+    assert found["comparables"][0]["id"] != row["sample_id"]
+    (found,) = client.post("/predict", json={"rows": [row | {"sample_id": "new"}], "comparables": 1}).json()[
+        "rows"
+    ]
+    assert found["comparables"][0]["id"] == row["sample_id"]
+
+
+@pytest.mark.parametrize("kind", ["application/jsonl", "application/x-ndjson; charset=utf-8"])
+def test_json_lines_get_json_lines(client, predictor, texts, rows, kind):
+    body = "\n".join(map(json.dumps, rows(30))) + "\n\n"
+    answer = client.post("/predict?interval=0.8", content=body, headers={"content-type": kind})
+    assert answer.headers["content-type"].startswith(kind.partition(";")[0])
+    found = pd.DataFrame([json.loads(line) for line in answer.text.splitlines()])
+    np.testing.assert_allclose(found, predictor.predict(texts[:30], interval=0.8), rtol=1e-6)
+
+
+def test_arrow_gets_arrow(client, predictor, texts):
+    table = pa.table({"catalog_content": texts[:30], "sample_id": list(range(30))})
+    answer = client.post("/predict?interval=0.8", content=stream(table), headers={"content-type": ARROW})
+    assert answer.headers["content-type"] == ARROW
+    found = pa.ipc.open_stream(answer.content).read_all()
+    assert found.schema.types == [pa.float32()] * 3
+    np.testing.assert_allclose(found.to_pandas(), predictor.predict(texts[:30], interval=0.8), rtol=1e-6)
+
+
+@pytest.mark.parametrize("cell", ["3 kg", 3, 2.50, True, None, ""])
+def test_cells_are_read_as_predict_reads_them(wide, tmp_path, cell):
+    row = {"title": "Item Name: Green tea", "size": cell}
+    (tmp_path / "new.jsonl").write_text(json.dumps(row))
+    pk.predict(wide, tmp_path / "new.jsonl", tmp_path / "prices.csv", engine="ort-cpu")
+    expected = pd.read_csv(tmp_path / "prices.csv")["price"][0]
+    with TestClient(app(wide, engine="ort-cpu")) as client:
+        found = client.post("/predict", json={"rows": [row]}).json()["rows"][0]["price"]
+        table = pa.table({name: pa.array([value]) for name, value in row.items()})
+        arrow = client.post("/predict", content=stream(table), headers={"content-type": ARROW})
+    assert found == pytest.approx(expected, rel=1e-6)
+    if cell is not None:  # Arrow's type of None is no plain one
+        assert pa.ipc.open_stream(arrow.content).read_all()["price"][0].as_py() == pytest.approx(found)
+
+
+def test_a_frame_of_several_columns_has_the_predictors_prices(wide):
+    table = pd.DataFrame({"title": ["Item Name: Jam", "Tea"], "size": ["2 kg", ""]})
+    with TestClient(app(wide, engine="ort-cpu")) as client:
+        found = client.post("/predict", json={"rows": table.to_dict("records")}).json()["rows"]
+    expected = pk.Predictor.load(wide, "ort-cpu").predict(table)
+    np.testing.assert_allclose([each["price"] for each in found], expected, rtol=1e-6)
+
+
+def test_no_rows_have_no_prices(client):
+    assert client.post("/predict", json={"rows": []}).json()["rows"] == []
+    assert client.post("/predict", content=b"", headers={"content-type": "application/jsonl"}).content == b""
+
+
+def test_large_requests_are_split_and_small_ones_joined(served, predictor, texts, rows):
+    with TestClient(app(served, engine="ort-cpu", limits=Limits(batch_rows=7))) as client:
+        found = client.post("/predict", json={"rows": rows(50)}).json()["rows"]
+    np.testing.assert_allclose([each["price"] for each in found], predictor.predict(texts[:50]), rtol=1e-6)
+
+
+def test_each_model_has_an_address(served, wide):
+    with TestClient(app({"shop": served, "wide": wide}, engine="ort-cpu")) as client:
+        listed = client.get("/models").json()["models"]
+        assert [each["name"] for each in listed] == ["shop", "wide"]
+        assert [each["columns"]["text"] for each in listed] == [["catalog_content"], ["title", "size"]]
+        assert [each["comparables"] for each in listed] == [True, False]
+        assert all(0.9 <= each["highest_interval"] < 1 for each in listed)
+        row = {"title": "Tea", "size": "1 kg"}
+        assert client.post("/models/wide/predict", json={"rows": [row]}).json()["model"] == "wide"
+        assert client.post("/predict", json={"rows": [row]}).status_code == 422  # of the first model
+        missing = client.post("/models/wid/predict", json={"rows": [row]})
+        assert (missing.status_code, "available: shop, wide" in missing.json()["error"]) == (404, True)
+
+
+def test_every_address_is_described(client):
+    from pricekit_serve.routes import Routes
+
+    described = document()["paths"]
+    paths = {route.path: route.methods for route in Routes(None, None, None).all()}
+    own = {"/", "/openapi.json"}
+    assert {path for path in paths if "{version}" not in path} - own == set(described)
+    for path, methods in described.items():
+        assert {method.upper() for method in methods if method != "parameters"} <= paths[path]
+    assert client.get("/openapi.json").json() == document()

@@ -1,0 +1,227 @@
+"""The command: a real server, its signals, and what it refuses at the start."""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+
+import click
+import pytest
+from pricekit_serve import serve
+from pricekit_serve.command import serve as command
+from pricekit_serve.server import _listen
+
+from pricekit.errors import ConfigError
+
+ROW = {"catalog_content": "Green Tea, 20 Count"}
+
+
+def finish(connection):
+    """Return the status and the content of the answer."""
+    answer = connection.getresponse()
+    found = answer.status, json.loads(answer.read())
+    connection.close()
+    return found
+
+
+class Server:
+    """`pricekit serve` in a process of its own, on a free port."""
+
+    def __init__(self, *arguments, **environment):
+        words = [sys.executable, "-m", "pricekit", "serve", *map(str, arguments)]
+        words += ["--port", "0", "--engine", "ort-cpu", "--log-format", "json"]
+        self.process = subprocess.Popen(
+            words, stderr=subprocess.PIPE, text=True, env=os.environ | environment
+        )
+        self.lines = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.lines.append(json.loads(line))
+        self.process.stderr.close()
+
+    @cached_property
+    def port(self):
+        return int(re.search(r"at http://127\.0\.0\.1:(\d+)$", self.said("serving "))[1])
+
+    def said(self, words):
+        """Wait for a line of the log."""
+        for _ in range(1200):
+            if found := [line["message"] for line in list(self.lines) if words in line["message"]]:
+                return found[0]
+            assert self.process.poll() is None, self.lines
+            time.sleep(0.05)
+        raise AssertionError(self.lines)
+
+    def begin(self, method="GET", path="/v2/health/ready", body=None):
+        """Send a request; return its connection."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        headers = {"content-type": "application/json"}
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        return connection
+
+    def ask(self, *request):
+        return finish(self.begin(*request))
+
+    def price(self, rows):
+        status, found = self.ask("POST", "/predict", {"rows": rows})
+        assert status == 200, found
+        return found
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def started():
+    servers = []
+
+    def start(*arguments, **environment):
+        servers.append(Server(*arguments, **environment))
+        assert servers[-1].port
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.process.kill()
+        server.process.wait(60)
+
+
+def test_sigterm_first_turns_readiness_off_and_then_answers_what_has_begun(served, started, texts):
+    server = started(served, "--drain", "2.5")  # longer than other commands have after a signal
+    assert server.ask() == (200, {"ready": True})
+    rows = [{"catalog_content": text} for text in texts] * 20
+    begun = server.begin("POST", "/predict", {"rows": rows})
+    server.process.send_signal(signal.SIGTERM)
+    server.said("stopping: no longer ready")
+    assert server.ask() == (503, {"ready": False})
+    assert len(server.price([ROW])["rows"]) == 1  # requests that come in spite of it are answered
+    status, found = finish(begun)
+    assert (status, len(found["rows"])) == (200, len(rows))
+    assert server.process.wait(60) == 0
+    with pytest.raises(OSError, match="refused"):
+        server.ask()
+    assert "Traceback" not in str(server.lines)
+
+
+def test_an_interrupt_ends_the_server_without_a_pause(served, started):
+    server = started(served, "--drain", "60")
+    assert server.stop(signal.SIGINT) == 0
+
+
+def test_sighup_opens_the_bundle_again_and_refuses_a_damaged_one(served, bundle, started, tmp_path):
+    path = tmp_path / "current"
+    shutil.copytree(bundle, path)
+    server = started(f"tea={path}")
+    old = server.price([ROW])
+    (path / "tokenizer.json").write_text("{}")
+    server.process.send_signal(signal.SIGHUP)
+    server.said("the model tea stays, because its new bundle is refused")
+    assert server.price([ROW]) == old
+    shutil.rmtree(path)
+    shutil.copytree(served, path)
+    server.process.send_signal(signal.SIGHUP)
+    server.said("the model tea is now")
+    new = server.price([ROW])
+    assert (new["model"], new["version"] != old["version"]) == ("tea", True)
+    assert server.stop() == 0
+
+
+def test_concurrent_clients_get_the_prices_of_the_predictor(served, started, predictor, texts):
+    server, found = started(served), {}
+
+    def ask(number):
+        for text in texts[number : number + 10]:
+            found[text] = server.price([{"catalog_content": text}])["rows"][0]["price"]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(0, 80, 10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = dict(zip(texts[:80], predictor.predict(texts[:80]).tolist(), strict=True))
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_raw_connection_cannot_break_it(served, started):
+    server = started(served)
+    for data in (
+        b"\x16\x03\x01\x02",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /predict HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        b"G" * 99_999,
+    ):
+        with socket.create_connection(("127.0.0.1", server.port)) as raw:
+            raw.sendall(data)
+            raw.shutdown(socket.SHUT_WR)
+            while raw.recv(1 << 16):
+                pass
+    assert server.price([ROW])
+    assert "Traceback" not in str(server.lines)
+
+
+def test_what_cannot_be_served_is_one_paragraph(pricekit, served, tmp_path, monkeypatch):
+    token = tmp_path / "token"
+    token.write_text("x" * 20)
+    token.chmod(0o644)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for arguments, code, words in (
+            ((tmp_path,), 1, "manifest.json"),
+            ((served, "--token-file", token), 2, "chmod 600"),
+            ((served, "--port", port), 2, f"cannot listen on 127.0.0.1:{port}"),
+            ((served, "--queue-rows", 5), 2, "Check --queue-rows, or set --max-rows"),
+            ((served, served), 2, "Two bundles have the name 'shop'"),
+            ((f"a={served}", f"a={served}"), 2, "Two bundles have the name 'a'"),
+            ((f"a b={served}",), 2, "the name of a model is 'a b'"),
+            ((), 2, "Missing argument"),
+        ):
+            found, _, err = pricekit("serve", *arguments, *(() if "--port" in arguments else ("--port", 0)))
+            assert (found, words in err) == (code, True), err
+
+
+def test_serve_says_if_everyone_may_ask(served, monkeypatch, logged):
+    monkeypatch.setattr("pricekit_serve.server._Run.until_stopped", lambda self, listening: None)
+    serve(served, host="0.0.0.0", port=0, engine="ort-cpu")
+    assert "everyone who reaches http://0.0.0.0" in logged()
+    serve(served, port=0, engine="ort-cpu")
+    assert "everyone" not in logged()
+    with pytest.raises(ConfigError, match="cannot listen"):
+        serve(served, host="host.invalid", port=0)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ConfigError, match="another thread"):
+        pool.submit(serve, served, port=0).result()
+
+
+def test_connections_send_the_parts_of_an_answer_at_once():
+    with _listen("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP  # by which asyncio knows that it may set TCP_NODELAY
+
+
+def test_the_documents_use_options_of_the_command():
+    root = Path(__file__).parents[3]
+    options = {flag for parameter in command.params for flag in parameter.opts}
+    assert "--token-file" in options
+    for document in (root / "docs" / "serving.md", root / "plugins" / "pricekit-serve" / "README.md"):
+        lines = [line for line in document.read_text("utf-8").splitlines() if "pricekit serve " in line]
+        used = {flag for line in lines for flag in re.findall(r"(?<![\w-])--[a-z-]+", line)}
+        assert used <= {*options, "--log-format", "--quiet"}, document
+
+
+def test_the_help_needs_no_model(pricekit):
+    code, out, _ = pricekit("serve", "--help")
+    assert (code, "pricekit serve bundle --port 8080" in out) == (0, True)
+    assert isinstance(command, click.Command)
+    loaded = "import sys, pricekit_serve.command; print({'numpy', 'starlette', 'pyarrow'} & {*sys.modules})"
+    assert subprocess.check_output([sys.executable, "-c", loaded], text=True).strip() == "set()"
