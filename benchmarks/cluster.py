@@ -4,7 +4,7 @@
 
 The rows of the table, repeated as needed, become Parquet files of equal size. One process, two processes, one worker
 and two workers take turns. The cluster starts first, and prices the folder once before the clock runs, so its workers
-are started, too; the one process has also priced it. Two processes start anew each time, as with `pricekit predict`.
+are started, too; the one process has also priced it. Two processes start in each round, as with `pricekit predict`.
 
 Every process that prices has one thread for each of its steps, also the one process: the comparison is about processes,
 and a cluster gives a task one CPU. A worker's driver, and Ray's or Spark's own processes, use what else is free.
