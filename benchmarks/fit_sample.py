@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pricekit as pk
 from pricekit.cli.terminal import logging_to_terminal, show_table
-from pricekit.features import folds
+from pricekit.features.fit import folds
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from conftest import tiny_config
 from pricekit.bundle import open_bundle
 from pricekit.exporting.export import export_run
-from pricekit.features.fitted import fit_features
+from pricekit.features.fit.features import fit_features
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import SHORT_LINE_CHARACTERS, Preprocessor, short_lines_first
 from pricekit.runs.folder import open_run

@@ -12,7 +12,7 @@ import torch
 
 from conftest import tiny_config
 from pricekit.config.layers import read_saved_config
-from pricekit.features.folds import sample_of
+from pricekit.features.fit.folds import sample_of
 from pricekit.features.trees.feature import Trees
 from pricekit.runs.folder import STARTED, open_run, read_out_of_fold, read_preprocessor
 from pricekit.runs.inputs import FILES, TRAIN, VALID, open_inputs
@@ -134,7 +134,7 @@ def test_a_full_disk_leaves_nothing(pricekit, catalog, tmp_path, large, monkeypa
 
 
 def test_rows_outside_of_the_sample_are_predicted_from_it(catalog, tmp_path, large, monkeypatch, logged):
-    monkeypatch.setattr("pricekit.features.folds.MOST_ROWS", 150)
+    monkeypatch.setattr("pricekit.features.fit.folds.MOST_ROWS", 150)
     seen = []
     fit = Trees.fit
     monkeypatch.setattr(
@@ -158,7 +158,7 @@ def test_rows_outside_of_the_sample_are_predicted_from_it(catalog, tmp_path, lar
 def test_the_first_pass_keeps_the_predictions_of_rows_outside_of_the_sample(
     catalog, tmp_path, large, monkeypatch
 ):
-    monkeypatch.setattr("pricekit.features.folds.MOST_ROWS", 150)
+    monkeypatch.setattr("pricekit.features.fit.folds.MOST_ROWS", 150)
     out = tmp_path / "run"
     train(Source(catalog), tiny_config(TREES), out)
     rows, own = load_split(Source(catalog), tiny_config()).train, read_preprocessor(out)

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from pricekit.errors import PluginError
 from pricekit.explanation.explain import others_read
-from pricekit.features import folds
+from pricekit.features.fit import folds
 from pricekit.metrics import smape_terms
 from pricekit.monitoring.domain import sketch_vectors, vectors_of
 from pricekit.monitoring.fields import (

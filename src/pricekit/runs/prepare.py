@@ -21,8 +21,9 @@ from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import State
 from pricekit.core.registry import Entry
 from pricekit.errors import TrainingError, check_intact
-from pricekit.features.fitted import fit_features, too_slow
-from pricekit.features.folds import Sample, some_rows
+from pricekit.features.fit.budget import too_slow
+from pricekit.features.fit.features import fit_features
+from pricekit.features.fit.folds import Sample, some_rows
 from pricekit.mapped import folder_for_files
 from pricekit.model.network import PriceModel, build_model
 from pricekit.preprocess import Inputs, Preprocessor, without_price

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from pricekit.datasets import make_catalog
 from pricekit.errors import BundleError
-from pricekit.features.fitted import FittedFeatures, fit_features
+from pricekit.features.fit.features import fit_features
+from pricekit.features.fitted import FittedFeatures
 from pricekit.features.neighbours.feature import Neighbours
 from pricekit.support.packing import pack
 from pricekit.table import table_of_texts

@@ -8,7 +8,7 @@ import pytest
 
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError
-from pricekit.features.fitted import fit_features
+from pricekit.features.fit.features import fit_features
 from pricekit.features.trees import feature
 from pricekit.features.trees.feature import Trees
 from pricekit.table import table_of_texts

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pricekit.features.fitted import fit_features
+from pricekit.features.fit.features import fit_features
 from pricekit.table import table_of_texts
 
 ODD = {

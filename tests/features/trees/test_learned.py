@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from pricekit.features.fitted import fit_features
-from pricekit.features.folds import folds_of
+from pricekit.features.fit.features import fit_features
+from pricekit.features.fit.folds import folds_of
 from pricekit.features.trees.learned import Learned
 from pricekit.table import table_of_texts
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pricekit.features.folds import folds_of
+from pricekit.features.fit.folds import folds_of
 from pricekit.features.neighbours.feature import Neighbours
 from pricekit.features.trees.linear import Linear, count_terms, linear_out_of_fold
 from pricekit.features.words import words_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.features.fitted import uses_price
+from pricekit.features.fit.out_of_fold import uses_price
 from pricekit.table import Table
 from pricekit.testing.data import (
     DIFFICULT_TEXTS,

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from pricekit.datasets import make_catalog
-from pricekit.features.folds import sample_of, some_rows
+from pricekit.features.fit.folds import sample_of, some_rows
 from pricekit.table import concat_tables, read_table
 
 
 @pytest.fixture
 def table(monkeypatch):
-    monkeypatch.setattr("pricekit.features.folds.MOST_ROWS", 200)
+    monkeypatch.setattr("pricekit.features.fit.folds.MOST_ROWS", 200)
     frame = make_catalog(500, seed=1)
     frame["catalog_content"] += frame["sample_id"].astype(str)
     return read_table(frame)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pricekit.datasets import make_catalog
-from pricekit.features import fitted
-from pricekit.features.cache import read_entry, trim, write_entry
-from pricekit.features.fitted import fit_features
+from pricekit.features.fit import features
+from pricekit.features.fit.cache import read_entry, trim, write_entry
+from pricekit.features.fit.features import fit_features
 from pricekit.table import read_usable
 
 OPTIONS = {"trees": {"rounds": 5, "words": 20}}
@@ -24,9 +24,9 @@ def fits(monkeypatch):
     """The number of fits of price features."""
     done = []
     monkeypatch.setattr(
-        fitted,
-        "_fit_out_of_fold",
-        lambda *a, call=fitted._fit_out_of_fold, **k: done.append(1) or call(*a, **k),
+        features,
+        "fit_out_of_fold",
+        lambda *a, call=features.fit_out_of_fold, **k: done.append(1) or call(*a, **k),
     )
     return done
 

@@ -6,7 +6,7 @@ import pytest
 
 from pricekit.core.loader import registry
 from pricekit.errors import PluginError
-from pricekit.features.fitted import fit_features
+from pricekit.features.fit.features import fit_features
 from pricekit.table import table_of_texts
 
 PLUGIN = """
@@ -82,10 +82,10 @@ def test_known_out_of_fold_values_are_not_computed_again(known):
 
 @pytest.mark.parametrize("cpus", [1, 3])
 def test_out_of_fold_values_do_not_depend_on_the_number_of_threads(known, monkeypatch, cpus):
-    monkeypatch.setattr("pricekit.features.fitted.usable_cpus", lambda: cpus)
+    monkeypatch.setattr("pricekit.features.fit.out_of_fold.usable_cpus", lambda: cpus)
     texts = ["a", "b"] * 20  # labels, which recur in every fold
     found = fit_features(["known"], {}, table_of_texts(texts), np.arange(1, 41, dtype=float))[1]["known"]
-    monkeypatch.setattr("pricekit.features.fitted.ROWS_AT_ONCE", 1)
+    monkeypatch.setattr("pricekit.features.fit.out_of_fold.ROWS_AT_ONCE", 1)
     again = fit_features(["known"], {}, table_of_texts(texts), np.arange(1, 41, dtype=float))[1]["known"]
     assert found.any()
     assert np.array_equal(found, again)
