@@ -22,6 +22,7 @@ def main() -> None:
     )
     parser.add_argument("table", type=Path)
     parser.add_argument("--rows", type=int, action="append", required=True, help="of a sample; repeatable")
+    parser.add_argument("--folds", type=int, action="append", help="of a sample; repeatable; by default 2")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument(
@@ -29,13 +30,14 @@ def main() -> None:
     )
     options = parser.parse_args()
     with logging_to_terminal():
-        lines = [_line(rows, options) for rows in (1 << 40, *options.rows)]
-    header = ["rows", *(f"seed {seed}" for seed in range(options.seeds)), "mean SMAPE"]
+        lines = [_line(1 << 40, folds.FOLDS, options)]
+        lines += [_line(rows, each, options) for rows in options.rows for each in options.folds or [2]]
+    header = ["rows", "folds", *(f"seed {seed}" for seed in range(options.seeds)), "mean SMAPE"]
     show_table("fitted to a sample", header, lines, stderr=False)
 
 
-def _line(rows: int, options: argparse.Namespace) -> list[str]:
-    folds.MOST_ROWS, scores = rows, []
+def _line(rows: int, count: int, options: argparse.Namespace) -> list[str]:
+    folds.MOST_ROWS, folds.FEW_FOLDS, scores = rows, count, []
     for seed in range(options.seeds):
         with tempfile.TemporaryDirectory() as folder:
             run = pk.train(
@@ -48,7 +50,7 @@ def _line(rows: int, options: argparse.Namespace) -> list[str]:
             )
             scores.append(run.metrics["smape"])
     name = "all" if rows == 1 << 40 else f"{rows:,}"
-    return [name, *(f"{score:.2f}" for score in scores), f"{statistics.mean(scores):.2f}"]
+    return [name, str(count), *(f"{score:.2f}" for score in scores), f"{statistics.mean(scores):.2f}"]
 
 
 if __name__ == "__main__":

@@ -215,7 +215,7 @@ def prepare_new_run(
         if warm is None:
             sample = Sample.of(rows)
             if seconds is not None and first is None:
-                setup = _within(setup, sample.table, seconds)
+                setup = _within(setup, sample, seconds)
                 config = setup.config
             fitted = _fit(setup, sample, known, files.cache)
         else:
@@ -309,13 +309,14 @@ def _check_free(out: Path, overwrite: bool) -> None:
     check_replaceable(out, "run", own=own, overwrite=overwrite or untrained, resumable=resumable)
 
 
-def _within(setup: Setup, train: Table, seconds: float) -> Setup:
+def _within(setup: Setup, sample: Sample, seconds: float) -> Setup:
     """Return the setup without the features that learn from prices and take longer than they may."""
-    config = setup.config
+    config, train = setup.config, sample.table
     table = without_price(train, columns_of(config))
-    slow = too_slow(config.features, config.feature_options, table, train.known_price, seconds)
+    options, price = config.feature_options, train.known_price
+    slow = too_slow(config.features, options, table, price, seconds, sample.folds)
     kept = [name for name in config.features if name not in slow]
-    options = {name: given for name, given in config.feature_options.items() if name in kept}
+    options = {name: given for name, given in options.items() if name in kept}
     config = config.model_copy(update={"features": kept, "feature_options": options})
     return replace(setup, config=config, entries=plugins_of(config))
 
@@ -333,6 +334,7 @@ def _fit(setup: Setup, sample: Sample, known: Mapping[str, np.ndarray], cache: P
         without_price(train, columns),
         train.known_price,
         {name: column[sample.rows] for name, column in known.items()},
+        folds=sample.folds,
         show_progress=config.speed.progress,
         cache=cache,
     )

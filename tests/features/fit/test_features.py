@@ -1,5 +1,7 @@
 """Features that use the price are fitted out of fold."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from pricekit.core.loader import registry
 from pricekit.errors import PluginError
 from pricekit.features.fit.features import fit_features
+from pricekit.features.fit.out_of_fold import threads_for
 from pricekit.table import table_of_texts
 
 PLUGIN = """
@@ -46,6 +49,23 @@ def test_the_columns_of_a_row_do_not_depend_on_its_own_price(known):
     twice = fit_features(["known"], {}, table_of_texts(["a"] * 23), price)[1]["known"]
     assert (twice[:22] == 23).any()  # a text that others have, too, is known from the last of those
     assert twice[22] < 23
+
+
+def test_two_folds_learn_from_each_other(known):
+    table = table_of_texts(["a"] * 20)
+    together = replace(table, together=np.arange(20))
+    _, columns = fit_features(["known"], {}, together, np.arange(1, 21, dtype=float), folds=2)
+    last = sorted(set(columns["known"].tolist()))  # of the rows of the other fold
+    assert len(last) == 2
+    assert last[1] == 20
+    assert (columns["known"] == last[0]).sum() == 10
+
+
+def test_threads_fit_no_more_rows_than_allowed(monkeypatch):
+    monkeypatch.setattr("pricekit.features.fit.out_of_fold.usable_cpus", lambda: 3)
+    monkeypatch.setattr("pricekit.features.fit.out_of_fold.ROWS_AT_ONCE", 150)
+    rows_and_folds = [(40, 5), (75, 5), (100, 2), (100, 5), (1000, 2)]
+    assert [threads_for(*each) for each in rows_and_folds] == [3, 2, 2, 1, 1]
 
 
 def test_out_of_fold_values_do_not_leak_between_equal_texts(known):

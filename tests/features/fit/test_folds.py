@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pricekit.datasets import make_catalog
-from pricekit.features.fit.folds import sample_of, some_rows
+from pricekit.features.fit.folds import Sample, folds_of, sample_of, some_rows
 from pricekit.table import concat_tables, read_table
 
 
@@ -53,3 +53,12 @@ def test_a_large_group_is_left_out(table):
 def test_rows_of_labels_are_drawn_one_by_one(table):
     labels = replace(table, text=(table.ids % 3).map(lambda n: f"label {n}").astype("str"))
     assert len(sample_of(labels)) == 200
+
+
+@pytest.mark.parametrize(("rows", "folds"), [(200, 5), (390, 5), (500, 2)])
+def test_a_small_sample_of_the_rows_has_fewer_folds(table, rows, folds):
+    sample = Sample.of(table.take(np.arange(rows)))
+    assert sample.folds == folds
+    assert np.unique(folds_of(sample.table, sample.folds)).tolist() == list(range(folds))
+    times = replace(sample.table, time=np.arange(len(sample.rows)))
+    assert np.unique(folds_of(times, sample.folds)).tolist() == list(range(folds))

@@ -27,6 +27,7 @@ def too_slow(
     table: Table,
     price: np.ndarray,
     seconds: float,
+    folds: int = FOLDS,
 ) -> list[str]:
     """Return the features that learn from prices and take longer than they may, by the time for a part of the rows.
 
@@ -36,12 +37,13 @@ def too_slow(
         table: the N training rows, without the price.
         price: the training prices, float64 (N,).
         seconds: how long these features may take together, the first of them first.
+        folds: the number of folds, see `fit_features`.
     """
     found = []
     for name in names:
         part = make(name, options.get(name, {}), {})
         if uses_price(part.plugin):
-            needed = _seconds_for(part, table, price)
+            needed = _seconds_for(part, table, price, folds)
             if needed <= seconds:
                 seconds -= needed
                 continue
@@ -53,11 +55,11 @@ def too_slow(
     return found
 
 
-def _seconds_for(part: FittedFeature, table: Table, price: np.ndarray) -> float:
+def _seconds_for(part: FittedFeature, table: Table, price: np.ndarray, folds: int) -> float:
     """Return about how long it takes to fit a feature out of fold."""
     pilot = np.random.default_rng(0).permutation(len(table))[: max(PILOT_ROWS, len(table) // 10)]
     started = time.perf_counter()
     fit_one(part, table.take(np.sort(pilot)), price[np.sort(pilot)])
     each = (time.perf_counter() - started) * (len(table) / len(pilot)) ** GROWTH
-    # Several threads hinder each other, so two do the work of about one and a half.
-    return float(each) * (1 + FOLDS) / ((1 + threads_for(1 + FOLDS, table)) / 2)
+    # All rows once, and all but one fold so often; two threads hinder each other, and do the work of one and a half.
+    return float(each) * folds / ((1 + threads_for(len(table), folds)) / 2)

@@ -12,7 +12,7 @@ import numpy as np
 
 from pricekit.core.calls import plugin_call
 from pricekit.errors import ConfigError, DataError, PluginError
-from pricekit.features.fit.folds import sample_of
+from pricekit.features.fit.folds import FOLDS, sample_of
 from pricekit.features.fit.out_of_fold import fit_cached, fit_one, fit_out_of_fold, uses_price
 from pricekit.features.fitted import FittedFeature, FittedFeatures, make, plain_state, transformed
 from pricekit.table import Table
@@ -28,6 +28,7 @@ def fit_features(
     price: np.ndarray | None = None,
     known: Mapping[str, np.ndarray] | None = None,
     *,
+    folds: int = FOLDS,
     show_progress: bool = True,
     cache: Path | None = None,
 ) -> tuple[FittedFeatures, dict[str, np.ndarray]]:
@@ -39,6 +40,7 @@ def fit_features(
         table: the N training rows, without the price.
         price: the training prices, float64 (N,), for features that use them.
         known: out-of-fold columns that need not be computed again, float32 (N,), by name.
+        folds: the number of folds from which features that learn from prices find the columns of the training rows.
         show_progress: show a bar while a feature learns from prices.
         cache: folder of a cache for features that learn from prices.
 
@@ -62,9 +64,9 @@ def fit_features(
     for place, part in enumerate(parts):
         if uses_price(part.plugin):
             prices = _required(part.name, price)
-            fit = partial(fit_out_of_fold, part, table, prices, known or {}, shown=show_progress)
+            fit = partial(fit_out_of_fold, part, table, prices, known or {}, folds=folds, shown=show_progress)
             part, columns = (
-                fit() if cache is None else fit_cached(cache, part, table, prices, known or {}, fit)
+                fit() if cache is None else fit_cached(cache, part, table, prices, known or {}, folds, fit)
             )
             out_of_fold |= columns
         else:

@@ -13,6 +13,9 @@ from pricekit.table import Table
 FOLDS = 5
 """Number of folds of the training rows for features that use the price."""
 
+FEW_FOLDS = 2
+"""Number of folds of a sample that is less than half of the training rows: most rows are out of fold anyway."""
+
 MOST_ROWS = 100_000
 """Of more training rows, a sample of so many fits the tokenizer and the features. docs/scale.md has measurements."""
 
@@ -70,6 +73,11 @@ class Sample:
         logger.info(f"tokenizer and features are fitted to a sample of {len(rows):,} of {len(train):,} rows")
         return cls(rows, train.take(rows), len(train))
 
+    @property
+    def folds(self) -> int:
+        """The number of folds from which the rows of the sample get their values out of fold."""
+        return FEW_FOLDS if 2 * len(self.rows) < self.count else FOLDS
+
     def spread(self, values: np.ndarray) -> np.ndarray:
         """Return values of the sample, float32 (M,), at the places of its rows, float32 (N,); NaN elsewhere."""
         if len(self.rows) == self.count:
@@ -79,30 +87,31 @@ class Sample:
         return found
 
 
-def folds_of(table: Table) -> np.ndarray:
+def folds_of(table: Table, count: int = FOLDS) -> np.ndarray:
     """Return the fold of each row, int64 (N,); duplicates share a fold, because one reveals the other's price.
 
     Duplicates are the rows with equal `Table.together`, otherwise equal texts. If few texts are distinct, they are
     labels, which recur in new rows; then each row is assigned separately. With times, the folds are consecutive parts.
+    There are `count` folds, numbered from 0.
     """
     same = equal_texts(table.text)
-    if (parts := _parts_by_time(table)) is not None:
+    if (parts := _parts_by_time(table, count)) is not None:
         return parts
     if few_distinct(same) and table.group is None:
         same = np.arange(len(same))
     elif table.together is not None:
         same = np.unique(table.together, return_inverse=True)[1]
-    folds: np.ndarray = (np.random.default_rng(0).permutation(same.max(initial=-1) + 1) % FOLDS)[same]
+    folds: np.ndarray = (np.random.default_rng(0).permutation(same.max(initial=-1) + 1) % count)[same]
     return folds
 
 
-def _parts_by_time(table: Table) -> np.ndarray | None:
-    """Return the place of each row among `FOLDS` consecutive parts, int64 (N,); None with too few different times.
+def _parts_by_time(table: Table, count: int) -> np.ndarray | None:
+    """Return the place of each row among `count` consecutive parts, int64 (N,); None with too few different times.
 
     So each part is predicted from rows of other times, as new rows will be.
     """
     if table.time is None:
         return None
     _, row, rows = np.unique(table.time, return_inverse=True, return_counts=True)
-    part = ((np.cumsum(rows) - rows / 2) * FOLDS / len(table)).astype(np.int64)
-    return part[row] if len(np.unique(part)) == FOLDS else None
+    part = ((np.cumsum(rows) - rows / 2) * count / len(table)).astype(np.int64)
+    return part[row] if len(np.unique(part)) == count else None

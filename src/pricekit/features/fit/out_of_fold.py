@@ -13,7 +13,7 @@ import numpy as np
 
 from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Feature, State
-from pricekit.features.fit.folds import FOLDS, folds_of
+from pricekit.features.fit.folds import folds_of
 from pricekit.features.fitted import FittedFeature, make, plain_state, record_of, transformed
 from pricekit.support.cpus import usable_cpus
 from pricekit.support.progress import Advance, progress
@@ -42,13 +42,14 @@ def fit_out_of_fold(
     price: np.ndarray,
     known: Mapping[str, np.ndarray],
     *,
+    folds: int,
     shown: bool,
 ) -> tuple[FittedFeature, dict[str, np.ndarray]]:
     """Fit a price feature to all rows; return it, and the columns that were fitted to the rows of other folds."""
     names = part.plugin.names
     if all(name in known for name in names):
         return fit_one(part, table, price), {name: known[name] for name in names}
-    fold = folds_of(table)
+    fold = folds_of(table, folds)
 
     def held_out(held: int) -> np.ndarray:
         others, rows = np.flatnonzero(fold != held), np.flatnonzero(fold == held)
@@ -57,10 +58,10 @@ def fit_out_of_fold(
 
     tasks: list[Callable[[], Any]] = [
         partial(fit_one, part, table, price),
-        *(partial(held_out, number) for number in range(FOLDS)),
+        *(partial(held_out, number) for number in range(folds)),
     ]
     with progress(f"fitting {part.name}", len(tasks), shown=shown) as advance:
-        fitted, *found = _at_once(tasks, table, advance)
+        fitted, *found = _at_once(tasks, threads_for(len(table), folds), advance)
     block = np.zeros((len(table), len(names)), np.float32)
     for held, values in enumerate(found):
         block[fold == held] = values
@@ -73,6 +74,7 @@ def fit_cached(
     table: Table,
     price: np.ndarray,
     known: Mapping[str, np.ndarray],
+    folds: int,
     fit: Callable[[], tuple[FittedFeature, dict[str, np.ndarray]]],
 ) -> tuple[FittedFeature, dict[str, np.ndarray]]:
     """Return what `fit` returns, from the cache if it is there."""
@@ -84,18 +86,20 @@ def fit_cached(
 
     arrays = {"price": price, **{name: known[name] for name in part.plugin.names if name in known}}
     facts = {key: value for key, value in record_of(part).items() if key != "state"}
-    state, columns = cached_fit(cache, facts | {"folds": FOLDS}, table, arrays, fit_plain)
+    state, columns = cached_fit(cache, facts | {"folds": folds}, table, arrays, fit_plain)
     return replace(part, state=state), columns
 
 
-def threads_for(tasks: int, table: Table) -> int:
-    """Return the number of threads for tasks that each take about as much memory as the table."""
-    return min(tasks, usable_cpus(), max(1, ROWS_AT_ONCE // max(1, len(table))))
+def threads_for(rows: int, folds: int) -> int:
+    """Return the number of threads that fit a feature to all rows and without each fold; memory grows with their rows."""
+    tasks = [rows, *[rows - rows // folds] * folds]
+    allowed = int(np.searchsorted(np.cumsum(tasks), ROWS_AT_ONCE, side="right"))
+    return min(len(tasks), usable_cpus(), max(1, allowed))
 
 
-def _at_once(tasks: Sequence[Callable[[], Any]], table: Table, advance: Advance) -> list[Any]:
-    """Return the results of tasks that each take about as much memory as the table; several threads run them."""
-    pool = ThreadPoolExecutor(threads_for(len(tasks), table))
+def _at_once(tasks: Sequence[Callable[[], Any]], threads: int, advance: Advance) -> list[Any]:
+    """Return the results of tasks that several threads run, in order."""
+    pool = ThreadPoolExecutor(threads)
     try:
         futures = [pool.submit(task) for task in tasks]
         for future in as_completed(futures):
