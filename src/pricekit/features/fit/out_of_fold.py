@@ -91,7 +91,7 @@ def fit_cached(
 
 
 def threads_for(rows: int, folds: int) -> int:
-    """Return the number of threads that fit a feature to all rows and without each fold; memory grows with their rows."""
+    """Return the number of threads that fit a feature to all rows and to all but each fold."""
     tasks = [rows, *[rows - rows // folds] * folds]
     allowed = int(np.searchsorted(np.cumsum(tasks), ROWS_AT_ONCE, side="right"))
     return min(len(tasks), usable_cpus(), max(1, allowed))
