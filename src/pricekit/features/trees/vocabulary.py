@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
-from pricekit.features.labelled_lines import as_strings, join_texts
+from pricekit.features.labelled_lines import as_strings, join_texts, numpy_of
 from pricekit.features.words import Words, split_words
 
 Ints = npt.NDArray[np.int64]
@@ -33,10 +34,13 @@ def common_words(parts: Sequence[Words], most: int, least_rows: int) -> list[str
         least_rows: minimum number of texts that have the word.
     """
     hashes, row = _joined([part.hashes() for part in parts], np.uint64), _rows(parts)
-    _, first, kind = np.unique(hashes, return_index=True, return_inverse=True)
+    kind = numpy_of(pa.array(hashes).dictionary_encode().indices).astype(np.int64)  # numbered as they first occur
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(kind), prepend=-1))
     texts = int(row[-1]) + 1 if len(row) else 1
-    frequency = np.bincount(np.unique(kind * texts + row) // texts, minlength=len(first))
-    order = np.lexsort((first, -frequency))[:most]
+    word_of_text = np.sort(kind * texts + row)
+    once = np.diff(word_of_text, prepend=-1) > 0
+    frequency = np.bincount(word_of_text[once] // texts, minlength=len(first))
+    order = np.argsort(-frequency, kind="stable")[:most]
     begin = np.cumsum([0, *(len(part.hashes()) for part in parts)])
     of = np.searchsorted(begin, first[order], side="right") - 1
     return [
