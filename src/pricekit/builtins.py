@@ -39,7 +39,12 @@ def pricekit_register_backbones(register: Register) -> None:
         "deberta-v3-small": "141M parameters, 6 layers",
         "roberta-base": "125M parameters, 12 layers",
         "distilroberta": "82M parameters, 6 layers",
+        "modernbert-base": "149M parameters, 22 layers, texts of up to 8,192 tokens",
+        "multilingual-e5-small": "118M parameters, 12 layers, a hundred languages",
     }
+    register(
+        "encoder", f"{here}.any_encoder:AnyEncoder", "any text encoder of transformers, from its weights"
+    )
     for name, size in pretrained.items():
         register(name, f"{here}.transformer:{name.replace('-', '_')}", f"pretrained transformer, {size}")
 

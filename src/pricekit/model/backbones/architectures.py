@@ -6,18 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    BertModel,
-    DebertaV2Config,
-    DebertaV2ForMaskedLM,
-    DebertaV2Model,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    RobertaModel,
-)
-
 _ROBERTA: Mapping[str, Any] = {
     "vocab_size": 50265,
     "max_position_embeddings": 514,
@@ -54,16 +42,18 @@ class Architecture:
     Attributes:
         name: of the backbone.
         hub: id of the weights on the Hugging Face hub.
-        family: `model_type` of the configuration: roberta, bert or deberta-v2.
+        family: `model_type` of the configuration, such as "roberta".
         numbers: values of the configuration that differ from the library's defaults.
-        max_length: maximum number of tokens per text.
+        max_length: maximum number of tokens per text; None: no limit.
+        prefix: what stood before each text when the weights were trained.
     """
 
     name: str
     hub: str
     family: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
-    max_length: int = 512
+    max_length: int | None = 512
+    prefix: str = ""
 
 
 ROBERTA_BASE = Architecture("roberta-base", "FacebookAI/roberta-base", "roberta", _ROBERTA)
@@ -77,56 +67,31 @@ DEBERTA_V3_SMALL = Architecture(
     "deberta-v2",
     {**_DEBERTA_V3, "num_hidden_layers": 6},
 )
-
-
-@dataclass(frozen=True)
-class Family:
-    """The classes of one family and the special tokens of its tokenizers.
-
-    Attributes:
-        config: class of the configuration.
-        model: class of the encoder.
-        masked: class of the encoder with a head that predicts masked tokens.
-        specials: special tokens; the position of each is its id.
-        unknown: the special token for characters outside the vocabulary.
-        around: special tokens that begin and end every text.
-        arguments: arguments of `model` in addition to the configuration.
-    """
-
-    config: Any
-    model: Any
-    masked: Any
-    specials: tuple[str, ...]
-    unknown: str
-    around: tuple[str, str]
-    arguments: Mapping[str, Any]
-
-
-_BERT_TOKENS = ("[UNK]", ("[CLS]", "[SEP]"))
-FAMILIES = {
-    "roberta": Family(
-        RobertaConfig,
-        RobertaModel,
-        RobertaForMaskedLM,
-        ("<s>", "<pad>", "</s>", "<unk>"),
-        "<unk>",
-        ("<s>", "</s>"),
-        {"add_pooling_layer": False},
-    ),
-    "bert": Family(
-        BertConfig,
-        BertModel,
-        BertForMaskedLM,
-        ("[PAD]", "[UNK]", "[CLS]", "[SEP]"),
-        *_BERT_TOKENS,
-        {"add_pooling_layer": False},
-    ),
-    "deberta-v2": Family(
-        DebertaV2Config,
-        DebertaV2Model,
-        DebertaV2ForMaskedLM,
-        ("[PAD]", "[CLS]", "[SEP]", "[UNK]"),
-        *_BERT_TOKENS,
-        {},
-    ),
-}
+MODERNBERT_BASE = Architecture(
+    "modernbert-base",
+    "answerdotai/ModernBERT-base",
+    "modernbert",
+    {
+        "vocab_size": 50368,
+        "pad_token_id": 0,
+        "cls_token_id": 2,
+        "sep_token_id": 3,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    },
+    max_length=8192,
+)
+MULTILINGUAL_E5_SMALL = Architecture(
+    "multilingual-e5-small",
+    "intfloat/multilingual-e5-small",
+    "bert",
+    {
+        "vocab_size": 250037,
+        "hidden_size": 384,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 1536,
+        "pad_token_id": 0,
+    },
+    prefix="query: ",
+)

@@ -88,6 +88,39 @@ def pack(attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return text, position, starts
 
 
+def takes_whole_mask(config: Any) -> bool:
+    """Return whether an encoder accepts a mask (B, 1, 1, L), which makes a smaller graph than one that it derives."""
+    with_convolution = getattr(config, "conv_kernel_size", 0)  # of a DeBERTa, which needs the integers
+    return config.model_type in ("bert", "roberta", "deberta-v2") and not with_convolution
+
+
+_OF_POSITIONS = ("rel_embeddings", "relative_attention_bias", "LayerNorm")
+"""Modules beside the layers that belong to the embeddings of positions: of DeBERTa and MPNet."""
+
+
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """Return the embeddings of an encoder, with all else that comes before the layers, then each layer.
+
+    The layers are the list of modules that is closest to the encoder; of several such lists, the largest.
+    """
+    stacks = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList)]
+    if not stacks:
+        return [model]
+    path, stack = min(stacks, key=lambda found: (found[0].count("."), -_size(found[1])))
+    before: list[nn.Module] = []
+    inside: nn.Module = model
+    for step in path.split("."):
+        children = list(inside.named_children())
+        place = [name for name, _ in children].index(step)
+        before += [m for name, m in children[:place] + [c for c in children[place:] if c[0] in _OF_POSITIONS]]
+        inside = children[place][1]
+    return [nn.ModuleList(before), *stack.children()]
+
+
+def _size(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
 Pooling = Literal["mean", "cls", "lead"]
 POOLING = "mean: of all tokens; cls: the first token; lead: the mean, and a mean in which the first tokens weigh more"
 """Describes the values of `Pooling`."""
@@ -129,11 +162,7 @@ class TransformerEncoder(nn.Module):
     @property
     def layers(self) -> list[nn.Module]:
         """The embeddings, including those of positions, then each layer."""
-        inner: Any = self.model
-        positions = [
-            m for name, m in inner.encoder.named_children() if name in ("rel_embeddings", "LayerNorm")
-        ]
-        return [nn.ModuleList([inner.embeddings, *positions]), *inner.encoder.layer]
+        return layers_of(self.model)
 
     @property
     def embedding(self) -> nn.Module:
@@ -155,8 +184,8 @@ class TransformerEncoder(nn.Module):
         if self.unpadded and self.training:
             return self._packed(input_ids, attention_mask)
         live = attention_mask
-        if torch.compiler.is_exporting() and not getattr(self.model.config, "conv_kernel_size", 0):
-            live = attention_mask[:, None, None, :].bool()  # a DeBERTa with a convolution needs the integers
+        if torch.compiler.is_exporting() and takes_whole_mask(self.model.config):
+            live = attention_mask[:, None, None, :].bool()
         hidden: Tensor = self.model(input_ids=input_ids, attention_mask=live).last_hidden_state.float()
         if self.pooling == "cls":
             return hidden[:, 0]

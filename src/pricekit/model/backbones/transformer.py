@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,20 @@ from pricekit.config import Search, Section
 from pricekit.core.contracts import State
 from pricekit.errors import ConfigError
 from pricekit.model.backbones import architectures
-from pricekit.model.backbones.architectures import FAMILIES, Architecture
+from pricekit.model.backbones.architectures import Architecture
 from pricekit.model.backbones.bpe import train_bpe
 from pricekit.model.backbones.deberta import export_by_distance, slice_positions
 from pricekit.model.backbones.encoder import POOLING, Pooling, TransformerEncoder
-from pricekit.model.backbones.weights import find_weights, load_model, load_tokenizer, quiet_transformers
+from pricekit.model.backbones.families import FAMILIES, family_of, ready_to_export
+from pricekit.model.backbones.weights import (
+    find_weights,
+    load_model,
+    load_tokenizer,
+    put_before,
+    quiet_transformers,
+    read_config,
+    set_padding,
+)
 from pricekit.tokens import Tokens
 
 _TRAINED_VOCABULARY = 30_000
@@ -78,15 +86,14 @@ class Pretrained:
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Load the tokenizer of the weights, or train one for random weights."""
-        family = FAMILIES[self.published.family]
+        family = family_of(self.published.family)
         if self.options.random_weights:
             size = min(_TRAINED_VOCABULARY, self._config().vocab_size)
             found = train_bpe(texts, size, family.specials, unknown=family.unknown, around=family.around)
         else:
             found = load_tokenizer(self._folder())
-        pad = self._config().pad_token_id
-        found.no_truncation()
-        found.enable_padding(pad_id=pad, pad_token=found.id_to_token(pad))
+            put_before(found, self.published.prefix)
+        set_padding(found, self._config().pad_token_id)
         return found
 
     def architecture(self, tokenizer: Tokenizer) -> State:
@@ -96,7 +103,7 @@ class Pretrained:
 
     def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> TransformerEncoder:
         """Return an encoder with pretrained or random weights; with `tokens` None its weights are loaded afterwards."""
-        family = FAMILIES[self.published.family]
+        family = family_of(self.published.family)
         config = family.config.from_dict(dict(architecture))
         if tokens is None or self.options.random_weights:
             with quiet_transformers():
@@ -106,7 +113,8 @@ class Pretrained:
         if getattr(self.options, "slice_positions", False):
             slice_positions(model)
         if model.config.model_type == "deberta-v2":
-            export_by_distance(model, self.published.max_length)
+            export_by_distance(model, self.published.max_length or model.config.max_position_embeddings)
+        ready_to_export(model)
         return TransformerEncoder(model, self.options.pooling, getattr(self.options, "unpadded", False))
 
     @property
@@ -116,11 +124,17 @@ class Pretrained:
 
     def masked_language_model(self, architecture: State) -> PreTrainedModel:
         """Return the encoder with a head that predicts masked tokens; the head is new if the weights have none."""
-        family = FAMILIES[self.published.family]
+        family = family_of(self.published.family)
         config = family.config.from_dict(dict(architecture))
         if self.from_scratch:
             with quiet_transformers():
                 model: PreTrainedModel = family.masked(config)
+        elif family.masked is None:
+            raise ConfigError(
+                f"encoders of the family '{self.published.family}' cannot be pretrained here, because transformers has "
+                "no such model that predicts masked tokens; use another backbone",
+                parameters=("backbone",),
+            )
         else:
             model = load_model(family.masked, config, self._folder(), self.published.name, {}, new_head=True)
         if getattr(self.options, "slice_positions", False):
@@ -133,26 +147,18 @@ class Pretrained:
         return find_weights(self.options.weights or self.published.hub, self.published.name)
 
     def _config(self) -> Any:
-        family = FAMILIES[self.published.family]
+        family = family_of(self.published.family)
         numbers = dict(self.published.numbers) if self.options.random_weights else self._config_file()
         if self.options.dropout is not None:
-            numbers |= dict.fromkeys(
-                ("hidden_dropout_prob", "attention_probs_dropout_prob"), self.options.dropout
-            )
+            known = family.config.from_dict(numbers).to_dict()
+            numbers |= dict.fromkeys(filter(_is_dropout, known), self.options.dropout)
         return family.config.from_dict(numbers)
 
     def _config_file(self) -> dict[str, Any]:
-        path = self._folder() / "config.json"
-        try:
-            found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-            kind = found["model_type"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        found = read_config(folder := self._folder())
+        if (kind := found["model_type"]) != self.published.family:
             raise ConfigError(
-                f"{path} is damaged ({error}); download the weights again", parameters=("weights",)
-            ) from None
-        if kind != self.published.family:
-            raise ConfigError(
-                f"the weights in {path.parent} are of the family '{kind}', but the backbone '{self.published.name}' is "
+                f"the weights in {folder} are of the family '{kind}', but the backbone '{self.published.name}' is "
                 f"of '{self.published.family}'; use weights of that family, or choose another backbone",
                 parameters=("weights", "backbone"),
                 found=kind,
@@ -180,10 +186,17 @@ class PretrainedPlugin:
         return Pretrained(self.architecture, options, self.locate)
 
 
+def _is_dropout(name: str) -> bool:
+    """Return whether a value of a configuration is a dropout in the encoder."""
+    return "dropout" in name and "classifier" not in name
+
+
 roberta_base = PretrainedPlugin(architectures.ROBERTA_BASE)
 distilroberta = PretrainedPlugin(architectures.DISTILROBERTA)
 deberta_v3_base = PretrainedPlugin(architectures.DEBERTA_V3_BASE, DebertaOptions)
 deberta_v3_small = PretrainedPlugin(architectures.DEBERTA_V3_SMALL, DebertaOptions)
+modernbert_base = PretrainedPlugin(architectures.MODERNBERT_BASE, PretrainedOptions)
+multilingual_e5_small = PretrainedPlugin(architectures.MULTILINGUAL_E5_SMALL)
 
 
 class SmallTransformer:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
 from transformers import PreTrainedModel
 
 from pricekit.errors import ConfigError, check_intact, is_panic
@@ -20,7 +21,19 @@ _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 PRETRAINED = "pretrain.json"
 """Describes a folder of weights that `pretrain` has written, with digests in `files.json`."""
 
-_PATTERNS = ["config.json", "tokenizer*.json", "spm.model", "vocab.*", "merges.txt", "*.safetensors*"]
+POOLING_FILE, SENTENCE_FILE = "1_Pooling/config.json", "config_sentence_transformers.json"
+"""Files in which sentence-transformers keeps the pooling and the prefixes of texts."""
+
+_PATTERNS = [
+    "config.json",
+    "tokenizer*.json",
+    "spm.model",
+    "*.spm",
+    "vocab.*",
+    "merges.txt",
+    "model*.safetensors*",
+]
+_PATTERNS += [POOLING_FILE, SENTENCE_FILE]
 
 
 def find_weights(weights: str, backbone: str) -> Path:
@@ -118,8 +131,35 @@ def quiet_transformers() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-HEADS = ("cls.", "lm_head.")
-"""Prefixes of the tensors of the head that predicts masked tokens."""
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the values of config.json, with `model_type`; raise ConfigError if it is damaged."""
+    path = folder / "config.json"
+    try:
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if not isinstance(found["model_type"], str):
+            raise ValueError("model_type is not a text")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{path} is damaged ({error}); download the weights again", parameters=("weights",)
+        ) from None
+    return found
+
+
+def put_before(tokenizer: Tokenizer, prefix: str) -> None:
+    """Make a tokenizer put a prefix before each text."""
+    if prefix:
+        own = [tokenizer.normalizer] if tokenizer.normalizer else []
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(prefix), *own])
+
+
+def set_padding(tokenizer: Tokenizer, pad_id: int | None) -> None:
+    """Set the id that pads batches: that of the configuration, or else the tokenizer's own; no truncation."""
+    known = tokenizer.id_to_token(pad_id) if pad_id is not None else None
+    tokenizer.no_truncation()
+    if known is not None:
+        tokenizer.enable_padding(pad_id=pad_id, pad_token=known)
+    elif not tokenizer.padding:
+        tokenizer.enable_padding(pad_id=0, pad_token=tokenizer.id_to_token(0))
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
@@ -184,7 +224,8 @@ def load_model(
             parameters=("weights",),
             path=str(folder),
         ) from None
-    missing = sorted(key for key in found["missing_keys"] if not (new_head and key.startswith(HEADS)))
+    encoder = f"{made.base_model_prefix}."
+    missing = sorted(key for key in found["missing_keys"] if key.startswith(encoder) or not new_head)
     if missing:
         raise ConfigError(
             f"the weights in {folder} lack {len(missing)} tensors of '{name}', such as {missing[0]}: they are "

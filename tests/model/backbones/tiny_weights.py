@@ -1,0 +1,82 @@
+"""Folders of weights as transformers writes them: the true architectures, tiny and with random weights."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from pricekit.model.backbones.bpe import train_bpe
+from pricekit.model.backbones.families import family_of
+
+TEXTS = [f"Item Name: green tea number {n}, {n % 7} x {n} Count" for n in range(60)]
+
+_SIZES: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 130,
+}
+_PAD_FIRST = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_PAD_SECOND = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
+_DISENTANGLED: dict[str, Any] = {
+    "relative_attention": True,
+    "pos_att_type": ["c2p", "p2c"],
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+}
+_T5: dict[str, Any] = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
+KINDS: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "roberta": {"pad_token_id": 1},
+    "xlm-roberta": {"pad_token_id": 1},
+    "camembert": {"pad_token_id": 1},
+    "deberta": _DISENTANGLED,
+    "deberta-v2": {
+        **_DISENTANGLED,
+        "position_buckets": 16,
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
+    },
+    "electra": {"embedding_size": 16},
+    "albert": {"embedding_size": 16},
+    "mpnet": {"pad_token_id": 1},
+    "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64},
+    "modernbert": {
+        "local_attention": 16,
+        "global_attn_every_n_layers": 2,
+        "cls_token_id": 2,
+        "sep_token_id": 3,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    },
+    "eurobert": {"num_key_value_heads": 2, "head_dim": 16, "bos_token_id": 2, "eos_token_id": 3},
+    "t5": {**_T5, "feed_forward_proj": "gated-gelu"},
+    "umt5": _T5,
+    "gte": {},
+    "nomic_bert": {},
+    "jina_embeddings_v3": {},
+    "ernie": {},
+    "megatron-bert": {},
+    "rembert": {"input_embedding_size": 16, "output_embedding_size": 16},
+    "roformer": {},
+}
+"""Families, each with the values of its configuration that differ from `_SIZES`."""
+
+
+def tiny_config(kind: str, vocab_size: int = 300) -> Any:
+    """Return a tiny configuration of a family."""
+    return CONFIG_MAPPING[kind](**{**_SIZES, "vocab_size": vocab_size, "pad_token_id": 0, **KINDS[kind]})
+
+
+def write_weights(folder: Path, kind: str, texts: list[str] = TEXTS) -> Path:
+    """Write config.json, tokenizer.json and model.safetensors with random weights; return the folder."""
+    config = tiny_config(kind)
+    specials = _PAD_SECOND if config.pad_token_id == 1 else _PAD_FIRST
+    tokenizer = train_bpe(texts, 300, specials, unknown="[UNK]", around=("[CLS]", "[SEP]"))
+    family = family_of(kind)
+    torch.manual_seed(0)
+    family.model(config, **family.arguments).save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
