@@ -157,6 +157,18 @@ def sources(session: nox.Session) -> None:
         check(session)
 
 
+@nox.session
+def deploy(session: nox.Session) -> None:
+    """Check the Dockerfile and the manifests, and do what they say as an unprivileged user."""
+    install(session, *nox.project.dependency_groups(PYPROJECT, "deploy"))
+    session.run("hadolint", "Dockerfile")
+    session.run("yamllint", "--strict", "deploy")
+    session.run("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "deploy/compose.yaml")
+    manifests = sorted(map(str, ROOT.glob("deploy/kubernetes/*.yaml")))
+    session.run("kubernetes-validate", "--strict", *manifests)
+    session.run("python", "deploy/rehearse.py")
+
+
 @nox.session(reuse_venv=False)
 def packages(session: nox.Session) -> None:
     """Run the tests of each package in plugins/ beside all others, from their wheels; `-- NAME` runs those of one."""
