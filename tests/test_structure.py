@@ -44,6 +44,7 @@ FULL_FOLDERS = {"cli": "one file per command"}
 TEST_FOLDERS = {
     "benchmarks": "mirrors benchmarks/, which is not part of the package",
     "deploy": "the Dockerfile and deploy/, which are not part of the package",
+    "release": "mirrors release/, which is not part of the package",
 }
 """Folders of tests without a folder of sources, and the reasons."""
 
