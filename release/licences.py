@@ -9,27 +9,23 @@ import re
 from importlib.metadata import Distribution, distributions
 
 ACCEPTED = (
-    *(
-        "apache",
-        "bsd",
-        "bsl",
-        "cc0",
-        "cnri",
-        "hpnd",
-        "isc",
-        "lgpl",
-        "mit",
-        "mpl",
-        "psf",
-        "public domain",
-        "python",
-    ),
-    *("unlicense", "zlib"),
+    "apache",
+    "bsd",
+    "bsl",
+    "cc0",
+    "cnri",
+    "hpnd",
+    "isc",
+    "lgpl",
+    "mit",
+    "mpl",
+    "psf",
+    "public domain",
+    "python",
+    "unlicense",
+    "zlib",
 )
 """Words of licences that let others use and pass on the package, unchanged, beside code of any licence."""
-
-KNOWN: dict[str, str] = {}
-"""Licences of packages whose metadata name none, as their sources state them."""
 
 
 def licence(package: Distribution) -> str:
@@ -55,7 +51,7 @@ def accepted(text: str) -> bool:
 
 def main() -> None:
     """Print the table; raises SystemExit for a licence that is not accepted."""
-    found = {package.metadata["Name"]: licence(package) for package in distributions()} | KNOWN
+    found = {package.metadata["Name"]: licence(package) for package in distributions()}
     for name, text in sorted(found.items(), key=lambda pair: pair[0].casefold()):
         print(f"{name:35} {text}")
     if wrong := sorted(name for name, text in found.items() if not accepted(text)):
