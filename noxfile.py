@@ -10,6 +10,7 @@ nox.options.sessions = ["tests", "sources", "runtime", "packages", "scaffold"]
 nox.options.reuse_existing_virtualenvs = True
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
+EXTRAS = "train,cpu,plots,report,tune"
 CONSTRAINTS = ("-c", str(ROOT / "constraints.txt"))
 
 
@@ -157,6 +158,18 @@ def sources(session: nox.Session) -> None:
         check(session)
 
 
+@nox.session
+def deploy(session: nox.Session) -> None:
+    """Check the Dockerfile and the manifests, and do what they say as an unprivileged user."""
+    install(session, *nox.project.dependency_groups(PYPROJECT, "deploy"))
+    session.run("hadolint", "Dockerfile")
+    session.run("yamllint", "--strict", "deploy")
+    session.run("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "deploy/compose.yaml")
+    manifests = sorted(map(str, ROOT.glob("deploy/kubernetes/*.yaml")))
+    session.run("kubernetes-validate", "--strict", *manifests)
+    session.run("python", "deploy/rehearse.py")
+
+
 @nox.session(reuse_venv=False)
 def packages(session: nox.Session) -> None:
     """Run the tests of each package in plugins/ beside all others, from their wheels; `-- NAME` runs those of one."""
@@ -172,6 +185,34 @@ def packages(session: nox.Session) -> None:
         install_chromium(session)
     for name in names:
         session.run("pytest", f"plugins/{name}/tests")
+
+
+@nox.session(reuse_venv=False)
+def release(session: nox.Session) -> None:
+    """Build all packages into dist/, twice, check the files, and use them together in an environment of their own."""
+    install(session, *nox.project.dependency_groups(PYPROJECT, "release"))
+    dist = ROOT / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    session.run("python", "release/build.py", str(dist))
+    wheels = sorted(map(str, dist.glob("*.whl")))
+    session.run("twine", "check", "--strict", *wheels, *sorted(map(str, dist.glob("*.tar.gz"))))
+    session.run("check-wheel-contents", *wheels)
+    version = Path(next(name for name in wheels if "/pricekit-" in name)).name.split("-")[1]
+    session.run("python", "release/notes.py", version, stdout=(dist / "NOTES.md").open("w"))
+    session.run("python", "release/audit.py")
+    with tempfile.TemporaryDirectory() as folder:
+        session.run("python", "-m", "venv", folder)
+        python = f"{folder}/bin/python"
+        addresses = [
+            f"{Path(wheel).name.split('-')[0].replace('_', '-')} @ {Path(wheel).as_uri()}" for wheel in wheels
+        ]
+        wanted = [text.replace("pricekit @", f"pricekit[{EXTRAS}] @") for text in addresses]
+        session.run(
+            python, "-m", "pip", "install", "--quiet", *CONSTRAINTS, "torch==2.13.0", *wanted, external=True
+        )
+        session.run(python, str(ROOT / "release/licences.py"), external=True)
+        session.chdir(folder)  # outside of the sources
+        session.run(python, str(ROOT / "release/smoke.py"), *PACKAGES, external=True)
 
 
 @nox.session(reuse_venv=False)

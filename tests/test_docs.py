@@ -18,6 +18,7 @@ DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "plugins").glob("*/README.md")),
     ROOT / "examples" / "README.md",
@@ -67,6 +68,15 @@ def test_scripts_and_sessions_exist(document):
             assert words[words.index("-s") + 1] in sessions
         for script in (w for w in words if w.endswith(".py")):
             assert (ROOT / script).is_file(), script
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
+def test_commands_install_the_packages_of_this_project_from_its_sources(document):
+    """So they are true before the packages are in an index, and after it. An extra needs only an installed pricekit."""
+    for words in _commands(document, "pip install"):
+        for word in words:
+            assert not re.fullmatch(r"pricekit(-\w+(\[.*\])?)?", word), words
+            assert not word.startswith("./") or (ROOT / word.partition("[")[0]).is_dir(), words
 
 
 def test_the_documents_contain_commands():

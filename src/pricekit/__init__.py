@@ -44,6 +44,7 @@ _PUBLIC = {
     "make_catalog": "pricekit.datasets",
     "predict": "pricekit.api",
     "pretrain": "pricekit.api",
+    "read_bundle": "pricekit.prediction.members",
     "read_table": "pricekit.table",
     "report": "pricekit.api",
     "smape": "pricekit.metrics",

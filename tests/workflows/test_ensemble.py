@@ -6,10 +6,12 @@ import pandas as pd
 import pytest
 
 from conftest import tiny_config
+from pricekit.api import export
 from pricekit.bundle import MANIFEST, limits, open_bundle
 from pricekit.errors import BundleError, ExportError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.exporting.export import export_run
+from pricekit.prediction.members import read_bundle
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.ensemble import open_ensemble
 from pricekit.runs.folder import open_run
@@ -162,11 +164,9 @@ def test_only_one_of_several_similar_members_is_measured(run, tmp_path, monkeypa
     assert predictor.predict(texts) == pytest.approx(open_run(run).predictor().predict(texts), rel=1e-4)
 
 
-def test_triton_takes_one_model(pricekit, both, tmp_path):
-    code, _, err = pricekit("export", both, "--out", tmp_path / "b", "--triton", tmp_path / "t")
-    assert code == 1
-    assert "is an ensemble" in err
-    assert not (tmp_path / "b").exists()
+def test_triton_serves_an_ensemble(both, tmp_path):
+    export(both, tmp_path / "b", triton=tmp_path / "t")
+    assert len(read_bundle(tmp_path / "t" / "b" / "1" / "bundle").preprocessors) == 2
 
 
 def test_a_run_that_is_better_alone_is_an_ensemble_of_one(pricekit, run, catalog, texts, tmp_path):

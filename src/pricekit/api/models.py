@@ -191,7 +191,8 @@ def export(
         run: the run or the ensemble.
         out: the folder of the bundle.
         precision: the precision of the graph: `fp32`, `fp16` for GPUs, or `int8` for CPUs.
-        triton: also write the graph into this model repository of Triton Inference Server.
+        triton: also write a model that reads texts into this model repository of Triton Inference Server, as a new
+            version of the model with the name of the bundle.
         with_comparables: a table of products with prices, such as the training table. The bundle will contain their
             ids, texts and prices, for `comparables`; by default it contains none.
         overwrite: replace the bundle in `out` when the new one is complete.
@@ -208,9 +209,8 @@ def export(
         >>> report.smape_change < 0.01
         True
     """
-    from pricekit.bundle import open_bundle
     from pricekit.exporting.export import export_run
-    from pricekit.exporting.triton import model_folder, write_triton
+    from pricekit.exporting.triton.repository import add_version, interface_of, model_folder
     from pricekit.support.locks import owned
 
     if precision not in PRECISIONS:
@@ -221,11 +221,12 @@ def export(
     products = table_or_none(with_comparables)
     if triton is None:
         return export_run(source, bundle, precision=precision, overwrite=overwrite, comparables=products)
-    folder = model_folder(path_of(triton, "triton"), source, bundle, overwrite=overwrite)
+    interface = interface_of(source)
+    folder = model_folder(path_of(triton, "triton"), bundle, interface)
     with owned(folder, "Triton model", ExportError):
         report = export_run(source, bundle, precision=precision, overwrite=overwrite, comparables=products)
-        write_triton(open_bundle(bundle), folder)
-    logger.info(f"the model for Triton is in {folder}")
+        version = add_version(bundle, folder, interface)
+    logger.info(f"the model for Triton is in {version}")
     return report
 
 

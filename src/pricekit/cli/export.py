@@ -28,7 +28,9 @@ BATCH_SENSITIVITY = 0.02
     help="Precision of the graph: fp16 for GPUs; int8 for CPUs and smaller files.",
 )
 @click.option(
-    "--triton", type=FOLDER, help="Also write the graph into this Triton Inference Server model repository."
+    "--triton",
+    type=FOLDER,
+    help="Also add a model that reads texts to this model repository of Triton Inference Server.",
 )
 @click.option(
     "--with-comparables",

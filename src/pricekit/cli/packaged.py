@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 import click
 
+from pricekit.core.packages import install_command
 from pricekit.errors import PluginError
 
 GROUP = "pricekit.commands"
@@ -35,8 +36,8 @@ def packaged_command(name: str) -> click.Command | None:
     point = provided(GROUP).get(name)
     if point is None and name in PACKAGES:
         raise PluginError(
-            f"the command '{name}' is in the package pricekit-{name}, which is not installed. Install it: pip install "
-            f"pricekit-{name}"
+            f"the command '{name}' is in the package pricekit-{name}, which is not installed. Install it: "
+            f"{install_command(f'pricekit-{name}')}"
         )
     if point is None:
         return None

@@ -14,6 +14,7 @@ from typing import Any
 import pluggy
 from pydantic import BaseModel, ValidationError
 
+from pricekit.core.packages import install_command
 from pricekit.errors import ConfigError, PluginError, explain_invalid
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.text import did_you_mean, shorten
@@ -253,4 +254,4 @@ def install_line(package: str, version: str) -> str:
         return f"load its file {shlex.quote(shorten(package, 200))}"
     if not _PACKAGE_NAME.fullmatch(package):
         return f"its package has no valid name ({shorten(package)!r}); do not trust the model"
-    return f"pip install {package}"
+    return install_command(package)

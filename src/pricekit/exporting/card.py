@@ -97,7 +97,7 @@ most frequent words and values, such as brands. It contains no row, and no word 
 _USE = """## Usage
 
 ```
-pip install "pricekit[cpu]"
+pip install "pricekit[cpu]"     # or, in the folder of pricekit's sources: pip install ".[cpu]"
 pricekit inspect THIS_FOLDER --self-test
 pricekit predict THIS_FOLDER products.csv --out prices.csv
 ```

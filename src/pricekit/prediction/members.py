@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +14,7 @@ from pricekit.bundle.fetched import fetch_model
 from pricekit.core.contracts import Graph
 from pricekit.engines.choose import open_engine
 from pricekit.engines.loaded import LoadedEngine
+from pricekit.prediction.rows import Rows, table_of
 from pricekit.preprocess import Inputs, Preprocessor, load_preprocessor
 from pricekit.storage import cache_folder, location_of
 from pricekit.table import Columns
@@ -80,6 +81,29 @@ class BundleReader:
         """The columns that the model reads."""
         return self.preprocessors[0].columns
 
+    def prepare(self, rows: Rows) -> list[Inputs]:
+        """Return the inputs of the graph of each member, without opening an engine.
+
+        Args:
+            rows: as of `Predictor.predict`.
+
+        Returns:
+            For each member, the tokens and the features of the N rows, without padding; `Inputs.batch` pads.
+
+        Raises:
+            DataError: a column is missing, or a text has no line of the expected form.
+
+        Example:
+            >>> import numpy as np, pricekit as pk
+            >>> report = pk.train(pk.make_catalog(200), epochs=1, features="fast15").export("bundle")
+            >>> inputs = pk.read_bundle("bundle").prepare(["Item Name: Green Tea, 20 Count", "Item Name: Tea"])[0]
+            >>> batch = inputs.batch(np.arange(2), multiple_of=32)
+            >>> batch["input_ids"].shape, batch["attention_mask"].dtype.name, batch["features"].shape
+            ((2, 32), 'int64', (2, 15))
+        """
+        table = table_of(rows, replace(self.columns, price=None))
+        return [preprocessor(table) for preprocessor in self.preprocessors]
+
     def open_members(self, engine: str) -> tuple[Member, ...]:
         """Open each member in an engine; of members with similar graphs, only the first one is measured.
 
@@ -109,9 +133,21 @@ class BundleReader:
 def read_bundle(path: str | Path) -> BundleReader:
     """Read a local or remote bundle and check it, without opening an engine.
 
+    `prepare` of the result makes the inputs of the graph from rows, for a program that runs the graph itself.
+    `Predictor.from_bundle` opens the engine.
+
+    Args:
+        path: the folder of the bundle, or its address such as "s3://bucket/bundle".
+
     Raises:
         BundleError: the bundle is damaged.
         PluginError: a feature plugin is missing.
+
+    Example:
+        >>> import pricekit as pk
+        >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+        >>> pk.read_bundle("bundle").columns.text
+        ('catalog_content',)
     """
     location = location_of(path, "path")
     return BundleReader.of(open_bundle(location if isinstance(location, Path) else fetch_model(location)))

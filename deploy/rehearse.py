@@ -1,0 +1,181 @@
+"""Do what the Dockerfile says, without a container daemon, and use the result as containers would.
+
+    python deploy/rehearse.py
+
+Executes the steps of the Dockerfile with this Python, in a temporary folder below /var/tmp instead of `/`. Then the
+user 10001 runs its command with a read-only root, an empty `/tmp` and no capabilities: the health check passes, a
+request gets the prices that a batch job gives the same rows, and SIGTERM ends the server. Prints the size of what would
+be added to the base image. Needs Linux, root for a mount namespace, and the port 8080. The base image itself is not
+tested.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+CONTEXT = Path(__file__).resolve().parents[1]
+BUNDLE = CONTEXT / "tests" / "golden" / "bundle"
+TEXTS = ["Item Name: Green Tea, 20 Count (Pack of 6)", "Item Name: Olive Oil, 500 ml"]
+MOST_MEGABYTES = 700
+BASE_MEGABYTES = 150
+"""About the size of the base image on disk; compressed, it has 48 MB."""
+
+_READ_ONLY = """
+mount --make-rprivate /
+mount --bind "$0/prices" "$0/prices"
+mount --bind "$0/work" "$0/work"
+mount -o remount,bind,ro /
+mount -t tmpfs tmpfs /tmp
+cd "$0/work"
+exec setpriv --reuid 10001 --regid 10001 --clear-groups --no-new-privs --bounding-set=-all "$@"
+"""
+
+
+def instructions(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the instructions of a Dockerfile with their arguments, without comments."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    for line in "\n".join(lines).replace("\\\n", " ").splitlines():
+        if line.strip():
+            word, _, rest = line.strip().partition(" ")
+            yield word.upper(), " ".join(rest.split())
+
+
+@dataclass
+class Image:
+    """The image in a folder.
+
+    Attributes:
+        root: stands for `/`.
+        folder: the working directory of the build.
+        environment: of the final stage.
+        words: what ENTRYPOINT, CMD and HEALTHCHECK run.
+    """
+
+    root: Path
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    words: dict[str, list[str]] = field(default_factory=dict)
+
+    def path(self, path: str) -> Path:
+        """Return where a path of the image is."""
+        return self.root / path.lstrip("/") if path.startswith("/") else self.folder / path
+
+    def moved(self, text: str) -> str:
+        """Return a text with the folders that exist only in the image."""
+        return re.sub(r"(?<![\w/])/(opt|src|bundle|incoming|prices)\b", rf"{self.root}/\1", text)
+
+    def do(self, word: str, rest: str) -> None:
+        """Execute an instruction."""
+        if word == "WORKDIR":
+            self.folder = self.path(rest)
+            self.folder.mkdir(parents=True, exist_ok=True)
+        elif word == "RUN":
+            path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+            environment = os.environ | {"PATH": path}
+            subprocess.run(["sh", "-ec", self.moved(rest)], cwd=self.folder, env=environment, check=True)
+        elif word == "COPY" and not rest.startswith("--from"):
+            *sources, target = rest.split()
+            self.copy(sources, self.path(target))
+        elif word == "ENV":
+            self.environment |= dict(pair.split("=", 1) for pair in shlex.split(self.moved(rest)))
+        elif word in ("ENTRYPOINT", "CMD", "HEALTHCHECK"):
+            self.words[word] = json.loads(rest[rest.index("[") :])
+
+    def copy(self, sources: Sequence[str], target: Path) -> None:
+        """Copy files or folders of the context."""
+        for name in sources:
+            source = CONTEXT / name
+            if source.is_dir():
+                ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+                shutil.copytree(source, target, ignore=ignored, dirs_exist_ok=True)
+            else:
+                shutil.copy(source, target / source.name)
+
+    def start(self, words: Sequence[str], errors: int | None = None) -> subprocess.Popen[bytes]:
+        """Start a command as in a container: read-only root, user 10001, empty /tmp."""
+        command = ["unshare", "--mount", "sh", "-ec", _READ_ONLY, str(self.root)]
+        environment = self.environment | {"HOME": "/"}
+        words = [self.moved(word) for word in words]
+        return subprocess.Popen([*command, *words], env=environment, stderr=errors)
+
+    def run(self, words: Sequence[str]) -> None:
+        """Run a command as in a container; raises SystemExit if it fails."""
+        if code := self.start(words).wait(120):
+            raise SystemExit(f"{shlex.join(words)} ended with exit code {code}")
+
+
+def build(root: Path) -> Image:
+    """Execute the Dockerfile."""
+    image = Image(root, root)
+    for word, rest in instructions((CONTEXT / "Dockerfile").read_text("utf-8")):
+        image.do(word, rest)
+    shutil.copytree(BUNDLE, root / "bundle")
+    (root / "incoming").mkdir()
+    (root / "incoming" / "a.csv").write_text(
+        "\n".join(["catalog_content", *(f'"{text}"' for text in TEXTS)]) + "\n"
+    )
+    (root / "prices").mkdir()
+    os.chown(root / "prices", 10001, 10001)
+    return image
+
+
+def served_prices(image: Image) -> list[float]:
+    """Return the prices of the server, after its health check; raises SystemExit if something fails."""
+    server = image.start([*image.words["ENTRYPOINT"], *image.words["CMD"]])
+    try:
+        for _ in range(120):
+            if image.start(image.words["HEALTHCHECK"], subprocess.DEVNULL).wait(30) == 0:
+                break
+            time.sleep(0.5)
+        else:
+            raise SystemExit("the server did not become healthy")
+        body = json.dumps({"rows": [{"catalog_content": text} for text in TEXTS]}).encode()
+        request = Request("http://127.0.0.1:8080/predict", body, {"Content-Type": "application/json"})
+        rows: list[Mapping[str, float]] = json.load(urlopen(request, timeout=30))["rows"]
+    finally:
+        server.send_signal(signal.SIGTERM)
+    if code := server.wait(60):
+        raise SystemExit(f"after SIGTERM, the server ended with exit code {code}")
+    return [row["price"] for row in rows]
+
+
+def rehearse(root: Path) -> None:
+    """Build in a folder, serve, predict, and compare."""
+    image = build(root)
+    served = served_prices(image)
+    job = ["predict", "/bundle", "/incoming/*.csv", "--out", "/prices/prices.jsonl", "--engine", "ort-cpu"]
+    image.run([*image.words["ENTRYPOINT"], *job, "--resume", "--quiet"])
+    lines = (root / "prices" / "prices.jsonl").read_text().splitlines()
+    batch = [json.loads(line)["price"] for line in lines]
+    if any(abs(one - other) > 1e-5 * other for one, other in zip(served, batch, strict=True)):
+        raise SystemExit(f"the server's prices {served} differ from those of the batch job {batch}")
+    size = sum(file.lstat().st_size for file in (root / "opt").rglob("*")) / 1e6
+    print(f"healthy, prices equal {batch}, ended; {size:,.0f} MB are added to the base image")
+    if size + BASE_MEGABYTES > MOST_MEGABYTES:
+        raise SystemExit(f"with the base image, this is more than {MOST_MEGABYTES} MB")
+
+
+def main() -> None:
+    """Rehearse in a temporary folder."""
+    if os.geteuid() != 0:
+        raise SystemExit("a mount namespace needs root: run this as root")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        rehearse(Path(folder))
+
+
+if __name__ == "__main__":
+    main()

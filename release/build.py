@@ -1,0 +1,56 @@
+"""Build the wheel and the source distribution of pricekit and of every package in plugins/, twice, and compare.
+
+    python release/build.py FOLDER
+
+FOLDER gets the files and SHA256SUMS, which `sha256sum --check` reads. The time in the archives is that of the last
+commit, so the same commit gives the same bytes with the same version of hatchling (constraints.txt).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECTS = [ROOT, *sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))]
+SUMS = "SHA256SUMS"
+
+
+def commit_time() -> str:
+    """Return the time of the last commit, or $SOURCE_DATE_EPOCH if it is set, in seconds since 1970."""
+    if given := os.environ.get("SOURCE_DATE_EPOCH"):
+        return given
+    command = ["git", "log", "-1", "--format=%ct"]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def build(folder: Path) -> dict[str, str]:
+    """Build all projects into a folder; return the SHA-256 of each file by its name."""
+    environment = os.environ | {"SOURCE_DATE_EPOCH": commit_time()}
+    for project in PROJECTS:
+        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(project)]
+        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.iterdir())}
+
+
+def main() -> None:
+    """Build twice; raises SystemExit if a file differs."""
+    out = Path(sys.argv[1])
+    out.mkdir(parents=True, exist_ok=True)
+    if any(out.iterdir()):
+        raise SystemExit(f"{out} is not empty; empty it, or name another folder")
+    first = build(out)
+    with tempfile.TemporaryDirectory() as other:
+        second = build(Path(other))
+    if differ := sorted({name for name, _ in first.items() ^ second.items()}):
+        raise SystemExit(f"two builds differ: {', '.join(differ)}")
+    (out / SUMS).write_text("".join(f"{digest}  {name}\n" for name, digest in first.items()), "utf-8")
+    print(f"{len(first)} files in {out}, the same in both builds")
+
+
+if __name__ == "__main__":
+    main()

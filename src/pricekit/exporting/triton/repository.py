@@ -1,0 +1,89 @@
+"""Writing a bundle into a model repository of Triton, as a new version of its model."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+from pricekit.bundle import open_bundle
+from pricekit.errors import ExportError
+from pricekit.exporting.triton.configuration import Interface
+from pricekit.runs.ensemble import is_ensemble, open_ensemble
+from pricekit.runs.folder import open_run
+from pricekit.support.files import publish_folder, write_text
+
+CONFIG = "config.pbtxt"
+
+
+def interface_of(run: Path) -> Interface:
+    """Return what the model of a run or an ensemble reads and returns; raises TrainingError."""
+    opened = open_ensemble(run) if is_ensemble(run) else open_run(run)
+    columns = opened.predictor().columns.text
+    others = () if opened.sketch is None else opened.sketch.others
+    highest = None if opened.intervals is None else float(opened.intervals.levels[-1])
+    return Interface(tuple(dict.fromkeys([*columns, *others])), highest)
+
+
+def model_folder(repository: Path, bundle: Path, interface: Interface) -> Path:
+    """Return the folder for a bundle's model in a repository.
+
+    Args:
+        repository: the model repository of the server.
+        bundle: the folder of the bundle; its name becomes the model's.
+        interface: of the model to be written. The folder may contain versions with the same one.
+
+    Raises:
+        ExportError: the folder overlaps the bundle, or contains something else.
+    """
+    folder = repository / re.sub(r"[^A-Za-z0-9_-]", "_", bundle.resolve().name)
+    where, out = folder.resolve(), bundle.resolve()
+    if where == out or where in out.parents or out in where.parents:
+        raise _taken(
+            f"the Triton model would be written to {folder}, which overlaps the bundle {bundle}", folder
+        )
+    if repository.exists() and not repository.is_dir():
+        raise _taken(f"{repository} is a file", repository)
+    if folder.exists() and not (folder.is_dir() and (folder / CONFIG).is_file()):
+        raise _taken(f"{folder} exists and is no model of Triton: it has no {CONFIG}", folder)
+    if folder.exists() and interface.text() not in (folder / CONFIG).read_text("utf-8", "replace"):
+        raise _taken(
+            f"{folder} contains a model with other inputs or outputs than {', '.join(interface.columns)} to prices, "
+            f"as its {CONFIG} says",
+            folder,
+        )
+    return folder
+
+
+def _taken(what: str, path: Path) -> ExportError:
+    return ExportError(
+        f"{what}; choose another repository, or another name for the bundle",
+        parameters=("triton", "out"),
+        path=str(path),
+    )
+
+
+def add_version(bundle: Path, folder: Path, interface: Interface) -> Path:
+    """Write a bundle as the next version of a model; other versions stay.
+
+    A server that looks at the repository sees the version when it is complete. An existing configuration stays, because
+    it may have been edited.
+
+    Args:
+        bundle: the folder of the bundle, which is checked and copied.
+        folder: of the model, as of `model_folder`; its name is the model's.
+        interface: of the model.
+
+    Returns:
+        The folder of the version.
+    """
+    open_bundle(bundle)
+    contents = {f"bundle/{file.name}": file.read_bytes() for file in bundle.iterdir() if file.is_file()}
+    code = files("pricekit.exporting.triton").joinpath("model.py.txt").read_bytes()
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / CONFIG).exists():
+        write_text(folder / CONFIG, interface.configuration(folder.name))
+    numbers = [int(path.name) for path in folder.iterdir() if re.fullmatch("[0-9]+", path.name)]
+    version = folder / str(max(numbers, default=0) + 1)
+    publish_folder(version, {"model.py": code, **contents})
+    return version

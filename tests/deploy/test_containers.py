@@ -1,0 +1,134 @@
+"""The Dockerfile, the compose file and the Kubernetes manifests agree with each other and with the commands."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pricekit import __version__
+from pricekit.cli.main import cli
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
+COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text("utf-8"))
+RESOURCES = [
+    resource
+    for file in sorted((ROOT / "deploy" / "kubernetes").glob("*.yaml"))
+    for resource in yaml.safe_load_all(file.read_text("utf-8"))
+]
+SERVER = "\n".join(
+    file.read_text("utf-8") for file in (ROOT / "plugins" / "pricekit-serve" / "src").rglob("*.py")
+)
+USER = 10001
+
+
+def _pods():
+    """Return the specification of each pod, by the name of its resource."""
+    found = {}
+    for resource in RESOURCES:
+        spec = resource["spec"]
+        for key in ("jobTemplate", "template"):
+            if key in spec:
+                spec = spec[key]["spec"]
+        if "containers" in spec:
+            found[resource["metadata"]["name"]] = spec
+    return found
+
+
+PODS = _pods()
+
+
+def _arguments():
+    """Return what each container runs, by the name of its place."""
+    (command,) = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.M)
+    found = {"Dockerfile": yaml.safe_load(command)}
+    found["compose"] = COMPOSE["services"]["predict"]["command"].replace('"', "").split()
+    return found | {name: pod["containers"][0]["args"] for name, pod in PODS.items()}
+
+
+ARGUMENTS = _arguments()
+
+
+def test_the_base_image_is_pinned_by_its_digest():
+    (base,) = re.findall(r"^ARG BASE=(.*)$", DOCKERFILE, re.M)
+    assert re.fullmatch(r"[a-z./]+:3\.[\d.]+-slim-\w+@sha256:[0-9a-f]{64}", base)
+    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.M) == ["${BASE}", "${BASE}"]
+
+
+def test_the_build_sees_what_it_copies_and_nothing_else():
+    ignored = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    assert ignored[0] == "*"
+    kept = {line[1:] for line in ignored if line.startswith("!")}
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.M)
+    assert {name for line in copied for name in line.split()} == kept
+    assert [name for name in kept if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("place", ARGUMENTS)
+def test_the_commands_have_their_options(place):
+    name, *arguments = ARGUMENTS[place]
+    flags = [word for word in arguments if word.startswith("--")]
+    assert flags
+    if name == "serve":
+        own = {*re.findall(r'"(--[a-z-]+)"', SERVER), "--engine", "--log-format"}
+    else:
+        command = cli.get_command(None, name)
+        own = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+    assert [flag for flag in flags if flag not in own] == []
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_pods_have_no_privileges_and_limits(name):
+    pod = PODS[name]
+    (container,) = pod["containers"]
+    assert pod["automountServiceAccountToken"] is False
+    assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsNonRoot"]) == (USER, True)
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["image"] == f"pricekit:{__version__}"
+    assert container["resources"]["limits"]["memory"]
+    mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
+    assert mounts["scratch"]["mountPath"] == "/tmp"
+    assert mounts["bundles"]["readOnly"]
+    assert set(mounts) == {volume["name"] for volume in pod["volumes"]}
+
+
+@pytest.mark.parametrize("service", COMPOSE["services"])
+def test_services_have_no_privileges_and_limits(service):
+    found = COMPOSE["services"][service]
+    assert (found["read_only"], found["cap_drop"], found["tmpfs"]) == (True, ["ALL"], ["/tmp"])
+    assert found["mem_limit"]
+
+
+def test_the_image_runs_as_the_user_of_the_manifests():
+    assert f"\nUSER {USER}:{USER}\n" in DOCKERFILE
+
+
+def test_probes_ask_addresses_that_the_server_has():
+    (container,) = PODS["pricekit"]["containers"]
+    probes = [container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")]
+    asked = {probe["httpGet"]["path"] for probe in probes}
+    asked |= set(re.findall(r"127\.0\.0\.1:8080(/[\w/]+)", DOCKERFILE))
+    assert asked == {"/v2/health/live", "/v2/health/ready"}
+    assert [path for path in asked if f'"{path}"' not in SERVER] == []
+
+
+def test_a_load_balancer_notices_the_end_in_time():
+    """Not ready for longer than a period of the probe, and ended before it is killed."""
+    pod = PODS["pricekit"]
+    (container,) = pod["containers"]
+    drain = float(container["args"][container["args"].index("--drain") + 1])
+    assert container["readinessProbe"]["periodSeconds"] * 2 < drain
+    assert drain * 2 < pod["terminationGracePeriodSeconds"]
+
+
+def test_a_job_is_repeated_only_if_that_can_help():
+    (job,) = (each for each in RESOURCES if each["kind"] == "CronJob")
+    (rule,) = job["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
+    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    assert f"| {', '.join(map(str, rule['onExitCodes']['values']))} | call a person" in page
+    assert rule["action"] == "FailJob"

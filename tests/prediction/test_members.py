@@ -1,0 +1,32 @@
+"""The reader of a bundle, without an engine."""
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+
+import pricekit as pk
+from pricekit.errors import DataError
+
+
+@pytest.fixture
+def texts(catalog):
+    return pd.read_csv(catalog)["catalog_content"].tolist()[:50]
+
+
+def test_the_prepared_inputs_give_the_graph_the_prices_of_predict(bundle, texts, monkeypatch):
+    model = pk.load(bundle, engine="ort-cpu")
+    monkeypatch.setattr("pricekit.prediction.members.open_engine", None)
+    (inputs,) = pk.read_bundle(bundle).prepare(texts)
+    batch = inputs.batch(np.arange(len(texts)), multiple_of=32)
+    assert batch["input_ids"].shape[1] % 32 == 0
+    (prices,) = onnxruntime.InferenceSession(bundle / "model.onnx").run(["price"], dict(batch))
+    np.testing.assert_allclose(prices, model.predict(texts), rtol=1e-5)
+
+
+def test_a_reader_takes_frames_and_names_a_missing_column(bundle, texts):
+    reader = pk.read_bundle(str(bundle))
+    (inputs,) = reader.prepare(pd.DataFrame({"catalog_content": texts, "price": 1.0}))
+    assert len(inputs) == len(texts)
+    with pytest.raises(DataError, match="catalog_content"):
+        reader.prepare(pd.DataFrame({"title": texts}))
