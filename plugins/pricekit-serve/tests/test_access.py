@@ -6,8 +6,8 @@ from concurrent.futures import Future
 
 import pytest
 from pricekit_serve import Limits, app
-from pricekit_serve.queue import PriceQueue
-from pricekit_serve.token import read_token
+from pricekit_serve.access.token import read_token
+from pricekit_serve.models.queue import PriceQueue
 from starlette.testclient import TestClient
 
 from pricekit.errors import ConfigError, PluginError

@@ -11,11 +11,11 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from pricekit_serve.access import Access, refuse
+from pricekit_serve.access.middleware import Access, refuse
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.models import Models, named
-from pricekit_serve.routes import Routes
+from pricekit_serve.models.served import Models, named
+from pricekit_serve.routes.addresses import Routes
 
 DEFAULT_LIMITS = Limits()
 

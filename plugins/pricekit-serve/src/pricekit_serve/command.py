@@ -105,7 +105,7 @@ def serve(bundles: tuple[str, ...], **flags: Any) -> None:
 
 
 def _by_name(bundles: tuple[str, ...]) -> dict[str, str | Path]:
-    from pricekit_serve.models import named
+    from pricekit_serve.models.served import named
 
     found: dict[str, str | Path] = {}
     for given in bundles:

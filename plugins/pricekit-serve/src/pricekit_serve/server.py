@@ -21,10 +21,10 @@ from pricekit.support.files import describe_failure
 from pricekit.support.interrupts import finish_first
 from pricekit.support.log import logger
 from pricekit.support.progress import use_reporter
+from pricekit_serve.access.token import read_token
 from pricekit_serve.application import DEFAULT_LIMITS, app
 from pricekit_serve.limits import Limits
-from pricekit_serve.models import Models
-from pricekit_serve.token import read_token
+from pricekit_serve.models.served import Models
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 _KEEP_ALIVE = 75

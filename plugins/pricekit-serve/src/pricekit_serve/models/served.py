@@ -17,8 +17,8 @@ from pricekit.support.text import scheme_of, shorten
 from pricekit_serve.errors import RequestError
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.queue import PriceQueue, Prices
-from pricekit_serve.rows import KnownColumns, Rows
+from pricekit_serve.models.queue import PriceQueue, Prices
+from pricekit_serve.requests.rows import KnownColumns, Rows
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _VERSION_DIGITS = 12

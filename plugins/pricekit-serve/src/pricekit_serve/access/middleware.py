@@ -17,10 +17,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pricekit.errors import PricekitError
 from pricekit.support.log import logger
 from pricekit.support.text import counted, shorten
-from pricekit_serve.answers import as_json
+from pricekit_serve.access.token import allows
 from pricekit_serve.errors import RequestError
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.token import allows
+from pricekit_serve.models.answers import as_json
 
 OPEN = frozenset({"/", "/v2/health/live", "/v2/health/ready"})
 """Addresses that need no token: the page, which has no data, and what schedulers ask."""
