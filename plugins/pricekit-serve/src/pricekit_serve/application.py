@@ -41,7 +41,7 @@ def app(
         The app; `app.state.models` has its `Models`.
 
     Raises:
-        BundleError, PluginError: a bundle cannot be opened.
+        BundleError, PluginError: a bundle cannot be opened, or its self-test fails.
         ConfigError: there is no bundle, or a name is no word.
 
     Example:

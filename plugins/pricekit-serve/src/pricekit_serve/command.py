@@ -92,8 +92,8 @@ def serve(bundles: tuple[str, ...], **flags: Any) -> None:
     that come at the same time are priced together. The first BUNDLE answers /predict, and each one
     /models/NAME/predict; without a NAME it is called like its folder.
 
-    SIGTERM ends the server when all requests are answered. SIGHUP opens the bundles again; a damaged one is refused,
-    and the old one stays.
+    SIGTERM ends the server when all requests are answered. SIGHUP opens the bundles again; one that is damaged or fails
+    its self-test is refused, and the old one stays.
     """
     begin(f"opening {', '.join(bundles)}", "pricekit.prediction.predictor")
     from pricekit_serve.limits import Limits

@@ -60,7 +60,7 @@ def serve(
         limits: of requests, batches and the queue.
 
     Raises:
-        BundleError, PluginError: a bundle cannot be opened.
+        BundleError, PluginError: a bundle cannot be opened, or its self-test fails.
         ConfigError: a value cannot be used, the port is taken, or others can read the token file.
     """
     if threading.current_thread() is not threading.main_thread():

@@ -17,7 +17,7 @@ from pricekit.errors import PricekitError
 from pricekit.prediction.intervals import BOUNDS
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
-from pricekit_serve.models.served import Model
+from pricekit_serve.models.model import Model
 from pricekit_serve.requests.rows import Number, Rows
 
 

@@ -13,7 +13,8 @@ from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
 from pricekit_serve.models.answers import Wanted, answer, as_json
-from pricekit_serve.models.served import Model, Models
+from pricekit_serve.models.model import Model
+from pricekit_serve.models.served import Models
 from pricekit_serve.requests.arrow import CONTENT_TYPE, rows_of_arrow
 from pricekit_serve.requests.bodies import parse_json, parse_json_lines, parsed, read_body
 from pricekit_serve.requests.rows import Rows, rows_of_json

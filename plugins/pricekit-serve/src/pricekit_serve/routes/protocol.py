@@ -11,7 +11,7 @@ from pricekit.prediction.intervals import BOUNDS
 from pricekit.support.text import shorten
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.models.answers import Answer, Wanted
-from pricekit_serve.models.served import Model
+from pricekit_serve.models.model import Model
 from pricekit_serve.requests.rows import KnownColumns, Number, Rows, check_cell, check_count, check_names
 
 OUTPUTS = ("price", *BOUNDS)

@@ -1,0 +1,82 @@
+"""One open bundle: checked in the engine that serves it, with the queue that prices its rows."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+
+import pricekit as pk
+from pricekit.prediction.members import BundleReader
+from pricekit.support.log import logger
+from pricekit_serve.limits import Limits
+from pricekit_serve.metrics import Metrics
+from pricekit_serve.models.queue import PriceQueue, Prices
+from pricekit_serve.requests.rows import KnownColumns, Rows
+
+_VERSION_DIGITS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """An open bundle.
+
+    Attributes:
+        name: in addresses.
+        predictor: prices rows.
+        columns: those that rows may have.
+        queue: prices rows of several requests together. It ends when nobody holds the model any more.
+    """
+
+    name: str
+    predictor: pk.Predictor
+    columns: KnownColumns
+    queue: PriceQueue
+
+    @property
+    def version(self) -> str:
+        """The beginning of the digest of the bundle."""
+        return str(self.predictor.digest)[:_VERSION_DIGITS]
+
+
+def open_model(name: str, reader: BundleReader, engine: str, limits: Limits, metrics: Metrics) -> Model:
+    """Open a bundle that was read, run its self-test, and price a row with it.
+
+    Args:
+        name: of the model.
+        reader: of the bundle.
+        engine: in which it is opened.
+        limits: of its queue.
+        metrics: of the server.
+
+    Raises:
+        BundleError: the bundle cannot be opened, or its self-test fails.
+        PluginError: a feature or an engine is missing or fails.
+    """
+    predictor = pk.Predictor.from_bundle(reader, engine)
+    _check(name, predictor)
+    columns = KnownColumns.of(predictor)
+
+    def price(rows: Rows) -> Prices:
+        found: Prices = predictor.predict(rows.for_predictor(predictor.columns))
+        return found
+
+    price(Rows({column: ["warm up"] for column in columns.text}))
+    model = Model(name, predictor, columns, PriceQueue(price, limits, metrics.of_queue(name)))
+    weakref.finalize(model, model.queue.close)
+    metrics.serves(name, predictor.digest, predictor.engine)
+    return model
+
+
+def _check(name: str, predictor: pk.Predictor) -> None:
+    """Run the self-test of a bundle that has one; raises BundleError if it fails."""
+    if predictor.invented is None:
+        logger.warning(
+            f"the bundle of the model {name} has no self-test, so nothing checks its prices in the engine "
+            f"{predictor.engine}; export it again"
+        )
+        return
+    found = predictor.self_test()
+    logger.info(
+        f"the model {name} passes its self-test in the engine {found.engine}: {found.rows} prices differ by "
+        f"{100 * found.difference:.2g}% at most; the limit is {100 * found.tolerance:g}%"
+    )
