@@ -46,6 +46,12 @@ from pricekit.support.text import counted
     "--runner", metavar="R", help="Let the workers of a cluster price the files of a folder: ray or spark."
 )
 @click.option("--address", metavar="A", help="Address of the cluster.  [default: as usual for the runner]")
+@click.option(
+    "--watch",
+    type=click.Path(),
+    metavar="FILE",
+    help="Also add the rows to a sketch in this file, which pricekit drift compares with the training table.",
+)
 @table_options(price=False)
 def predict(**flags: Any) -> None:
     """Predict the price of every row of TABLE with MODEL, the folder of a run or a bundle.
