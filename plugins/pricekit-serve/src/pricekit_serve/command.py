@@ -37,6 +37,12 @@ from pricekit.cli.terminal import begin
     help="Look this often whether a bundle was replaced, and open the new one.",
 )
 @click.option(
+    "--sketches",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="Keep sketches of what is priced in this folder, which pricekit drift compares with the training table.",
+)
+@click.option(
     "--drain",
     type=click.FloatRange(min=0),
     default=1.0,

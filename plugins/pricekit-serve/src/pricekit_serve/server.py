@@ -41,6 +41,7 @@ def serve(
     engine: str = "auto",
     token_file: str | Path | None = None,
     watch: float | None = None,
+    sketches: str | Path | None = None,
     drain: float = 1.0,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
@@ -56,6 +57,7 @@ def serve(
         engine: in which the bundles are opened; "auto" is the fastest on this machine.
         token_file: a file with the token that clients must send; default: the environment variable PRICEKIT_TOKEN.
         watch: seconds between looks whether the files of a bundle have changed; None: do not look.
+        sketches: a folder for sketches of what is priced, which `pricekit.drift` reads; None: keep none.
         drain: seconds.
         limits: of requests, batches and the queue.
 
@@ -71,7 +73,7 @@ def serve(
     token = read_token(token_file)
     with ExitStack() as stack:
         stack.enter_context(use_reporter(None))
-        application = app(bundle, engine=engine, token=token, limits=limits, watch=watch)
+        application = app(bundle, engine=engine, token=token, limits=limits, watch=watch, sketches=sketches)
         gc.collect()
         gc.freeze()  # the models' objects stay, and no collection needs to look at them
         stack.callback(gc.unfreeze)

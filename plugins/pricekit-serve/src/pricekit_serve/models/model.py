@@ -11,6 +11,7 @@ from pricekit.support.log import logger
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
 from pricekit_serve.models.queue import PriceQueue, Prices
+from pricekit_serve.models.sketches import Sketches, recorded
 from pricekit_serve.requests.rows import KnownColumns, Rows
 
 _VERSION_DIGITS = 12
@@ -35,10 +36,22 @@ class Model:
     @property
     def version(self) -> str:
         """The beginning of the digest of the bundle."""
-        return str(self.predictor.digest)[:_VERSION_DIGITS]
+        return version_of(self.predictor)
 
 
-def open_model(name: str, reader: BundleReader, engine: str, limits: Limits, metrics: Metrics) -> Model:
+def version_of(predictor: pk.Predictor) -> str:
+    """Return the beginning of the digest of a bundle."""
+    return str(predictor.digest)[:_VERSION_DIGITS]
+
+
+def open_model(
+    name: str,
+    reader: BundleReader,
+    engine: str,
+    limits: Limits,
+    metrics: Metrics,
+    sketches: Sketches | None = None,
+) -> Model:
     """Open a bundle that was read, run its self-test, and price a row with it.
 
     Args:
@@ -47,9 +60,10 @@ def open_model(name: str, reader: BundleReader, engine: str, limits: Limits, met
         engine: in which it is opened.
         limits: of its queue.
         metrics: of the server.
+        sketches: of what is priced; None: none are kept.
 
     Raises:
-        BundleError: the bundle cannot be opened, or its self-test fails.
+        BundleError: the bundle cannot be opened, or its self-test fails; or it has no sketch to count rows with.
         PluginError: a feature or an engine is missing or fails.
     """
     predictor = pk.Predictor.from_bundle(reader, engine)
@@ -61,7 +75,14 @@ def open_model(name: str, reader: BundleReader, engine: str, limits: Limits, met
         return found
 
     price(Rows({column: ["warm up"] for column in columns.text}))
-    model = Model(name, predictor, columns, PriceQueue(price, limits, metrics.of_queue(name)))
+    recorder = None if sketches is None else sketches.recorder(name, version_of(predictor), predictor)
+    queue = PriceQueue(
+        price if recorder is None else recorded(price, recorder),
+        limits,
+        metrics.of_queue(name),
+        None if recorder is None else recorder.write,
+    )
+    model = Model(name, predictor, columns, queue)
     weakref.finalize(model, model.queue.close)
     metrics.serves(name, predictor.digest, predictor.engine)
     return model

@@ -89,10 +89,17 @@ class PriceQueue:
         price: returns the prices of rows, float32 (N,).
         limits: of the batches and the queue.
         watcher: hears of the work.
+        at_end: called by the thread when everything is done.
     """
 
-    def __init__(self, price: Callable[[Rows], Prices], limits: Limits, watcher: Watcher) -> None:
-        self._price, self._limits, self._watcher = price, limits, watcher
+    def __init__(
+        self,
+        price: Callable[[Rows], Prices],
+        limits: Limits,
+        watcher: Watcher,
+        at_end: Callable[[], None] | None = None,
+    ) -> None:
+        self._price, self._limits, self._watcher, self._at_end = price, limits, watcher, at_end
         self._jobs: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._waiting, self._together, self._closed = 0, 1, False
@@ -137,6 +144,8 @@ class PriceQueue:
                 self._together = len(batch)
                 self._count(-sum(count for _, count in batch))
                 self._jobs.extend(job for job, _ in batch if job.next < job.size and not job.done.done())
+        if self._at_end is not None:
+            self._at_end()
 
     def _watch(self, batch: Sequence[_Piece]) -> None:
         now = time.perf_counter()

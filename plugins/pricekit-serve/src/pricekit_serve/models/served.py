@@ -15,6 +15,7 @@ from pricekit_serve.errors import RequestError
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
 from pricekit_serve.models.model import Model, open_model
+from pricekit_serve.models.sketches import Sketches
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -30,6 +31,7 @@ class Models:
         engine: in which they are opened.
         limits: of their queues.
         metrics: of the server.
+        sketches: of what is priced; None: none are kept.
 
     Raises:
         ConfigError: there is no bundle, or a name is no word.
@@ -37,7 +39,12 @@ class Models:
     """
 
     def __init__(
-        self, bundles: Mapping[str, str | Path], engine: str, limits: Limits, metrics: Metrics
+        self,
+        bundles: Mapping[str, str | Path],
+        engine: str,
+        limits: Limits,
+        metrics: Metrics,
+        sketches: Sketches | None = None,
     ) -> None:
         if not bundles:
             raise ConfigError("there is no bundle to serve; name at least one", parameters=("bundles",))
@@ -48,6 +55,7 @@ class Models:
                     parameters=("bundles",),
                 )
         self._paths, self._engine, self._limits, self._metrics = dict(bundles), engine, limits, metrics
+        self._sketches = sketches
         self._turn = threading.Lock()
         self._seen = {name: file_states(path) for name, path in self._paths.items()}
         self._models = {name: self._opened(name, None) for name in self._paths}
@@ -108,7 +116,7 @@ class Models:
         reader = read_bundle(self._paths[name])
         if old is not None and old.predictor.digest == reader.bundle.digest:
             return old
-        return open_model(name, reader, self._engine, self._limits, self._metrics)
+        return open_model(name, reader, self._engine, self._limits, self._metrics, self._sketches)
 
 
 def file_states(path: str | Path) -> FileStates:
