@@ -125,7 +125,7 @@ def test_a_failure_is_a_sentence_and_its_cause_is_logged_once(
 ):
     with TestClient(app(served, engine="ort-cpu")) as client:
 
-        def fail(self, rows):
+        def fail(self, rows, times):
             raise error
 
         monkeypatch.setattr(PriceQueue, "_price", None, raising=False)

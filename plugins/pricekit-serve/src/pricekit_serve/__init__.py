@@ -7,7 +7,7 @@ access/         what surrounds every request: its id, the token, the log, the me
 routes/         what answers at each address: the own interface, the Open Inference Protocol, its description, a page
 requests/       bodies of requests: read within limits, parsed without trust, and turned into checked rows
 models/         open bundles by name, replaced by newer ones; the queues that price their rows; answers
-limits.py, errors.py, metrics.py
+limits.py, errors.py, metrics.py, tracing.py
 """
 
 from typing import TYPE_CHECKING, Any

@@ -18,6 +18,7 @@ from pricekit_serve.metrics import Metrics
 from pricekit_serve.models.served import Models, named
 from pricekit_serve.models.sketches import SECONDS, Sketches
 from pricekit_serve.routes.addresses import Routes
+from pricekit_serve.tracing import Tracing
 
 DEFAULT_LIMITS = Limits()
 
@@ -70,7 +71,7 @@ def app(
 
     found = Starlette(
         routes=Routes(models, limits, metrics).all(),
-        middleware=[Middleware(Access, token=token, metrics=metrics)],
+        middleware=[Middleware(Access, token=token, metrics=metrics, tracing=Tracing())],
         exception_handlers={HTTPException: refuse},
         lifespan=lifespan,
     )

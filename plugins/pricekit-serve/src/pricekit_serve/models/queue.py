@@ -35,6 +35,14 @@ class Watcher(Protocol):
 
 
 @dataclass(eq=False)
+class Times:
+    """When a request came and when its first rows left the queue, in nanoseconds since 1970."""
+
+    came: int = field(default_factory=time.time_ns)
+    began: int = 0
+
+
+@dataclass(eq=False)
 class _Job:
     """Work of one request: rows to price, or calls, one for each unit.
 
@@ -43,12 +51,14 @@ class _Job:
         rows: None for calls.
         call: None for rows.
         done: receives the prices, float32 (size,), or the list of what the calls return.
+        times: of the request.
     """
 
     size: int
     rows: Rows | None = None
     call: Callable[[int], Any] | None = None
     done: Future[Any] = field(default_factory=Future)
+    times: Times = field(default_factory=Times)
     found: list[Any] = field(default_factory=list)
     next: int = 0
     arrived: float = field(default_factory=time.perf_counter)
@@ -105,9 +115,14 @@ class PriceQueue:
         self._waiting, self._together, self._closed = 0, 1, False
         threading.Thread(target=self._work, name="prices", daemon=True).start()
 
-    def price(self, rows: Rows) -> Future[Prices]:
-        """Queue rows; the future has their prices, float32 (N,). Raises RequestError if the queue is full."""
-        return self._add(_Job(len(rows), rows=rows))
+    def price(self, rows: Rows, times: Times | None = None) -> Future[Prices]:
+        """Queue rows; the future has their prices, float32 (N,). Raises RequestError if the queue is full.
+
+        Args:
+            rows: to be priced.
+            times: learns when they leave the queue.
+        """
+        return self._add(_Job(len(rows), rows=rows, times=times or Times()))
 
     def call(self, function: Callable[[int], Any], times: int) -> Future[list[Any]]:
         """Queue calls with the numbers from 0; the future has their results. Raises RequestError if it is full."""
@@ -175,6 +190,7 @@ class PriceQueue:
             if job.done.cancelled():
                 self._count(job.next - job.size)
             elif not batch or (job.columns is not None and job.columns == batch[0][0].columns):
+                job.times.began = job.times.began or time.time_ns()
                 batch.append((job, job.take(room)))
                 room = room - batch[-1][1] if job.rows is not None else 0
             else:
