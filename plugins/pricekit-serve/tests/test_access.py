@@ -214,3 +214,10 @@ def test_a_client_that_goes_away_gets_nothing(served, caplog):
     caplog.set_level(logging.INFO, "pricekit")
     assert asked(app(served, engine="ort-cpu"), [{"type": "http.disconnect"}]) == []
     assert [record.facts["status"] for record in caplog.records if hasattr(record, "facts")] == [499]
+
+
+def test_answers_end_their_connections_while_the_server_stops(client):
+    assert "connection" not in client.post("/predict", json=ROWS).headers
+    client.app.state.models.stopping = True
+    assert client.post("/predict", json=ROWS).headers["connection"] == "close"
+    assert client.get("/v2/health/ready").headers["connection"] == "close"

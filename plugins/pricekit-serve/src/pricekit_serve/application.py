@@ -71,7 +71,15 @@ def app(
 
     found = Starlette(
         routes=Routes(models, limits, metrics).all(),
-        middleware=[Middleware(Access, token=token, metrics=metrics, tracing=Tracing())],
+        middleware=[
+            Middleware(
+                Access,
+                token=token,
+                metrics=metrics,
+                tracing=Tracing(),
+                stopping=lambda: models.stopping,
+            )
+        ],
         exception_handlers={HTTPException: refuse},
         lifespan=lifespan,
     )

@@ -6,6 +6,7 @@ import logging
 import re
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -41,10 +42,20 @@ class Access:
         token: that clients must send; None: all may ask.
         metrics: of the server.
         tracing: makes a span for each request.
+        stopping: whether the server ends soon; answers then end their connections, so that no request is on its way
+            when the server closes them.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None, metrics: Metrics, tracing: Tracing) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        token: str | None,
+        metrics: Metrics,
+        tracing: Tracing,
+        stopping: Callable[[], bool],
+    ) -> None:
         self._app, self._token, self._metrics, self._tracing = app, token, metrics, tracing
+        self._stopping = stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -66,6 +77,8 @@ class Access:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers.update(_HEADERS | {"x-request-id": request_id})
+                if self._stopping():
+                    headers["connection"] = "close"
             await send(message)
 
         failure = ""
