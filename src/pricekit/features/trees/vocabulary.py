@@ -34,7 +34,9 @@ def common_words(parts: Sequence[Words], most: int, least_rows: int) -> list[str
         least_rows: minimum number of texts that have the word.
     """
     hashes, row = _joined([part.hashes() for part in parts], np.uint64), _rows(parts)
-    kind = numpy_of(pa.array(hashes).dictionary_encode().indices).astype(np.int64)  # numbered as they first occur
+    kind = numpy_of(pa.array(hashes).dictionary_encode().indices).astype(
+        np.int64
+    )  # numbered as they first occur
     first = np.flatnonzero(np.diff(np.maximum.accumulate(kind), prepend=-1))
     texts = int(row[-1]) + 1 if len(row) else 1
     word_of_text = np.sort(kind * texts + row)

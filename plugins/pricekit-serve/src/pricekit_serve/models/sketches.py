@@ -27,6 +27,9 @@ SECONDS = 10.0
 MOST_ROWS = 1024
 """Of more rows in this time, so many that are drawn by chance are counted; each costs as much as a price."""
 
+Drawn = tuple[dict[str, str], float]
+"""The cells of a row by column, and its price."""
+
 
 class Sketches:
     """The sketches of all models of a server. Threads may share it.
@@ -80,7 +83,7 @@ class Recorder:
         self._file, self._name, self._predictor, self._metrics = file, name, predictor, metrics
         self._sketch = require_sketch(predictor.sketch)
         check_priced_file(file, self._sketch)
-        self._drawn: list[tuple[Rows, int, float]] = []
+        self._drawn: list[Drawn] = []
         self._seen, self._random = 0, random.Random(0)  # noqa: S311 - a sample, not a secret
         self._changed, self._writing = threading.Lock(), threading.Lock()
         self._left: PricedRows | None = None
@@ -94,7 +97,8 @@ class Recorder:
                 place = len(self._drawn)
                 if place >= MOST_ROWS and (place := self._random.randrange(self._seen)) >= MOST_ROWS:
                     continue
-                self._drawn[place : place + 1] = [(rows, row, float(prices[row]))]
+                cells = {name: column[row] for name, column in rows.cells.items()}
+                self._drawn[place : place + 1] = [(cells, float(prices[row]))]
 
     def write(self) -> None:
         """Count the rows that came since the last time, and add them to the file. A failure is logged once."""
@@ -141,11 +145,11 @@ def recorded(price: Callable[[Rows], Prices], recorder: Recorder) -> Callable[[R
     return found
 
 
-def _alike(drawn: list[tuple[Rows, int, float]]) -> Iterator[tuple[Rows, np.ndarray]]:
+def _alike(drawn: list[Drawn]) -> Iterator[tuple[Rows, np.ndarray]]:
     """Yield the rows that have the same columns, and their prices, float32 (N,)."""
-    groups: dict[tuple[str, ...], list[tuple[Rows, int, float]]] = {}
+    groups: dict[tuple[str, ...], list[Drawn]] = {}
     for each in drawn:
-        groups.setdefault(tuple(each[0].cells), []).append(each)
+        groups.setdefault(tuple(each[0]), []).append(each)
     for names, some in groups.items():
-        cells = {name: [rows.cells[name][row] for rows, row, _ in some] for name in names}
-        yield Rows(cells), np.array([price for *_, price in some], np.float32)
+        cells = {name: [row[name] for row, _ in some] for name in names}
+        yield Rows(cells), np.array([price for _, price in some], np.float32)
