@@ -74,8 +74,8 @@ def _json(value: object) -> tuple[bytes]:
 
 
 def _values(rng: random.Random) -> Attack:
-    text = {"catalog_content": "tea"}
-    odd = rng.choice([None, 1, -1.5, True, "x", [], {}, [[]], {"a": 1}, "\ud800", "x" * 300])
+    text: dict[str, object] = {"catalog_content": "tea"}
+    odd: object = rng.choice([None, 1, -1.5, True, "x", [], {}, [[]], {"a": 1}, "\ud800", "x" * 300])
     wrong: Sequence[object] = (
         {"rows": {"a": 1}},
         {"rows": "tea"},

@@ -105,7 +105,8 @@ def overload(
     """Print what happens when requests come several times faster than they can be answered."""
     with serving(bundle, f"--timeout {deadline:g}") as server:
         bodies = [request(rows_body(texts[start : start + size])) for start in range(0, len(texts), size)]
-        rate = asyncio.run(_capacity(server.port, bodies, min(5.0, seconds)))
+        asyncio.run(_capacity(server.port, bodies, 1.0))
+        rate = asyncio.run(_capacity(server.port, bodies, min(10.0, seconds)))
         alone = asyncio.run(_one(server.port, bodies[0]))
         before = server.memory()
         found, memory = asyncio.run(_flood(server, bodies, rate * times, seconds))
