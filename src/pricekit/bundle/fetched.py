@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from pricekit.bundle.folder import MANIFEST, MAX_MANIFEST_BYTES, check_listed_sizes, check_name, read_manifest
+from pricekit.bundle.folder import check_listed_sizes
+from pricekit.bundle.manifest import MANIFEST, MAX_MANIFEST_BYTES, check_name, read_manifest
 from pricekit.errors import BundleError, DataError
 from pricekit.storage import Address, cache_folder, download, files_below, fingerprint, for_all, size_of
 from pricekit.support.digests import LISTING, DamagedError, check_files, list_files

@@ -17,8 +17,8 @@ from pandas.api.types import is_numeric_dtype
 
 from pricekit import __version__
 from pricekit.bundle import PARTS, Bundle, unlisted_files, write_bundle
-from pricekit.bundle.folder import MOST_MEMBERS
 from pricekit.bundle.limits import check_members
+from pricekit.bundle.manifest import MOST_MEMBERS
 from pricekit.comparables.products import files_of, some_rows
 from pricekit.core.calls import notify
 from pricekit.core.contracts import Batch, PriceBatch
