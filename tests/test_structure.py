@@ -29,8 +29,8 @@ weights and the latency of an ensemble, 1 for the conversion to 8 bits, 1 for th
 options of every command, 2 for the folds of features and the package of neighbours, 7 for explanations, 10 for the
 pictures, 8 for the report, 6 for the leaderboard, 7 for the importance over a table, 15 for drift, 7 for remote
 files, 5 for several processes that train together, 5 for the likeness of texts, 9 for the processes and folders of
-predictions, 2 for tables that are larger than memory, 1 for the self-test of bundles, 2 for what packages provide besides
-plugins, and 1 for the manifest of a bundle."""
+predictions, 2 for tables that are larger than memory, 1 for the self-test of bundles, 2 for what packages provide
+besides plugins, 1 for the manifest of a bundle, and 4 for signatures."""
 
 SUFFIXES = {"", "e", "d", "s", "ed", "er", "or", "es", "ers", "ing", "ion", "tion", "able"}
 """Endings of one word: two modules of a folder whose names differ by them alone are mistaken for each other."""

@@ -46,6 +46,7 @@ _PUBLIC = {
     "pretrain": "pricekit.api",
     "read_table": "pricekit.table",
     "report": "pricekit.api",
+    "sign": "pricekit.api",
     "smape": "pricekit.metrics",
     "train": "pricekit.api",
     "tune": "pricekit.api",

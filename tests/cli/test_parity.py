@@ -24,6 +24,7 @@ FUNCTIONS = {
     "drift": pk.drift,
     "ensemble": pk.ensemble,
     "export": pk.export,
+    "sign": pk.sign,
     "inspect": pk.inspect,
     "predict": pk.predict,
     "features": pk.compute_features,

@@ -10,6 +10,7 @@ from pricekit.api.explanations import comparables, explain, importance
 from pricekit.api.models import compare, evaluate, export, inspect, leaderboard, worst_rows
 from pricekit.api.monitoring import drift
 from pricekit.api.prediction import load, predict
+from pricekit.api.publishing import sign
 from pricekit.api.reports import report
 from pricekit.api.tables import check, compute_features
 from pricekit.api.training import cross_validate, ensemble, pretrain, train, tune
@@ -32,6 +33,7 @@ __all__ = [
     "predict",
     "pretrain",
     "report",
+    "sign",
     "train",
     "tune",
     "worst_rows",

@@ -9,6 +9,7 @@
     sketch.json       what tables are compared with, see `pricekit.monitoring`; older bundles have none
     self_test.json    invented rows and their prices; older bundles have none
     README.md         the model card
+    signature.json    who wrote the manifest, see `signature.py`; unsigned bundles have none
 
 A bundle with several members has a graph, a tokenizer and a preprocess.json for each member, under the names in its
 manifest.
@@ -23,9 +24,11 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pricekit.bundle.keys import SigningKey, Trust
 from pricekit.bundle.limits import COMMON_JSON, check_json, check_members, check_sizes
 from pricekit.bundle.manifest import (
     MANIFEST,
@@ -36,9 +39,10 @@ from pricekit.bundle.manifest import (
     read_manifest,
     sha256,
 )
+from pricekit.bundle.signature import SIGNATURE, not_signed, sign_manifest
 from pricekit.errors import BundleError
 from pricekit.support.cpus import available_memory
-from pricekit.support.files import others, publish_folder
+from pricekit.support.files import others, publish_folder, write_atomically
 from pricekit.support.staging import read_whole
 from pricekit.support.text import shorten
 
@@ -68,7 +72,12 @@ class Bundle:
 
 
 def write_bundle(
-    path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any], *, schema_version: int = 1
+    path: Path,
+    files: Mapping[str, bytes],
+    facts: Mapping[str, Any],
+    *,
+    schema_version: int = 1,
+    key: SigningKey | None = None,
 ) -> dict[str, Any]:
     """Write a complete bundle or nothing; return its manifest.
 
@@ -77,6 +86,7 @@ def write_bundle(
         files: contents by file name.
         facts: the values of the manifest other than schema version and hashes.
         schema_version: the lowest version whose readers predict the right prices.
+        key: signs the manifest; None: nobody does.
 
     Raises:
         BundleError: the bundle would exceed the limits of those that are read.
@@ -88,7 +98,8 @@ def write_bundle(
     check_sizes({name: len(content) for name, content in files.items()}, _names(manifest), "the bundle")
     if len(text) > MAX_MANIFEST_BYTES:
         raise BundleError(f"its manifest has {len(text):,} bytes; expected {MAX_MANIFEST_BYTES:,} at most")
-    publish_folder(path, {**files, MANIFEST: text})
+    signature = {} if key is None else {SIGNATURE: sign_manifest(text, key)}
+    publish_folder(path, {**files, **signature, MANIFEST: text})
     return manifest
 
 
@@ -99,16 +110,45 @@ def is_bundle(path: Path) -> bool:
 
 def unlisted_files(path: Path) -> list[str]:
     """Return the names of files in a bundle's folder that its manifest does not list; raises BundleError."""
-    return others(path, [MANIFEST, *read_manifest(path)[0]["files"]])
+    return others(path, [MANIFEST, SIGNATURE, *read_manifest(path)[0]["files"]])
 
 
-def open_bundle(path: Path) -> Bundle:
-    """Read a bundle and check every file's size, hash and limits; raises BundleError."""
-    return read_whole(path, _open_bundle)
+def open_bundle(path: Path, trust: Trust | None = None) -> Bundle:
+    """Read a bundle and check every file's size, hash and limits.
+
+    Args:
+        path: its folder.
+        trust: the keys one of which must have signed it; None: no signature is needed.
+
+    Raises:
+        BundleError: it is damaged, exceeds the limits, or no trusted key has signed it.
+    """
+    return read_whole(path, partial(_open_bundle, trust=trust))
 
 
-def _open_bundle(path: Path) -> Bundle:
-    manifest, digest = read_manifest(path)
+def check_trusted(path: Path, trust: Trust) -> None:
+    """Raise BundleError unless a model's folder is a bundle that a trusted key has signed; read no other file."""
+    if path.is_dir() and not is_bundle(path):
+        raise not_signed(path)
+    read_whole(path, partial(read_manifest, trust=trust))
+
+
+def sign_bundle(path: Path, key: SigningKey) -> None:
+    """Sign a bundle that is intact; an existing signature is replaced.
+
+    Raises:
+        BundleError: it is damaged.
+    """
+    bundle = open_bundle(path)
+    content = (path / MANIFEST).read_bytes()
+    if sha256(content) != bundle.digest:
+        raise BundleError(f"the bundle {path} was replaced while it was signed; sign it again", path=path)
+    with write_atomically(path / SIGNATURE) as temporary:
+        temporary.write_bytes(sign_manifest(content, key))
+
+
+def _open_bundle(path: Path, trust: Trust | None) -> Bundle:
+    manifest, digest = read_manifest(path, trust)
     listed = manifest["files"]
     required = [member[part] for member in _members(manifest) for part in PARTS]
     for name in required:

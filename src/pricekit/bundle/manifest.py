@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field, field_validator
 
+from pricekit.bundle.keys import Trust
+from pricekit.bundle.signature import SIGNATURE, check_signature
 from pricekit.errors import BundleError, first_invalid_field
 from pricekit.support.text import shorten
 
@@ -157,8 +159,28 @@ def json_schema() -> str:
     return json.dumps(Manifest.model_json_schema(), indent=2) + "\n"
 
 
-def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
-    """Return the manifest of a bundle's folder and its hash; raises BundleError."""
+def read_manifest(path: Path, trust: Trust | None = None) -> tuple[dict[str, Any], str]:
+    """Return the manifest of a bundle's folder and its hash.
+
+    Args:
+        path: the folder.
+        trust: the keys one of which must have signed it, before it is parsed; None: no signature is needed.
+
+    Raises:
+        BundleError: there is no manifest, it is damaged, or no trusted key has signed it.
+    """
+    content = _manifest_bytes(path)
+    if trust is not None:
+        check_signature(path, content, trust)
+    manifest = _parsed(path, content)
+    if "sha256" in manifest and manifest["sha256"] != digest_of(manifest):
+        raise BundleError(
+            f"{path / MANIFEST} was altered: its SHA-256 differs from its own; copy or export the bundle again"
+        )
+    return manifest, sha256(content)
+
+
+def _manifest_bytes(path: Path) -> bytes:
     source = path / MANIFEST
     if not path.exists():
         raise BundleError(f"the bundle {path} does not exist; check the path", path=path)
@@ -169,26 +191,25 @@ def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
         )
     if source.is_symlink() or source.stat().st_size > MAX_MANIFEST_BYTES:
         raise BundleError(f"{source} is a link or over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
+    return source.read_bytes()
+
+
+def _parsed(path: Path, content: bytes) -> dict[str, Any]:
     try:
-        content = source.read_bytes()
         manifest = json.loads(content.decode("utf-8"))
         version = int(manifest["schema_version"])
         if version <= SCHEMA_VERSION:
             Manifest.model_validate_json(content, strict=True)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise BundleError(
-            f"{source} is damaged: it is not a bundle's manifest{first_invalid_field(error)}; export it again"
+            f"{path / MANIFEST} is damaged: it is not a bundle's manifest{first_invalid_field(error)}; export it again"
         ) from None
     if version > SCHEMA_VERSION:
         raise BundleError(
             f"the bundle {path} has schema version {version}, this pricekit reads up to {SCHEMA_VERSION}; "
             "upgrade pricekit, or export the run again with this version"
         )
-    if "sha256" in manifest and manifest["sha256"] != digest_of(manifest):
-        raise BundleError(
-            f"{source} was altered: its SHA-256 differs from its own; copy or export the bundle again"
-        )
-    return dict(manifest), sha256(content)
+    return dict(manifest)
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
@@ -205,6 +226,8 @@ def check_name(path: Path, name: str) -> None:
             f"the bundle {path} names the file {shorten(repr(name), _LONGEST_NAME)}, which is outside its folder, too "
             "long or not printable; do not trust it"
         )
+    if name in (MANIFEST, SIGNATURE):
+        raise BundleError(f"the bundle {path} lists its own {name} among its files; do not trust it")
 
 
 def sha256(content: bytes) -> str:

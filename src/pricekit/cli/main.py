@@ -41,6 +41,7 @@ COMMANDS = {
     "drift": "Show whether a table differs from what a model was trained on.",
     "ensemble": "Combine several runs into one model.",
     "export": "Export a run into a bundle that predicts without torch.",
+    "sign": "Sign a bundle, so that others can check who wrote it.",
     "inspect": "Check a bundle in a sandbox and show its manifest.",
     "predict": "Price the rows of a table with a run or a bundle.",
     "features": "Compute the engineered features of a table.",

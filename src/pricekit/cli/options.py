@@ -35,6 +35,14 @@ engine_option = click.option(
     shell_complete=plugin_names("engine", extra=("auto",)),
     help="Engine that runs a bundle: a name from pricekit plugins list, or auto, the fastest one.  [default: auto]",
 )
+trust_option = click.option(
+    "--trust",
+    type=click.Path(),
+    multiple=True,
+    metavar="KEY",
+    callback=lambda _context, _option, given: list(given) or None,
+    help="Open only a bundle that this public key, a PEM file, has signed; may be repeated.",
+)
 allow_leak_option = click.option(
     "--allow-leak", is_flag=True, help="Train even if columns or texts leak the price."
 )

@@ -17,6 +17,7 @@ from pandas.api.types import is_numeric_dtype
 
 from pricekit import __version__
 from pricekit.bundle import PARTS, Bundle, unlisted_files, write_bundle
+from pricekit.bundle.keys import SigningKey
 from pricekit.bundle.limits import check_members
 from pricekit.bundle.manifest import MOST_MEMBERS
 from pricekit.comparables.products import files_of, some_rows
@@ -76,6 +77,7 @@ def export_run(
     precision: str = "fp32",
     overwrite: bool = False,
     comparables: TableSource | None = None,
+    key: SigningKey | None = None,
 ) -> VerificationReport:
     """Export a run's best weights, or all members of an ensemble, into one bundle.
 
@@ -85,6 +87,7 @@ def export_run(
         precision: of the graphs: fp32, fp16 or int8.
         overwrite: replace an existing bundle.
         comparables: a table of products with prices that the bundle shall contain; see `pricekit.comparables`.
+        key: signs the bundle; None: nobody does.
 
     Returns:
         The verification report; for an ensemble, the shapes of all members and the largest of each difference.
@@ -97,10 +100,12 @@ def export_run(
     """
     with owned(out, "bundle", ExportError):
         _check_free(out, overwrite)
-        return _export(path, out, precision, comparables)
+        return _export(path, out, precision, comparables, key)
 
 
-def _export(path: Path, out: Path, precision: str, comparables: TableSource | None) -> VerificationReport:
+def _export(
+    path: Path, out: Path, precision: str, comparables: TableSource | None, key: SigningKey | None
+) -> VerificationReport:
     if is_ensemble(path):
         ensemble = open_ensemble(path)
         runs = [run for run, _ in ensemble.members]
@@ -123,7 +128,7 @@ def _export(path: Path, out: Path, precision: str, comparables: TableSource | No
         facts |= {"comparables": len(products)}
         files[CARD] += comparables_section(len(products)).encode()
     with _within_limits():
-        manifest = write_bundle(out, files, facts, schema_version=version)
+        manifest = write_bundle(out, files, facts, schema_version=version, key=key)
     notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
     return report
 
