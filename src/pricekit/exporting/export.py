@@ -27,6 +27,7 @@ from pricekit.errors import BundleError, ExportError, PluginError
 from pricekit.exporting.card import CARD, comparables_section, ensemble_card, model_card
 from pricekit.exporting.graph import OPSET, export_graph
 from pricekit.exporting.intermediates import token_count
+from pricekit.exporting.inventory import INVENTORY, make_inventory
 from pricekit.exporting.precision import Converted, convert
 from pricekit.exporting.rows import PricedOnce, RowPrices
 from pricekit.exporting.skeleton import in_file
@@ -127,6 +128,7 @@ def _export(
         files |= files_of(products, members)
         facts |= {"comparables": len(products)}
         files[CARD] += comparables_section(len(products)).encode()
+    files |= {INVENTORY: make_inventory(files, facts, runs)}
     with _within_limits():
         manifest = write_bundle(out, files, facts, schema_version=version, key=key)
     notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
