@@ -17,7 +17,7 @@ from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Component, ComponentType
-from cyclonedx.model.license import DisjunctiveLicense, LicenseRepository
+from cyclonedx.model.license import DisjunctiveLicense, License
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 from packaging.requirements import Requirement
@@ -111,7 +111,7 @@ def _licence(package: Distribution) -> str:
     return next(iter([*stated, *classified, *written]), UNKNOWN)
 
 
-def _licences(licence: str) -> list[LicenseRepository]:
+def _licences(licence: str) -> list[License]:
     if licence == UNKNOWN:
         return [DisjunctiveLicense(name=UNKNOWN)]
     return [LicenseFactory().make_from_string(licence)]
