@@ -99,6 +99,10 @@ class ModelOptions(WeighedOptions, total=False):
         "after the best epoch is known, train once more on all rows, those of the validation included; default: as the "
         "policy says, and `quick` says yes",
     ]
+    track: Annotated[
+        str | Sequence[str] | None,
+        "trackers that observe the training, such as mlflow or tensorboard, each from its package",
+    ]
     config: Annotated[
         str | Path | Mapping[str, Any] | None, "TOML file or mapping of settings; options override it"
     ]
@@ -284,6 +288,8 @@ def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "features" in given:
         layer["features"] = names_of(given["features"], "features")
+    if "track" in given:
+        layer["track"] = names_of(given["track"], "track")
     pretrained = {name: given[name] for name in ("weights", "random_weights") if given.get(name)}
     if pretrained:
         pretrained |= {"weights": str(pretrained["weights"])} if "weights" in pretrained else {}

@@ -139,12 +139,25 @@ def sign_bundle(path: Path, key: SigningKey) -> None:
     Raises:
         BundleError: it is damaged.
     """
-    bundle = open_bundle(path)
-    content = (path / MANIFEST).read_bytes()
-    if sha256(content) != bundle.digest:
-        raise BundleError(f"the bundle {path} was replaced while it was signed; sign it again", path=path)
+    content = files_of_bundle(open_bundle(path))[MANIFEST]
     with write_atomically(path / SIGNATURE) as temporary:
         temporary.write_bytes(sign_manifest(content, key))
+
+
+def files_of_bundle(bundle: Bundle) -> dict[str, bytes]:
+    """Return the contents of every file of a bundle by name, to copy it: also its manifest and signature.
+
+    Raises:
+        BundleError: its folder was replaced since it was opened.
+    """
+    manifest = (bundle.path / MANIFEST).read_bytes()
+    if sha256(manifest) != bundle.digest:
+        raise BundleError(
+            f"the bundle {bundle.path} was replaced while it was read; try again", path=bundle.path
+        )
+    signature = bundle.path / SIGNATURE
+    signed = {SIGNATURE: signature.read_bytes()} if signature.is_file() else {}
+    return {MANIFEST: manifest, **signed, **bundle.files}
 
 
 def _open_bundle(path: Path, trust: Trust | None) -> Bundle:

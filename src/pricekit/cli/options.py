@@ -184,6 +184,11 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="TIME",
             help="Time to price one row alone, such as 5ms. An ensemble gets the members that are best within it.",
         ),
+        click.option(
+            "--track",
+            metavar="T",
+            help="Trackers that observe the training, such as mlflow or tensorboard, separated by commas.",
+        ),
         click.option("--config", type=TABLE, help="TOML file of settings. Options override it."),
         settings_option,
     ]
@@ -221,7 +226,7 @@ def teacher_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def as_arguments(flags: dict[str, Any]) -> dict[str, Any]:
     """Return flags as arguments of the `pricekit` functions. Comma-separated names become lists."""
-    listed = ("text", "features", "columns")
+    listed = ("text", "features", "columns", "track")
     return flags | {name: split_names(flags[name]) for name in listed if isinstance(flags.get(name), str)}
 
 

@@ -21,7 +21,7 @@ from pricekit.bundle.keys import SigningKey
 from pricekit.bundle.limits import check_members
 from pricekit.bundle.manifest import MOST_MEMBERS
 from pricekit.comparables.products import files_of, some_rows
-from pricekit.core.calls import notify
+from pricekit.core.calls import notify, tracked_by
 from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.errors import BundleError, ExportError, PluginError
 from pricekit.exporting.card import CARD, comparables_section, ensemble_card, model_card
@@ -131,7 +131,8 @@ def _export(
     files |= {INVENTORY: make_inventory(files, facts, runs)}
     with _within_limits():
         manifest = write_bundle(out, files, facts, schema_version=version, key=key)
-    notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
+    with tracked_by(runs[0].config.track):
+        notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
     return report
 
 
