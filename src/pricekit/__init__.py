@@ -44,6 +44,8 @@ _PUBLIC = {
     "make_catalog": "pricekit.datasets",
     "predict": "pricekit.api",
     "pretrain": "pricekit.api",
+    "pull": "pricekit.api",
+    "push": "pricekit.api",
     "read_table": "pricekit.table",
     "report": "pricekit.api",
     "sign": "pricekit.api",

@@ -25,6 +25,8 @@ FUNCTIONS = {
     "ensemble": pk.ensemble,
     "export": pk.export,
     "sign": pk.sign,
+    "push": pk.push,
+    "pull": pk.pull,
     "inspect": pk.inspect,
     "predict": pk.predict,
     "features": pk.compute_features,

@@ -129,10 +129,8 @@ def test_a_signature_travels_with_the_model(store, bundle, tmp_path):
     (private, public), (_, other) = (key_pair(tmp_path / "keys", number) for number in (1, 2))
     pk.sign(copy, private)
     uri = log_bundle(copy)
-    assert (
-        pyfunc.load_model(uri, model_config={"engine": "ort-cpu", "trust": str(public)}).predict(["tea"])[0]
-        > 0
-    )
+    trusting = pyfunc.load_model(uri, model_config={"engine": "ort-cpu", "trust": str(public)})
+    assert trusting.predict(pd.DataFrame({"catalog_content": ["tea"]}))[0] > 0
     with pytest.raises(BundleError, match="not trusted"):
         pyfunc.load_model(uri, model_config={"trust": str(other)})
 
@@ -163,9 +161,9 @@ def test_an_unavailable_store_is_one_error(store, bundle, monkeypatch):
 
 
 def test_the_command_registers(store, bundle, pricekit):
-    code, out, err = pricekit("mlflow-register", bundle, "coffee", "--alias", "champion")
+    code, out, err = pricekit("mlflow", "register", bundle, "coffee", "--alias", "champion")
     assert code == 0, err
     assert "is models:/coffee/1" in out + err
-    code, _, err = pricekit("mlflow-register", bundle, "bad/name")
+    code, _, err = pricekit("mlflow", "register", bundle, "bad/name")
     assert (code, err.count("the bundle is not in MLflow")) == (1, 1)
     assert json.dumps(out)

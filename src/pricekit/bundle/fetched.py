@@ -62,7 +62,7 @@ def fetch_model(address: Address, trust: Trust | None = None) -> Path:
 def _fetch_bundle(address: Address, size: int, trust: Trust | None) -> Path:
     if size > MAX_MANIFEST_BYTES:
         raise BundleError(f"{address / MANIFEST} is over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
-    with _new_folder(address) as new, _named(new, address):
+    with _new_folder(address) as new, named_as(new, address):
         download(address / MANIFEST, new / MANIFEST, size)
         signature = _fetch_signature(address, new)
         manifest, digest = read_manifest(new, trust)
@@ -74,7 +74,7 @@ def _fetch_bundle(address: Address, size: int, trust: Trust | None) -> Path:
         check_listed_sizes(new, manifest)
         for name, facts in manifest["files"].items():
             download(address / name, new / name, facts["bytes"])
-            _check_hash(new / name, facts["sha256"])
+            check_hash(new / name, facts["sha256"])
         signed = [SIGNATURE] if signature else []
         _publish(new, place, [MANIFEST, *signed, *manifest["files"]])
     return place
@@ -89,7 +89,8 @@ def _fetch_signature(address: Address, new: Path) -> bytes:
     return (new / SIGNATURE).read_bytes()
 
 
-def _check_hash(file: Path, expected: str) -> None:
+def check_hash(file: Path, expected: str) -> None:
+    """Raise BundleError unless a file has the hash that the manifest lists."""
     with file.open("rb") as content:
         found = hashlib.file_digest(content, "sha256").hexdigest()
     if found != expected:
@@ -107,7 +108,7 @@ def _fetch_run(address: Address) -> Path:
     if _is_intact(place):
         return place
     logger.info(f"fetching {address} into the cache: {sum(sizes.values()) / 1e6:,.1f} MB")
-    with _new_folder(address) as new, _named(new, address):
+    with _new_folder(address) as new, named_as(new, address):
         for name, size in sizes.items():
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             download(address / name, new / name, size)
@@ -168,12 +169,12 @@ def _new_folder(address: Address) -> Iterator[Path]:
 
 
 @contextmanager
-def _named(new: Path, address: Address) -> Iterator[None]:
-    """Give errors about the temporary folder the name of the address."""
+def named_as(new: Path, source: object) -> Iterator[None]:
+    """Give errors about a temporary folder the name of the address or the repository that it is a copy of."""
     try:
         yield
     except (BundleError, DataError) as error:
-        message = str(error).replace(str(new), str(address))
+        message = str(error).replace(str(new), str(source))
         if message == str(error):
             raise
         raise type(error)(message, parameters=error.parameters) from error.__cause__

@@ -42,6 +42,8 @@ COMMANDS = {
     "ensemble": "Combine several runs into one model.",
     "export": "Export a run into a bundle that predicts without torch.",
     "sign": "Sign a bundle, so that others can check who wrote it.",
+    "push": "Push a bundle to the Hugging Face hub.",
+    "pull": "Fetch a bundle from the Hugging Face hub, and check it.",
     "inspect": "Check a bundle in a sandbox and show its manifest.",
     "predict": "Price the rows of a table with a run or a bundle.",
     "features": "Compute the engineered features of a table.",

@@ -1,4 +1,4 @@
-"""`pricekit mlflow-register`."""
+"""`pricekit mlflow`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from pricekit.cli.terminal import begin, show_result
 from pricekit.errors import PricekitError
 
 
-@click.command(short_help="Register a bundle as a model of MLflow.")
+@click.group(short_help="Register a bundle as a model of MLflow.")
+def mlflow() -> None:
+    """Use bundles in MLflow."""
+
+
+@mlflow.command("register", short_help="Register a bundle as a model of MLflow.")
 @click.argument("bundle", type=FOLDER)
 @click.argument("name")
 @click.option(
     "--alias", "aliases", multiple=True, help="Alias of the new version, such as champion; may be repeated."
 )
 @click.option("--run-id", metavar="ID", help="MLflow run that the model belongs to.  [default: none]")
-def mlflow_register(bundle: str, name: str, aliases: tuple[str, ...], run_id: str | None) -> None:
+def register(bundle: str, name: str, aliases: tuple[str, ...], run_id: str | None) -> None:
     """Register BUNDLE in MLflow as a new version of the model NAME.
 
     \b
-    pricekit mlflow-register bundle tea --alias champion
+    pricekit mlflow register bundle tea --alias champion
     mlflow models serve --model-uri models:/tea@champion --env-manager local
 
     MLFLOW_TRACKING_URI says where, as for all programs that use MLflow.
