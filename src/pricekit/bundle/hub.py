@@ -126,10 +126,10 @@ def _fetch(repository: str, revision: str | None, new: Path, trust: Trust | None
 
 
 def _download(repository: str, commit: str, name: str, new: Path) -> None:
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub import hf_hub_download, utils
 
-    disable_progress_bars()
+    hub: Any = utils  # without types
+    hub.disable_progress_bars()  # pricekit shows its own
     hf_hub_download(repository, name, revision=commit, local_dir=new, endpoint=_endpoint())
 
 

@@ -35,7 +35,10 @@ class BundleModel:
             model_input: a frame with the columns of the training table, or texts.
             params: `interval`, such as 0.9, asks for a frame of `price`, `price_low` and `price_high`.
         """
-        return self.predictor.predict(model_input, interval=(params or {}).get("interval"))
+        prices: np.ndarray | pd.DataFrame = self.predictor.predict(
+            model_input, interval=(params or {}).get("interval")
+        )
+        return prices
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> BundleModel:
