@@ -20,7 +20,7 @@ CODE = [*MODULES, *sorted(ROOT.glob("plugins/*/src/**/*.py")), *sorted(ROOT.glob
 
 FILES_OF_A_FOLDER = 12
 LINES_OF_A_FUNCTION = 45
-MOST_MODULES = 364
+MOST_MODULES = 368
 """With `__init__.py`: 186 after the restructuring of 0.2, then locks, digests and limits of bundles; 7 for the cells of
 columns, 7 for trees, 3 for neighbours, 4 for the roles of columns and suspicious prices, 1 for the refit, 1 for the
 folder of an ensemble, 1 for the training of its members, 4 for the public functions, which were one long file, 2 for
