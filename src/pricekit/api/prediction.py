@@ -17,7 +17,7 @@ from pricekit.options import (
     read_options_of,
     with_options,
 )
-from pricekit.results import PathLike
+from pricekit.results import Keys, PathLike
 from pricekit.storage import Location, location_of
 from pricekit.support.log import logger
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 @clear_errors
-def load(path: PathLike, engine: str | None = None, *, self_test: bool = False) -> Predictor:
+def load(
+    path: PathLike, engine: str | None = None, *, self_test: bool = False, trust: Keys | None = None
+) -> Predictor:
     """Open a model to predict with: a bundle, a run or an ensemble.
 
     Args:
@@ -35,12 +37,14 @@ def load(path: PathLike, engine: str | None = None, *, self_test: bool = False) 
             by a benchmark, which runs the first time. A run or an ensemble runs in torch.
         self_test: also check that this engine gives the invented rows in the bundle the prices that they had at its
             export; see `Predictor.self_test`.
+        trust: a PEM file with a public key, or several: open only a bundle that one of them has signed (see `sign`).
+            Of any other, nothing but its manifest and its signature is read.
 
     Raises:
-        BundleError: the folder contains no model, or the bundle is damaged or was changed; or the self-test fails, or
-            there is none.
+        BundleError: the folder contains no model, or the bundle is damaged or was changed, or no trusted key has signed
+            it; or the self-test fails, or there is none.
         PluginError: a feature or an engine is not installed.
-        ConfigError: an engine is given for a run.
+        ConfigError: an engine is given for a run, or a key cannot be used.
 
     Example:
         >>> import pricekit as pk
@@ -48,9 +52,11 @@ def load(path: PathLike, engine: str | None = None, *, self_test: bool = False) 
         >>> model.predict(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
         (1,)
     """
+    from pricekit.bundle.keys import read_trust
     from pricekit.runs.load import load_model
 
-    model = load_model(model_path(path, "path"), engine)
+    keys = read_trust(trust)
+    model = load_model(model_path(path, "path", keys), engine, keys)
     if self_test:
         model.self_test()
     return model
@@ -69,6 +75,7 @@ def predict(
     runner: str | None = None,
     address: str | None = None,
     watch: PathLike | None = None,
+    trust: Keys | None = None,
     **options: Unpack[ReadingOptions],
 ) -> int:
     """Price every row of table files in bounded memory, and write the prices into one file or one for each.
@@ -94,6 +101,7 @@ def predict(
         watch: also add the rows to a sketch in this local file, which `drift` compares with the training table in place
             of a table. It contains counts of rows and no row. A prediction that is interrupted adds nothing, and one
             that is resumed adds each row once. Not possible if `out` is a folder.
+        trust: as for `load`.
         **options: see below.
 
     Returns:
@@ -112,6 +120,7 @@ def predict(
         >>> pk.predict(run, f"{folder}/products.csv", f"{folder}/prices.csv")
         300
     """
+    from pricekit.bundle.keys import read_trust
     from pricekit.prediction.folders.job import Job
     from pricekit.prediction.folders.parts import is_folder_output
     from pricekit.prediction.folders.run import predict_folder
@@ -121,7 +130,8 @@ def predict(
     source, target = _source(table), location_of(out, "out")
     folder = is_folder_output(target, source)
     _check_request(folder, runner, address, watch, options)
-    reader = read_model(model_path(model, "model"), engine)
+    keys = read_trust(trust)
+    reader = read_model(model_path(model, "model", keys), engine, keys)
     columns = replace(columns_over(reader.columns, options), price=None)
     read_options = read_options_of(options)
     if not folder:  # before `auto` measures the engines, which takes seconds

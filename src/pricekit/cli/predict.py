@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, engine_option, table_options
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, engine_option, table_options, trust_option
 from pricekit.cli.project import latest_bundle
 from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
@@ -26,6 +26,7 @@ from pricekit.support.text import counted
     "per input file.",
 )
 @engine_option
+@trust_option
 @click.option(
     "--interval",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),

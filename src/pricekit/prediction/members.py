@@ -11,6 +11,7 @@ import numpy as np
 
 from pricekit.bundle import Bundle, open_bundle
 from pricekit.bundle.fetched import fetch_model
+from pricekit.bundle.keys import Trust
 from pricekit.core.contracts import Graph
 from pricekit.engines.choose import open_engine
 from pricekit.engines.loaded import LoadedEngine
@@ -106,15 +107,20 @@ class BundleReader:
         return Graph(model, preprocessor.max_length, len(preprocessor.features.names), cache, precision)
 
 
-def read_bundle(path: str | Path) -> BundleReader:
+def read_bundle(path: str | Path, trust: Trust | None = None) -> BundleReader:
     """Read a local or remote bundle and check it, without opening an engine.
 
+    Args:
+        path: the folder or the address.
+        trust: the keys one of which must have signed it; None: no signature is needed.
+
     Raises:
-        BundleError: the bundle is damaged.
+        BundleError: the bundle is damaged, or no trusted key has signed it.
         PluginError: a feature plugin is missing.
     """
     location = location_of(path, "path")
-    return BundleReader.of(open_bundle(location if isinstance(location, Path) else fetch_model(location)))
+    folder = location if isinstance(location, Path) else fetch_model(location, trust)
+    return BundleReader.of(open_bundle(folder, trust))
 
 
 def _similar(one: Graph, other: Graph) -> bool:

@@ -57,6 +57,7 @@ class Architecture:
         family: `model_type` of the configuration: roberta, bert or deberta-v2.
         numbers: values of the configuration that differ from the library's defaults.
         max_length: maximum number of tokens per text.
+        licence: SPDX id of the licence of these weights, as their model card states it; "" if it is unknown.
     """
 
     name: str
@@ -64,18 +65,26 @@ class Architecture:
     family: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
     max_length: int = 512
+    licence: str = ""
 
 
-ROBERTA_BASE = Architecture("roberta-base", "FacebookAI/roberta-base", "roberta", _ROBERTA)
+ROBERTA_BASE = Architecture("roberta-base", "FacebookAI/roberta-base", "roberta", _ROBERTA, licence="MIT")
 DISTILROBERTA = Architecture(
-    "distilroberta", "distilbert/distilroberta-base", "roberta", {**_ROBERTA, "num_hidden_layers": 6}
+    "distilroberta",
+    "distilbert/distilroberta-base",
+    "roberta",
+    {**_ROBERTA, "num_hidden_layers": 6},
+    licence="Apache-2.0",
 )
-DEBERTA_V3_BASE = Architecture("deberta-v3-base", "microsoft/deberta-v3-base", "deberta-v2", _DEBERTA_V3)
+DEBERTA_V3_BASE = Architecture(
+    "deberta-v3-base", "microsoft/deberta-v3-base", "deberta-v2", _DEBERTA_V3, licence="MIT"
+)
 DEBERTA_V3_SMALL = Architecture(
     "deberta-v3-small",
     "microsoft/deberta-v3-small",
     "deberta-v2",
     {**_DEBERTA_V3, "num_hidden_layers": 6},
+    licence="MIT",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from tokenizers import Tokenizer
 from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedModel
 
 from pricekit.config import Search, Section
-from pricekit.core.contracts import State
+from pricekit.core.contracts import State, WeightsSource
 from pricekit.errors import ConfigError
 from pricekit.model.backbones import architectures
 from pricekit.model.backbones.architectures import FAMILIES, Architecture
@@ -24,6 +25,7 @@ from pricekit.model.backbones.weights import find_weights, load_model, load_toke
 from pricekit.tokens import Tokens
 
 _TRAINED_VOCABULARY = 30_000
+_HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")
 _LOCAL = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
 
 
@@ -75,6 +77,18 @@ class Pretrained:
         self.options = options
         self.locate = locate
         self.max_length: int | None = architecture.max_length
+
+    @property
+    def weights_source(self) -> WeightsSource | None:
+        """Where the weights come from; the licence of other weights than the published ones is unknown."""
+        given = self.options.weights
+        if getattr(self.options, "random_weights", False):
+            return None
+        if given in (None, self.published.hub):
+            return WeightsSource(self.published.hub, self.published.licence)
+        return WeightsSource(
+            given if _HUB_ID.fullmatch(given) and not Path(given).exists() else "a local folder"
+        )
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Load the tokenizer of the weights, or train one for random weights."""
@@ -216,9 +230,11 @@ class SmallTransformer:
             )
         self.options = options
         self.given: Pretrained | None = None
+        self.weights_source: WeightsSource | None = None
         if options.weights is not None:
             kept = PretrainedOptions(**options.model_dump(include={"weights", "dropout", "pooling"}))
-            self.given = Pretrained(Architecture("transformer", options.weights, "bert"), kept)
+            self.given = Pretrained(Architecture("transformer", "", "bert"), kept)
+            self.weights_source = self.given.weights_source
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Train the tokenizer, or load that of the weights."""
