@@ -12,6 +12,8 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
+from pricekit.bundle.keys import read_trust
+from pricekit.results import Keys
 from pricekit_serve.access.middleware import Access, refuse
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
@@ -31,6 +33,7 @@ def app(
     limits: Limits = DEFAULT_LIMITS,
     watch: float | None = None,
     sketches: str | Path | None = None,
+    trust: Keys | None = None,
 ) -> Starlette:
     """Return an ASGI app that prices rows with bundles.
 
@@ -41,6 +44,7 @@ def app(
         limits: of requests, batches and the queue.
         watch: seconds between looks whether the files of a bundle have changed; None: do not look.
         sketches: a folder for sketches of what is priced, which `pricekit.drift` reads; None: keep none.
+        trust: a PEM file with a public key, or several: open only bundles that one of them has signed.
 
     Returns:
         The app; `app.state.models` has its `Models`.
@@ -58,7 +62,7 @@ def app(
     """
     metrics = Metrics()
     kept = None if sketches is None else Sketches(Path(sketches), metrics)
-    models = Models(named(bundles), engine, limits, metrics, kept)
+    models = Models(named(bundles), engine, limits, metrics, kept, read_trust(trust))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, engine_option
+from pricekit.cli.options import FOLDER, engine_option, trust_option
 from pricekit.cli.terminal import begin
 
 
@@ -25,6 +25,7 @@ from pricekit.cli.terminal import begin
     help="Port on which to listen. 0 is a free one.",
 )
 @engine_option
+@trust_option
 @click.option(
     "--token-file",
     type=click.Path(),

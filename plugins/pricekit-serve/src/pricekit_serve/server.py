@@ -17,6 +17,7 @@ from types import FrameType
 import uvicorn
 
 from pricekit.errors import ConfigError
+from pricekit.results import Keys
 from pricekit.support.files import describe_failure
 from pricekit.support.interrupts import finish_first
 from pricekit.support.log import logger
@@ -42,6 +43,7 @@ def serve(
     token_file: str | Path | None = None,
     watch: float | None = None,
     sketches: str | Path | None = None,
+    trust: Keys | None = None,
     drain: float = 1.0,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
@@ -58,6 +60,7 @@ def serve(
         token_file: a file with the token that clients must send; default: the environment variable PRICEKIT_TOKEN.
         watch: seconds between looks whether the files of a bundle have changed; None: do not look.
         sketches: a folder for sketches of what is priced, which `pricekit.drift` reads; None: keep none.
+        trust: a PEM file with a public key, or several: open only bundles that one of them has signed.
         drain: seconds.
         limits: of requests, batches and the queue.
 
@@ -73,7 +76,15 @@ def serve(
     token = read_token(token_file)
     with ExitStack() as stack:
         stack.enter_context(use_reporter(None))
-        application = app(bundle, engine=engine, token=token, limits=limits, watch=watch, sketches=sketches)
+        application = app(
+            bundle,
+            engine=engine,
+            token=token,
+            limits=limits,
+            watch=watch,
+            sketches=sketches,
+            trust=trust,
+        )
         gc.collect()
         gc.freeze()  # the models' objects stay, and no collection needs to look at them
         stack.callback(gc.unfreeze)

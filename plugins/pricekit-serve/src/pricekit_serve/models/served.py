@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from pricekit.bundle.keys import Trust
 from pricekit.errors import ConfigError, PricekitError
 from pricekit.prediction.members import read_bundle
 from pricekit.support.log import logger
@@ -32,6 +33,8 @@ class Models:
         limits: of their queues.
         metrics: of the server.
         sketches: of what is priced; None: none are kept.
+        trust: the keys one of which must have signed each bundle, also when it is opened again; None: no signature is
+            needed.
 
     Raises:
         ConfigError: there is no bundle, or a name is no word.
@@ -45,6 +48,7 @@ class Models:
         limits: Limits,
         metrics: Metrics,
         sketches: Sketches | None = None,
+        trust: Trust | None = None,
     ) -> None:
         if not bundles:
             raise ConfigError("there is no bundle to serve; name at least one", parameters=("bundles",))
@@ -55,7 +59,7 @@ class Models:
                     parameters=("bundles",),
                 )
         self._paths, self._engine, self._limits, self._metrics = dict(bundles), engine, limits, metrics
-        self._sketches = sketches
+        self._sketches, self._trust = sketches, trust
         self._turn = threading.Lock()
         self._seen = {name: file_states(path) for name, path in self._paths.items()}
         self._models = {name: self._opened(name, None) for name in self._paths}
@@ -113,7 +117,7 @@ class Models:
 
     def _opened(self, name: str, old: Model | None) -> Model:
         """Open a bundle; return the old model if the bundle is the same."""
-        reader = read_bundle(self._paths[name])
+        reader = read_bundle(self._paths[name], self._trust)
         if old is not None and old.predictor.digest == reader.bundle.digest:
             return old
         return open_model(name, reader, self._engine, self._limits, self._metrics, self._sketches)
