@@ -68,11 +68,7 @@ def serve(
         BundleError, PluginError: a bundle cannot be opened, or its self-test fails.
         ConfigError: a value cannot be used, the port is taken, or others can read the token file.
     """
-    if threading.current_thread() is not threading.main_thread():
-        raise ConfigError(
-            "serve was called in another thread than the main one, where it cannot handle signals; run `app` with a "
-            "server of your own there"
-        )
+    _require_main_thread()
     token = read_token(token_file)
     with ExitStack() as stack:
         stack.enter_context(use_reporter(None))
@@ -108,6 +104,14 @@ def serve(
         run = _Run(uvicorn.Server(config), application.state.models, drain, address)
         run.until_stopped(listening)
     logger.info("all requests are answered; the server ends")
+
+
+def _require_main_thread() -> None:
+    if threading.current_thread() is not threading.main_thread():
+        raise ConfigError(
+            "serve was called in another thread than the main one, where it cannot handle signals; run `app` with a "
+            "server of your own there"
+        )
 
 
 class _Run:
