@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -72,15 +73,8 @@ def serve(
     token = read_token(token_file)
     with ExitStack() as stack:
         stack.enter_context(use_reporter(None))
-        application = app(
-            bundle,
-            engine=engine,
-            token=token,
-            limits=limits,
-            watch=watch,
-            sketches=sketches,
-            trust=trust,
-        )
+        kept: dict[str, Any] = {"watch": watch, "sketches": sketches, "trust": trust}
+        application = app(bundle, engine=engine, token=token, limits=limits, **kept)
         gc.collect()
         gc.freeze()  # the models' objects stay, and no collection needs to look at them
         stack.callback(gc.unfreeze)
