@@ -177,7 +177,7 @@ def packages(session: nox.Session) -> None:
     with tempfile.TemporaryDirectory() as folder:
         core = build(session, ROOT, folder)
         wheels = [f"{name} @ {build(session, ROOT / 'plugins' / name, folder)}" for name in names]
-        groups = nox.project.dependency_groups(PYPROJECT, "test", "pages")
+        groups = nox.project.dependency_groups(PYPROJECT, "test", "pages", "traces")
         install(session, f"pricekit[train,cpu] @ {core}", *wheels, *groups)
     if "pricekit-spark" in names:
         install_java(session)

@@ -12,13 +12,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, get_type_hints
 
 from pricekit.errors import ConfigError, PricekitError, check_limit, path_of
 from pricekit.storage import location_of
 from pricekit.support.files import describe_failure
 from pricekit.support.leftovers import restore
 from pricekit.support.text import did_you_mean
+
+if TYPE_CHECKING:
+    from pricekit.bundle.keys import Trust
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -95,6 +98,10 @@ class ModelOptions(WeighedOptions, total=False):
         bool | None,
         "after the best epoch is known, train once more on all rows, those of the validation included; default: as the "
         "policy says, and `quick` says yes",
+    ]
+    track: Annotated[
+        str | Sequence[str] | None,
+        "trackers that observe the training, such as mlflow or tensorboard, each from its package",
     ]
     config: Annotated[
         str | Path | Mapping[str, Any] | None, "TOML file or mapping of settings; options override it"
@@ -188,17 +195,23 @@ def _check_texts(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
             raise ConfigError(f"{name} is {value!r}; expected a text", parameters=(name,))
 
 
-def model_path(given: Any, parameter: str) -> Path:
+def model_path(given: Any, parameter: str, trust: Trust | None = None) -> Path:
     """Return the local path of a model to read: a remote one is fetched into the cache.
 
-    A folder that a killed process was replacing is brought back.
+    A folder that a killed process was replacing is brought back. With `trust`, nothing but a manifest and its signature
+    is read before one of these keys has signed it.
     """
     location = location_of(given, parameter)
-    if isinstance(location, Path):
-        return restore(location)
-    from pricekit.bundle.fetched import fetch_model
+    if not isinstance(location, Path):
+        from pricekit.bundle.fetched import fetch_model
 
-    return fetch_model(location)
+        return fetch_model(location, trust)
+    path = restore(location)
+    if trust is not None:
+        from pricekit.bundle.folder import check_trusted
+
+        check_trusted(path, trust)
+    return path
 
 
 def path_or_frame(table: Any) -> Any:
@@ -275,6 +288,8 @@ def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "features" in given:
         layer["features"] = names_of(given["features"], "features")
+    if "track" in given:
+        layer["track"] = names_of(given["track"], "track")
     pretrained = {name: given[name] for name in ("weights", "random_weights") if given.get(name)}
     if pretrained:
         pretrained |= {"weights": str(pretrained["weights"])} if "weights" in pretrained else {}

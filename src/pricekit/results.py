@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pricekit.prediction.predictor import Predictor
 
 PathLike = str | os.PathLike[str]
+Keys = PathLike | Sequence[PathLike]
+"""Files of public keys."""
 
 
 class Run:

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from pricekit.bundle import MANIFEST, open_bundle
-from pricekit.bundle.folder import SCHEMA_VERSION, json_schema
+from pricekit.bundle.manifest import SCHEMA_VERSION, json_schema
 from pricekit.errors import BundleError, PluginError
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import load_preprocessor

@@ -119,11 +119,83 @@ def test_a_failing_observer_is_reported_once_and_stops_nothing(pricekit, catalog
     assert err.count(said.format("run_ended") + "SystemExit: finished") == 1
 
 
+TRACKER = """
+from pathlib import Path
+import pricekit
+
+pricekit_tracker = {name!r}
+
+def note(text):
+    with Path({log!r}).open("a") as file:
+        print(text, file=file)
+
+@pricekit.hookimpl
+def pricekit_cross_validation_started(folder, config, folds, resumed):
+    note(f"{{folder.name}} of {{folds}}")
+
+@pricekit.hookimpl
+def pricekit_cross_validation_ended(folder, outcome, facts):
+    note(f"{{folder.name}} {{outcome}} {{len(facts['folds'])}}")
+
+@pricekit.hookimpl
+def pricekit_run_started(folder):
+    note(f"{{folder.name}} started")
+
+@pricekit.hookimpl
+def pricekit_bundle_exported(bundle):
+    note(f"{{bundle.name}} exported")
+"""
+
+
+@pytest.fixture
+def tracker(tmp_path):
+    """A plugin file with the tracker `mine`, and a function that returns what it has noted."""
+    log, file = tmp_path / "log.txt", tmp_path / "tracker.py"
+    file.write_text(TRACKER.format(name="mine", log=str(log)))
+    return file, lambda: log.read_text().splitlines() if log.exists() else []
+
+
+def test_a_tracker_observes_only_runs_that_ask_for_it(pricekit, catalog, tmp_path, tracker):
+    file, noted = tracker
+    train = ["train", catalog, "--epochs", 1, *SMALL, "--plugin", file]
+    assert pricekit(*train, "--out", tmp_path / "silent")[0] == 0
+    assert pricekit("export", tmp_path / "silent", "--out", tmp_path / "b1", "--plugin", file)[0] == 0
+    assert noted() == []
+    assert pricekit(*train, "--out", tmp_path / "asking", "--track", "mine")[0] == 0
+    assert pricekit("export", tmp_path / "asking", "--out", tmp_path / "b2", "--plugin", file)[0] == 0
+    assert noted() == ["asking started", "b2 exported"]
+
+
+def test_a_cross_validation_has_events_around_those_of_its_folds(pricekit, catalog, tmp_path, tracker):
+    file, noted = tracker
+    cv = ["cv", catalog, "--folds", 2, "--epochs", 1, *SMALL, "--plugin", file, "--out", tmp_path / "cv"]
+    assert pricekit(*cv, "--set", "track=['mine']")[0] == 0
+    assert noted() == ["cv of 2", "fold-0 started", "fold-1 started", "cv finished 2"]
+
+
+def test_an_unknown_tracker_is_an_error_with_the_nearest_name(pricekit, catalog, tmp_path, tracker):
+    file, _ = tracker
+    train = ["train", catalog, "--out", tmp_path / "run", "--plugin", file, "--track"]
+    code, _, err = pricekit(*train, "mime")
+    assert (code, "there is no tracker 'mime'; available: mine" in err) == (3, True)
+    code, _, err = pricekit(*train, "mlflow")
+    assert (code, "pricekit-mlflow" in err, "Check --track." in err) == (3, True, True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tracker_needs_a_proper_name(pricekit, catalog, tmp_path):
+    file = tmp_path / "tracker.py"
+    file.write_text(TRACKER.format(name="My Tracker", log=""))
+    code, _, err = pricekit("train", catalog, "--out", tmp_path / "run", "--plugin", file)
+    assert (code, "pricekit_tracker is 'My Tracker'" in err) == (3, True)
+
+
 def test_every_event_has_an_observer_hook():
     events = {name for name in vars(hookspecs) if name.startswith("pricekit_") and "register" not in name}
     assert events == {
         *("pricekit_run_started", "pricekit_epoch_ended", "pricekit_checkpoint_saved"),
         *("pricekit_run_ended", "pricekit_bundle_exported"),
+        *("pricekit_cross_validation_started", "pricekit_cross_validation_ended"),
     }
     assert all(getattr(registry().manager.hook, event).spec for event in events)
 

@@ -3,9 +3,21 @@
 import numpy as np
 import pytest
 
-from pricekit.monitoring.domain import HASHES, Domain, sketch_vectors, vectors_of
+from pricekit.monitoring.counts.model import Half
+from pricekit.monitoring.domain import HASHES, Domain, sketch_vectors, some_half, vectors_of
 from pricekit.monitoring.sketch import distribution_of
 from pricekit.monitoring.words import documents_of
+
+
+def _auc(sketch, trained_on, vectors):
+    domain, first = Domain(sketch, trained_on), some_half(len(vectors))
+    scaled = domain.scaled(vectors)
+    return domain.auc([Half.of(scaled[which]).moments() for which in (first, ~first)])
+
+
+def _distances(sketch, trained_on, vectors):
+    domain = Domain(sketch, trained_on)
+    return domain.distances(domain.scaled(vectors))
 
 
 def _rows(count, seed, shift=0.0, spread=1.0):
@@ -17,10 +29,7 @@ def _rows(count, seed, shift=0.0, spread=1.0):
 
 @pytest.mark.parametrize("rows", [60, 400, 3000])
 def test_rows_of_the_same_kind_are_not_told_apart(rows):
-    found = [
-        Domain(sketch_vectors(_rows(rows, seed), []), rows, _rows(rows, 100 + seed)).auc()
-        for seed in range(10)
-    ]
+    found = [_auc(sketch_vectors(_rows(rows, seed), []), rows, _rows(rows, 100 + seed)) for seed in range(10)]
     assert np.mean(found) < 0.56
     assert max(found) < 0.68
 
@@ -28,14 +37,14 @@ def test_rows_of_the_same_kind_are_not_told_apart(rows):
 @pytest.mark.parametrize(("shift", "auc"), [(1.0, 0.76), (2.0, 0.92), (10.0, 1.0)])
 def test_the_auc_of_a_shift_of_normal_rows_is_the_known_one(shift, auc):
     sketch = sketch_vectors(_rows(4000, 0), [])
-    assert Domain(sketch, 4000, _rows(4000, 1, shift)).auc() == pytest.approx(auc, abs=0.02)
+    assert _auc(sketch, 4000, _rows(4000, 1, shift)) == pytest.approx(auc, abs=0.02)
 
 
 def test_training_rows_have_a_distance_of_about_one():
     sketch = sketch_vectors(_rows(4000, 0), [])
-    distances = Domain(sketch, 4000, _rows(500, 1)).distances()
+    distances = _distances(sketch, 4000, _rows(500, 1))
     assert distances.mean() == pytest.approx(1, abs=0.1)
-    far = Domain(sketch, 4000, np.vstack([_rows(9, 1), _rows(1, 2, spread=5)])).distances()
+    far = _distances(sketch, 4000, np.vstack([_rows(9, 1), _rows(1, 2, spread=5)]))
     assert far.argmax() == 9
 
 
@@ -44,9 +53,8 @@ def test_a_strangers_matrix_gives_finite_numbers():
     odd = sketch.model_copy(
         update={"correlation": [1000, -1000] * (len(sketch.correlation) // 2), "deviation": [0.0] * HASHES}
     )
-    domain = Domain(odd, 1, _rows(20, 1))
-    assert np.isfinite(domain.auc())
-    assert np.isfinite(domain.distances()).all()
+    assert np.isfinite(_auc(odd, 1, _rows(20, 1)))
+    assert np.isfinite(_distances(odd, 1, _rows(20, 1))).all()
 
 
 def test_vectors_have_words_and_ranks():

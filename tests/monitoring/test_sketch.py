@@ -81,3 +81,13 @@ def test_prices_that_agree_in_three_digits_are_no_drift():
     found = distribution_of(three_digits(then))
     assert found.count(three_digits(now)).tolist() == found.rows == [500, 0]
     assert distribution_of(then).count(now).tolist() != distribution_of(then).rows
+
+
+@pytest.mark.parametrize(("rows", "low", "high"), [(1000, 4, 995), (9, 4, 4), (2, 0, 1), (1, 0, 0)])
+def test_the_range_is_the_number_of_no_single_row(rows, low, high):
+    found = distribution_of(np.arange(float(rows)))
+    assert (found.low, found.high) == (low, high)
+    beyond = found.outside(np.array([low - 1, low, high, high + 1], np.float32))
+    assert beyond.tolist() == [True, False, False, True]
+    older = found.model_copy(update={"low": None, "high": None})
+    assert not older.outside(np.array([-1e30, 1e30], np.float32)).any()

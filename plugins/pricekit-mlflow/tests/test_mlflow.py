@@ -9,19 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from conftest import tiny_config
-from pricekit.core.calls import notify
+from conftest import tiny_config as tiny_config_of
+from pricekit.core.calls import notify, tracked_by
 from pricekit.core.loader import load
 from pricekit.exporting.export import export_run
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 from pricekit.training import session
+from pricekit.workflows.cross_validation import cross_validate
 
 pytest.importorskip("mlflow")
 # MLflow's own tables, with SQLAlchemy 2.1
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:The ``noload`` loader strategy is deprecated:sqlalchemy.exc.SADeprecationWarning"
-)
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore:The ``noload`` loader strategy is deprecated:sqlalchemy.exc.SADeprecationWarning"
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,8 @@ def _observed(monkeypatch, store, tmp_path):
     """Load this package as the only observer."""
     found = load([EntryPoint("mlflow", "pricekit_mlflow", "pricekit")])
     assert not found.failed
-    monkeypatch.setattr("pricekit.core.calls.registry", lambda: found)
+    for name in ("core.calls", "runs.setup", "runs.folder"):
+        monkeypatch.setattr(f"pricekit.{name}.registry", lambda: found)
     for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
@@ -48,6 +52,10 @@ def client(store):
     from mlflow import MlflowClient
 
     return MlflowClient(store)
+
+
+def tiny_config(*layers):
+    return tiny_config_of({"track": ["mlflow"]}, *layers)
 
 
 def run_id(out):
@@ -120,8 +128,9 @@ def test_a_resumed_run_continues_its_mlflow_run_without_duplicate_epochs(catalog
 
 def run_through(folder, *, resumed):
     """Emit the events of a run that ends immediately."""
-    notify("run_started", folder=folder, config={}, rows={}, resumed=resumed)
-    notify("run_ended", folder=folder, outcome="interrupted", facts={})
+    with tracked_by(["mlflow"]):
+        notify("run_started", folder=folder, config={}, rows={}, resumed=resumed)
+        notify("run_ended", folder=folder, outcome="interrupted", facts={})
 
 
 def test_a_resumed_run_without_its_mlflow_run_gets_a_new_one(client, tmp_path):
@@ -145,17 +154,61 @@ def test_a_failed_run_has_the_status_failed_in_mlflow(catalog, client):
     assert client.get_run(run_id(Path("run"))).info.status == "FAILED"
 
 
-def test_a_bundle_is_logged_to_the_run_that_it_was_made_from(catalog, client):
+def test_a_run_that_does_not_ask_is_not_logged(catalog, logged, monkeypatch):
+    """Not even a database appears."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    out = Path("run")
+    train(Source(catalog), tiny_config_of({"training": {"epochs": 1}}), out)
+    export_run(out, Path("bundle"))
+    assert sorted(path.name for path in Path().iterdir()) == ["bundle", "run"]
+    assert not (out / "mlflow.json").exists()
+    assert "MLflow" not in logged()
+
+
+def test_the_runs_of_folds_are_children_of_their_cross_validation(catalog, client):
+    out = Path("cv")
+    scores = cross_validate(Source(catalog), tiny_config({"training": {"epochs": 1}}), out, 2)
+    parent = client.get_run(run_id(out))
+    assert parent.info.status == "FINISHED"
+    assert parent.data.params["folds"] == "2"
+    assert parent.data.metrics["final/smape"] == pytest.approx(scores.metrics["smape"])
+    assert artifacts(client, out) == {"cv.toml", "cv.json"}
+    query = f"tags.mlflow.parentRunId = '{parent.info.run_id}'"
+    children = client.search_runs([parent.info.experiment_id], query)
+    assert {child.info.run_id for child in children} == {run_id(out / "fold-0"), run_id(out / "fold-1")}
+    assert {child.info.run_name for child in children} == {"fold-0", "fold-1"}
+
+
+def test_an_interrupted_cross_validation_is_continued(catalog, client, monkeypatch):
+    out, config = Path("cv"), tiny_config({"training": {"epochs": 2}})
+    with monkeypatch.context() as patch:
+        interrupt(patch, epoch=2)
+        with pytest.raises(KeyboardInterrupt):
+            cross_validate(Source(catalog), config, out, 2)
+    parent = run_id(out)
+    assert client.get_run(parent).info.status == "KILLED"
+    cross_validate(Source(catalog), config, out, resume=True)
+    assert run_id(out) == parent
+    assert client.get_run(parent).info.status == "FINISHED"
+    tag = client.get_run(run_id(out / "fold-1")).data.tags["mlflow.parentRunId"]
+    assert tag == parent
+
+
+def test_an_exported_bundle_is_a_model_of_its_run(catalog, client):
     out = Path("run")
     train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out)
     export_run(out, Path("teas"))
-    assert client.get_run(run_id(out)).data.tags["pricekit.bundle"] == "teas"
-    assert artifacts(client, out, "bundle/teas") == {"bundle/teas/manifest.json", "bundle/teas/README.md"}
+    found = client.get_run(run_id(out))
+    assert found.data.tags["pricekit.bundle"] == "teas"
+    (model,) = client.search_logged_models([found.info.experiment_id], f"source_run_id = '{run_id(out)}'")
+    assert (model.name, model.status) == ("teas", "READY")
+    assert [output.model_id for output in found.outputs.model_outputs] == [model.model_id]
 
 
 def test_the_bundle_of_an_unlogged_run_is_not_logged_to_mlflow(tmp_path, monkeypatch, logged):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://")
-    notify("bundle_exported", folder=tmp_path, bundle=tmp_path, manifest={})
+    with tracked_by(["mlflow"]):
+        notify("bundle_exported", folder=tmp_path, bundle=tmp_path, manifest={})
     assert logged() == ""
 
 

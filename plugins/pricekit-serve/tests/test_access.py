@@ -6,8 +6,8 @@ from concurrent.futures import Future
 
 import pytest
 from pricekit_serve import Limits, app
-from pricekit_serve.queue import PriceQueue
-from pricekit_serve.token import read_token
+from pricekit_serve.access.token import read_token
+from pricekit_serve.models.queue import PriceQueue
 from starlette.testclient import TestClient
 
 from pricekit.errors import ConfigError, PluginError
@@ -125,7 +125,7 @@ def test_a_failure_is_a_sentence_and_its_cause_is_logged_once(
 ):
     with TestClient(app(served, engine="ort-cpu")) as client:
 
-        def fail(self, rows):
+        def fail(self, rows, times):
             raise error
 
         monkeypatch.setattr(PriceQueue, "_price", None, raising=False)
@@ -214,3 +214,10 @@ def test_a_client_that_goes_away_gets_nothing(served, caplog):
     caplog.set_level(logging.INFO, "pricekit")
     assert asked(app(served, engine="ort-cpu"), [{"type": "http.disconnect"}]) == []
     assert [record.facts["status"] for record in caplog.records if hasattr(record, "facts")] == [499]
+
+
+def test_answers_end_their_connections_while_the_server_stops(client):
+    assert "connection" not in client.post("/predict", json=ROWS).headers
+    client.app.state.models.stopping = True
+    assert client.post("/predict", json=ROWS).headers["connection"] == "close"
+    assert client.get("/v2/health/ready").headers["connection"] == "close"

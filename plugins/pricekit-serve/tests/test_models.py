@@ -11,11 +11,12 @@ import pytest
 from pricekit_serve import Limits, app
 from pricekit_serve.application import _watch
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.models import Models, file_states, named
-from pricekit_serve.rows import Rows
+from pricekit_serve.models.served import Models, file_states, named
+from pricekit_serve.requests.rows import Rows
 from starlette.testclient import TestClient
 
 from pricekit.errors import BundleError, ConfigError
+from tests.bundle.hostile import change
 
 ROWS = {"rows": [{"catalog_content": "Green Tea, 20 Count"}]}
 
@@ -194,3 +195,38 @@ def test_unusable_bundles_and_names_are_errors_at_the_start(served, tmp_path):
         Limits(batch_rows=0)
     with pytest.raises(ConfigError, match="room for"):
         Limits(queue_rows=10)
+
+
+@pytest.fixture
+def wrong(bundle, tmp_path):
+    """A bundle whose self-test expects other prices."""
+    path = shutil.copytree(bundle, tmp_path / "wrong")
+    change(path, "self_test.json", lambda test: test["prices"].__setitem__(2, 1.01 * test["prices"][2]))
+    return path
+
+
+def test_a_bundle_that_fails_its_self_test_does_not_start(wrong):
+    with pytest.raises(
+        BundleError, match=r"the self-test of .*wrong failed in the engine ort-cpu: .* row 3 "
+    ):
+        app(wrong, engine="ort-cpu")
+
+
+def test_a_new_bundle_that_fails_its_self_test_is_refused_once(link, wrong, caplog):
+    path, point = link
+    caplog.set_level("INFO", "pricekit")
+    models = models_of(path)
+    old = models.get("m")
+    point(wrong)
+    models.reload()
+    assert models.get("m") is old
+    said = [record.getMessage() for record in caplog.records if "self-test" in record.getMessage()]
+    assert len(said) == 2
+    assert said[0].startswith("the model m passes its self-test in the engine ort-cpu: 11 prices differ by ")
+    assert said[1].startswith("the model m stays, because its new bundle is refused: the self-test of ")
+
+
+def test_a_bundle_without_a_self_test_is_served_and_the_log_says_so(logged):
+    models = models_of("tests/golden/bundle")
+    assert models.get("m").predictor.invented is None
+    assert "the bundle of the model m has no self-test, so nothing checks its prices" in logged()

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pricekit_serve import Limits, app
-from pricekit_serve.openapi import document
+from pricekit_serve.routes.openapi import document
 from starlette.testclient import TestClient
 
 import pricekit as pk
@@ -124,7 +124,7 @@ def test_each_model_has_an_address(served, wide):
 
 
 def test_every_address_is_described(client):
-    from pricekit_serve.routes import Routes
+    from pricekit_serve.routes.addresses import Routes
 
     described = document()["paths"]
     paths = {route.path: route.methods for route in Routes(None, None, None).all()}

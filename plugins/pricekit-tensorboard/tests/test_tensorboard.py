@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from conftest import tiny_config
+from conftest import tiny_config as tiny_config_of
 from pricekit.core.loader import load
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
@@ -20,7 +20,12 @@ def _observed(monkeypatch):
     """Load this package as the only observer."""
     found = load([EntryPoint("tensorboard", "pricekit_tensorboard", "pricekit")])
     assert not found.failed
-    monkeypatch.setattr("pricekit.core.calls.registry", lambda: found)
+    for name in ("core.calls", "runs.setup", "runs.folder"):
+        monkeypatch.setattr(f"pricekit.{name}.registry", lambda: found)
+
+
+def tiny_config(*layers):
+    return tiny_config_of({"track": ["tensorboard"]}, *layers)
 
 
 def events(out):

@@ -10,6 +10,7 @@ from pricekit.api.explanations import comparables, explain, importance
 from pricekit.api.models import compare, evaluate, export, inspect, leaderboard, worst_rows
 from pricekit.api.monitoring import drift
 from pricekit.api.prediction import load, predict
+from pricekit.api.publishing import pull, push, sign
 from pricekit.api.reports import report
 from pricekit.api.tables import check, compute_features
 from pricekit.api.training import cross_validate, ensemble, pretrain, train, tune
@@ -31,7 +32,10 @@ __all__ = [
     "load",
     "predict",
     "pretrain",
+    "pull",
+    "push",
     "report",
+    "sign",
     "train",
     "tune",
     "worst_rows",

@@ -22,7 +22,7 @@ from pricekit.options import (
     table_or_none,
     with_options,
 )
-from pricekit.results import PathLike
+from pricekit.results import Keys, PathLike
 from pricekit.support.text import counted, shorten
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def explain(
     row: str | Sequence[str] = (),
     engine: str | None = None,
     evaluations: int = EVALUATIONS,
+    trust: Keys | None = None,
     **options: Unpack[ReadingOptions],
 ) -> list[Explanation]:
     """Decompose prices into factors: of lines, phrases, words and columns.
@@ -55,6 +56,7 @@ def explain(
         row: explain only the rows with these ids, in the order of the table; default: all rows.
         engine: as for `load`.
         evaluations: the number of prices for each row; more of them divide more phrases into words.
+        trust: as for `load`.
         **options: see below.
 
     Returns:
@@ -71,10 +73,12 @@ def explain(
         >>> len(found), found[0].factors[0].column
         (2, 'catalog_content')
     """
+    from pricekit.bundle.keys import read_trust
     from pricekit.runs.load import read_model
     from pricekit.table import read_table
 
-    reader = read_model(model_path(model, "model"), engine)
+    keys = read_trust(trust)
+    reader = read_model(model_path(model, "model", keys), engine, keys)
     columns = replace(columns_over(reader.columns, options), price=None)
     source, wanted = path_or_frame(table), names_of(row, "row")
     rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))

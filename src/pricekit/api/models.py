@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Unpack
 
 from pricekit.errors import ConfigError, ExportError, path_of
@@ -12,7 +13,7 @@ from pricekit.options import (
     table_or_none,
     with_options,
 )
-from pricekit.results import PathLike
+from pricekit.results import Keys, PathLike
 from pricekit.storage import location_of
 from pricekit.support.log import logger
 
@@ -34,6 +35,7 @@ def evaluate(
     table: TableSource | None = None,
     *,
     metric: str | None = None,
+    trust: Keys | None = None,
     **options: Unpack[WeighedOptions],
 ) -> Scores:
     """Score a model on the rows of a table that have a price, or on its held-out rows.
@@ -44,6 +46,7 @@ def evaluate(
         model: a bundle, a run, an ensemble or, without a table, a cross-validation.
         table: a file or a frame; default: the held-out rows of the model.
         metric: the metric that counts, such as `rmsle`; default: that which the model was trained to minimise.
+        trust: as for `load`.
         **options: see below.
 
     Returns:
@@ -59,9 +62,11 @@ def evaluate(
         >>> pk.evaluate(run).rows, pk.evaluate(run, pk.make_catalog(50, seed=1)).rows
         (30, 50)
     """
+    from pricekit.bundle.keys import read_trust
     from pricekit.workflows.evaluate import evaluate_model
 
-    return evaluate_model(model_path(model, "model"), table_or_none(table), options, metric)
+    keys = read_trust(trust)
+    return evaluate_model(model_path(model, "model", keys), table_or_none(table), options, metric, keys)
 
 
 @with_options(WeighedOptions)
@@ -181,6 +186,7 @@ def export(
     precision: Literal["fp32", "fp16", "int8"] = "fp32",
     triton: PathLike | None = None,
     with_comparables: TableSource | None = None,
+    sign: PathLike | None = None,
     overwrite: bool = False,
 ) -> VerificationReport:
     """Export a run or an ensemble into a bundle, which predicts with ONNX Runtime, without torch.
@@ -195,12 +201,14 @@ def export(
             version of the model with the name of the bundle.
         with_comparables: a table of products with prices, such as the training table. The bundle will contain their
             ids, texts and prices, for `comparables`; by default it contains none.
+        sign: a PEM file with a private key that signs the bundle; see `sign`.
         overwrite: replace the bundle in `out` when the new one is complete.
 
     Raises:
         ExportError: `out` is not empty, or the model cannot be exported, or its graph differs from it.
         TrainingError: `run` is not a finished run.
         DataError: the table of comparables cannot be used.
+        ConfigError: the key cannot be used.
 
     Example:
         >>> import pricekit as pk, tempfile
@@ -209,6 +217,7 @@ def export(
         >>> report.smape_change < 0.01
         True
     """
+    from pricekit.bundle.keys import read_signing_key
     from pricekit.exporting.export import export_run
     from pricekit.exporting.triton.repository import add_version, interface_of, model_folder
     from pricekit.support.locks import owned
@@ -218,20 +227,28 @@ def export(
             f"the precision is {precision!r}; expected {', '.join(PRECISIONS)}", parameters=("precision",)
         )
     source, bundle = model_path(run, "run"), path_of(out, "out")
-    products = table_or_none(with_comparables)
+    write = partial(
+        export_run,
+        precision=precision,
+        overwrite=overwrite,
+        comparables=table_or_none(with_comparables),
+        key=None if sign is None else read_signing_key(sign, "sign"),
+    )
     if triton is None:
-        return export_run(source, bundle, precision=precision, overwrite=overwrite, comparables=products)
+        return write(source, bundle)
     interface = interface_of(source)
     folder = model_folder(path_of(triton, "triton"), bundle, interface)
     with owned(folder, "Triton model", ExportError):
-        report = export_run(source, bundle, precision=precision, overwrite=overwrite, comparables=products)
+        report = write(source, bundle)
         version = add_version(bundle, folder, interface)
     logger.info(f"the model for Triton is in {version}")
     return report
 
 
 @clear_errors
-def inspect(bundle: PathLike, *, self_test: bool = False, engine: str | None = None) -> Inspection:
+def inspect(
+    bundle: PathLike, *, self_test: bool = False, engine: str | None = None, trust: Keys | None = None
+) -> Inspection:
     """Check a bundle, which may be a stranger's, and return its manifest and files.
 
     The function checks every file against its hash and the limits of docs/bundle-format.md. Then another process, with
@@ -243,10 +260,11 @@ def inspect(bundle: PathLike, *, self_test: bool = False, engine: str | None = N
         self_test: then also open the bundle in this process, without limits, and check that the engine gives the
             invented rows in it the prices that they had at its export; see `Predictor.self_test`.
         engine: for the self-test, as for `load`.
+        trust: as for `load`.
 
     Raises:
         BundleError: the bundle is damaged, was changed, is newer than this version of pricekit, or cannot be used
-            within the limits; or the self-test fails, or there is none.
+            within the limits; or no trusted key has signed it; or the self-test fails, or there is none.
         ConfigError: an engine is given without the self-test.
         PluginError: the self-test needs a feature or an engine that is not installed.
 
@@ -258,6 +276,7 @@ def inspect(bundle: PathLike, *, self_test: bool = False, engine: str | None = N
         'fp32'
     """
     from pricekit.bundle import open_bundle
+    from pricekit.bundle.keys import read_trust
     from pricekit.prediction.sandbox import inspect_bundle, with_self_test
 
     if engine is not None and not self_test:
@@ -265,5 +284,6 @@ def inspect(bundle: PathLike, *, self_test: bool = False, engine: str | None = N
             f"the engine {engine} is for the self-test, which was not asked for; ask for it, or leave the engine out",
             parameters=("self_test", "engine"),
         )
-    found = inspect_bundle(open_bundle(model_path(bundle, "bundle")))
+    keys = read_trust(trust)
+    found = inspect_bundle(open_bundle(model_path(bundle, "bundle", keys), keys))
     return with_self_test(found, engine) if self_test else found

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from pricekit.errors import ConfigError
 from pricekit.monitoring.limits import limits_of
 from pricekit.options import (
     PricedOptions,
@@ -19,7 +21,10 @@ from pricekit.results import PathLike
 from pricekit.storage import Address, check_bucket, location_of
 
 if TYPE_CHECKING:
+    from pricekit.monitoring.counts.priced import PricedRows
     from pricekit.monitoring.result import Drift
+    from pricekit.monitoring.rows import ComparedRows
+    from pricekit.prediction.predictor import Predictor
     from pricekit.table import TableSource
 
 
@@ -42,7 +47,8 @@ def drift(
         model: a bundle, a run or an ensemble.
         table: a file, a folder of Parquet files, a pattern such as "new/*.csv", or a frame. Missing columns are
             reported. Of more than 10,000 rows, so many are drawn by chance, with a fixed seed, in bounded memory. If it
-            has known prices, SMAPE is measured, too.
+            has known prices, SMAPE is measured, too. Or a sketch of priced rows, which `predict` has written with
+            `watch`, or a server.
         out: also write an HTML page, which needs no network; an existing file is replaced.
         engine: as for `load`.
         fail_over: limits by measure, such as {"psi": 0.2} or ["psi=0.2"]; `failures` of the result names those that are
@@ -54,8 +60,9 @@ def drift(
 
     Raises:
         BundleError: the model has no sketch, because an older pricekit trained it, or cannot be opened.
-        ConfigError: a limit names an unknown measure, or jinja2 or matplotlib is not installed for `out`.
-        DataError: the table has no rows, or cannot be read.
+        ConfigError: a limit names an unknown measure, or jinja2 or matplotlib is not installed for `out`; or options
+            that choose columns or rows are given for a sketch.
+        DataError: the table has no rows, or cannot be read; or another model priced the rows of the sketch.
         PluginError: as for `load`.
 
     Example:
@@ -64,22 +71,13 @@ def drift(
         >>> pk.drift(run, pk.make_catalog(400, seed=1)).verdict
         'No drift: the table resembles the training table.'
     """
-    from pricekit.monitoring.compare import require_sketch
-    from pricekit.monitoring.rows import read_rows
     from pricekit.runs.load import load_model
 
     limits, source = limits_of(fail_over), model_path(model, "model")
     target = None if out is None else _page_at(out)
+    priced = _priced_rows(table, options)
     predictor = load_model(source, engine)
-    sketch = require_sketch(predictor.sketch)
-    rows = read_rows(
-        path_or_frame(table),
-        columns_over(predictor.columns, options),
-        sketch.others,
-        required=_named(options),
-        limit=options.get("limit"),
-        read_options=read_options_of(options),
-    )
+    rows = _rows(predictor, table, options) if priced is None else priced
     found = predictor.drift(rows, fail_over=limits)
     if target is not None:
         from pricekit.reporting.drift import drift_sections
@@ -87,6 +85,35 @@ def drift(
 
         write_page(target, f"Drift of {source.name}", drift_sections(found))
     return found
+
+
+def _priced_rows(table: Any, options: Mapping[str, Any]) -> PricedRows | None:
+    """Return the content of a sketch of priced rows, None for a table; raises ConfigError, DataError."""
+    from pricekit.monitoring.counts.priced import is_priced_rows, read_priced_rows
+
+    source = path_or_frame(table)
+    if not isinstance(source, Path) or not is_priced_rows(source):
+        return None
+    if given := [name for name, value in options.items() if value is not None]:
+        raise ConfigError(
+            f"{source} is a sketch of priced rows, which has no columns or rows to choose; leave {given[0]} out",
+            parameters=tuple(given),
+        )
+    return read_priced_rows(source)
+
+
+def _rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> ComparedRows:
+    from pricekit.monitoring.compare import require_sketch
+    from pricekit.monitoring.rows import read_rows
+
+    return read_rows(
+        path_or_frame(table),
+        columns_over(predictor.columns, options),
+        require_sketch(predictor.sketch).others,
+        required=_named(options),
+        limit=options.get("limit"),
+        read_options=read_options_of(options),
+    )
 
 
 def _page_at(out: PathLike) -> Any:

@@ -17,8 +17,8 @@ from pricekit.options import (
     read_options_of,
     with_options,
 )
-from pricekit.results import PathLike
-from pricekit.storage import location_of
+from pricekit.results import Keys, PathLike
+from pricekit.storage import Location, location_of
 from pricekit.support.log import logger
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 @clear_errors
-def load(path: PathLike, engine: str | None = None, *, self_test: bool = False) -> Predictor:
+def load(
+    path: PathLike, engine: str | None = None, *, self_test: bool = False, trust: Keys | None = None
+) -> Predictor:
     """Open a model to predict with: a bundle, a run or an ensemble.
 
     Args:
@@ -35,12 +37,14 @@ def load(path: PathLike, engine: str | None = None, *, self_test: bool = False) 
             by a benchmark, which runs the first time. A run or an ensemble runs in torch.
         self_test: also check that this engine gives the invented rows in the bundle the prices that they had at its
             export; see `Predictor.self_test`.
+        trust: a PEM file with a public key, or several: open only a bundle that one of them has signed (see `sign`).
+            Of any other, nothing but its manifest and its signature is read.
 
     Raises:
-        BundleError: the folder contains no model, or the bundle is damaged or was changed; or the self-test fails, or
-            there is none.
+        BundleError: the folder contains no model, or the bundle is damaged or was changed, or no trusted key has signed
+            it; or the self-test fails, or there is none.
         PluginError: a feature or an engine is not installed.
-        ConfigError: an engine is given for a run.
+        ConfigError: an engine is given for a run, or a key cannot be used.
 
     Example:
         >>> import pricekit as pk
@@ -48,9 +52,11 @@ def load(path: PathLike, engine: str | None = None, *, self_test: bool = False) 
         >>> model.predict(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
         (1,)
     """
+    from pricekit.bundle.keys import read_trust
     from pricekit.runs.load import load_model
 
-    model = load_model(model_path(path, "path"), engine)
+    keys = read_trust(trust)
+    model = load_model(model_path(path, "path", keys), engine, keys)
     if self_test:
         model.self_test()
     return model
@@ -68,6 +74,8 @@ def predict(
     processes: int | None = None,
     runner: str | None = None,
     address: str | None = None,
+    watch: PathLike | None = None,
+    trust: Keys | None = None,
     **options: Unpack[ReadingOptions],
 ) -> int:
     """Price every row of table files in bounded memory, and write the prices into one file or one for each.
@@ -90,6 +98,10 @@ def predict(
             each CPU, if they are faster than threads, as with many rows and a small model.
         runner: the name of a package's runner, such as `ray`, whose workers price the files of a folder.
         address: where the runner finds its cluster; default: as usual for it.
+        watch: also add the rows to a sketch in this local file, which `drift` compares with the training table in place
+            of a table. It contains counts of rows and no row. A prediction that is interrupted adds nothing, and one
+            that is resumed adds each row once. Not possible if `out` is a folder.
+        trust: as for `load`.
         **options: see below.
 
     Returns:
@@ -97,7 +109,8 @@ def predict(
 
     Raises:
         DataError: the table cannot be read, or `out` cannot be written; in a folder, after all other files are priced.
-        BundleError, PluginError, ConfigError: as for `load`; or the model has no interval of that level.
+        BundleError, PluginError, ConfigError: as for `load`; or the model has no interval of that level, or no
+            sketch to `watch` with.
 
     Example:
         >>> import pricekit as pk, tempfile
@@ -107,21 +120,18 @@ def predict(
         >>> pk.predict(run, f"{folder}/products.csv", f"{folder}/prices.csv")
         300
     """
+    from pricekit.bundle.keys import read_trust
     from pricekit.prediction.folders.job import Job
     from pricekit.prediction.folders.parts import is_folder_output
     from pricekit.prediction.folders.run import predict_folder
     from pricekit.runs.load import read_model
     from pricekit.table import check_columns
 
-    if not isinstance(table, str | os.PathLike):
-        raise DataError(
-            f"predict prices files, but the table is a {type(table).__name__}; load the model and pass it the frame",
-            parameters=("table",),
-        )
-    source, target = location_of(table, "table"), location_of(out, "out")
+    source, target = _source(table), location_of(out, "out")
     folder = is_folder_output(target, source)
-    _check_request(folder, runner, address, options)
-    reader = read_model(model_path(model, "model"), engine)
+    _check_request(folder, runner, address, watch, options)
+    keys = read_trust(trust)
+    reader = read_model(model_path(model, "model", keys), engine, keys)
     columns = replace(columns_over(reader.columns, options), price=None)
     read_options = read_options_of(options)
     if not folder:  # before `auto` measures the engines, which takes seconds
@@ -134,14 +144,36 @@ def predict(
         rows = predict_folder(job, source, target, runner=runner, address=address, **workers)
     else:
         given = {name: value for name, value in options.items() if value is not None}
-        rows = predictor.predict_file(source, target, interval=interval, **workers, **given)  # type: ignore[arg-type]
-    speed = "" if resume else f", {rows / (time.perf_counter() - started):,.0f} rows/s"
-    logger.info(f"engine {predictor.engine}{speed}")
+        workers |= {"interval": interval, "watch": watch}
+        rows = predictor.predict_file(source, target, **workers, **given)  # type: ignore[arg-type]
+    _log_speed(predictor, rows, None if resume else time.perf_counter() - started)
     return rows
 
 
-def _check_request(folder: bool, runner: str | None, address: str | None, options: Mapping[str, Any]) -> None:
+def _source(table: Any) -> Location:
+    if not isinstance(table, str | os.PathLike):
+        raise DataError(
+            f"predict prices files, but the table is a {type(table).__name__}; load the model and pass it the frame",
+            parameters=("table",),
+        )
+    return location_of(table, "table")
+
+
+def _log_speed(predictor: Predictor, rows: int, seconds: float | None) -> None:
+    speed = "" if seconds is None else f", {rows / seconds:,.0f} rows/s"
+    logger.info(f"engine {predictor.engine}{speed}")
+
+
+def _check_request(
+    folder: bool, runner: str | None, address: str | None, watch: object, options: Mapping[str, Any]
+) -> None:
     """Raise ConfigError for options that do not go together."""
+    if folder and watch is not None:
+        raise ConfigError(
+            "a sketch of priced rows is kept for one output file, but the output is a folder; name a file, or leave "
+            "the sketch out",
+            parameters=("watch", "out"),
+        )
     if folder and options.get("limit") is not None:
         raise ConfigError(
             "a limit counts the rows of one output, but the output is a folder; name a file, or leave the limit out",

@@ -3,8 +3,9 @@
     CACHE/models/DIGEST/files.json    size and SHA-256 of every file below
     CACHE/models/DIGEST/NAME          the bundle, run or ensemble
 
-A bundle's digest is that of its manifest, and each file must have the hash that the manifest lists. Any other model is
-identified by what the provider tells about its files, and the hashes that it lists itself must be right.
+A bundle's digest is that of its manifest and its signature, and each file must have the hash that the manifest lists.
+Any other model is identified by what the provider tells about its files, and the hashes that it lists itself must be
+right.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from pricekit.bundle.folder import MANIFEST, MAX_MANIFEST_BYTES, check_listed_sizes, check_name, read_manifest
+from pricekit.bundle.folder import check_listed_sizes
+from pricekit.bundle.keys import Trust
+from pricekit.bundle.manifest import MANIFEST, MAX_MANIFEST_BYTES, check_name, read_manifest, sha256
+from pricekit.bundle.signature import MAX_SIGNATURE_BYTES, SIGNATURE, not_signed
 from pricekit.errors import BundleError, DataError
 from pricekit.storage import Address, cache_folder, download, files_below, fingerprint, for_all, size_of
 from pricekit.support.digests import LISTING, DamagedError, check_files, list_files
@@ -32,27 +36,37 @@ _NOT_READ = re.compile(r"last(-\d+)?\.safetensors")
 """Checkpoints, from which only training continues."""
 
 
-def fetch_model(address: Address) -> Path:
+def fetch_model(address: Address, trust: Trust | None = None) -> Path:
     """Return the local folder of a remote bundle, run or ensemble: from the cache if it is there and intact.
 
+    Args:
+        address: of the folder.
+        trust: the keys one of which must have signed the bundle, before its other files are fetched; None: no signature
+            is needed.
+
     Raises:
-        BundleError: there is no model, it is damaged, or it changes meanwhile.
+        BundleError: there is no model, it is damaged, it changes meanwhile, or no trusted key has signed it.
         DataError: the address cannot be read, or the disk is full.
         ConfigError: the package for the scheme is not installed.
     """
     if address.is_stream:
         raise BundleError("a model is a folder, so it cannot be read from standard input; name a folder")
     size = size_of(address / MANIFEST)
-    return _fetch_bundle(address, size) if size else _fetch_run(address)
+    if size:
+        return _fetch_bundle(address, size, trust)
+    if trust is not None:
+        raise not_signed(address)
+    return _fetch_run(address)
 
 
-def _fetch_bundle(address: Address, size: int) -> Path:
+def _fetch_bundle(address: Address, size: int, trust: Trust | None) -> Path:
     if size > MAX_MANIFEST_BYTES:
         raise BundleError(f"{address / MANIFEST} is over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
-    with _new_folder(address) as new, _named(new, address):
+    with _new_folder(address) as new, named_as(new, address):
         download(address / MANIFEST, new / MANIFEST, size)
-        manifest, digest = read_manifest(new)
-        place = _place(digest, address)
+        signature = _fetch_signature(address, new)
+        manifest, digest = read_manifest(new, trust)
+        place = _place(sha256(digest.encode() + signature) if signature else digest, address)
         if _is_intact(place):
             return place
         for name in manifest["files"]:
@@ -60,12 +74,23 @@ def _fetch_bundle(address: Address, size: int) -> Path:
         check_listed_sizes(new, manifest)
         for name, facts in manifest["files"].items():
             download(address / name, new / name, facts["bytes"])
-            _check_hash(new / name, facts["sha256"])
-        _publish(new, place, [MANIFEST, *manifest["files"]])
+            check_hash(new / name, facts["sha256"])
+        signed = [SIGNATURE] if signature else []
+        _publish(new, place, [MANIFEST, *signed, *manifest["files"]])
     return place
 
 
-def _check_hash(file: Path, expected: str) -> None:
+def _fetch_signature(address: Address, new: Path) -> bytes:
+    """Fetch the signature of a bundle; return b"" if it has none, or one that is too long to be read."""
+    size = size_of(address / SIGNATURE)
+    if not 0 < size <= MAX_SIGNATURE_BYTES:
+        return b""
+    download(address / SIGNATURE, new / SIGNATURE, size)
+    return (new / SIGNATURE).read_bytes()
+
+
+def check_hash(file: Path, expected: str) -> None:
+    """Raise BundleError unless a file has the hash that the manifest lists."""
     with file.open("rb") as content:
         found = hashlib.file_digest(content, "sha256").hexdigest()
     if found != expected:
@@ -83,7 +108,7 @@ def _fetch_run(address: Address) -> Path:
     if _is_intact(place):
         return place
     logger.info(f"fetching {address} into the cache: {sum(sizes.values()) / 1e6:,.1f} MB")
-    with _new_folder(address) as new, _named(new, address):
+    with _new_folder(address) as new, named_as(new, address):
         for name, size in sizes.items():
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             download(address / name, new / name, size)
@@ -144,12 +169,12 @@ def _new_folder(address: Address) -> Iterator[Path]:
 
 
 @contextmanager
-def _named(new: Path, address: Address) -> Iterator[None]:
-    """Give errors about the temporary folder the name of the address."""
+def named_as(new: Path, source: object) -> Iterator[None]:
+    """Give errors about a temporary folder the name of the address or the repository that it is a copy of."""
     try:
         yield
     except (BundleError, DataError) as error:
-        message = str(error).replace(str(new), str(address))
+        message = str(error).replace(str(new), str(source))
         if message == str(error):
             raise
         raise type(error)(message, parameters=error.parameters) from error.__cause__

@@ -39,6 +39,7 @@ def drift(as_json: bool, **flags: Any) -> None:
     pricekit drift bundle new.csv
     pricekit drift bundle new.csv --out drift.html
     pricekit drift bundle new.csv --fail-over psi=0.2 --fail-over auc=0.8
+    pricekit drift bundle priced.json         what predict --watch priced.json has priced
 
     The command reports features, brands, units and words whose shares have changed, missing columns, the rows least
     like the training rows, and with known prices SMAPE then and now. An alarm needs a large difference: on a large

@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, metric_option, table_options, weight_option
+from pricekit.cli.options import (
+    FOLDER,
+    TABLE,
+    as_arguments,
+    metric_option,
+    table_options,
+    trust_option,
+    weight_option,
+)
 from pricekit.cli.terminal import begin
 
 
@@ -15,6 +23,7 @@ from pricekit.cli.terminal import begin
 @click.argument("table", type=TABLE, required=False)
 @table_options(price=True)
 @weight_option
+@trust_option
 @metric_option("Metric that counts.  [default: that of the model]")
 @click.option("--json", "as_json", is_flag=True, help="Print all scores as JSON on stdout.")
 def evaluate(as_json: bool, **flags: Any) -> None:

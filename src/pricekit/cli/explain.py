@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, engine_option, table_options
+from pricekit.cli.options import FOLDER, TABLE, engine_option, table_options, trust_option
 from pricekit.cli.rows import json_option, row_option, show_rows
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @click.argument("table", type=TABLE)
 @row_option
 @engine_option
+@trust_option
 @click.option(
     "--evaluations",
     type=click.IntRange(min=2),

@@ -38,6 +38,12 @@ BATCH_SENSITIVITY = 0.02
     metavar="TABLE",
     help="Put the products of this table into the bundle, with ids, texts and prices, for `pricekit comparables`.",
 )
+@click.option(
+    "--sign",
+    type=click.Path(),
+    metavar="KEY",
+    help="Sign the bundle with this private key, a PEM file; see `pricekit sign`.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace the bundle in --out when the new one is complete.")
 def export(**flags: Any) -> None:
     """Export the best weights of RUN into a bundle: ONNX graph, tokenizer, features and model card.

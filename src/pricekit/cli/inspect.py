@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, engine_option
+from pricekit.bundle.signature import SIGNATURE
+from pricekit.cli.options import FOLDER, engine_option, trust_option
 from pricekit.cli.terminal import show_table
 from pricekit.support.log import logger
-from pricekit.support.text import counted
+from pricekit.support.text import counted, scheme_of
 
 _SHOWN = "schema_version pricekit_version created precision opset table currency best_epoch"
 
@@ -23,8 +25,9 @@ _SHOWN = "schema_version pricekit_version created precision opset table currency
     help="Also check that the engine gives the invented rows in the bundle the prices that they had at its export.",
 )
 @engine_option
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on stdout.")
-def inspect(bundle: str, self_test: bool, engine: str | None, as_json: bool) -> None:
+def inspect(bundle: str, self_test: bool, engine: str | None, trust: list[str] | None, as_json: bool) -> None:
     """Check BUNDLE, which may be a stranger's, and show its origin and requirements.
 
     \b
@@ -37,13 +40,14 @@ def inspect(bundle: str, self_test: bool, engine: str | None, as_json: bool) -> 
     """
     from pricekit import api
 
-    found = api.inspect(bundle, self_test=self_test, engine=engine)
+    found = api.inspect(bundle, self_test=self_test, engine=engine, trust=trust)
     if found.note:
         logger.warning(f"the bundle was not opened: {found.note}")
     if as_json:
         click.echo(json.dumps(found.manifest, indent=2))
         return
     rows = [[name, value] for name, value in _facts(found.manifest)]
+    rows.append(["signature", _signature(bundle, trust)])
     if found.seconds is not None:
         rows.append(
             [
@@ -60,6 +64,13 @@ def inspect(bundle: str, self_test: bool, engine: str | None, as_json: bool) -> 
         show_table("members, whose log prices are averaged", ["graph", "weight"], lines, stderr=False)
     sizes = [[name, f"{len(content):,}"] for name, content in found.bundle.files.items()]
     show_table("files", ["name", "bytes"], sizes, stderr=False)
+
+
+def _signature(bundle: str, trust: list[str] | None) -> str:
+    if trust:
+        return "of a trusted key"
+    signed = (Path(bundle) / SIGNATURE).is_file()  # of a remote bundle it is unknown without trust
+    return "not checked; --trust KEY checks it" if signed or scheme_of(bundle) else "none"
 
 
 def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:

@@ -35,6 +35,14 @@ engine_option = click.option(
     shell_complete=plugin_names("engine", extra=("auto",)),
     help="Engine that runs a bundle: a name from pricekit plugins list, or auto, the fastest one.  [default: auto]",
 )
+trust_option = click.option(
+    "--trust",
+    type=click.Path(),
+    multiple=True,
+    metavar="KEY",
+    callback=lambda _context, _option, given: list(given) or None,
+    help="Open only a bundle that this public key, a PEM file, has signed; may be repeated.",
+)
 allow_leak_option = click.option(
     "--allow-leak", is_flag=True, help="Train even if columns or texts leak the price."
 )
@@ -176,6 +184,11 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="TIME",
             help="Time to price one row alone, such as 5ms. An ensemble gets the members that are best within it.",
         ),
+        click.option(
+            "--track",
+            metavar="T",
+            help="Trackers that observe the training, such as mlflow or tensorboard, separated by commas.",
+        ),
         click.option("--config", type=TABLE, help="TOML file of settings. Options override it."),
         settings_option,
     ]
@@ -213,7 +226,7 @@ def teacher_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def as_arguments(flags: dict[str, Any]) -> dict[str, Any]:
     """Return flags as arguments of the `pricekit` functions. Comma-separated names become lists."""
-    listed = ("text", "features", "columns")
+    listed = ("text", "features", "columns", "track")
     return flags | {name: split_names(flags[name]) for name in listed if isinstance(flags.get(name), str)}
 
 

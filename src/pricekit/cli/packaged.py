@@ -12,7 +12,10 @@ from pricekit.errors import PluginError
 GROUP = "pricekit.commands"
 """The entry-point group in which a package names its commands, each a `click.Command`."""
 
-PACKAGES = {"serve": "Answer requests for prices over HTTP."}
+PACKAGES = {
+    "mlflow": "Register a bundle as a model of MLflow.",
+    "serve": "Answer requests for prices over HTTP.",
+}
 """Commands in packages that this project publishes as pricekit-NAME, with their summaries."""
 
 

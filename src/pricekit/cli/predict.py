@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, engine_option, table_options
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, engine_option, table_options, trust_option
 from pricekit.cli.project import latest_bundle
 from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
@@ -26,6 +26,7 @@ from pricekit.support.text import counted
     "per input file.",
 )
 @engine_option
+@trust_option
 @click.option(
     "--interval",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -46,6 +47,12 @@ from pricekit.support.text import counted
     "--runner", metavar="R", help="Let the workers of a cluster price the files of a folder: ray or spark."
 )
 @click.option("--address", metavar="A", help="Address of the cluster.  [default: as usual for the runner]")
+@click.option(
+    "--watch",
+    type=click.Path(),
+    metavar="FILE",
+    help="Also add the rows to a sketch in this file, which pricekit drift compares with the training table.",
+)
 @table_options(price=False)
 def predict(**flags: Any) -> None:
     """Predict the price of every row of TABLE with MODEL, the folder of a run or a bundle.

@@ -251,6 +251,9 @@ class RunConfig(Section):
         None, description="folder of a finished run to continue from, with its weights and its settings"
     )
     seed: int = Field(0, ge=0, lt=1 << 32)
+    track: list[str] = Field(
+        [], description="trackers by name, which observe the run, such as mlflow; each needs its package"
+    )
     max_latency: Annotated[float | None, BeforeValidator(parse_latency)] = Field(
         None,
         gt=0,

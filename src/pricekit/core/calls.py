@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pricekit.core.loader import registry
+from pricekit.core.registry import tracker_name
 from pricekit.errors import PluginError, PricekitError, is_panic
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.log import logger
@@ -49,6 +50,20 @@ _reported: set[tuple[str, str]] = set()
 
 _silent = False
 
+_asked: frozenset[str] = frozenset()
+"""The trackers that the current run, cross-validation or export asks for."""
+
+
+@contextmanager
+def tracked_by(names: Iterable[str]) -> Iterator[None]:
+    """Call the trackers with these names while the block runs, besides the observers without a name."""
+    global _asked
+    before, _asked = _asked, frozenset(names)
+    try:
+        yield
+    finally:
+        _asked = before
+
 
 @contextmanager
 def unobserved() -> Iterator[None]:
@@ -62,10 +77,15 @@ def unobserved() -> Iterator[None]:
 
 
 def notify(event: str, **facts: Any) -> None:
-    """Call the hook `pricekit_<event>` of every plugin that implements it, with copies of the facts."""
+    """Call the hook `pricekit_<event>` of every plugin that implements it, with copies of the facts.
+
+    A tracker is called only in a block of `tracked_by` that names it.
+    """
     if _silent:
         return
     for impl in getattr(registry().manager.hook, f"pricekit_{event}").get_hookimpls():
+        if tracker_name(impl.plugin) not in (None, *_asked):
+            continue
         try:
             with redirect_stdout(sys.stderr):  # stdout is for data
                 impl.function(**{name: deepcopy(facts[name]) for name in impl.argnames})
@@ -76,31 +96,37 @@ def notify(event: str, **facts: Any) -> None:
 
 
 @contextmanager
-def observed_run(folder: Path, *, enabled: bool, **facts: Any) -> Iterator[dict[str, Any]]:
-    """Notify observers that a run starts, and how it ends.
+def observed(
+    what: Literal["run", "cross_validation"], folder: Path, *, enabled: bool, **facts: Any
+) -> Iterator[dict[str, Any]]:
+    """Notify observers that a run or a cross-validation starts, and how it ends.
 
     Args:
-        folder: of the run.
+        what: starts and ends.
+        folder: of it.
         enabled: False in all but the first of several processes that train together.
-        facts: arguments of the hook `pricekit_run_started`.
+        facts: arguments of the hook `pricekit_run_started` or `pricekit_cross_validation_started`; `config` names the
+            trackers.
 
     Yields:
-        an empty dict, to which the block adds the facts of the hook `pricekit_run_ended`.
+        an empty dict, to which the block adds the facts of the hook for the end.
     """
     _reported.clear()
     final: dict[str, Any] = {}
     outcome = "failed"
-    try:
-        if enabled:
-            notify("run_started", folder=folder, **facts)
-        yield final
-        outcome = "finished"
-    except KeyboardInterrupt:
-        outcome = "interrupted"
-        raise
-    finally:
-        if enabled:
-            notify("run_ended", folder=folder, outcome=outcome, facts=final if outcome == "finished" else {})
+    with tracked_by(facts["config"].get("track", ())):
+        try:
+            if enabled:
+                notify(f"{what}_started", folder=folder, **facts)
+            yield final
+            outcome = "finished"
+        except KeyboardInterrupt:
+            outcome = "interrupted"
+            raise
+        finally:
+            if enabled:
+                ended = final if outcome == "finished" else {}
+                notify(f"{what}_ended", folder=folder, outcome=outcome, facts=ended)
 
 
 def _warn_once(plugin: str, event: str, reason: str) -> None:

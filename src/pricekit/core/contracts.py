@@ -84,6 +84,23 @@ class Feature(Protocol):
         """Return the columns as finite float32, (N, K)."""
 
 
+@dataclass(frozen=True)
+class WeightsSource:
+    """Where pretrained weights come from.
+
+    Attributes:
+        name: an id on a hub, an address or a few words; no path of this machine.
+        licence: its SPDX id, such as `Apache-2.0`; "" if it is unknown.
+
+    Example:
+        >>> WeightsSource("microsoft/deberta-v3-base", "MIT").licence
+        'MIT'
+    """
+
+    name: str
+    licence: str = ""
+
+
 class Backbone(Protocol):
     """A tokenizer and an encoder.
 
@@ -98,6 +115,10 @@ class Backbone(Protocol):
 
     max_length: int | None
     """The maximum number of tokens that the encoder accepts; None: no limit."""
+
+    weights_source: WeightsSource | None
+    """Optional. Where the weights come from with which training starts; None: they are random at first. The inventory
+    of each bundle states it. Without this attribute, it says that source and licence are unknown."""
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Return a tokenizer, loaded or trained on the training texts.

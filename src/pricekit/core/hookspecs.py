@@ -13,6 +13,9 @@ The other hooks observe: their return values are ignored, and an exception is lo
 They receive copies. If several processes train together, only the first one calls them. A hook may omit arguments
 that it does not need.
 
+A module may be a tracker, which runs ask for: it has a name, `pricekit_tracker = "mlflow"`, and
+its hooks observe only runs whose setting `track` has this name. A module without a name observes all runs.
+
 A module may declare the version of this interface that it was written for: `pricekit_api = 1`.
 """
 
@@ -134,6 +137,33 @@ def pricekit_run_ended(
         outcome: how it ended.
         facts: of `run.json`: `metrics`, `best_epoch`, `seconds`, `rows`, `plugins`, and `refit` after a second pass;
             empty unless finished.
+    """
+
+
+@hookspec
+def pricekit_cross_validation_started(
+    folder: Path, config: Mapping[str, Any], folds: int, resumed: bool
+) -> None:
+    """Observe the start of a cross-validation; the runs of its folds follow, in folders below its own.
+
+    Args:
+        folder: of the cross-validation; while it replaces a finished one, a hidden folder beside that.
+        config: of each fold, as for `pricekit_run_started`.
+        folds: their number.
+        resumed: the cross-validation continues; the runs of finished folds are not observed again.
+    """
+
+
+@hookspec
+def pricekit_cross_validation_ended(
+    folder: Path, outcome: Literal["finished", "interrupted", "failed"], facts: Mapping[str, Any]
+) -> None:
+    """Observe the end of a cross-validation.
+
+    Args:
+        folder: of the cross-validation.
+        outcome: how it ended.
+        facts: of `cv.json`: `metric`, `folds`, `scores`, `seconds` and others; empty unless finished.
     """
 
 

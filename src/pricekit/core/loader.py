@@ -28,12 +28,13 @@ import pluggy
 
 from pricekit import __version__
 from pricekit.core import hookspecs
-from pricekit.core.registry import FILE, KINDS, Entry, FailedPlugin, Registry, remedy_for
+from pricekit.core.registry import FILE, KINDS, Entry, FailedPlugin, Registry, remedy_for, tracker_name
 from pricekit.errors import ConfigError, PluginError, path_of
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.log import logger
 
 GROUP = "pricekit"
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 BUILTINS = "pricekit.builtins"
 ONLY, FILES, STRICT = "PRICEKIT_LOAD_PLUGINS", "PRICEKIT_PLUGIN_FILES", "PRICEKIT_STRICT_PLUGINS"
 
@@ -209,6 +210,11 @@ def _check_module(module: ModuleType, package: str) -> None:
             f"it was written for version {wanted} of the plugin interface, but pricekit {__version__} has version "
             f"{hookspecs.API}; upgrade {'pricekit' if wanted > hookspecs.API else package}"
         )
+    tracker = tracker_name(module)
+    if not (tracker is None or (isinstance(tracker, str) and _NAME.fullmatch(tracker))):
+        raise PluginError(
+            f"its pricekit_tracker is {tracker!r}; expected lower-case letters, digits and hyphens"
+        )
     for name, value in vars(module).items():
         if name.startswith("pricekit_") and callable(value) and not hasattr(value, "pricekit_impl"):
             raise PluginError(f"its function {name} is not a hook; decorate it with @pricekit.hookimpl")
@@ -218,7 +224,7 @@ def _collector(
     entries: list[Entry], kind: str, package: str, version: str
 ) -> Callable[[str, str, str], None]:
     def register(name: str, target: str, summary: str) -> None:
-        if not (isinstance(name, str) and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)):
+        if not (isinstance(name, str) and _NAME.fullmatch(name)):
             raise PluginError(
                 f"{name!r} is not a {kind} name; expected lower-case letters, digits and hyphens"
             )

@@ -28,7 +28,7 @@ KINDS = {
 }
 """The kinds of plugins, each with the hook that registers it."""
 
-PACKAGES = frozenset({"lightgbm", "lion", "minilm", "openvino"})
+PACKAGES = frozenset({"lightgbm", "lion", "minilm", "mlflow", "openvino", "tensorboard"})
 """Plugins in packages that this project publishes as pricekit-NAME."""
 
 _PACKAGE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -106,6 +106,19 @@ class Registry:
                 )
             new[entry.kind, entry.name] = entry
         self.entries |= new
+
+    def require_trackers(self, names: Iterable[str]) -> None:
+        """Raise PluginError unless there is a tracker of each name."""
+        known = sorted(name for module in self.manager.get_plugins() if (name := tracker_name(module)))
+        for name in names:
+            if name not in known:
+                raise PluginError(
+                    f"there is no tracker '{name}'; available: {', '.join(known) or 'none'}."
+                    f"{did_you_mean(name, known)}{_package_hint(name)}{self._failed_note()}",
+                    parameters=("track",),
+                    name=name,
+                    candidates=known,
+                )
 
     def observers(self) -> list[str]:
         """Return the names of the plugin modules that observe runs."""
@@ -218,6 +231,11 @@ class Registry:
                 f"the options of the {kind} '{name}' cannot be created: {type(error).__name__}: {error}. Report it to "
                 "the plugin's author"
             ) from error
+
+
+def tracker_name(module: Any) -> str | None:
+    """Return the name by which a run asks for a plugin module that observes it; None for one that always observes."""
+    return getattr(module, "pricekit_tracker", None)
 
 
 def _package_hint(name: str) -> str:

@@ -17,15 +17,17 @@ from pandas.api.types import is_numeric_dtype
 
 from pricekit import __version__
 from pricekit.bundle import PARTS, Bundle, unlisted_files, write_bundle
-from pricekit.bundle.folder import MOST_MEMBERS
+from pricekit.bundle.keys import SigningKey
 from pricekit.bundle.limits import check_members
+from pricekit.bundle.manifest import MOST_MEMBERS
 from pricekit.comparables.products import files_of, some_rows
-from pricekit.core.calls import notify
+from pricekit.core.calls import notify, tracked_by
 from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.errors import BundleError, ExportError, PluginError
 from pricekit.exporting.card import CARD, comparables_section, ensemble_card, model_card
 from pricekit.exporting.graph import OPSET, export_graph
 from pricekit.exporting.intermediates import token_count
+from pricekit.exporting.inventory import INVENTORY, make_inventory
 from pricekit.exporting.precision import Converted, convert
 from pricekit.exporting.rows import PricedOnce, RowPrices
 from pricekit.exporting.skeleton import in_file
@@ -76,6 +78,7 @@ def export_run(
     precision: str = "fp32",
     overwrite: bool = False,
     comparables: TableSource | None = None,
+    key: SigningKey | None = None,
 ) -> VerificationReport:
     """Export a run's best weights, or all members of an ensemble, into one bundle.
 
@@ -85,6 +88,7 @@ def export_run(
         precision: of the graphs: fp32, fp16 or int8.
         overwrite: replace an existing bundle.
         comparables: a table of products with prices that the bundle shall contain; see `pricekit.comparables`.
+        key: signs the bundle; None: nobody does.
 
     Returns:
         The verification report; for an ensemble, the shapes of all members and the largest of each difference.
@@ -97,10 +101,12 @@ def export_run(
     """
     with owned(out, "bundle", ExportError):
         _check_free(out, overwrite)
-        return _export(path, out, precision, comparables)
+        return _export(path, out, precision, comparables, key)
 
 
-def _export(path: Path, out: Path, precision: str, comparables: TableSource | None) -> VerificationReport:
+def _export(
+    path: Path, out: Path, precision: str, comparables: TableSource | None, key: SigningKey | None
+) -> VerificationReport:
     if is_ensemble(path):
         ensemble = open_ensemble(path)
         runs = [run for run, _ in ensemble.members]
@@ -122,9 +128,11 @@ def _export(path: Path, out: Path, precision: str, comparables: TableSource | No
         files |= files_of(products, members)
         facts |= {"comparables": len(products)}
         files[CARD] += comparables_section(len(products)).encode()
+    files |= {INVENTORY: make_inventory(files, facts, runs)}
     with _within_limits():
-        manifest = write_bundle(out, files, facts, schema_version=version)
-    notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
+        manifest = write_bundle(out, files, facts, schema_version=version, key=key)
+    with tracked_by(runs[0].config.track):
+        notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
     return report
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -57,49 +58,78 @@ def sketch_vectors(vectors: np.ndarray, features: Sequence[str]) -> VectorSketch
     )
 
 
+@dataclass(frozen=True)
+class Moments:
+    """The vectors of some rows, on average.
+
+    Attributes:
+        mean: (D,).
+        second: the mean of the products of each pair of numbers, (D, D).
+    """
+
+    mean: np.ndarray
+    second: np.ndarray
+
+    def variance(self, direction: np.ndarray) -> float:
+        """Return the variance of the rows' scores in a direction, (D,)."""
+        covariance = self.second - np.outer(self.mean, self.mean)
+        return max(0.0, float(direction @ covariance @ direction))
+
+
 class Domain:
-    """New rows in the space in which the training rows have mean 0 and standard deviation 1.
+    """The space in which the training rows have mean 0 and standard deviation 1.
 
     Args:
         sketch: of the N training rows.
         rows: N.
-        vectors: of M new rows, (M, D).
     """
 
-    def __init__(self, sketch: VectorSketch, rows: int, vectors: np.ndarray) -> None:
-        self._rows = rows
-        self._z = (vectors - np.array(sketch.mean)) / np.maximum(sketch.deviation, LEAST_DEVIATION)
-        size = self._z.shape[1]
+    def __init__(self, sketch: VectorSketch, rows: int) -> None:
+        self._rows, self._sketch = rows, sketch
+        size = len(sketch.mean)
         self._correlation = unpacked(sketch.correlation, size)
         self._inverse = np.linalg.inv((1 - RIDGE) * _positive(self._correlation) + RIDGE * np.eye(size))
 
-    def auc(self) -> float:
+    def scaled(self, vectors: np.ndarray) -> np.ndarray:
+        """Return vectors of rows, (M, D), in this space."""
+        mean, deviation = np.array(self._sketch.mean), np.maximum(self._sketch.deviation, LEAST_DEVIATION)
+        return np.asarray((vectors - mean) / deviation)
+
+    def auc(self, halves: Sequence[Moments]) -> float:
         """Return how well a linear classifier tells new rows from training rows: 0.5 not at all, 1 without error.
 
         Fisher's discriminant w is fitted on one half of the new rows and judged on the other half, and vice versa.
         With normal scores, AUC = Φ(w·(m1 - m0) / sqrt(w·S0·w + w·S1·w)) (Green & Swets 1966). The mean of N
         training rows is itself off by chance, which both halves share: it adds trace(S⁻¹·S0) / N to the numerator,
         and is subtracted.
+
+        Args:
+            halves: the moments of two halves of the new rows, drawn by chance, in this space.
         """
-        order = np.random.default_rng(SEED).permutation(len(self._z))
-        halves = np.array_split(self._z[order], 2)
         found = [self._judged(*pair) for pair in (halves, halves[::-1])]
         return max(0.5, float(np.mean(found)))
 
-    def _judged(self, fitted: np.ndarray, judged: np.ndarray) -> float:
-        direction = self._inverse @ fitted.mean(0)
+    def _judged(self, fitted: Moments, judged: Moments) -> float:
+        direction = self._inverse @ fitted.mean
         by_chance = float(np.trace(self._inverse @ self._correlation)) / self._rows
-        scores = judged @ direction
-        spread = math.sqrt(max(1e-12, float(direction @ self._correlation @ direction) + float(scores.var())))
-        return 0.5 * (1 + math.erf((float(scores.mean()) - by_chance) / spread / math.sqrt(2)))
+        variance = float(direction @ self._correlation @ direction) + judged.variance(direction)
+        apart = float(judged.mean @ direction) - by_chance
+        return 0.5 * (1 + math.erf(apart / math.sqrt(max(1e-12, variance)) / math.sqrt(2)))
 
-    def distances(self) -> np.ndarray:
-        """Return the squared Mahalanobis distance of each row from the training rows, over D, float64 (M,).
+    def distances(self, vectors: np.ndarray) -> np.ndarray:
+        """Return the squared Mahalanobis distance of vectors in this space, (M, D), over D, float64 (M,).
 
         Training rows have about 1 on average.
         """
-        found = np.sum(self._z @ self._inverse * self._z, axis=1) / self._z.shape[1]
+        found = np.sum(vectors @ self._inverse * vectors, axis=1) / vectors.shape[1]
         return np.asarray(found, np.float64)
+
+
+def some_half(count: int) -> np.ndarray:
+    """Return which of so many rows are in the first of two halves, drawn by chance with a fixed seed, bool (M,)."""
+    chosen = np.zeros(count, bool)
+    chosen[np.array_split(np.random.default_rng(SEED).permutation(count), 2)[0]] = True
+    return chosen
 
 
 def _positive(correlation: np.ndarray) -> np.ndarray:

@@ -185,9 +185,15 @@ def _fields(rows: Table, label: str, others: Sequence[str]) -> dict[str, FieldSk
 
 def unknown_tokens(ids: np.ndarray, tokenizer: Tokenizer) -> float | None:
     """Return the share of tokens that a tokenizer does not know; None if it has no token for them."""
+    unknown = is_unknown(ids, tokenizer)
+    return None if unknown is None else _share(unknown)
+
+
+def is_unknown(ids: np.ndarray, tokenizer: Tokenizer) -> np.ndarray | None:
+    """Return which tokens, (N,), a tokenizer does not know, bool (N,); None if it has no token for them."""
     token = getattr(tokenizer.model, "unk_token", None)
     number = None if token is None else tokenizer.token_to_id(token)
-    return None if number is None else _share(ids == number)
+    return None if number is None else ids == number
 
 
 def _share(which: np.ndarray) -> float:

@@ -27,6 +27,8 @@ LONGEST_NAME = 1_000
 """Characters of the name of a feature or field."""
 LONGEST_VALUE = 60
 """Characters of a value."""
+RANGE_ROWS = 5
+"""The range of values ends at the fifth lowest and the fifth highest one."""
 HASHES, MOST_SCORES = 32, 16
 """The numbers of a row's vector that come from its words, and from features."""
 
@@ -49,12 +51,16 @@ class Distribution(_Strict):
         own: the PSI of held-out rows of the same table, less what chance gives. It is above 0 for features that
             remember training rows, such as the number of rows of a brand.
         own_distance: the same of the distance.
+        low: the fifth lowest value, so that it is the number of no single row; None in sketches of older versions.
+        high: the fifth highest value.
     """
 
     cuts: list[float] = Field(max_length=BINS)
     rows: list[_Count] = Field(max_length=BINS + 1)
     own: float = Field(0.0, ge=0)
     own_distance: _Share = 0.0
+    low: float | None = None
+    high: float | None = None
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Distribution:
@@ -70,11 +76,19 @@ class Distribution(_Strict):
         """Return the number of values in each bin, int64 (B,)."""
         return np.bincount(self.bins(values), minlength=len(self.rows))
 
+    def ranks(self) -> np.ndarray:
+        """Return the mean rank of each bin among the training rows, from 0 to 1, float64 (B,)."""
+        share = np.array(self.rows) / max(1, sum(self.rows))
+        return np.asarray(np.cumsum(share) - share / 2)
+
     def scores(self, values: np.ndarray) -> np.ndarray:
         """Return the mean rank of a value's bin among the training rows, from 0 to 1, float64 (N,)."""
-        share = np.array(self.rows) / max(1, sum(self.rows))
-        found: np.ndarray = (np.cumsum(share) - share / 2)[self.bins(values)]
-        return found
+        return np.asarray(self.ranks()[self.bins(values)])
+
+    def outside(self, values: np.ndarray) -> np.ndarray:
+        """Return which values, (N,), are beyond the range of the training rows, bool (N,)."""
+        low, high = (-np.inf if self.low is None else self.low), (np.inf if self.high is None else self.high)
+        return (values < np.float32(low)) | (values > np.float32(high))
 
 
 class FieldSketch(_Strict):
@@ -194,7 +208,7 @@ def distribution_of(values: np.ndarray) -> Distribution:
 
     Example:
         >>> distribution_of(np.array([0.0] * 97 + [1.0] * 3))
-        Distribution(cuts=[0.0], rows=[97, 3], own=0.0, own_distance=0.0)
+        Distribution(cuts=[0.0], rows=[97, 3], own=0.0, own_distance=0.0, low=0.0, high=0.0)
     """
     values = values.astype(np.float64)
     quantiles = np.quantile(values, np.arange(1, BINS) / BINS, method="inverted_cdf")
@@ -204,7 +218,10 @@ def distribution_of(values: np.ndarray) -> Distribution:
         below = values[values < values.max()]
         inside = [_rounded(float(below.max() if len(below) else values.max()))]
     plain = Distribution(cuts=inside, rows=[0] * (len(inside) + 1))
-    return plain.model_copy(update={"rows": plain.count(values).tolist()})
+    few = min(RANGE_ROWS, (len(values) + 1) // 2)
+    low, high = np.partition(values, few - 1)[few - 1], np.partition(values, -few)[-few]
+    bins = {"rows": plain.count(values).tolist(), "low": float(low), "high": float(high)}
+    return plain.model_copy(update=bins)
 
 
 def _rounded(value: float) -> float:

@@ -113,8 +113,9 @@ class PredictionCheckpoint:
             yield read_predictions(window, text_ids=len(types) > 1)
 
     def clear(self) -> None:
-        """Delete all windows and the key."""
-        for path in [*self.folder.glob(_WINDOWS), *self.folder.glob(".*.tmp"), self.folder / "key.json"]:
+        """Delete all windows, their counts and the key."""
+        names = (_WINDOWS, "counts-*.json", ".*.tmp", "key.json")
+        for path in [path for name in names for path in self.folder.glob(name)]:
             path.unlink(missing_ok=True)
         self.windows = []
 

@@ -8,8 +8,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pricekit import __version__
 from pricekit.errors import ConfigError, DataError
+from pricekit.monitoring.compare import require_sketch
+from pricekit.monitoring.counts.priced import PricedRows
+from pricekit.monitoring.counts.watch import Watch
 from pricekit.prediction.checkpoint import PredictionCheckpoint
 from pricekit.prediction.intervals import BOUNDS
 from pricekit.prediction.windows import priced
@@ -49,40 +54,60 @@ def predict_file(
     interval: float | None,
     resume: bool,
     processes: int | None,
+    watch: Path | None,
 ) -> int:
     """Price a table file; see `Predictor.predict_file`."""
     files = _files_of(source, out)
     check_request(predictor, columns, interval)
+    watching = None if watch is None else Watch(watch, require_sketch(predictor.sketch), out)
     _check_resumable(resume, source, out)
     fingerprints = _fingerprints(files)
-    key: dict[str, object] = {
-        "model": predictor.digest,
-        "columns": str(columns),
-        "read options": str(read_options),
-        "limit": limit,
-        "table": fingerprints,
-        "pricekit version": [WINDOW, __version__],
-    }
+    key = _key(predictor.digest, columns, read_options, limit, fingerprints, watched=watch is not None)
     tables = _merge_small(iter_files(files, columns, rows=WINDOW, limit=limit, read_options=read_options))
     with (
         working_path(out) as place,
         owned(place, "predictions", DataError, shown=out),
         PredictionCheckpoint(place, key) as checkpoint,
     ):
-        _resume_or_start(checkpoint, resume)
+        _resume_or_start(checkpoint, resume, watching)
         with _announcing_what_is_kept(checkpoint, resumable=not (_is_stream(source) or _is_stream(out))):
-            rows, empty = _price_windows(predictor, tables, checkpoint, files_size(files), processes)
+            size, done, counting = files_size(files), checkpoint.count, watching is not None
+            windows = priced(predictor, tables, size, done=done, processes=processes, counting=counting)
+            rows, empty = _store(windows, size, checkpoint, watching)
             if _fingerprints(files) != fingerprints:
                 checkpoint.clear()
                 raise DataError(
                     f"{source} changed during the prediction; predict again when the file is complete."
                 )
             _write(out, checkpoint, predictor, interval)
+        if watching is not None:
+            watching.finish()
         checkpoint.clear()
     if empty:
         logger.warning(f"{empty:,} of {rows:,} rows have no text; they get a price nevertheless.")
     _warn_of_new_files(source, [*files, out])
     return rows
+
+
+def _key(
+    model: str,
+    columns: Columns,
+    read_options: ReadOptions,
+    limit: int | None,
+    table: list[list[object]],
+    *,
+    watched: bool,
+) -> dict[str, object]:
+    """Return what finished windows depend on."""
+    key: dict[str, object] = {
+        "model": model,
+        "columns": str(columns),
+        "read options": str(read_options),
+        "limit": limit,
+        "table": table,
+        "pricekit version": [WINDOW, __version__],
+    }
+    return key | ({"sketch of priced rows": True} if watched else {})
 
 
 def _files_of(source: Location, out: Location) -> list[Location]:
@@ -116,9 +141,11 @@ def check_request(predictor: Predictor, columns: Columns, interval: float | None
         )
 
 
-def _resume_or_start(checkpoint: PredictionCheckpoint, resume: bool) -> None:
+def _resume_or_start(checkpoint: PredictionCheckpoint, resume: bool, watch: Watch | None) -> None:
     """Continue an interrupted prediction, or start from the first row."""
     windows, differences = checkpoint.found()
+    if watch is not None and resume and windows and not differences:
+        differences = [] if watch.resume(checkpoint.folder, windows) else ["sketch of priced rows"]
     if resume and windows and not differences:
         logger.info(f"resuming after {counted(windows, 'window')} of {WINDOW:,} rows.")
         checkpoint.resume(windows)
@@ -147,19 +174,19 @@ def _announcing_what_is_kept(checkpoint: PredictionCheckpoint, *, resumable: boo
         raise
 
 
-def _price_windows(
-    predictor: Predictor,
-    tables: Iterator[Table],
-    checkpoint: PredictionCheckpoint,
+def _store(
+    windows: Iterable[tuple[Table, np.ndarray | None, PricedRows | None]],
     size: int,
-    processes: int | None,
+    checkpoint: PredictionCheckpoint,
+    watch: Watch | None,
 ) -> tuple[int, int]:
-    """Price the windows that the checkpoint does not contain; return the number of rows, and of rows without text."""
+    """Store windows as they are priced; return the number of rows, and of rows without text."""
     rows, done, empty, position = 0, 0, 0, 0
     started = time.perf_counter()
     with progress("pricing", size) as advance:
-        windows = priced(predictor, tables, size, done=checkpoint.count, processes=processes)
-        for table, prices in windows:
+        for table, prices, counts in windows:
+            if watch is not None and counts is not None:
+                watch.add(counts, checkpoint.folder, checkpoint.count + 1)
             if prices is not None:
                 checkpoint.add(table.ids, prices)
                 done += len(table)

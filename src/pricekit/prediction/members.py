@@ -11,6 +11,7 @@ import numpy as np
 
 from pricekit.bundle import Bundle, open_bundle
 from pricekit.bundle.fetched import fetch_model
+from pricekit.bundle.keys import Trust
 from pricekit.core.contracts import Graph
 from pricekit.engines.choose import open_engine
 from pricekit.engines.loaded import LoadedEngine
@@ -130,7 +131,7 @@ class BundleReader:
         return Graph(model, preprocessor.max_length, len(preprocessor.features.names), cache, precision)
 
 
-def read_bundle(path: str | Path) -> BundleReader:
+def read_bundle(path: str | Path, trust: Trust | None = None) -> BundleReader:
     """Read a local or remote bundle and check it, without opening an engine.
 
     `prepare` of the result makes the inputs of the graph from rows, for a program that runs the graph itself.
@@ -138,9 +139,10 @@ def read_bundle(path: str | Path) -> BundleReader:
 
     Args:
         path: the folder of the bundle, or its address such as "s3://bucket/bundle".
+        trust: the keys one of which must have signed it; None: no signature is needed.
 
     Raises:
-        BundleError: the bundle is damaged.
+        BundleError: the bundle is damaged, or no trusted key has signed it.
         PluginError: a feature plugin is missing.
 
     Example:
@@ -150,7 +152,8 @@ def read_bundle(path: str | Path) -> BundleReader:
         ('catalog_content',)
     """
     location = location_of(path, "path")
-    return BundleReader.of(open_bundle(location if isinstance(location, Path) else fetch_model(location)))
+    folder = location if isinstance(location, Path) else fetch_model(location, trust)
+    return BundleReader.of(open_bundle(folder, trust))
 
 
 def _similar(one: Graph, other: Graph) -> bool:

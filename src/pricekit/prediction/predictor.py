@@ -19,7 +19,9 @@ from pricekit.engines.choose import AUTO
 from pricekit.errors import BundleError, ConfigError, check_limit
 from pricekit.explanation.explain import EVALUATIONS, explain_rows
 from pricekit.explanation.result import Explanation
-from pricekit.monitoring.compare import compare, require_sketch
+from pricekit.monitoring.compare import compare, compare_priced, require_sketch
+from pricekit.monitoring.counts.priced import PricedRows
+from pricekit.monitoring.counts.watch import count_priced, watch_file
 from pricekit.monitoring.limits import Limits, limits_of
 from pricekit.monitoring.result import Drift
 from pricekit.monitoring.rows import ComparedRows, read_rows, rows_of
@@ -248,20 +250,21 @@ class Predictor:
         """Return the products with prices that the model contains, None if none; raises BundleError."""
         return None if self.products is None else self.products()
 
-    def drift(self, rows: Rows | ComparedRows, *, fail_over: Limits = None) -> Drift:
+    def drift(self, rows: Rows | ComparedRows | PricedRows, *, fail_over: Limits = None) -> Drift:
         """Return how rows differ from those that the model was trained on.
 
         The training rows are not needed: the model holds a sketch of them. Of more than 10,000 rows, so many are drawn
         by chance, with a fixed seed.
 
         Args:
-            rows: as of `predict`; a frame may lack columns, and may have the price column of the training table.
+            rows: as of `predict`; a frame may lack columns, and may have the price column of the training table. Or
+                what `read_priced_rows` returns for a file that `predict_file` has written with `watch`.
             fail_over: limits by measure, such as {"psi": 0.2}; `failures` of the result names those that are exceeded.
 
         Raises:
             BundleError: the model has no sketch.
             ConfigError: a limit names an unknown measure.
-            DataError: there are no rows, or they cannot be read.
+            DataError: there are no rows, or they cannot be read, or another model has priced them.
 
         Example:
             >>> import pricekit as pk
@@ -272,12 +275,28 @@ class Predictor:
         """
         limits = limits_of(fail_over)
         sketch = require_sketch(self.sketch)
+        if isinstance(rows, PricedRows):
+            return compare_priced(sketch, rows, limits)
         if is_frame(rows) and not isinstance(rows, Table):
             rows = read_rows(rows, self.columns, sketch.others)
         elif not isinstance(rows, ComparedRows):
             rows = rows_of(table_of(rows, replace(self.columns, price=None)))
         preprocessor = self.members[0].preprocessor
         return compare(sketch, rows, preprocessor, self.prepare, self.price, limits)
+
+    def count(self, table: Table, inputs: list[Inputs], prices: np.ndarray) -> PricedRows:
+        """Return the counts of priced rows, for `drift`: of 1,024 drawn by chance if there are more.
+
+        Args:
+            table: N rows, at least one.
+            inputs: of the rows, as of `prepare`.
+            prices: of the rows, float32 (N,), as of `price`.
+
+        Raises:
+            BundleError: the model has no sketch.
+        """
+        sketch = require_sketch(self.sketch)
+        return count_priced(sketch, self.members[0].preprocessor, table, inputs[0], prices)
 
     def self_test(self) -> SelfTestResult:
         """Price the invented rows that the bundle contains, and compare with their prices at the export.
@@ -335,6 +354,7 @@ class Predictor:
         interval: float | None = None,
         resume: bool = False,
         processes: int | None = None,
+        watch: str | Path | None = None,
     ) -> int:
         """Price a table file of any size in bounded memory; return the number of rows.
 
@@ -356,8 +376,11 @@ class Predictor:
             resume: continue an interrupted prediction into `out`.
             processes: the number of processes that price windows of rows, each with a copy of the model; default:
                 several if they are faster than threads.
+            watch: also add the rows to a sketch in this local file, which `drift` compares with the training table. It
+                contains counts of rows and no row. If there are more rows, 1,024 of each 8,192 are drawn by chance.
 
-        Raises: ConfigError if the model has no such intervals; DataError for the table or the output.
+        Raises: ConfigError if the model has no such intervals; DataError for the table or the output, or if `watch` is
+            another file or has rows of another model; BundleError for `watch` if the model has no sketch.
         """
         check_limit(limit)
         workers.check_processes(self, processes)
@@ -378,6 +401,7 @@ class Predictor:
             interval=interval,
             resume=resume,
             processes=processes,
+            watch=None if watch is None else watch_file(watch),
         )
 
     def prepare(self, table: Table) -> list[Inputs]:

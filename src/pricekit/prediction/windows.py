@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from pricekit.prediction.workers import price_in_processes, worthwhile
+from pricekit.monitoring.counts.priced import PricedRows
+from pricekit.prediction.workers import Found, price_in_processes, worthwhile
 from pricekit.table import Table
 
 if TYPE_CHECKING:
@@ -32,15 +33,15 @@ class Pace:
     preparing: float = 0.0
     pricing: float = 0.0
 
-    def price(self, predictor: Predictor, table: Table) -> np.ndarray:
-        """Return the prices of a table, float32 (N,)."""
+    def price(self, predictor: Predictor, table: Table, counting: bool) -> Found:
+        """Return the prices of a table, float32 (N,), and its counts if they are wanted."""
         began = time.perf_counter()
         inputs = predictor.prepare(table)
         prepared = time.perf_counter()
         prices = predictor.price(inputs)
         self.preparing += prepared - began
         self.pricing += time.perf_counter() - prepared
-        return prices
+        return prices, predictor.count(table, inputs, prices) if counting else None
 
 
 def priced(
@@ -51,8 +52,9 @@ def priced(
     done: int = 0,
     processes: int | None = 1,
     pace: Pace | None = None,
-) -> Iterator[tuple[Table, np.ndarray | None]]:
-    """Yield each table with its prices, float32 (N,).
+    counting: bool = False,
+) -> Iterator[tuple[Table, np.ndarray | None, PricedRows | None]]:
+    """Yield each table with its prices, float32 (N,), and with counts of its rows if they are wanted.
 
     Args:
         predictor: the model.
@@ -61,20 +63,22 @@ def priced(
         done: the number of tables at the beginning that are not priced; they come with None.
         processes: the number of processes; None: several if that is faster.
         pace: learns from the first window how long rows take.
+        counting: whether the rows are counted, for `drift`.
     """
     tables, pace = prefetched(tables), pace or Pace()
     for table in islice(tables, done):
-        yield table, None
+        yield table, None, None
     for first in islice(tables, 1):
-        yield first, pace.price(predictor, first)
+        yield first, *pace.price(predictor, first, counting)
         if processes is None:
             windows_left = (size - first.position) / max(1, first.position) * (done + 1)
             processes = worthwhile(predictor, pace.preparing, pace.pricing, windows_left)
     if processes is not None and processes > 1:
-        yield from price_in_processes(predictor, tables, processes)
+        yield from price_in_processes(predictor, tables, processes, counting=counting)
         return
     for table, inputs in prefetched((table, predictor.prepare(table)) for table in tables):
-        yield table, predictor.price(inputs)
+        prices = predictor.price(inputs)
+        yield table, prices, predictor.count(table, inputs, prices) if counting else None
 
 
 def prefetched(items: Iterable[Item]) -> Iterator[Item]:

@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pricekit.errors import ConfigError, PluginError
+from pricekit.monitoring.counts.priced import PricedRows
 from pricekit.prediction.processes import in_new_processes
 from pricekit.support.cpus import available_memory, used_memory
 from pricekit.table import Table
 
 if TYPE_CHECKING:
     from pricekit.prediction.predictor import Predictor
+
+Found = tuple[np.ndarray, PricedRows | None]
+"""Prices of rows, and counts of the rows if they are wanted."""
 
 WORTH_SECONDS = 10.0
 """Starting processes takes some two seconds, so shorter work does without."""
@@ -48,24 +52,25 @@ def check_processes(predictor: Predictor, processes: int | None) -> None:
 
 
 def price_in_processes(
-    predictor: Predictor, tables: Iterable[Table], processes: int
-) -> Iterator[tuple[Table, np.ndarray]]:
-    """Yield each table with its prices, float32 (N,), in order.
+    predictor: Predictor, tables: Iterable[Table], processes: int, *, counting: bool = False
+) -> Iterator[tuple[Table, np.ndarray, PricedRows | None]]:
+    """Yield each table with its prices, float32 (N,), in order, and with counts of its rows if they are wanted.
 
     Args:
         predictor: loaded from a folder, which each process opens again.
         tables: windows of rows; at most `AHEAD + 1` for each process are in memory.
         processes: the number of processes.
+        counting: whether the rows are counted.
 
     Raises:
         PluginError: a process ended before it returned the prices, or a plugin fails.
         BundleError: the model has changed since it was loaded, or returns an invalid price.
     """
-    waiting: deque[tuple[Table, Future[np.ndarray]]] = deque()
+    waiting: deque[tuple[Table, Future[Found]]] = deque()
     with in_new_processes(processes, _keep, Opened(predictor)) as pool:
         try:
             for table in tables:
-                waiting.append((table, pool.submit(_price, table)))
+                waiting.append((table, pool.submit(_price, table, counting)))
                 if len(waiting) > (AHEAD + 1) * processes:
                     yield _next(waiting)
             while waiting:
@@ -83,9 +88,11 @@ def ended_early() -> PluginError:
     )
 
 
-def _next(waiting: deque[tuple[Table, Future[np.ndarray]]]) -> tuple[Table, np.ndarray]:
-    table, prices = waiting.popleft()
-    return table, prices.result()
+def _next(
+    waiting: deque[tuple[Table, Future[Found]]],
+) -> tuple[Table, np.ndarray, PricedRows | None]:
+    table, found = waiting.popleft()
+    return table, *found.result()
 
 
 def worthwhile(predictor: Predictor, preparing: float, pricing: float, left: float) -> int:
@@ -147,6 +154,8 @@ def _keep(model: Callable[[], Predictor]) -> None:
     _models[:] = [model]
 
 
-def _price(table: Table) -> np.ndarray:
+def _price(table: Table, counting: bool) -> Found:
     predictor = _models[0]()
-    return predictor.price(predictor.prepare(table))
+    inputs = predictor.prepare(table)
+    prices = predictor.price(inputs)
+    return prices, predictor.count(table, inputs, prices) if counting else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pricekit.errors import BundleError, ConfigError
 
 if TYPE_CHECKING:
+    from pricekit.bundle.keys import Trust
     from pricekit.prediction.predictor import Predictor
     from pricekit.table import Columns
 
@@ -29,32 +30,36 @@ class ModelReader:
     open: Callable[[], Predictor]
 
 
-def load_model(path: str | Path, engine: str | None = None) -> Predictor:
+def load_model(path: str | Path, engine: str | None = None, trust: Trust | None = None) -> Predictor:
     """Open a run or an ensemble in torch, or a bundle in an engine.
 
     Args:
         path: the folder of a run, an ensemble or a bundle.
         engine: the engine of a bundle; None or "auto" is the fastest on this machine, measured the first time.
+        trust: the keys one of which must have signed the bundle; None: no signature is needed.
 
     Raises:
-        BundleError: the folder contains no model, or a damaged bundle.
+        BundleError: the folder contains no model, or a damaged bundle, or no trusted key has signed it.
         ConfigError: an engine other than "auto" is given for a run or an ensemble.
         PluginError: a plugin that the model needs is missing.
         TrainingError: the run is not finished.
     """
-    return read_model(path, engine).open()
+    return read_model(path, engine, trust).open()
 
 
-def read_model(path: str | Path, engine: str | None = None) -> ModelReader:
+def read_model(path: str | Path, engine: str | None = None, trust: Trust | None = None) -> ModelReader:
     """Read a model without opening its engine; arguments and errors are those of `load_model`."""
     from pricekit.bundle import is_bundle
+    from pricekit.bundle.signature import not_signed
     from pricekit.prediction.members import read_bundle
     from pricekit.prediction.predictor import Predictor
 
     path = Path(path)
     if is_bundle(path):
-        reader = read_bundle(path)
+        reader = read_bundle(path, trust)
         return ModelReader(reader.columns, lambda: Predictor.from_bundle(reader, engine or "auto"))
+    if trust is not None:
+        raise not_signed(path)
     predictor = _open_trained(path, engine)
     return ModelReader(predictor.columns, lambda: predictor)
 

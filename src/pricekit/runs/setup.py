@@ -43,6 +43,7 @@ class Setup:
     def create(cls, config: RunConfig) -> Setup:
         """Create the plugins and choose the precision; raises PluginError, ConfigError."""
         torch.manual_seed(config.seed)  # a plugin may draw random numbers when it is created
+        registry().require_trackers(config.track)
         processes = Processes()
         setup = cls(
             config=config,

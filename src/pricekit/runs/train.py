@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from pricekit.config import RunConfig
-from pricekit.core.calls import observed_run
+from pricekit.core.calls import observed
 from pricekit.errors import PluginError, TrainingError, check_intact
 from pricekit.evaluation.calibration import fit_intervals
 from pricekit.evaluation.goal import Goal, constant_score, goal_of
@@ -174,8 +174,8 @@ def _train(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
     job = prepared.job
     settings = job.config.model_dump(mode="json", exclude_none=True)
     rows = {"train": len(prepared.split.train), "valid": len(prepared.split.valid)}
-    with observed_run(
-        out, enabled=job.processes.main, config=settings, rows=rows, resumed=prepared.reopened
+    with observed(
+        "run", out, enabled=job.processes.main, config=settings, rows=rows, resumed=prepared.reopened
     ) as facts:
         facts |= _run_passes(prepared, out, started)
     job.processes.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -161,6 +162,16 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def mode_for_others(state: os.stat_result) -> str:
+    """Return the mode of a file, such as 644, if others than its owner can access it; "" if they cannot.
+
+    Windows has no such modes.
+    """
+    if os.name != "posix" or not state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return ""
+    return f"{stat.S_IMODE(state.st_mode):o}"
 
 
 def describe_failure(error: OSError) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from pricekit.config import RunConfig
+from pricekit.core.calls import observed
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.evaluation.goal import Goal, goal_of
 from pricekit.evaluation.held_out import FILE as HELD_OUT
@@ -95,9 +96,25 @@ def cross_validate(
         folder = working_folder(out, is_cv, FACTS, resume=resume, overwrite=overwrite)
         with replacing(out, folder, _is_own, enabled=processes.main):
             plan, source = _begin(source, config, folder, folds, **given)
-            scores = _run_folds(source, config, plan, folder, processes, resume=resume)
+            scores = _observed_folds(source, config, plan, folder, processes, resume=resume)
         processes.wait()
         return scores
+
+
+def _observed_folds(
+    source: Source, config: RunConfig, plan: FoldPlan, out: Path, processes: Processes, *, resume: bool
+) -> Scores:
+    """Train and score the runs of all folds, and notify observers; return the scores of all rows."""
+    facts = {
+        "config": config.model_dump(mode="json", exclude_none=True),
+        "folds": plan.folds,
+        "resumed": resume,
+    }
+    with observed("cross_validation", out, enabled=processes.main, **facts) as ended:
+        scores = _run_folds(source, config, plan, out, processes, resume=resume)
+        if processes.main:
+            ended |= json.loads((out / FACTS).read_text("utf-8"))
+    return scores
 
 
 def _run_folds(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pricekit.bundle.keys import Trust
 from pricekit.comparables.far import mark_far
 from pricekit.comparables.products import Products, products_of
 from pricekit.errors import ConfigError
@@ -36,10 +37,16 @@ TRAINED_ON = 0.1
 """If a table contains this share of a run's held-out rows, it is the training table; equal products are rarer."""
 
 
-def evaluate_model(model: Path, table: Any, options: Mapping[str, Any], metric: str | None = None) -> Scores:
+def evaluate_model(
+    model: Path,
+    table: Any,
+    options: Mapping[str, Any],
+    metric: str | None = None,
+    trust: Trust | None = None,
+) -> Scores:
     """Score a model; see `pricekit.evaluate`."""
     judged_by = metric_of([model], metric)
-    rows, predictor = judged_rows(model, table, options)
+    rows, predictor = judged_rows(model, table, options, trust)
     scores = scores_of(rows, judged_by)
     if predictor is not None:
         scores = replace(scores, metrics=scores.metrics | _coverage(predictor, rows))
@@ -81,13 +88,16 @@ def products_among(model: Path, among: Any) -> Products:
     return products_of(table)
 
 
-def judged_rows(model: Path, table: Any, options: Mapping[str, Any]) -> tuple[HeldOut, Predictor | None]:
+def judged_rows(
+    model: Path, table: Any, options: Mapping[str, Any], trust: Trust | None = None
+) -> tuple[HeldOut, Predictor | None]:
     """Return rows with prices and predictions, and the model if it was opened.
 
     Args:
         model: a bundle, a run or an ensemble; without a table a run, an ensemble or a cross-validation.
         table: a file or a frame with prices; None: the held-out rows.
         options: options for reading the table.
+        trust: as for `load_model`.
 
     Raises:
         ConfigError: options without a table.
@@ -98,7 +108,7 @@ def judged_rows(model: Path, table: Any, options: Mapping[str, Any]) -> tuple[He
         held_out = read_held_out(model)
         report_refit([model])
         return held_out, None
-    predictor = load_model(model)
+    predictor = load_model(model, trust=trust)
     judged = priced_rows(predictor, table, options)
     warn_of_training_rows(model, source_name(table), judged)
     return judged, predictor

@@ -26,6 +26,7 @@ ALL_MINILM_L6_V2 = Architecture(
     name="minilm",
     hub="sentence-transformers/all-MiniLM-L6-v2",
     family="bert",
+    licence="Apache-2.0",
     numbers={
         "vocab_size": 30522,
         "hidden_size": 384,

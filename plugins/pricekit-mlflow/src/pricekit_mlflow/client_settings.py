@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from pricekit.errors import PricekitError
 
 DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -16,17 +19,35 @@ DEFAULTS = {
 }
 """Defaults for variables that the user has not set. MLflow's own retry for minutes, print, and send telemetry."""
 
+_NOISE = ".*(An input example was not provided|Any type hint is inferred as AnyType)"
+"""Warnings of MLflow about models in general; a bundle brings a signature of its own."""
+
+IMPATIENT = ("MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES")
+"""Those that keep training from waiting."""
+
 
 @contextmanager
-def client_settings() -> Iterator[None]:
-    """Apply the defaults while the block runs; raise its failure as a RuntimeError with a one-line message."""
-    ours = {name: value for name, value in DEFAULTS.items() if name not in os.environ}
+def client_settings(
+    failed: str = "logging of this run to MLflow stopped", *, patient: bool = False
+) -> Iterator[None]:
+    """Apply the defaults while the block runs; raise its failure as a RuntimeError with a one-line message.
+
+    Args:
+        failed: begins the message.
+        patient: leave timeouts and retries to MLflow, where nothing waits for the block.
+    """
+    chosen = {name: value for name, value in DEFAULTS.items() if not (patient and name in IMPATIENT)}
+    ours = {name: value for name, value in chosen.items() if name not in os.environ}
     os.environ.update(ours)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", _NOISE, UserWarning)
+            yield
+    except PricekitError:
+        raise
     except Exception as error:
         message = without_password(f"{type(error).__name__}: {error}")
-        raise RuntimeError(f"logging of this run to MLflow stopped: {message}") from None
+        raise RuntimeError(f"{failed}: {message}") from None
     finally:
         for name in ours:
             os.environ.pop(name, None)

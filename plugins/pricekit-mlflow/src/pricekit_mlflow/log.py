@@ -1,4 +1,4 @@
-"""Logs a run to MLflow; this module and MLflow are imported when a run starts."""
+"""Logs runs, cross-validations and bundles to MLflow; this module and MLflow are imported when one of them starts."""
 
 from __future__ import annotations
 
@@ -6,28 +6,34 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import mlflow
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, Run
+from mlflow.entities import LoggedModel, LoggedModelOutput, Metric, Param, Run
 from mlflow.exceptions import MlflowException
+from mlflow.models import Model
 from mlflow.store.db.db_types import DATABASE_ENGINES
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from sqlalchemy import create_engine, make_url
 
 from pricekit import __version__
+from pricekit.metrics import METRICS
+from pricekit.prediction.members import read_bundle
+from pricekit.support.files import temporary_folder
 from pricekit.support.log import logger
 from pricekit_mlflow.client_settings import without_password
+from pricekit_mlflow.flavor import save_model
 from pricekit_mlflow.run_id import save_run_id
 
 EXPERIMENT = "pricekit"
 VERSION_TAG = "pricekit.version"
 STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 FILES = ("config.toml", "metrics.jsonl", "run.json")
-BUNDLE_FILES = ("manifest.json", "README.md")
+FILES_OF_FOLDS = ("cv.toml", "cv.json")
 BATCH, NAME_LENGTH, VALUE_LENGTH = 100, 250, 500
 """Limits of MLflow: parameters per request, characters of a name, and characters of a value before version 2.8."""
 
@@ -54,8 +60,20 @@ class Log:
         if outcome == "finished":
             final = {**facts["metrics"], **{k: facts[k] for k in FINAL if k in facts}}
             self._metrics({f"final/{name}": value for name, value in final.items()}, facts["best_epoch"])
+        self._ended(folder, outcome, FILES)
+
+    def cross_validation_ended(self, folder: Path, outcome: str, facts: Mapping[str, Any]) -> None:
+        """Log the metrics over all rows, the status, and the small files of the cross-validation."""
+        if outcome == "finished":
+            scores = {name: facts["scores"].get(name) for name in METRICS}
+            final = {**scores, **{k: facts[k] for k in FINAL if k in facts}}
+            numbers = {f"final/{name}": value for name, value in final.items() if value is not None}
+            self._metrics(numbers, len(facts["folds"]))
+        self._ended(folder, outcome, FILES_OF_FOLDS)
+
+    def _ended(self, folder: Path, outcome: str, names: Sequence[str]) -> None:
         self.client.set_terminated(self.run_id, STATUS[outcome])
-        for name in FILES:
+        for name in names:
             if (folder / name).is_file():
                 self.client.log_artifact(self.run_id, str(folder / name))
 
@@ -65,15 +83,24 @@ class Log:
         self.client.log_batch(self.run_id, metrics=metrics)
 
 
-def start(folder: Path, settings: Mapping[str, Any], run_id: str | None) -> Log:
-    """Continue the MLflow run `run_id` if this package created it, else create one; log where it is."""
+def start(folder: Path, settings: Mapping[str, Any], run_id: str | None, parent: str | None = None) -> Log:
+    """Continue the MLflow run `run_id` if this package created it, else create one; log where it is.
+
+    Args:
+        folder: of the run.
+        settings: become parameters.
+        run_id: of the MLflow run to continue.
+        parent: id of the MLflow run whose child a new one is.
+    """
     client, run = _client(), None
     if run_id is not None and (run := _own(client, run_id)):
         client.update_run(run_id, status="RUNNING")
         log = Log(client, run_id, _last_epoch(client, run_id))
     else:
         name = folder.absolute().name
-        run = client.create_run(_experiment(client), tags={VERSION_TAG: __version__}, run_name=name)
+        nested = {} if parent is None else {MLFLOW_PARENT_RUN_ID: parent}
+        tags = {VERSION_TAG: __version__, **nested}
+        run = client.create_run(_experiment(client), tags=tags, run_name=name)
         log = Log(client, run.info.run_id)
         save_run_id(folder, log.run_id)
         params = parameters(settings)
@@ -83,15 +110,49 @@ def start(folder: Path, settings: Mapping[str, Any], run_id: str | None) -> Log:
     return log
 
 
-def log_bundle(run_id: str, bundle: Path) -> None:
-    """Log the manifest and model card of a bundle; raise LookupError if the run is not in this store."""
+def log_exported(run_id: str, bundle: Path) -> None:
+    """Log a bundle as a model of its run; raise LookupError if the run is not in this store."""
     client = _client()
     if _own(client, run_id) is None:
         raise LookupError(f"there is no run {run_id} of pricekit in {client.tracking_uri}")
-    name = bundle.absolute().name
-    for file in BUNDLE_FILES:
-        client.log_artifact(run_id, str(bundle / file), f"bundle/{name}")
-    client.set_tag(run_id, "pricekit.bundle", name)
+    model = log_model(bundle, run_id)
+    client.set_tag(run_id, "pricekit.bundle", bundle.absolute().name)
+    logger.info(f"MLflow: the bundle is models:/{model.model_id}")
+
+
+def log_model(bundle: Path, run_id: str | None) -> LoggedModel:
+    """Log a bundle as a model of MLflow, which belongs to a run or, without one, to the active run if there is one."""
+    opened = read_bundle(bundle)
+    client = _client()
+    active = mlflow.active_run()
+    run_id = run_id or (active.info.run_id if active else None)
+    place = client.get_run(run_id).info.experiment_id if run_id else _experiment(client)
+    model = client.create_logged_model(place, bundle.absolute().name, source_run_id=run_id)
+    try:
+        with temporary_folder() as folder:
+            known = Model(artifact_path=model.artifact_location, run_id=run_id, model_id=model.model_id)
+            save_model(opened, folder / "model", known)
+            client.log_model_artifacts(model.model_id, str(folder / "model"))
+        client.finalize_logged_model(model.model_id, "READY")
+    except BaseException:
+        client.finalize_logged_model(model.model_id, "FAILED")
+        raise
+    if run_id:
+        client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
+    return model
+
+
+def register_model(model: LoggedModel, name: str, aliases: Sequence[str]) -> str:
+    """Make a logged model the next version of a registered one; return its URI."""
+    client = _client()
+    if not any(found.name == name for found in client.search_registered_models(f"name = '{name}'")):
+        client.create_registered_model(name)
+    version = client.create_model_version(
+        name, f"models:/{model.model_id}", model.source_run_id, model_id=model.model_id
+    ).version
+    for alias in aliases:
+        client.set_registered_model_alias(name, alias, str(version))
+    return f"models:/{name}/{version}"
 
 
 def parameters(settings: Mapping[str, Any]) -> list[Param]:

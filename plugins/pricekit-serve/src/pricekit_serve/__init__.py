@@ -1,15 +1,13 @@
 """An HTTP server for pricekit's bundles.
 
-command.py   `pricekit serve`
-server.py    serve: the socket, signals, and an orderly end
+command.py      `pricekit serve`
+server.py       serve: the socket, signals, and an orderly end
 application.py  app: models and routes as an ASGI app
-access.py    what surrounds every request: id, token, log, metrics, errors; token.py reads the token
-routes.py    the addresses; protocol.py those of the Open Inference Protocol; openapi.py describes them; page.py
-bodies.py    bodies of requests to values; rows.py and arrow.py values to checked rows
-answers.py   what is asked for each row, and the answer
-queue.py     rows of several requests are priced together
-models.py    bundles by name: open, and replaced by newer ones
-limits.py, errors.py, metrics.py
+access/         what surrounds every request: its id, the token, the log, the metrics, and answers to errors
+routes/         what answers at each address: the own interface, the Open Inference Protocol, its description, a page
+requests/       bodies of requests: read within limits, parsed without trust, and turned into checked rows
+models/         open bundles by name, replaced by newer ones; the queues that price their rows; answers
+limits.py, errors.py, metrics.py, tracing.py
 """
 
 from typing import TYPE_CHECKING, Any

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from pricekit_serve.access import Access, refuse
+from pricekit.bundle.keys import read_trust
+from pricekit.results import Keys
+from pricekit_serve.access.middleware import Access, refuse
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.models import Models, named
-from pricekit_serve.routes import Routes
+from pricekit_serve.models.served import Models, named
+from pricekit_serve.models.sketches import SECONDS, Sketches
+from pricekit_serve.routes.addresses import Routes
+from pricekit_serve.tracing import Tracing
 
 DEFAULT_LIMITS = Limits()
 
@@ -27,6 +32,8 @@ def app(
     token: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
     watch: float | None = None,
+    sketches: str | Path | None = None,
+    trust: Keys | None = None,
 ) -> Starlette:
     """Return an ASGI app that prices rows with bundles.
 
@@ -36,12 +43,14 @@ def app(
         token: that clients must send as `Authorization: Bearer TOKEN`; None: all may ask.
         limits: of requests, batches and the queue.
         watch: seconds between looks whether the files of a bundle have changed; None: do not look.
+        sketches: a folder for sketches of what is priced, which `pricekit.drift` reads; None: keep none.
+        trust: a PEM file with a public key, or several: open only bundles that one of them has signed.
 
     Returns:
         The app; `app.state.models` has its `Models`.
 
     Raises:
-        BundleError, PluginError: a bundle cannot be opened.
+        BundleError, PluginError: a bundle cannot be opened, or its self-test fails.
         ConfigError: there is no bundle, or a name is no word.
 
     Example:
@@ -52,26 +61,53 @@ def app(
         ['bundle']
     """
     metrics = Metrics()
-    models = Models(named(bundles), engine, limits, metrics)
+    kept = None if sketches is None else Sketches(Path(sketches), metrics)
+    models = Models(named(bundles), engine, limits, metrics, kept, read_trust(trust))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        watching = None if watch is None else asyncio.create_task(_watch(models, watch))
-        yield
-        if watching is not None:
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
+        work = [] if watch is None else [_watch(models, watch)]
+        work += [] if kept is None else [_write(kept)]
+        async with _meanwhile(work):
+            yield
+        if kept is not None:
+            await asyncio.to_thread(kept.write)
 
     found = Starlette(
         routes=Routes(models, limits, metrics).all(),
-        middleware=[Middleware(Access, token=token, metrics=metrics)],
+        middleware=[
+            Middleware(
+                Access,
+                token=token,
+                metrics=metrics,
+                tracing=Tracing(),
+                stopping=lambda: models.stopping,
+            )
+        ],
         exception_handlers={HTTPException: refuse},
         lifespan=lifespan,
     )
     found.router.redirect_slashes = False
     found.state.models = models
     return found
+
+
+@asynccontextmanager
+async def _meanwhile(work: Iterable[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Do work that never ends while the block runs."""
+    tasks = [asyncio.create_task(each) for each in work]
+    yield
+    for task in tasks:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _write(sketches: Sketches) -> None:
+    """Write the sketches from time to time."""
+    while True:
+        await asyncio.sleep(SECONDS)
+        await asyncio.to_thread(sketches.write)
 
 
 async def _watch(models: Models, seconds: float) -> None:

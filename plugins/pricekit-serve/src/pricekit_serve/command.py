@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, engine_option
+from pricekit.cli.options import FOLDER, engine_option, trust_option
 from pricekit.cli.terminal import begin
 
 
@@ -25,6 +25,7 @@ from pricekit.cli.terminal import begin
     help="Port on which to listen. 0 is a free one.",
 )
 @engine_option
+@trust_option
 @click.option(
     "--token-file",
     type=click.Path(),
@@ -35,6 +36,12 @@ from pricekit.cli.terminal import begin
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
     help="Look this often whether a bundle was replaced, and open the new one.",
+)
+@click.option(
+    "--sketches",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="Keep sketches of what is priced in this folder, which pricekit drift compares with the training table.",
 )
 @click.option(
     "--drain",
@@ -92,8 +99,8 @@ def serve(bundles: tuple[str, ...], **flags: Any) -> None:
     that come at the same time are priced together. The first BUNDLE answers /predict, and each one
     /models/NAME/predict; without a NAME it is called like its folder.
 
-    SIGTERM ends the server when all requests are answered. SIGHUP opens the bundles again; a damaged one is refused,
-    and the old one stays.
+    SIGTERM ends the server when all requests are answered. SIGHUP opens the bundles again; one that is damaged or fails
+    its self-test is refused, and the old one stays.
     """
     begin(f"opening {', '.join(bundles)}", "pricekit.prediction.predictor")
     from pricekit_serve.limits import Limits
@@ -105,7 +112,7 @@ def serve(bundles: tuple[str, ...], **flags: Any) -> None:
 
 
 def _by_name(bundles: tuple[str, ...]) -> dict[str, str | Path]:
-    from pricekit_serve.models import named
+    from pricekit_serve.models.served import named
 
     found: dict[str, str | Path] = {}
     for given in bundles:

@@ -7,8 +7,22 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from pricekit.monitoring.counts.model import Counts
+from pricekit.monitoring.fields import OWN
+from pricekit.monitoring.sketch import Sketch
+
 SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.03, 0.06, 0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+DRIFT = {
+    "rows": "Priced rows that were counted for drift.",
+    "outside_rows": "Counted rows with a feature beyond the range of the training rows.",
+    "missing_cells": "Empty labelled lines and columns of counted rows.",
+    "unseen_values": "Values of lines and columns that few training rows had, in counted rows.",
+    "words": "Distinct words of counted rows.",
+    "unknown_words": "Distinct words of counted rows that few training rows had.",
+}
+"""Counters of drift by name."""
 
 
 class Metrics:
@@ -39,6 +53,10 @@ class Metrics:
             "pricekit_model", "1 for the model that is served.", ["model", "digest", "engine"]
         )
 
+        self._drift = {
+            name: counter(f"pricekit_drift_{name}", text, ["model"]) for name, text in DRIFT.items()
+        }
+
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count an answered request."""
         self._requests.labels(route, str(status)).inc()
@@ -54,6 +72,25 @@ class Metrics:
             if labels["model"] == model:
                 self._models.remove(labels["model"], labels["digest"], labels["engine"])
         self._models.labels(model, digest, engine).set(1)
+
+    def drifted(self, model: str, counts: Counts, sketch: Sketch) -> None:
+        """Count what rows have that training rows hardly had."""
+        fields = {name: each for name, each in counts.fields.items() if name not in OWN}
+        found = {
+            "rows": counts.rows,
+            "outside_rows": counts.outside,
+            "missing_cells": sum(counts.rows - each.filled for each in fields.values()),
+            "unseen_values": sum(
+                rows
+                for name, each in fields.items()
+                for value, rows in each.values.items()
+                if value not in sketch.fields[name].values
+            ),
+            "words": counts.word_pairs,
+            "unknown_words": counts.unknown_words,
+        }
+        for name, number in found.items():
+            self._drift[name].labels(model).inc(number)
 
     def of_queue(self, model: str) -> QueueMetrics:
         """Return what counts the work of a model's queue."""

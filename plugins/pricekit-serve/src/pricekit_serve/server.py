@@ -13,18 +13,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from pricekit.errors import ConfigError
+from pricekit.results import Keys
 from pricekit.support.files import describe_failure
 from pricekit.support.interrupts import finish_first
 from pricekit.support.log import logger
 from pricekit.support.progress import use_reporter
+from pricekit_serve.access.token import read_token
 from pricekit_serve.application import DEFAULT_LIMITS, app
 from pricekit_serve.limits import Limits
-from pricekit_serve.models import Models
-from pricekit_serve.token import read_token
+from pricekit_serve.models.served import Models
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 _KEEP_ALIVE = 75
@@ -41,6 +43,8 @@ def serve(
     engine: str = "auto",
     token_file: str | Path | None = None,
     watch: float | None = None,
+    sketches: str | Path | None = None,
+    trust: Keys | None = None,
     drain: float = 1.0,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
@@ -56,22 +60,21 @@ def serve(
         engine: in which the bundles are opened; "auto" is the fastest on this machine.
         token_file: a file with the token that clients must send; default: the environment variable PRICEKIT_TOKEN.
         watch: seconds between looks whether the files of a bundle have changed; None: do not look.
+        sketches: a folder for sketches of what is priced, which `pricekit.drift` reads; None: keep none.
+        trust: a PEM file with a public key, or several: open only bundles that one of them has signed.
         drain: seconds.
         limits: of requests, batches and the queue.
 
     Raises:
-        BundleError, PluginError: a bundle cannot be opened.
+        BundleError, PluginError: a bundle cannot be opened, or its self-test fails.
         ConfigError: a value cannot be used, the port is taken, or others can read the token file.
     """
-    if threading.current_thread() is not threading.main_thread():
-        raise ConfigError(
-            "serve was called in another thread than the main one, where it cannot handle signals; run `app` with a "
-            "server of your own there"
-        )
+    _require_main_thread()
     token = read_token(token_file)
     with ExitStack() as stack:
         stack.enter_context(use_reporter(None))
-        application = app(bundle, engine=engine, token=token, limits=limits, watch=watch)
+        kept: dict[str, Any] = {"watch": watch, "sketches": sketches, "trust": trust}
+        application = app(bundle, engine=engine, token=token, limits=limits, **kept)
         gc.collect()
         gc.freeze()  # the models' objects stay, and no collection needs to look at them
         stack.callback(gc.unfreeze)
@@ -95,6 +98,14 @@ def serve(
         run = _Run(uvicorn.Server(config), application.state.models, drain, address)
         run.until_stopped(listening)
     logger.info("all requests are answered; the server ends")
+
+
+def _require_main_thread() -> None:
+    if threading.current_thread() is not threading.main_thread():
+        raise ConfigError(
+            "serve was called in another thread than the main one, where it cannot handle signals; run `app` with a "
+            "server of your own there"
+        )
 
 
 class _Run:

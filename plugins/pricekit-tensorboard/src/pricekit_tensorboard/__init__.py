@@ -9,6 +9,7 @@ from typing import Any
 from pricekit.core.hookspecs import hookimpl
 
 pricekit_api = 1
+pricekit_tracker = "tensorboard"
 
 
 @hookimpl

@@ -14,12 +14,12 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
 from pricekit.config import Section
-from pricekit.core.contracts import State
+from pricekit.core.contracts import State, WeightsSource
 from pricekit.errors import ConfigError
 from pricekit.model.backbones.architectures import Architecture
 from pricekit.model.backbones.encoder import POOLING, TransformerEncoder
 from pricekit.model.backbones.families import family_of, longest_text
-from pricekit.model.backbones.transformer import Pretrained, PretrainedOptions
+from pricekit.model.backbones.transformer import Pretrained, PretrainedOptions, source_of
 from pricekit.model.backbones.weights import POOLING_FILE, SENTENCE_FILE, find_weights, read_config
 from pricekit.support.log import logger
 from pricekit.tokens import Tokens
@@ -57,6 +57,11 @@ class AnyEncoder:
     def max_length(self) -> int | None:
         """The maximum number of tokens that the encoder accepts; None: no limit."""
         return self._given.max_length
+
+    @property
+    def weights_source(self) -> WeightsSource:
+        """Where the weights come from; their licence is unknown."""
+        return source_of(self.options.weights or "")
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Load the tokenizer of the weights."""

@@ -46,6 +46,7 @@ class Architecture:
         numbers: values of the configuration that differ from the library's defaults.
         max_length: maximum number of tokens per text; None: no limit.
         prefix: what stood before each text when the weights were trained.
+        licence: SPDX id of the licence of these weights, as their model card states it; "" if it is unknown.
     """
 
     name: str
@@ -54,18 +55,26 @@ class Architecture:
     numbers: Mapping[str, Any] = field(default_factory=dict)
     max_length: int | None = 512
     prefix: str = ""
+    licence: str = ""
 
 
-ROBERTA_BASE = Architecture("roberta-base", "FacebookAI/roberta-base", "roberta", _ROBERTA)
+ROBERTA_BASE = Architecture("roberta-base", "FacebookAI/roberta-base", "roberta", _ROBERTA, licence="MIT")
 DISTILROBERTA = Architecture(
-    "distilroberta", "distilbert/distilroberta-base", "roberta", {**_ROBERTA, "num_hidden_layers": 6}
+    "distilroberta",
+    "distilbert/distilroberta-base",
+    "roberta",
+    {**_ROBERTA, "num_hidden_layers": 6},
+    licence="Apache-2.0",
 )
-DEBERTA_V3_BASE = Architecture("deberta-v3-base", "microsoft/deberta-v3-base", "deberta-v2", _DEBERTA_V3)
+DEBERTA_V3_BASE = Architecture(
+    "deberta-v3-base", "microsoft/deberta-v3-base", "deberta-v2", _DEBERTA_V3, licence="MIT"
+)
 DEBERTA_V3_SMALL = Architecture(
     "deberta-v3-small",
     "microsoft/deberta-v3-small",
     "deberta-v2",
     {**_DEBERTA_V3, "num_hidden_layers": 6},
+    licence="MIT",
 )
 MODERNBERT_BASE = Architecture(
     "modernbert-base",
@@ -80,6 +89,7 @@ MODERNBERT_BASE = Architecture(
         "eos_token_id": 3,
     },
     max_length=8192,
+    licence="Apache-2.0",
 )
 MULTILINGUAL_E5_SMALL = Architecture(
     "multilingual-e5-small",
@@ -94,4 +104,5 @@ MULTILINGUAL_E5_SMALL = Architecture(
         "pad_token_id": 0,
     },
     prefix="query: ",
+    licence="MIT",
 )

@@ -38,6 +38,7 @@ class Bag:
     """The plugin: trains the tokenizer and makes the encoder."""
 
     max_length = None
+    weights_source = None
 
     class Options(Section):
         """Options of `bag`."""

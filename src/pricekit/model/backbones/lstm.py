@@ -22,6 +22,7 @@ class Lstm:
     """The plugin: trains the tokenizer and creates the encoder."""
 
     max_length = None
+    weights_source = None
 
     class Options(Section):
         """Options of `lstm`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from tokenizers import Tokenizer
 from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedModel
 
 from pricekit.config import Search, Section
-from pricekit.core.contracts import State
+from pricekit.core.contracts import State, WeightsSource
 from pricekit.errors import ConfigError
 from pricekit.model.backbones import architectures
 from pricekit.model.backbones.architectures import Architecture
@@ -32,6 +33,7 @@ from pricekit.model.backbones.weights import (
 from pricekit.tokens import Tokens
 
 _TRAINED_VOCABULARY = 30_000
+_HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")
 _LOCAL = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
 
 
@@ -67,6 +69,12 @@ class DebertaOptions(PretrainedOptions):
     )
 
 
+def source_of(weights: str) -> WeightsSource:
+    """Return where given weights come from, without their licence: a hub id, or a local folder without its name."""
+    on_hub = _HUB_ID.fullmatch(weights) and not Path(weights).exists()
+    return WeightsSource(weights if on_hub else "a local folder")
+
+
 class Pretrained:
     """A backbone with a pretrained encoder.
 
@@ -83,6 +91,16 @@ class Pretrained:
         self.options = options
         self.locate = locate
         self.max_length: int | None = architecture.max_length
+
+    @property
+    def weights_source(self) -> WeightsSource | None:
+        """Where the weights come from; the licence of other weights than the published ones is unknown."""
+        given = self.options.weights
+        if getattr(self.options, "random_weights", False):
+            return None
+        if given in (None, self.published.hub):
+            return WeightsSource(self.published.hub, self.published.licence)
+        return source_of(given)
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Load the tokenizer of the weights, or train one for random weights."""
@@ -229,9 +247,11 @@ class SmallTransformer:
             )
         self.options = options
         self.given: Pretrained | None = None
+        self.weights_source: WeightsSource | None = None
         if options.weights is not None:
             kept = PretrainedOptions(**options.model_dump(include={"weights", "dropout", "pooling"}))
-            self.given = Pretrained(Architecture("transformer", options.weights, "bert"), kept)
+            self.given = Pretrained(Architecture("transformer", "", "bert"), kept)
+            self.weights_source = self.given.weights_source
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Train the tokenizer, or load that of the weights."""

@@ -162,7 +162,7 @@ class Job:
         with PredictionWriter(part.target) as writer:
             size = size_of(part.source)
             tables = self._tables(part, notices)
-            for table, prices in priced(predictor, tables, size, processes=processes, pace=pace):
+            for table, prices, _ in priced(predictor, tables, size, processes=processes, pace=pace):
                 assert prices is not None
                 self._write(writer, table.ids, prices)
                 rows += len(table)

@@ -9,16 +9,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from pricekit_serve.answers import Wanted, answer, as_json
-from pricekit_serve.arrow import CONTENT_TYPE, rows_of_arrow
-from pricekit_serve.bodies import parse_json, parse_json_lines, parsed, read_body
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.models import Model, Models
-from pricekit_serve.openapi import document
-from pricekit_serve.page import PAGE, PAGE_POLICY
-from pricekit_serve.protocol import (
+from pricekit_serve.models.answers import Wanted, answer, as_json
+from pricekit_serve.models.model import Model
+from pricekit_serve.models.served import Models
+from pricekit_serve.requests.arrow import CONTENT_TYPE, rows_of_arrow
+from pricekit_serve.requests.bodies import parse_json, parse_json_lines, parsed, read_body
+from pricekit_serve.requests.rows import Rows, rows_of_json
+from pricekit_serve.routes.openapi import document
+from pricekit_serve.routes.page import PAGE, PAGE_POLICY
+from pricekit_serve.routes.protocol import (
     inference,
     model_metadata,
     request_id_of,
@@ -26,7 +28,6 @@ from pricekit_serve.protocol import (
     server_metadata,
     wanted_outputs,
 )
-from pricekit_serve.rows import Rows, rows_of_json
 
 JSON, JSON_LINES = "application/json", ("application/jsonl", "application/x-ndjson")
 KEYS = ("rows", "interval", "explain", "comparables")

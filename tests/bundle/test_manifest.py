@@ -1,6 +1,6 @@
 """The schema of manifest.json."""
 
-from pricekit.bundle.folder import Verified
+from pricekit.bundle.manifest import Verified
 
 
 def test_manifests_of_version_0_1_call_batch_sensitivity_company():

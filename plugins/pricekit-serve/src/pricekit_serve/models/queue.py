@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pricekit_serve.errors import RequestError
 from pricekit_serve.limits import Limits
-from pricekit_serve.rows import Rows, joined
+from pricekit_serve.requests.rows import Rows, joined
 
 Prices = npt.NDArray[np.float32]
 
@@ -35,6 +35,14 @@ class Watcher(Protocol):
 
 
 @dataclass(eq=False)
+class Times:
+    """When a request came and when its first rows left the queue, in nanoseconds since 1970."""
+
+    came: int = field(default_factory=time.time_ns)
+    began: int = 0
+
+
+@dataclass(eq=False)
 class _Job:
     """Work of one request: rows to price, or calls, one for each unit.
 
@@ -43,12 +51,14 @@ class _Job:
         rows: None for calls.
         call: None for rows.
         done: receives the prices, float32 (size,), or the list of what the calls return.
+        times: of the request.
     """
 
     size: int
     rows: Rows | None = None
     call: Callable[[int], Any] | None = None
     done: Future[Any] = field(default_factory=Future)
+    times: Times = field(default_factory=Times)
     found: list[Any] = field(default_factory=list)
     next: int = 0
     arrived: float = field(default_factory=time.perf_counter)
@@ -89,18 +99,30 @@ class PriceQueue:
         price: returns the prices of rows, float32 (N,).
         limits: of the batches and the queue.
         watcher: hears of the work.
+        at_end: called by the thread when everything is done.
     """
 
-    def __init__(self, price: Callable[[Rows], Prices], limits: Limits, watcher: Watcher) -> None:
-        self._price, self._limits, self._watcher = price, limits, watcher
+    def __init__(
+        self,
+        price: Callable[[Rows], Prices],
+        limits: Limits,
+        watcher: Watcher,
+        at_end: Callable[[], None] | None = None,
+    ) -> None:
+        self._price, self._limits, self._watcher, self._at_end = price, limits, watcher, at_end
         self._jobs: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._waiting, self._together, self._closed = 0, 1, False
         threading.Thread(target=self._work, name="prices", daemon=True).start()
 
-    def price(self, rows: Rows) -> Future[Prices]:
-        """Queue rows; the future has their prices, float32 (N,). Raises RequestError if the queue is full."""
-        return self._add(_Job(len(rows), rows=rows))
+    def price(self, rows: Rows, times: Times | None = None) -> Future[Prices]:
+        """Queue rows; the future has their prices, float32 (N,). Raises RequestError if the queue is full.
+
+        Args:
+            rows: to be priced.
+            times: learns when they leave the queue.
+        """
+        return self._add(_Job(len(rows), rows=rows, times=times or Times()))
 
     def call(self, function: Callable[[int], Any], times: int) -> Future[list[Any]]:
         """Queue calls with the numbers from 0; the future has their results. Raises RequestError if it is full."""
@@ -137,6 +159,8 @@ class PriceQueue:
                 self._together = len(batch)
                 self._count(-sum(count for _, count in batch))
                 self._jobs.extend(job for job, _ in batch if job.next < job.size and not job.done.done())
+        if self._at_end is not None:
+            self._at_end()
 
     def _watch(self, batch: Sequence[_Piece]) -> None:
         now = time.perf_counter()
@@ -166,6 +190,7 @@ class PriceQueue:
             if job.done.cancelled():
                 self._count(job.next - job.size)
             elif not batch or (job.columns is not None and job.columns == batch[0][0].columns):
+                job.times.began = job.times.began or time.time_ns()
                 batch.append((job, job.take(room)))
                 room = room - batch[-1][1] if job.rows is not None else 0
             else:

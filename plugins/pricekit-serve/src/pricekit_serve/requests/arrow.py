@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pricekit.table.columns import as_model_text
 from pricekit_serve.errors import RequestError, invalid
-from pricekit_serve.rows import KnownColumns, Rows, check_cell, check_count, check_names
+from pricekit_serve.requests.rows import KnownColumns, Rows, check_cell, check_count, check_names
 
 CONTENT_TYPE = "application/vnd.apache.arrow.stream"
 _COMPRESSION = 3

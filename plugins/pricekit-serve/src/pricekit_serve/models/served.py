@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
-import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-import pricekit as pk
+from pricekit.bundle.keys import Trust
 from pricekit.errors import ConfigError, PricekitError
 from pricekit.prediction.members import read_bundle
 from pricekit.support.log import logger
@@ -17,36 +15,13 @@ from pricekit.support.text import scheme_of, shorten
 from pricekit_serve.errors import RequestError
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.queue import PriceQueue, Prices
-from pricekit_serve.rows import KnownColumns, Rows
+from pricekit_serve.models.model import Model, open_model
+from pricekit_serve.models.sketches import Sketches
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_VERSION_DIGITS = 12
 
 FileStates = tuple[tuple[str, int, int, int], ...]
 """Name, inode, size and time of each file of a bundle."""
-
-
-@dataclass(frozen=True, eq=False)
-class Model:
-    """An open bundle.
-
-    Attributes:
-        name: in addresses.
-        predictor: prices rows.
-        columns: those that rows may have.
-        queue: prices rows of several requests together. It ends when nobody holds the model any more.
-    """
-
-    name: str
-    predictor: pk.Predictor
-    columns: KnownColumns
-    queue: PriceQueue
-
-    @property
-    def version(self) -> str:
-        """The beginning of the digest of the bundle."""
-        return str(self.predictor.digest)[:_VERSION_DIGITS]
 
 
 class Models:
@@ -57,14 +32,23 @@ class Models:
         engine: in which they are opened.
         limits: of their queues.
         metrics: of the server.
+        sketches: of what is priced; None: none are kept.
+        trust: the keys one of which must have signed each bundle, also when it is opened again; None: no signature is
+            needed.
 
     Raises:
         ConfigError: there is no bundle, or a name is no word.
-        BundleError, PluginError: a bundle cannot be opened.
+        BundleError, PluginError: a bundle cannot be opened, or its self-test fails.
     """
 
     def __init__(
-        self, bundles: Mapping[str, str | Path], engine: str, limits: Limits, metrics: Metrics
+        self,
+        bundles: Mapping[str, str | Path],
+        engine: str,
+        limits: Limits,
+        metrics: Metrics,
+        sketches: Sketches | None = None,
+        trust: Trust | None = None,
     ) -> None:
         if not bundles:
             raise ConfigError("there is no bundle to serve; name at least one", parameters=("bundles",))
@@ -75,6 +59,7 @@ class Models:
                     parameters=("bundles",),
                 )
         self._paths, self._engine, self._limits, self._metrics = dict(bundles), engine, limits, metrics
+        self._sketches, self._trust = sketches, trust
         self._turn = threading.Lock()
         self._seen = {name: file_states(path) for name, path in self._paths.items()}
         self._models = {name: self._opened(name, None) for name in self._paths}
@@ -109,8 +94,8 @@ class Models:
     def reload(self, names: list[str] | None = None) -> None:
         """Open bundles again, by default all, and let each replace the one before.
 
-        The old model answers until the new one has priced a row; requests that it has begun end with it. A bundle that
-        cannot be opened is refused: this is logged, and the old model stays.
+        The old model answers until the new one has passed its self-test; requests that it has begun end with it. A
+        bundle that cannot be opened or fails is refused: this is logged, and the old model stays.
         """
         with self._turn:
             for name in names or list(self._paths):
@@ -131,22 +116,11 @@ class Models:
             logger.info(f"the model {name} is now {new.version}; it was {old.version}")
 
     def _opened(self, name: str, old: Model | None) -> Model:
-        """Open a bundle and price a row with it; return the old model if the bundle is the same."""
-        reader = read_bundle(self._paths[name])
+        """Open a bundle; return the old model if the bundle is the same."""
+        reader = read_bundle(self._paths[name], self._trust)
         if old is not None and old.predictor.digest == reader.bundle.digest:
             return old
-        predictor = pk.Predictor.from_bundle(reader, self._engine)
-        columns = KnownColumns.of(predictor)
-
-        def price(rows: Rows) -> Prices:
-            found: Prices = predictor.predict(rows.for_predictor(predictor.columns))
-            return found
-
-        price(Rows({column: ["warm up"] for column in columns.text}))
-        model = Model(name, predictor, columns, PriceQueue(price, self._limits, self._metrics.of_queue(name)))
-        weakref.finalize(model, model.queue.close)
-        self._metrics.serves(name, predictor.digest, predictor.engine)
-        return model
+        return open_model(name, reader, self._engine, self._limits, self._metrics, self._sketches)
 
 
 def file_states(path: str | Path) -> FileStates:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -17,8 +18,10 @@ from pricekit.errors import PricekitError
 from pricekit.prediction.intervals import BOUNDS
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
-from pricekit_serve.models import Model
-from pricekit_serve.rows import Number, Rows
+from pricekit_serve.models.model import Model
+from pricekit_serve.models.queue import Times
+from pricekit_serve.requests.rows import Number, Rows
+from pricekit_serve.tracing import record
 
 
 @dataclass(frozen=True)
@@ -137,8 +140,9 @@ async def answer(model: Model, rows: Rows, wanted: Wanted, limits: Limits) -> An
     if not len(rows):
         return Answer(model, np.empty(0, np.float32), {}, [])
     futures: list[Future[Any]] = []
+    times = Times()
     try:
-        futures.append(model.queue.price(Rows(rows.cells)))
+        futures.append(model.queue.price(Rows(rows.cells), times))
         if wanted.explain or wanted.comparables:
             futures.append(
                 model.queue.call(lambda row: _details(model, rows.part(row, row + 1), wanted), len(rows))
@@ -150,6 +154,8 @@ async def answer(model: Model, rows: Rows, wanted: Wanted, limits: Limits) -> An
     finally:
         for future in futures:
             future.cancel()
+    record("queue", times.came, times.began, {"pricekit.model": model.name})
+    record("price", times.began, time.time_ns(), {"pricekit.model": model.name, "pricekit.rows": len(rows)})
     bounds: Mapping[str, np.ndarray] = {}
     if wanted.interval is not None:
         bounds = dict(zip(BOUNDS, model.predictor.interval(price, wanted.interval), strict=True))

@@ -7,7 +7,7 @@ import hashlib
 import re
 from importlib.resources import files
 
-PAGE = files("pricekit_serve").joinpath("page.html").read_bytes()
+PAGE = files("pricekit_serve.routes").joinpath("page.html").read_bytes()
 
 
 def _allowed(tag: str) -> str:

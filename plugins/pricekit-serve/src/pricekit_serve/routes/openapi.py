@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pricekit import __version__
-from pricekit_serve.arrow import CONTENT_TYPE
 from pricekit_serve.limits import COMPARABLES
+from pricekit_serve.requests.arrow import CONTENT_TYPE
 
 _ERRORS = {
     400: "the body is not in its format",

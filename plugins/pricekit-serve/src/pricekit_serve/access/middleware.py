@@ -6,6 +6,7 @@ import logging
 import re
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -17,10 +18,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pricekit.errors import PricekitError
 from pricekit.support.log import logger
 from pricekit.support.text import counted, shorten
-from pricekit_serve.answers import as_json
+from pricekit_serve.access.token import allows
 from pricekit_serve.errors import RequestError
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.token import allows
+from pricekit_serve.models.answers import as_json
+from pricekit_serve.tracing import Tracing
 
 OPEN = frozenset({"/", "/v2/health/live", "/v2/health/ready"})
 """Addresses that need no token: the page, which has no data, and what schedulers ask."""
@@ -39,16 +41,33 @@ class Access:
         app: what answers.
         token: that clients must send; None: all may ask.
         metrics: of the server.
+        tracing: makes a span for each request.
+        stopping: whether the server ends soon; answers then end their connections, so that no request is on its way
+            when the server closes them.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None, metrics: Metrics) -> None:
-        self._app, self._token, self._metrics = app, token, metrics
+    def __init__(
+        self,
+        app: ASGIApp,
+        token: str | None,
+        metrics: Metrics,
+        tracing: Tracing,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._app, self._token, self._metrics, self._tracing = app, token, metrics, tracing
+        self._stopping = stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        with self._tracing.request(scope) as finish:
+            status, failure = await self._answer(scope, receive, send)
+            finish(status, failure)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> tuple[int, str]:
+        """Answer a request; return the status, and the cause of a failure, "" if there is none."""
         began, status = time.perf_counter(), 0
         request_id = _request_id(Headers(scope=scope).get("x-request-id", ""))
 
@@ -58,6 +77,8 @@ class Access:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers.update(_HEADERS | {"x-request-id": request_id})
+                if self._stopping():
+                    headers["connection"] = "close"
             await send(message)
 
         failure = ""
@@ -72,6 +93,7 @@ class Access:
             if not status:
                 await answer(scope, receive, send_with_headers)
         self._record(scope, status, time.perf_counter() - began, request_id, failure)
+        return status, failure
 
     def _record(self, scope: Scope, status: int, seconds: float, request_id: str, failure: str) -> None:
         route = getattr(scope.get("endpoint"), "__name__", "other")

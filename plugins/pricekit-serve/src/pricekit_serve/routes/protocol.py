@@ -9,10 +9,10 @@ from typing import Any
 from pricekit import __version__
 from pricekit.prediction.intervals import BOUNDS
 from pricekit.support.text import shorten
-from pricekit_serve.answers import Answer, Wanted
 from pricekit_serve.errors import RequestError, invalid
-from pricekit_serve.models import Model
-from pricekit_serve.rows import KnownColumns, Number, Rows, check_cell, check_count, check_names
+from pricekit_serve.models.answers import Answer, Wanted
+from pricekit_serve.models.model import Model
+from pricekit_serve.requests.rows import KnownColumns, Number, Rows, check_cell, check_count, check_names
 
 OUTPUTS = ("price", *BOUNDS)
 

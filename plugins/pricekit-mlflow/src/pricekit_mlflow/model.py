@@ -1,0 +1,47 @@
+"""The loader of MLflow's flavor `python_function` for bundles: `mlflow.pyfunc.load_model` calls it.
+
+The model of MLflow contains the bundle as it is. Nothing is pickled, and every file is checked against its hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import pricekit as pk
+
+CONFIG = {"engine": "auto", "trust": ""}
+"""The settings that `mlflow.pyfunc.load_model(model_config=)` may change: the engine, and a file with a public key that
+must have signed the bundle; "" is none."""
+
+
+class BundleModel:
+    """A bundle with the interface of an MLflow model.
+
+    Args:
+        predictor: the open bundle.
+    """
+
+    def __init__(self, predictor: pk.Predictor) -> None:
+        self.predictor = predictor
+
+    def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> np.ndarray | pd.DataFrame:
+        """Return the price of each row, as `pricekit.load(bundle).predict` does.
+
+        Args:
+            model_input: a frame with the columns of the training table, or texts.
+            params: `interval`, such as 0.9, asks for a frame of `price`, `price_low` and `price_high`.
+        """
+        prices: np.ndarray | pd.DataFrame = self.predictor.predict(
+            model_input, interval=(params or {}).get("interval")
+        )
+        return prices
+
+
+def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> BundleModel:
+    """Open the bundle in a folder; MLflow demands this name."""
+    config = CONFIG | dict(model_config or {})
+    return BundleModel(pk.load(path, config["engine"], trust=config["trust"] or None))

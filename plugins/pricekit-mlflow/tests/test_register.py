@@ -1,0 +1,169 @@
+"""Bundles as models of MLflow: the same prices, versions and aliases, and no code in the files."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pricekit as pk
+from pricekit.datasets import make_catalog
+from pricekit.errors import BundleError, ConfigError
+
+pytest.importorskip("mlflow")
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore:The ``noload`` loader strategy is deprecated:sqlalchemy.exc.SADeprecationWarning"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A database for all tests, because creating one takes seconds."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
+            patch.delenv(name)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+        patch.chdir(folder)  # where MLflow puts artifacts
+        yield f"sqlite:///{folder}/mlflow.db"
+
+
+@pytest.fixture(scope="module")
+def registered(store, bundle):
+    from pricekit_mlflow import log_bundle
+
+    return log_bundle(bundle, name="tea", aliases="champion")
+
+
+@pytest.fixture(scope="module")
+def loaded(registered):
+    from mlflow import pyfunc
+
+    return pyfunc.load_model(registered, model_config={"engine": "ort-cpu"})
+
+
+@pytest.fixture
+def rows():
+    return make_catalog(40, seed=11).drop(columns="price")
+
+
+def test_prices_are_those_of_predict(loaded, bundle, rows):
+    expected = pk.load(bundle, "ort-cpu").predict(rows)
+    assert np.array_equal(loaded.predict(rows), expected)
+
+
+def test_further_and_missing_columns_change_nothing(loaded, bundle, rows):
+    texts = rows[["catalog_content"]]
+    expected = pk.load(bundle, "ort-cpu").predict(texts)
+    assert np.array_equal(loaded.predict(texts), expected)
+    assert np.array_equal(loaded.predict(texts.assign(unknown=1)), expected)
+
+
+def test_a_parameter_asks_for_intervals(loaded, bundle, rows):
+    expected = pk.load(bundle, "ort-cpu").predict(rows, interval=0.9)
+    pd.testing.assert_frame_equal(loaded.predict(rows, params={"interval": 0.9}), expected)
+
+
+def test_the_scoring_server_of_mlflow_answers_with_the_same_prices(loaded, bundle, rows):
+    """`mlflow models serve` runs this application."""
+    from mlflow.pyfunc import scoring_server
+    from starlette.testclient import TestClient
+
+    with TestClient(scoring_server.init(loaded)) as client:
+        answer = client.post("/invocations", json={"dataframe_split": rows.to_dict("split")})
+        wrong = client.post("/invocations", json={"dataframe_records": [{"txt": "tea"}]})
+    assert answer.status_code == 200, answer.text
+    expected = pk.load(bundle, "ort-cpu").predict(rows)
+    assert np.array_equal(np.array(answer.json()["predictions"], np.float32), expected)
+    assert wrong.status_code == 400
+
+
+def test_a_new_version_gets_the_alias(registered, store, bundle):
+    from mlflow import MlflowClient
+    from pricekit_mlflow import log_bundle
+
+    assert registered == "models:/tea/1"
+    assert log_bundle(bundle, name="tea", aliases=["champion", "new"]) == "models:/tea/2"
+    client = MlflowClient(store)
+    assert client.get_model_version_by_alias("tea", "champion").version in ("2", 2)
+    assert len(client.search_model_versions("name = 'tea'")) == 2
+
+
+def test_the_model_contains_the_bundle_and_no_pickle(registered, bundle, tmp_path):
+    from mlflow.artifacts import download_artifacts
+
+    folder = download_artifacts(registered, dst_path=str(tmp_path))
+    files = {path.relative_to(folder).as_posix(): path for path in tmp_path.rglob("*") if path.is_file()}
+    assert not [name for name in files if name.endswith((".pkl", ".pickle", ".joblib"))]
+    for file in bundle.iterdir():
+        assert files[f"data/bundle/{file.name}"].read_bytes() == file.read_bytes()
+    assert "loader_module: pricekit_mlflow.model" in files["MLmodel"].read_text()
+    assert f"pricekit[cpu]=={pk.__version__}" in files["requirements.txt"].read_text()
+
+
+def test_a_changed_model_is_refused(registered, tmp_path):
+    from mlflow import pyfunc
+    from mlflow.artifacts import download_artifacts
+
+    folder = download_artifacts(registered, dst_path=str(tmp_path))
+    with open(f"{folder}/data/bundle/model.onnx", "r+b") as file:
+        file.seek(1000)
+        file.write(b"x")
+    with pytest.raises(BundleError, match="altered"):
+        pyfunc.load_model(folder)
+
+
+def test_a_signature_travels_with_the_model(store, bundle, tmp_path):
+    pytest.importorskip("cryptography")
+    from mlflow import pyfunc
+    from pricekit_mlflow import log_bundle
+
+    from tests.bundle.signed import key_pair
+
+    copy = shutil.copytree(bundle, tmp_path / "signed")
+    (private, public), (_, other) = (key_pair(tmp_path / "keys", number) for number in (1, 2))
+    pk.sign(copy, private)
+    uri = log_bundle(copy)
+    trusting = pyfunc.load_model(uri, model_config={"engine": "ort-cpu", "trust": str(public)})
+    assert trusting.predict(pd.DataFrame({"catalog_content": ["tea"]}))[0] > 0
+    with pytest.raises(BundleError, match="not trusted"):
+        pyfunc.load_model(uri, model_config={"trust": str(other)})
+
+
+def test_a_damaged_bundle_is_not_logged(store, bundle, tmp_path):
+    from pricekit_mlflow import log_bundle
+
+    copy = shutil.copytree(bundle, tmp_path / "copy")
+    (copy / "README.md").write_text("better")
+    with pytest.raises(BundleError, match="altered"):
+        log_bundle(copy, name="bad")
+
+
+def test_aliases_need_a_name(store, bundle):
+    from pricekit_mlflow import log_bundle
+
+    with pytest.raises(ConfigError, match="it has no name"):
+        log_bundle(bundle, aliases="champion")
+
+
+def test_an_unavailable_store_is_one_error(store, bundle, monkeypatch):
+    from pricekit_mlflow import log_bundle
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "no-such-scheme://me:secret@host")
+    with pytest.raises(RuntimeError, match="the bundle is not in MLflow: ") as caught:
+        log_bundle(bundle, name="tea")
+    assert "secret" not in str(caught.value)
+
+
+def test_the_command_registers(store, bundle, pricekit):
+    code, out, err = pricekit("mlflow", "register", bundle, "coffee", "--alias", "champion")
+    assert code == 0, err
+    assert "is models:/coffee/1" in out + err
+    code, _, err = pricekit("mlflow", "register", bundle, "bad/name")
+    assert (code, err.count("the bundle is not in MLflow")) == (1, 1)
+    assert json.dumps(out)

@@ -1,0 +1,1 @@
+"""What surrounds every request: its id, the token, the log, the metrics, and answers to errors."""

@@ -1,0 +1,1 @@
+"""Open bundles by name, the queues that price their rows, and answers."""

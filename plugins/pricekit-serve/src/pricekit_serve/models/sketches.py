@@ -1,0 +1,155 @@
+"""Counts of the rows that a server prices, for `pricekit drift`, and files of them."""
+
+from __future__ import annotations
+
+import random
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+import pricekit as pk
+from pricekit.errors import ConfigError, PricekitError
+from pricekit.monitoring.compare import require_sketch
+from pricekit.monitoring.counts.priced import PricedRows, add_to_file, check_priced_file
+from pricekit.prediction.rows import table_of
+from pricekit.support.files import describe_failure
+from pricekit.support.log import logger
+from pricekit_serve.metrics import Metrics
+from pricekit_serve.models.queue import Prices
+from pricekit_serve.requests.rows import Rows
+
+SECONDS = 10.0
+"""Time between counts."""
+MOST_ROWS = 1024
+"""Of more rows in this time, so many that are drawn by chance are counted; each costs as much as a price."""
+
+Drawn = tuple[dict[str, str], float]
+"""The cells of a row by column, and its price."""
+
+
+class Sketches:
+    """The sketches of all models of a server. Threads may share it.
+
+    Args:
+        folder: of the files, one for each version of a model; it is created.
+        metrics: of the server.
+
+    Raises:
+        ConfigError: the folder cannot be created.
+    """
+
+    def __init__(self, folder: Path, metrics: Metrics) -> None:
+        self._folder, self._metrics = folder, metrics
+        self._recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"the folder of sketches {folder} cannot be created: {describe_failure(error)}",
+                parameters=("sketches",),
+            ) from None
+
+    def recorder(self, name: str, version: str, predictor: pk.Predictor) -> Recorder:
+        """Return what counts the rows of a model; raises BundleError if it has no sketch of its training table."""
+        found = Recorder(self._folder / f"{name}-{version}.json", name, predictor, self._metrics)
+        self._recorders.add(found)
+        return found
+
+    def write(self) -> None:
+        """Count the rows that came since the last time, and add them to the files."""
+        for recorder in list(self._recorders):
+            recorder.write()
+
+
+class Recorder:
+    """Counts the rows of one model.
+
+    Args:
+        file: to which their counts are added.
+        name: of the model.
+        predictor: that prices them.
+        metrics: of the server.
+
+    Raises:
+        BundleError: the model has no sketch of its training table.
+        DataError: the file contains something else.
+    """
+
+    def __init__(self, file: Path, name: str, predictor: pk.Predictor, metrics: Metrics) -> None:
+        self._file, self._name, self._predictor, self._metrics = file, name, predictor, metrics
+        self._sketch = require_sketch(predictor.sketch)
+        check_priced_file(file, self._sketch)
+        self._drawn: list[Drawn] = []
+        self._seen, self._random = 0, random.Random(0)  # noqa: S311 - a sample, not a secret
+        self._changed, self._writing = threading.Lock(), threading.Lock()
+        self._left: PricedRows | None = None
+        self._failed = False
+
+    def add(self, rows: Rows, prices: Prices) -> None:
+        """Keep some of the rows that were priced until they are counted (reservoir sampling)."""
+        with self._changed:
+            for row in range(len(rows)):
+                self._seen += 1
+                place = len(self._drawn)
+                if place >= MOST_ROWS and (place := self._random.randrange(self._seen)) >= MOST_ROWS:
+                    continue
+                cells = {name: column[row] for name, column in rows.cells.items()}
+                self._drawn[place : place + 1] = [(cells, float(prices[row]))]
+
+    def write(self) -> None:
+        """Count the rows that came since the last time, and add them to the file. A failure is logged once."""
+        with self._writing:
+            try:
+                self._count()
+                if self._left is not None:
+                    add_to_file(self._file, self._left, self._sketch)
+                self._left, self._failed = None, False
+            except (PricekitError, OSError) as error:
+                if not self._failed:
+                    reason = describe_failure(error) if isinstance(error, OSError) else error
+                    logger.warning(f"the sketch of the model {self._name} is kept in memory: {reason}")
+                self._failed = True
+
+    def _count(self) -> None:
+        with self._changed:
+            drawn, seen = self._drawn, self._seen
+            self._drawn, self._seen = [], 0
+        for part, prices in _alike(drawn):
+            counts = self._counts_of(part, prices)
+            self._metrics.drifted(self._name, counts.counts, self._sketch)
+            counts = counts.model_copy(update={"rows": counts.counts.rows})
+            self._left = counts if self._left is None else self._left.plus(counts, self._sketch)
+        if self._left is not None:
+            rows = self._left.rows + seen - len(drawn)
+            self._left = self._left.model_copy(update={"rows": rows})
+
+    def _counts_of(self, rows: Rows, prices: np.ndarray) -> PricedRows:
+        predictor = self._predictor
+        table = table_of(rows.for_predictor(predictor.columns), replace(predictor.columns, price=None))
+        found: PricedRows = predictor.count(table, predictor.prepare(table), prices)
+        return found
+
+
+def recorded(price: Callable[[Rows], Prices], recorder: Recorder) -> Callable[[Rows], Prices]:
+    """Return a function that prices rows and lets them be counted."""
+
+    def found(rows: Rows) -> Prices:
+        prices = price(rows)
+        recorder.add(rows, prices)
+        return prices
+
+    return found
+
+
+def _alike(drawn: list[Drawn]) -> Iterator[tuple[Rows, np.ndarray]]:
+    """Yield the rows that have the same columns, and their prices, float32 (N,)."""
+    groups: dict[tuple[str, ...], list[Drawn]] = {}
+    for each in drawn:
+        groups.setdefault(tuple(each[0]), []).append(each)
+    for names, some in groups.items():
+        cells = {name: [row[name] for row, _ in some] for name in names}
+        yield Rows(cells), np.array([price for _, price in some], np.float32)

@@ -1,0 +1,136 @@
+"""Sketches of what a server has priced, and the counters of drift."""
+
+import shutil
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from pricekit_serve import app
+from pricekit_serve import application as module
+from pricekit_serve.metrics import Metrics
+from pricekit_serve.models import sketches as sketches_module
+from pricekit_serve.models.sketches import Recorder
+from pricekit_serve.requests.rows import Rows
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+import pricekit as pk
+from pricekit.errors import BundleError, ConfigError, DataError
+from pricekit.monitoring.counts.priced import read_priced_rows
+
+
+def _drift(client):
+    """Return the counters of drift of the only model."""
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    samples = [sample for family in families for sample in family.samples]
+    start, end = "pricekit_drift_", "_total"
+    return {
+        each.name.removeprefix(start).removesuffix(end): each.value
+        for each in samples
+        if each.name.startswith(start) and each.name.endswith(end)
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "new" / "sketches"
+
+
+def test_a_sketch_says_what_a_table_says(served, folder, rows, catalog, predictor):
+    with TestClient(app(served, engine="ort-cpu", sketches=folder)) as client:
+        for start in range(0, 400, 100):
+            assert client.post("/predict", json={"rows": rows(400)[start : start + 100]}).status_code == 200
+        version = client.get("/models").json()["models"][0]["version"]
+    file = folder / f"shop-{version}.json"
+    assert list(folder.iterdir()) == [file]
+    found, table = pk.drift(served, file, engine="ort-cpu"), predictor.drift(pd.read_csv(catalog))
+    assert found.rows == 400
+    pd.testing.assert_frame_equal(found.features, table.features)
+    pd.testing.assert_frame_equal(found.words, table.words)
+
+
+def test_counters_tell_what_training_rows_hardly_had(served, folder, rows, monkeypatch):
+    monkeypatch.setattr(module, "SECONDS", 0.02)
+    with TestClient(app(served, engine="ort-cpu", sketches=folder)) as client:
+        client.post("/predict", json={"rows": rows(100)})
+        odd = "Item Name: Zyx\nUnit: bushel\nProduct Description: " + "quux " * 3000
+        client.post("/predict", json={"rows": [{"catalog_content": odd}] * 50})
+        for _ in range(400):
+            if (found := _drift(client)).get("rows") == 150:
+                break
+            time.sleep(0.02)
+    assert 50 <= found["outside_rows"] <= 80
+    assert found["unseen_values"] >= 50
+    assert found["missing_cells"] > 50
+    assert 50 <= found["unknown_words"] < found["words"]
+
+
+def test_without_sketches_nothing_is_counted(client, rows):
+    client.post("/predict", json={"rows": rows(3)})
+    assert _drift(client) == {}
+
+
+def test_a_replaced_model_writes_its_own_sketch(served, bundle, folder, tmp_path, rows):
+    path = tmp_path / "shop"
+    shutil.copytree(bundle, path)
+    with TestClient(app(path, engine="ort-cpu", sketches=folder)) as client:
+        client.post("/predict", json={"rows": rows(3)})
+        shutil.rmtree(path)
+        shutil.copytree(served, path)
+        client.app.state.models.reload()
+        client.post("/predict", json={"rows": rows(2)})
+    for _ in range(400):  # the thread of the old model writes it
+        if len(files := [*folder.glob("shop-*.json")]) == 2:
+            break
+        time.sleep(0.02)
+    assert sorted(read_priced_rows(file).rows for file in files) == [2, 3]
+
+
+def _recorder(predictor, file):
+    return Recorder(file, "shop", predictor, Metrics())
+
+
+def test_of_many_rows_some_are_drawn(predictor, tmp_path, texts, monkeypatch):
+    monkeypatch.setattr(sketches_module, "MOST_ROWS", 20)
+    recorder = _recorder(predictor, tmp_path / "s.json")
+    for start in (0, 200):
+        some = texts[start : start + 200]
+        recorder.add(Rows({"catalog_content": some}), np.ones(200, np.float32))
+    recorder.write()
+    found = read_priced_rows(tmp_path / "s.json")
+    assert (found.rows, found.counts.rows) == (400, 20)
+    recorder.write()
+    assert read_priced_rows(tmp_path / "s.json") == found
+
+
+def test_rows_with_other_columns_are_counted_apart(predictor, tmp_path):
+    recorder = _recorder(predictor, tmp_path / "s.json")
+    recorder.add(Rows({"catalog_content": ["tea", "lamp"]}), np.ones(2, np.float32))
+    recorder.add(Rows({"catalog_content": ["tea"], "unit": ["g"]}), np.ones(1, np.float32))
+    recorder.write()
+    assert read_priced_rows(tmp_path / "s.json").counts.rows == 3
+
+
+def test_a_failure_is_logged_once_and_loses_nothing(predictor, tmp_path, logged):
+    file = tmp_path / "s.json"
+    recorder = _recorder(predictor, file)
+    file.mkdir()
+    for _ in range(3):
+        recorder.add(Rows({"catalog_content": ["tea"]}), np.ones(1, np.float32))
+        recorder.write()
+    assert logged().count("the sketch of the model shop is kept in memory: ") == 1
+    file.rmdir()
+    recorder.write()
+    assert read_priced_rows(file).rows == 3
+
+
+def test_what_cannot_be_kept_is_an_error_at_the_start(served, predictor, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ConfigError, match=r"the folder of sketches .* cannot be created"):
+        app(served, engine="ort-cpu", sketches=tmp_path / "file")
+    with pytest.raises(BundleError, match="has no sketch of its training table"):
+        app("tests/golden/bundle", engine="ort-cpu", sketches=tmp_path)
+    (tmp_path / f"shop-{predictor.digest[:12]}.json").write_text("mine")
+    with pytest.raises(DataError, match="no sketch of priced rows"):
+        app(served, engine="ort-cpu", sketches=tmp_path)

@@ -1,0 +1,112 @@
+"""Functions that give bundles to others, and get them."""
+
+from __future__ import annotations
+
+from pricekit.errors import BundleError, path_of
+from pricekit.options import clear_errors
+from pricekit.results import Keys, PathLike
+from pricekit.support.files import is_free
+from pricekit.support.locks import owned
+
+
+@clear_errors
+def sign(bundle: PathLike, key: PathLike) -> str:
+    """Sign a bundle, so that others can check who wrote it; `export` can sign, too.
+
+    The signature, Ed25519 over the bytes of the manifest, is the file `signature.json`. An earlier one is replaced.
+
+    Args:
+        bundle: its folder. All its files are checked first.
+        key: a PEM file with a private key, as `openssl genpkey -algorithm ed25519` writes it. Only its owner may be
+            able to access it.
+
+    Returns:
+        The id of the key: SHA-256 of its public key (SubjectPublicKeyInfo in DER), in hexadecimal.
+
+    Raises:
+        BundleError: the bundle is damaged.
+        ConfigError: the key cannot be used, or the package cryptography is not installed.
+
+    Example:
+        >>> import pricekit as pk, subprocess, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = pk.train(pk.make_catalog(200), epochs=1).export(f"{folder}/bundle")
+        >>> for command in ("genpkey -algorithm ed25519 -out key.pem", "pkey -in key.pem -pubout -out key.pub"):
+        ...     _ = subprocess.run(["openssl", *command.split()], cwd=folder, check=True)
+        >>> id = pk.sign(f"{folder}/bundle", f"{folder}/key.pem")
+        >>> model = pk.load(f"{folder}/bundle", trust=f"{folder}/key.pub")
+    """
+    from pricekit.bundle import sign_bundle
+    from pricekit.bundle.keys import read_signing_key
+
+    folder, signing = path_of(bundle, "bundle"), read_signing_key(key, "key")
+    sign_bundle(folder, signing)
+    return signing.id
+
+
+@clear_errors
+def push(bundle: PathLike, repository: str, *, public: bool = False) -> str:
+    """Push a bundle to a repository of the Hugging Face hub, as one commit; its model card is the README.md there.
+
+    huggingface_hub finds the token where its other tools keep it: `hf auth login`, or HF_TOKEN.
+
+    Args:
+        bundle: its folder. All its files are checked first.
+        repository: owner/name. A new one is made if there is none.
+        public: let everyone read a new repository. One that exists stays as it is.
+
+    Returns:
+        The address of the commit.
+
+    Raises:
+        BundleError: the bundle is damaged, or the hub refuses it.
+        ConfigError: the repository has another form than owner/name.
+
+    Example:
+        >>> import pricekit as pk
+        >>> pk.push("bundle", "shop/tea")    # doctest: +SKIP
+        'https://huggingface.co/shop/tea/commit/6c5e1c0d'
+    """
+    from pricekit.bundle.hub import push_bundle, repository_of
+
+    name, _ = repository_of(repository, "repository", revisions=False)
+    return push_bundle(path_of(bundle, "bundle"), name, public=public)
+
+
+@clear_errors
+def pull(repository: str, out: PathLike, *, trust: Keys | None = None) -> str:
+    """Fetch a bundle from a repository of the Hugging Face hub into a new folder, and check it.
+
+    Only the files that its manifest lists are fetched. The folder appears when all of them are complete and have their
+    hashes.
+
+    Args:
+        repository: owner/name, or owner/name@revision: a branch, a tag or a commit.
+        out: the folder, which is missing or empty.
+        trust: as for `load`.
+
+    Returns:
+        The hash of the commit that it was fetched from.
+
+    Raises:
+        BundleError: there is no such repository or no bundle in it, it is damaged, or no trusted key has signed it; or
+            `out` is not empty.
+        ConfigError: the repository has another form, or a key cannot be used.
+
+    Example:
+        >>> import pricekit as pk
+        >>> pk.pull("shop/tea@v2", "tea")    # doctest: +SKIP
+        '6c5e1c0d4a2f9d1f6e9a0c1b2d3e4f5a6b7c8d9e'
+    """
+    from pricekit.bundle.hub import pull_bundle, repository_of
+    from pricekit.bundle.keys import read_trust
+
+    name, revision = repository_of(repository, "repository")
+    folder, keys = path_of(out, "out"), read_trust(trust)
+    with owned(folder, "bundle", BundleError):
+        if not is_free(folder):
+            raise BundleError(
+                f"{folder} is not empty, and a pulled bundle replaces nothing; choose a new folder",
+                parameters=("out",),
+            )
+        return pull_bundle(name, revision, folder, keys)

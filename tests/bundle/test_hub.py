@@ -1,0 +1,200 @@
+"""Pushing and pulling, with a stand-in for the hub."""
+
+import hashlib
+import json
+import shutil
+
+import pytest
+
+import pricekit as pk
+from pricekit.bundle import MANIFEST, sign_bundle
+from pricekit.bundle.keys import read_signing_key
+from pricekit.bundle.signature import SIGNATURE
+from pricekit.errors import BundleError, ConfigError
+from tests.bundle.hub_server import TOKEN, running
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    with running() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
+        monkeypatch.setattr("time.sleep", lambda seconds: None)  # between attempts
+        yield hub
+
+
+def contents(folder):
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def put(hub, files, *names):
+    return hub.commit("shop/tea", files, *names)
+
+
+def test_a_bundle_is_the_same_after_push_and_pull(hub, bundle, tmp_path):
+    address = pk.push(bundle, "shop/tea")
+    commit = pk.pull("shop/tea", tmp_path / "tea")
+    assert address == f"{hub.url}/shop/tea/commit/{commit}"
+    assert contents(tmp_path / "tea") == contents(bundle)
+    assert list(tmp_path.iterdir()) == [tmp_path / "tea"]
+    assert hub.private == {"shop/tea": True}
+
+
+def test_a_new_repository_is_public_only_if_asked(hub, bundle):
+    pk.push(bundle, "shop/open", public=True)
+    assert hub.private == {"shop/open": False}
+
+
+def test_a_push_sends_only_files_of_the_bundle_and_removes_an_old_signature(hub, bundle, tmp_path):
+    pytest.importorskip("cryptography")
+    from tests.bundle.signed import key_pair
+
+    copy = shutil.copytree(bundle, tmp_path / "copy")
+    (copy / "notes.txt").write_text("secret")
+    sign_bundle(copy, read_signing_key(key_pair(tmp_path / "keys")[0], "sign"))
+    pk.push(copy, "shop/tea")
+    names = {*contents(bundle), SIGNATURE}
+    assert set(hub.repositories["shop/tea"]["main"]) == names
+    pk.push(bundle, "shop/tea")
+    assert set(hub.repositories["shop/tea"]["main"]) == names - {SIGNATURE}
+
+
+def test_a_pull_fetches_only_files_of_the_bundle(hub, bundle, tmp_path):
+    put(hub, {**contents(bundle), "model.pkl": b"x", "code.py": b"x", "sub/x.bin": b"x"})
+    pk.pull("shop/tea", tmp_path / "tea")
+    assert contents(tmp_path / "tea") == contents(bundle)
+    assert set(hub.asked) == set(contents(bundle))
+
+
+def test_a_revision_is_pulled(hub, bundle, tmp_path):
+    first = put(hub, contents(bundle), "v1")
+    put(hub, {"README.md": b"moved"})
+    for number, revision in enumerate(("v1", first)):
+        assert pk.pull(f"shop/tea@{revision}", tmp_path / str(number)) == first
+    with pytest.raises(BundleError, match=r"has no manifest\.json, so it is no bundle"):
+        pk.pull("shop/tea", tmp_path / "tea")
+    with pytest.raises(BundleError, match="no such revision"):
+        pk.pull("shop/tea@v3", tmp_path / "tea")
+
+
+def _list(files, name, content=b"x"):
+    """Add a file to the manifest."""
+    manifest = json.loads(files[MANIFEST])
+    del manifest["sha256"]
+    manifest["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    return {**files, MANIFEST: json.dumps(manifest).encode(), name: content}
+
+
+HARMS = {
+    "hash": (
+        lambda files: {**files, "README.md": files["README.md"][::-1]},
+        r"shop/tea/README\.md was altered",
+    ),
+    "size": (
+        lambda files: {**files, "README.md": b"short"},
+        r"README\.md of shop/tea has 5 bytes; the manifest",
+    ),
+    "missing": (
+        lambda files: {n: c for n, c in files.items() if n != "model.onnx"},
+        "model.onnx of .* is missing",
+    ),
+    "manifest": (lambda files: {**files, MANIFEST: b"{}"}, "damaged"),
+    "long manifest": (lambda files: {**files, MANIFEST: b" " * (2 << 20)}, "over 1048576 bytes"),
+    "folder": (lambda files: _list(files, "sub/x.bin"), "outside its folder"),
+    "parent": (lambda files: _list(files, "../x.bin"), "outside its folder"),
+    "limits": (lambda files: _list(files, "tokenizer.json", b"{}"), "tokenizer"),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_damaged_bundle_is_not_pulled(hub, bundle, tmp_path, harm):
+    spoil, message = HARMS[harm]
+    put(hub, spoil(contents(bundle)))
+    with pytest.raises(BundleError, match=message):
+        pk.pull("shop/tea", tmp_path / "tea")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cut_connection_leaves_nothing(hub, bundle, tmp_path):
+    put(hub, contents(bundle))
+    hub.cut = "model.onnx"
+    with pytest.raises(BundleError, match=r"shop/tea cannot be read") as caught:
+        pk.pull("shop/tea", tmp_path / "tea")
+    assert str(tmp_path) not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("act", ["push", "pull"])
+def test_a_wrong_token_is_named(hub, bundle, tmp_path, monkeypatch, act):
+    put(hub, contents(bundle))
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    with pytest.raises(BundleError, match=r"the hub refuses access \(401\); check the token .*HF_TOKEN"):
+        pk.push(bundle, "shop/tea") if act == "push" else pk.pull("shop/tea", tmp_path / "tea")
+
+
+def test_a_missing_or_private_repository_is_named(hub, bundle, tmp_path, monkeypatch):
+    with pytest.raises(BundleError, match="no such repository, or it is private"):
+        pk.pull("shop/wine", tmp_path / "tea")
+
+
+def test_a_hub_that_is_away_is_named(bundle, tmp_path, monkeypatch):
+    with running() as gone:
+        monkeypatch.setenv("HF_ENDPOINT", gone.url)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with pytest.raises(BundleError, match=r"shop/tea cannot be read: .*check the network"):
+        pk.pull("shop/tea", tmp_path / "tea")
+
+
+def test_nothing_is_replaced(hub, bundle, tmp_path):
+    put(hub, contents(bundle))
+    (tmp_path / "tea").mkdir()
+    (tmp_path / "tea" / "mine").write_text("kept")
+    with pytest.raises(BundleError, match="replaces nothing"):
+        pk.pull("shop/tea", tmp_path / "tea")
+    assert contents(tmp_path / "tea") == {"mine": b"kept"}
+    assert hub.asked == []
+
+
+def test_an_untrusted_bundle_is_refused_before_its_files_are_fetched(hub, bundle, tmp_path):
+    pytest.importorskip("cryptography")
+    from tests.bundle.signed import key_pair
+
+    private, public = key_pair(tmp_path / "keys")
+    put(hub, contents(bundle))
+    with pytest.raises(BundleError, match="the bundle shop/tea is unsigned"):
+        pk.pull("shop/tea", tmp_path / "tea", trust=public)
+    assert hub.asked == [MANIFEST]
+    copy = shutil.copytree(bundle, tmp_path / "copy")
+    sign_bundle(copy, read_signing_key(private, "sign"))
+    put(hub, contents(copy))
+    pk.pull("shop/tea", tmp_path / "tea", trust=public)
+    assert contents(tmp_path / "tea") == contents(copy)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "tea", "a/b/c", "../tea", "shop/..", "https://hub/shop/tea", "shop/tea@", 7, "é/b"]
+)
+def test_other_names_are_refused(bundle, tmp_path, name):
+    with pytest.raises(ConfigError, match="expected owner/name"):
+        pk.pull(name, tmp_path / "tea")
+    with pytest.raises(ConfigError, match="expected owner/name"):
+        pk.push(bundle, name)
+
+
+def test_a_damaged_bundle_is_not_pushed(hub, bundle, tmp_path):
+    copy = shutil.copytree(bundle, tmp_path / "copy")
+    (copy / "README.md").write_text("better")
+    with pytest.raises(BundleError, match="altered"):
+        pk.push(copy, "shop/tea")
+    assert hub.repositories == {}
+
+
+def test_the_commands_push_and_pull(hub, bundle, tmp_path, pricekit):
+    code, out, err = pricekit("push", bundle, "shop/tea")
+    assert code == 0, err
+    assert f"{hub.url}/shop/tea/commit/" in out + err
+    code, out, err = pricekit("pull", "shop/tea", "--out", tmp_path / "tea")
+    assert code == 0, err
+    code, _, err = pricekit("pull", "shop/tea", "--out", tmp_path / "tea")
+    assert (code, "Check --out." in err) == (1, True)

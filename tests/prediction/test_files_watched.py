@@ -1,0 +1,163 @@
+"""A sketch of what was priced: the same rows as in the output, each once."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+import pricekit as pk
+from pricekit.errors import BundleError, ConfigError, DataError
+from pricekit.monitoring.counts import watch
+from pricekit.monitoring.counts.priced import read_priced_rows
+from pricekit.prediction import files
+
+OLD = "tests/golden/bundle"
+
+
+@pytest.fixture(scope="module")
+def model(bundle):
+    return pk.load(bundle, "ort-cpu")
+
+
+@pytest.fixture(autouse=True)
+def _small_windows(monkeypatch):
+    monkeypatch.setattr(files, "WINDOW", 64)
+
+
+@pytest.fixture
+def sketch(tmp_path):
+    return tmp_path / "priced.json"
+
+
+def _same(one, two):
+    """Return whether two sketches have the same counts, and nearly the same sums."""
+    alike = one.model_copy(update={"counts": two.counts}) == two
+    plain = [each.counts.model_copy(update={"halves": []}) for each in (one, two)]
+    sums = [[half.sums for half in each.counts.halves] for each in (one, two)]
+    return alike and plain[0] == plain[1] and all(a == pytest.approx(b) for a, b in zip(*sums, strict=True))
+
+
+def test_a_sketch_says_what_a_table_says(model, catalog, tmp_path, sketch):
+    model.predict_file(catalog, tmp_path / "prices.csv", watch=sketch)
+    found, table = pk.drift(model.origin.path, sketch, engine="ort-cpu"), model.drift(pd.read_csv(catalog))
+    assert (found.rows, found.trained_on) == (table.rows, table.trained_on) == (400, 340)
+    for name in ("features", "values", "words", "missing", "price_bins"):
+        pd.testing.assert_frame_equal(getattr(found, name), getattr(table, name))
+    for name in {*found.measures} - {"auc", "smape"}:
+        assert found.measures[name].value == table.measures[name].value, name
+    assert found.measures["auc"].value == pytest.approx(table.measures["auc"].value, abs=0.05)
+    assert (len(found.outliers), found.measures["smape"].value) == (0, None)
+    assert found.notes == (
+        "The sketch contains no true prices and no rows, so SMAPE is not computed, and no rows are shown.",
+    )
+
+
+def test_a_sketch_raises_the_alarms_of_a_table(model, catalog, tmp_path, sketch):
+    changed = pd.read_csv(catalog)
+    changed["catalog_content"] = changed["catalog_content"].str.replace(
+        "Unit: .*", "Unit: bushel", regex=True
+    )
+    changed.to_csv(tmp_path / "new.csv", index=False)
+    model.predict_file(tmp_path / "new.csv", tmp_path / "prices.csv", watch=sketch)
+    said = model.drift(read_priced_rows(sketch)).alarms
+    assert any("Unit: new since the training: 'bushel' (100.0% now)" in each for each in said)
+
+
+def test_a_second_prediction_extends_the_sketch(model, catalog, tmp_path, sketch):
+    for times in (1, 2):
+        model.predict_file(catalog, tmp_path / "prices.csv", watch=sketch)
+        assert read_priced_rows(sketch).rows == 400 * times
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["priced.json", "prices.csv"]
+
+
+def test_processes_count_the_same(model, catalog, tmp_path, sketch):
+    other = tmp_path / "other.json"
+    model.predict_file(catalog, tmp_path / "prices.csv", watch=sketch, processes=1)
+    model.predict_file(catalog, tmp_path / "prices.csv", watch=other, processes=2)
+    assert _same(read_priced_rows(sketch), read_priced_rows(other))
+
+
+def test_of_many_rows_some_are_counted(model, catalog, tmp_path, sketch, monkeypatch):
+    monkeypatch.setattr(watch, "MOST_OF_WINDOW", 10)
+    model.predict_file(catalog, tmp_path / "prices.csv", watch=sketch)
+    found = read_priced_rows(sketch)
+    assert (found.rows, found.counts.rows) == (400, 70)
+    assert "Of 400 priced rows, 70 drawn by chance are compared." in model.drift(found).notes
+
+
+class _Failing:
+    """Prices rows until so many batches are priced."""
+
+    def __init__(self, model, batches):
+        self._price, self._left = model.members[0].engine.price_batch, batches
+
+    def __call__(self, batch):
+        if not self._left:
+            raise KeyboardInterrupt
+        self._left -= 1
+        return self._price(batch)
+
+
+def _interrupted(model, batches):
+    member = model.members[0]
+    engine = replace(member.engine, price_batch=_Failing(model, batches), streams=1)
+    return replace(model, members=(replace(member, engine=engine),))
+
+
+@pytest.mark.parametrize("harm", ["", "lost", "damaged"])
+def test_a_resumed_prediction_counts_each_row_once(model, catalog, tmp_path, sketch, harm, logged):
+    out, whole = tmp_path / "prices.csv", tmp_path / "whole.json"
+    for batches in (4, 5):
+        with pytest.raises(KeyboardInterrupt):
+            _interrupted(model, batches).predict_file(catalog, out, watch=sketch, resume=True)
+    assert not sketch.exists()
+    (kept,) = sorted((tmp_path / ".prices.csv.parts").glob("counts-*.json"))[-1:]
+    if harm == "lost":
+        kept.unlink()
+    elif harm == "damaged":
+        kept.write_text("{}")
+    model.predict_file(catalog, out, watch=sketch, resume=True)
+    assert ("it used a different sketch of priced rows" in logged()) == bool(harm)
+    model.predict_file(catalog, tmp_path / "whole.csv", watch=whole)
+    assert _same(read_priced_rows(sketch), read_priced_rows(whole))
+    assert not (tmp_path / ".prices.csv.parts").exists()
+
+
+def test_windows_without_counts_are_priced_again(model, catalog, tmp_path, sketch, logged):
+    out = tmp_path / "prices.csv"
+    with pytest.raises(KeyboardInterrupt):
+        _interrupted(model, 5).predict_file(catalog, out)
+    model.predict_file(catalog, out, watch=sketch, resume=True)
+    assert "it used a different sketch of priced rows" in logged()
+    assert read_priced_rows(sketch).rows == 400
+
+
+def test_nothing_is_priced_for_a_file_that_cannot_be_extended(model, catalog, tmp_path, sketch):
+    out = tmp_path / "prices.csv"
+    table = shutil.copy(catalog, tmp_path / "table.csv")
+    with pytest.raises(DataError, match="no sketch of priced rows"):
+        model.predict_file(catalog, out, watch=table)
+    with pytest.raises(ConfigError, match="both the prices and the sketch"):
+        model.predict_file(catalog, out, watch=out)
+    with pytest.raises(ConfigError, match="at an address"):
+        model.predict_file(catalog, out, watch="s3://shop/priced.json")
+    with pytest.raises(BundleError, match="has no sketch of its training table"):
+        pk.Predictor.load(OLD, "ort-cpu").predict_file(catalog, out, watch=sketch)
+    with pytest.raises(ConfigError, match="the output is a folder"):
+        pk.predict(model.origin.path, tmp_path / "*.csv", f"{tmp_path}/prices/", watch=sketch)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["table.csv"]
+
+
+def test_the_commands_write_and_read_a_sketch(pricekit, bundle, catalog, tmp_path, sketch):
+    out = tmp_path / "prices.csv"
+    words = ["predict", bundle, catalog, "--out", out, "--watch", sketch, "--engine", "ort-cpu"]
+    assert pricekit(*words)[0] == 0
+    code, shown, _ = pricekit("drift", bundle, sketch, "--json", "--engine", "ort-cpu")
+    assert (code, json.loads(shown)["rows"]) == (0, 400)
+    assert pricekit("drift", bundle, sketch, "--fail-over", "psi=0", "--engine", "ort-cpu")[0] in (0, 6)
+    code, _, said = pricekit("drift", bundle, sketch, "--text", "title")
+    assert code == 2
+    assert "is a sketch of priced rows, which has no columns or rows to choose; leave text out" in said
+    assert pricekit("predict", bundle, catalog, "--out", out, "--watch", catalog)[0] == 1
