@@ -34,7 +34,7 @@ def test_a_family_trains_resumes_exports_and_predicts_without_torch(kind, tmp_pa
         "head.feature_bins": 0,
     }
     weights = write_weights(tmp_path / "weights", kind, table["catalog_content"].tolist())
-    options = {"backbone": "encoder", "weights": weights, "features": ["fast15"], "max_length": 48}
+    options = {"backbone": "encoder", "weights": weights, "features": ["fast15"], "max_length": 160}
     whole = pk.train(tmp_path / "t.csv", out=tmp_path / "whole", settings=settings, **options)
 
     def stop(self, pause, call=session.Session.after_pause):

@@ -16,7 +16,7 @@ _SIZES: dict[str, Any] = {
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "intermediate_size": 64,
-    "max_position_embeddings": 130,
+    "max_position_embeddings": 258,
 }
 _PAD_FIRST = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _PAD_SECOND = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")

@@ -142,7 +142,13 @@ def longest_text(family: Family, config: Any) -> int | None:
     return found
 
 
-def ready_to_export(model: Any) -> None:
-    """Choose an attention that `torch.onnx.export` can trace: that of T5 has a view that is impossible with sdpa."""
-    if model.config.model_type in _SEQUENCE_TO_SEQUENCE:
-        model.set_attn_implementation("eager")
+def encoder_of(model: Any) -> Any:
+    """Return the encoder that is trained and exported.
+
+    Of T5, it is the stack alone, because its embeddings have two names in the whole model. Its attention is computed
+    without sdpa, whose result it reshapes in a way that `torch.onnx.export` cannot trace.
+    """
+    if model.config.model_type not in _SEQUENCE_TO_SEQUENCE:
+        return model
+    model.set_attn_implementation("eager")
+    return model.encoder

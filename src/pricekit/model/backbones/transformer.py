@@ -20,7 +20,7 @@ from pricekit.model.backbones.architectures import Architecture
 from pricekit.model.backbones.bpe import train_bpe
 from pricekit.model.backbones.deberta import export_by_distance, slice_positions
 from pricekit.model.backbones.encoder import POOLING, Pooling, TransformerEncoder
-from pricekit.model.backbones.families import FAMILIES, family_of, ready_to_export
+from pricekit.model.backbones.families import FAMILIES, encoder_of, family_of
 from pricekit.model.backbones.weights import (
     find_weights,
     load_model,
@@ -132,8 +132,9 @@ class Pretrained:
             slice_positions(model)
         if model.config.model_type == "deberta-v2":
             export_by_distance(model, self.published.max_length or model.config.max_position_embeddings)
-        ready_to_export(model)
-        return TransformerEncoder(model, self.options.pooling, getattr(self.options, "unpadded", False))
+        return TransformerEncoder(
+            encoder_of(model), self.options.pooling, getattr(self.options, "unpadded", False)
+        )
 
     @property
     def from_scratch(self) -> bool:
