@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from pricekit.config.settings import MAX_LENGTH
 from pricekit.core.contracts import Batch
 from pricekit.errors import BundleError, first_invalid_field, is_panic
+from pricekit.features.assets import MOST_ASSETS
 from pricekit.features.fitted import FittedFeatures
 from pricekit.features.rowwise import FEW
 from pricekit.mapped import rows_read
@@ -131,7 +132,7 @@ class Preprocessor:
         return [short_lines_first(text) for text in texts] if self.facts_first else texts
 
     def files(self) -> dict[str, str]:
-        """Return the contents, by name, of the two files that `load_preprocessor` reads."""
+        """Return the contents, by name, of the two files that `load_preprocessor` reads beside `features.assets`."""
         record = {
             "columns": {"text": self.columns.text, "price": self.columns.price, "id": self.columns.id},
             "max_length": self.max_length,
@@ -189,6 +190,7 @@ class _Feature(BaseModel):
     )
     options: dict[str, Any]
     state: Any
+    assets: dict[str, str] = Field({}, max_length=MOST_ASSETS, description="the file of each asset")
 
 
 class _Record(BaseModel):
@@ -202,10 +204,10 @@ class _Record(BaseModel):
 
 
 def load_preprocessor(files: Mapping[str, bytes], where: Path) -> Preprocessor:
-    """Return the preprocessor that a run or a bundle stores in two files.
+    """Return the preprocessor that a run or a bundle stores in two files, and in assets of features.
 
     Args:
-        files: their contents by name, see `FILES`.
+        files: their contents by name, see `FILES`; there may be others.
         where: the folder, for error messages.
 
     Raises:
@@ -224,5 +226,5 @@ def load_preprocessor(files: Mapping[str, bytes], where: Path) -> Preprocessor:
             f"{where}: tokenizer.json or preprocess.json is damaged{reason}; train or export it again"
         ) from None
     columns = Columns(record.columns.text, record.columns.price, record.columns.id)
-    features = FittedFeatures.from_json([dict(part) for part in record.features])
+    features = FittedFeatures.from_json([dict(part) for part in record.features], files)
     return Preprocessor(columns, tokenizer, record.max_length, record.pad_id, features, record.facts_first)

@@ -4,6 +4,7 @@
     model.onnx        input_ids, attention_mask, features -> price
     tokenizer.json    a `tokenizers` tokenizer
     preprocess.json   columns, length, feature plugins with their fitted state
+    asset-HASH.onnx, asset-HASH.bin    files that features need, see `pricekit.features.assets`; most bundles have none
     intervals.json    half widths of the price intervals; older bundles have none
     comparables.parquet, comparables.json    products with prices and their index; most bundles have none
     sketch.json       what tables are compared with, see `pricekit.monitoring`; older bundles have none
@@ -41,6 +42,7 @@ from pricekit.bundle.manifest import (
 )
 from pricekit.bundle.signature import SIGNATURE, not_signed, sign_manifest
 from pricekit.errors import BundleError
+from pricekit.features.assets import is_asset
 from pricekit.support.cpus import available_memory
 from pricekit.support.files import others, publish_folder, write_atomically
 from pricekit.support.staging import read_whole
@@ -64,9 +66,13 @@ class Bundle:
     digest: str
 
     def members(self) -> list[tuple[dict[str, bytes], float]]:
-        """Return each member's files, named as in a bundle with one member, and its weight."""
+        """Return each member's files, named as in a bundle with one member, with all assets, and its weight."""
+        assets = {name: content for name, content in self.files.items() if is_asset(name)}
         return [
-            ({plain: self.files[member[part]] for part, plain in PARTS.items()}, float(member["weight"]))
+            (
+                {plain: self.files[member[part]] for part, plain in PARTS.items()} | assets,
+                float(member["weight"]),
+            )
             for member in _members(self.manifest)
         ]
 

@@ -17,6 +17,7 @@ from typing import Any
 from pricekit.bundle.operators import check_graph
 from pricekit.config.settings import MAX_LENGTH
 from pricekit.errors import BundleError
+from pricekit.features.assets import ASSET_BYTES, graphs_among, is_asset
 from pricekit.preprocess import LARGEST_ID
 from pricekit.support.text import shorten
 
@@ -38,6 +39,8 @@ TOKENIZERS_BYTES = 256 << 20
 """Bytes of all members' tokenizers; equal ones count once. The largest known ones have 33 MB."""
 GRAPHS_FIELDS = 8_000_000
 """Fields of all members' graphs; equal ones count once."""
+ASSETS = 64
+"""Assets of all members' features."""
 MOST_CONTAINERS = 2_000_000
 """Lists and objects in a JSON file: an empty one takes 2 bytes there and 64 in memory."""
 
@@ -116,7 +119,11 @@ def check_sizes(sizes: Mapping[str, int], members: Sequence[Mapping[str, str]], 
     used = {name for names in members for name in names.values()}
     for name in sizes.keys() & FILE_BYTES.keys() - used:
         _Check(f"{where}: {name}").limit(sizes[name], FILE_BYTES[name], "bytes")
-    others = sizes.keys() - used - FILE_BYTES.keys()
+    assets = sorted(filter(is_asset, sizes.keys() - used))
+    check.limit(len(assets), ASSETS, "assets")
+    for name in assets:
+        _Check(f"{where}: {name}").limit(sizes[name], ASSET_BYTES, "bytes")
+    others = sizes.keys() - used - FILE_BYTES.keys() - set(assets)
     check.limit(sum(sizes[name] for name in others), OTHER_BYTES, "bytes in files that no member uses")
 
 
@@ -124,16 +131,20 @@ def check_members(members: Sequence[Mapping[str, bytes]], where: str) -> None:
     """Check the members' files, each object once.
 
     Args:
-        members: the contents of each member, by the names that they have in a bundle with one member. Equal contents
-            are one object: to compare gigabytes would take seconds.
+        members: the contents of each member, by the names that they have in a bundle with one member, and the assets of
+            the features. Equal contents are one object: to compare gigabytes would take seconds.
         where: names the bundle in errors.
 
     Raises:
         BundleError: a limit is exceeded, or a file is damaged.
     """
     check, fields = _Check(where), 0
-    for graph in _distinct(members, "model.onnx"):
-        fields += check_graph(graph, f"the graph of {where}")
+    graphs = {id(graph): (graph, f"the graph of {where}") for graph in _distinct(members, "model.onnx")}
+    for files in members:
+        for name in graphs_among(files):
+            graphs.setdefault(id(files[name]), (files[name], f"{where}: {name}"))
+    for graph, named in graphs.values():
+        fields += check_graph(graph, named)
         check.limit(fields, GRAPHS_FIELDS, "fields in its graphs")
     for content in _distinct(members, "preprocess.json"):
         check_json(content, "preprocess.json", where)

@@ -26,8 +26,8 @@ PARTS = {"model": "model.onnx", "tokenizer": "tokenizer.json", "preprocess": "pr
 MAX_MANIFEST_BYTES = 1 << 20
 _LONGEST_NAME = 80
 
-SCHEMA_VERSION = 2
-"""The highest known version: 2 has several members, or rearranged texts; any other bundle is written as 1."""
+SCHEMA_VERSION = 3
+"""The highest known version: 3 has assets, 2 several members or rearranged texts; any other bundle is written as 1."""
 
 MOST_MEMBERS = 64
 

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from pricekit.tokens import Tokens
 
 State = dict[str, Any]
-"""Fitted state: plain JSON values only."""
+"""Fitted state: plain JSON values, and assets.
+
+A value of the dict itself, not one inside of it, may be `bytes`: an asset, which runs and bundles store as a file of
+its own.
+"""
 
 
 class Feature(Protocol):
@@ -78,7 +82,12 @@ class Feature(Protocol):
     """
 
     def fit(self, table: Table) -> State:
-        """Return the state learned from the training rows."""
+        """Return the state learned from the training rows.
+
+        Large binary data, such as the graph of an encoder, are *assets*: values of type `bytes`, at most 16, with
+        names such as "encoder.onnx". `transform` gets the same bytes. An asset whose name ends with ".onnx" must be an
+        ONNX graph that a bundle may contain.
+        """
 
     def transform(self, table: Table, state: State) -> np.ndarray:
         """Return the columns as finite float32, (N, K)."""

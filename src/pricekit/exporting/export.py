@@ -38,6 +38,7 @@ from pricekit.exporting.verify import (
     shapes,
     verify_graph,
 )
+from pricekit.features.assets import is_asset
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel
 from pricekit.monitoring.sketch import FILE as SKETCH
@@ -122,6 +123,7 @@ def _export(
         report, files = exported.report, exported.files
         facts = _facts(precision, run.facts | _training_rows_in([run]), exported.float32_nodes, report)
         files |= _common_files(model_card(run, facts), run.intervals, run.sketch)
+    version = 3 if any(map(is_asset, files)) else version
     files |= _self_test(Bundle(out, facts, files, ""), precision, runs)
     if products is not None:
         members = {name: content for name, content in files.items() if name.endswith(PARTS["preprocess"])}
@@ -170,6 +172,7 @@ def _export_members(
             exported = _export_model(run, precision)
             names = {part: f"{number}-{plain}" for part, plain in PARTS.items()}
             files |= {names[part]: exported.files[plain] for part, plain in PARTS.items()}
+            files |= {name: content for name, content in exported.files.items() if is_asset(name)}
             verified, metrics = _verification_facts(exported.report), run.facts["metrics"]
             members.append({"weight": weight, **names, "metrics": metrics, "verified": verified})
             models.append(exported.files)
@@ -206,7 +209,7 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
         _free_weights(run.model)
         converted = convert(float32, precision, batches)
         texts = {name: text.encode() for name, text in run.preprocessor.files().items()}
-        files = {"model.onnx": converted.model, **texts}
+        files = {"model.onnx": converted.model, **texts, **run.preprocessor.features.assets()}
         _check_opens([files], f"the model of the backbone '{run.config.backbone.name}'")
         report = _verified(run, sample, inputs, precision, converted, float32, reference)
     return ExportedModel(files, converted.float32_nodes, report)

@@ -13,6 +13,7 @@ from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Feature, State
 from pricekit.core.loader import registry
 from pricekit.errors import PluginError, PricekitError
+from pricekit.features.assets import check_assets, file_of, read_assets, split_state
 from pricekit.support.log import logger
 from pricekit.support.text import shorten
 from pricekit.table import Table
@@ -76,9 +77,23 @@ class FittedFeatures:
         return [record_of(part) for part in self.parts]
 
     @classmethod
-    def from_json(cls, parts: Sequence[Mapping[str, Any]]) -> FittedFeatures:
-        """Return the features that `to_json` described; raise PluginError if a plugin is not installed."""
-        return cls(tuple(_restore(part) for part in parts))
+    def from_json(cls, parts: Sequence[Mapping[str, Any]], files: Mapping[str, bytes] = {}) -> FittedFeatures:
+        """Return the features that `to_json` described.
+
+        Args:
+            parts: what `to_json` returned.
+            files: contents by name, among them those of `assets`.
+
+        Raises:
+            PluginError: a plugin is not installed.
+            BundleError: an asset is missing.
+        """
+        return cls(tuple(_restore(part, files) for part in parts))
+
+    def assets(self) -> dict[str, bytes]:
+        """Return the contents of the files that `to_json` names."""
+        found = [split_state(part.state)[1] for part in self.parts]
+        return {file_of(key, content): content for one in found for key, content in one.items()}
 
 
 def make(name: str, options: dict[str, Any], state: State) -> FittedFeature:
@@ -88,31 +103,36 @@ def make(name: str, options: dict[str, Any], state: State) -> FittedFeature:
 
 def plain_state(name: str, state: State) -> State:
     """Return the state after a round trip through JSON, so that training and prediction use the same state."""
+    values, assets = split_state(state) if isinstance(state, dict) else (state, {})
+    check_assets(name, assets)
     try:
-        plain: State = json.loads(json.dumps(state, allow_nan=False))
+        plain: State = json.loads(json.dumps(values, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise PluginError(
             f"the fitted state of the feature '{name}' is not plain JSON: {error}; expected finite numbers, "
             "strings, lists and dicts; report it to the plugin's author"
         ) from None
-    return plain
+    return plain | assets if assets else plain
 
 
 def record_of(part: FittedFeature) -> dict[str, Any]:
     """Return what `FittedFeatures.to_json` stores of one feature."""
     entry = registry().get("feature", part.name)
     owner = {"package": entry.package, "version": entry.version, "columns": list(part.plugin.names)}
-    return {"name": part.name, **owner, "options": part.options, "state": part.state}
+    state, assets = split_state(part.state)
+    named = {"assets": {key: file_of(key, content) for key, content in assets.items()}} if assets else {}
+    return {"name": part.name, **owner, "options": part.options, "state": state, **named}
 
 
-def _restore(record: Mapping[str, Any]) -> FittedFeature:
+def _restore(record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedFeature:
     """Restore a feature; warn if its version differs, and raise PluginError if its columns differ."""
     name, made_with = record["name"], shorten(f"{record['package']} {record['version']}")
     registry().require("feature", name, record["package"], record["version"])
     entry = registry().get("feature", name)
     here = f"{entry.package} {entry.version}"
+    assets = read_assets(name, record.get("assets") or {}, files)
     try:
-        part = make(name, record["options"], record["state"])
+        part = make(name, record["options"], record["state"] | assets if assets else record["state"])
     except PricekitError as error:
         if here == made_with:
             raise

@@ -9,6 +9,7 @@ sample.parquet            some validation rows, to verify an exported graph on
 out_of_fold.parquet       training columns of features that use the price; only with such features
 pseudo_labelled.parquet   training rows that a teacher priced; only with a teacher
 tokenizer.json, preprocess.json    turn a table into model inputs
+asset-HASH.onnx, asset-HASH.bin    files that features need; only with such features (`pricekit.features.assets`)
 backbone.json             values that the backbone stored to rebuild its encoder
 metrics.jsonl             one line per epoch
 train.inputs, valid.inputs    model inputs of a large table (`pricekit.runs.inputs`); deleted when the run is finished
@@ -42,6 +43,7 @@ from pricekit.core.registry import Entry
 from pricekit.engines.loaded import LoadedEngine
 from pricekit.errors import PricekitError, TrainingError, check_intact
 from pricekit.evaluation.held_out import FILE as HELD_OUT
+from pricekit.features.assets import assets_in, is_asset
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.monitoring.sketch import FILE as SKETCH
@@ -203,8 +205,8 @@ def is_own(file: Path) -> bool:
     """Return whether a path relative to a run's folder is that of a file of the run or of its second pass."""
     if len(file.parts) > 1 and file.parts[0] == REFIT:
         file = Path(*file.parts[1:])
-    own = file.name in (*FILES, COMPLETE) or EARLIER.fullmatch(file.name) is not None
-    return len(file.parts) == 1 and own
+    own = file.name in (*FILES, COMPLETE) or EARLIER.fullmatch(file.name) or is_asset(file.name)
+    return len(file.parts) == 1 and bool(own)
 
 
 def is_started(out: Path) -> bool:
@@ -315,14 +317,16 @@ def clear_run(path: Path) -> None:
             parameters=("out",),
             path=str(path),
         )
-    for file in [*leftovers(path), *checkpoints(path), *(path / name for name in FILES)]:
+    names = (*FILES, *assets_in(path))
+    for file in [*leftovers(path), *checkpoints(path), *(path / name for name in names)]:
         file.unlink(missing_ok=True)
 
 
 def clear_refit(path: Path) -> None:
     """Delete the files of the second pass of a run and nothing else."""
     part = path / REFIT
-    for file in [*leftovers(part), *checkpoints(part), *(part / name for name in (COMPLETE, *FILES))]:
+    names = (COMPLETE, *FILES, *assets_in(part))
+    for file in [*leftovers(part), *checkpoints(part), *(part / name for name in names)]:
         file.unlink(missing_ok=True)
     if not any(part.iterdir()):
         part.rmdir()
@@ -352,7 +356,7 @@ def _open_run(path: Path) -> LoadedRun:
         raise TrainingError(
             f"{path} is not a run: expected the folder that training wrote, with {SOURCE}", path=str(path)
         )
-    check_intact(path, _READ)
+    check_intact(path, (*_READ, *assets_in(path)))
     require_plugins(path)
     config = read_saved_config(path / "config.toml")
     preprocessor = read_preprocessor(path)
@@ -379,7 +383,8 @@ def require_plugins(path: Path) -> None:
 
 def read_preprocessor(path: Path) -> Preprocessor:
     """Open the preprocessor of a run; raises BundleError, PluginError."""
-    return load_preprocessor({name: (path / name).read_bytes() for name in FILES_OF_PREPROCESSOR}, path)
+    names = (*FILES_OF_PREPROCESSOR, *assets_in(path))
+    return load_preprocessor({name: (path / name).read_bytes() for name in names}, path)
 
 
 def read_sample(run: LoadedRun) -> Table:

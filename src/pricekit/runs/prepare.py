@@ -21,6 +21,7 @@ from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import State
 from pricekit.core.registry import Entry
 from pricekit.errors import TrainingError, check_intact
+from pricekit.features.assets import assets_in
 from pricekit.features.fit.budget import too_slow
 from pricekit.features.fit.features import fit_features
 from pricekit.features.fit.folds import Sample, some_rows
@@ -56,7 +57,7 @@ from pricekit.runs.source import NEAR, Source, Split, columns_of, load_split
 from pricekit.runs.warm.seen import Seen, earlier_texts, read_seen, write_seen
 from pricekit.runs.warm.start import WarmStart, seen_of
 from pricekit.support.digests import list_files, unlist_files
-from pricekit.support.files import is_free, write_text
+from pricekit.support.files import is_free, write_atomically, write_text
 from pricekit.support.log import logger, silence
 from pricekit.support.progress import progress
 from pricekit.table import Table
@@ -284,7 +285,7 @@ def _check_folder(out: Path, *, refit: bool, resume: bool, overwrite: bool) -> N
     if not resume:
         _check_free(out, overwrite)
     elif is_started(out):
-        check_intact(out, (*STARTED, *TAKEN_OVER) if refit else STARTED)
+        check_intact(out, (*STARTED, *(TAKEN_OVER if refit else ()), *assets_in(out)))
         recover_checkpoint(out, run_id(out))
         unlist_files(out, REFIT_FINISHED if refit else FINISHED)  # they are written again
 
@@ -421,8 +422,13 @@ def _write_run(
     write_split(out, split, setup.config.seed, fitted.preprocessor.columns.price)
     for name, text in fitted.preprocessor.files().items():
         write_text(out / name, text)
+    assets = fitted.preprocessor.features.assets()
+    for name, content in assets.items():
+        with write_atomically(out / name) as temporary:
+            temporary.write_bytes(content)
     if fitted.out_of_fold:
         write_out_of_fold(out, fitted.out_of_fold)
     architecture = json.dumps(fitted.architecture, indent=1) + "\n"
-    list_files(out, (*STARTED, *TAKEN_OVER) if first else STARTED, {BACKBONE: architecture})
+    listed = (*STARTED, *(TAKEN_OVER if first else ()), *assets)
+    list_files(out, listed, {BACKBONE: architecture})
     write_text(out / BACKBONE, architecture)

@@ -20,6 +20,7 @@ import numpy as np
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
+from pricekit.features.assets import assets_in
 from pricekit.preprocess import without_price
 from pricekit.runs.folder import (
     COMPLETE,
@@ -33,7 +34,7 @@ from pricekit.runs.folder import (
 )
 from pricekit.runs.source import Source, Split
 from pricekit.runs.warm.seen import read_seen
-from pricekit.support.digests import LISTING
+from pricekit.support.digests import LISTING, read_listing
 from pricekit.support.files import leftovers, sync, write_atomically
 from pricekit.table import Table, concat_tables
 from pricekit.training.batches import steps_per_epoch
@@ -236,9 +237,13 @@ def settle_refit(out: Path) -> None:
     if (part / COMPLETE).exists():
         if (part / LISTING).exists():
             (out / LISTING).unlink(missing_ok=True)
+        for name in assets_in(part):
+            os.replace(part / name, out / name)
         for name in reversed(FILES):  # `files.json` and `run.json` are the last
             if (part / name).exists():
                 os.replace(part / name, out / name)
+        for name in set(assets_in(out)) - (read_listing(out) or {}).keys():  # of the first pass only
+            (out / name).unlink()
         for earlier in [*checkpoints(out)[1:], *checkpoints(part), *leftovers(part)]:
             earlier.unlink(missing_ok=True)
         sync(out)

@@ -19,6 +19,7 @@ from pricekit.errors import PluginError, TrainingError, check_intact
 from pricekit.evaluation.calibration import fit_intervals
 from pricekit.evaluation.goal import Goal, constant_score, goal_of
 from pricekit.evaluation.held_out import held_out_of, write_held_out
+from pricekit.features.assets import assets_in
 from pricekit.metrics import metric_named, price_metrics
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
@@ -164,7 +165,7 @@ def train_unless_finished(
     with owned(folder, "run", TrainingError, enabled=main):  # deletes the lock of a killed process
         if main:
             settle_refit(folder)
-        check_intact(folder, FILES)
+        check_intact(folder, (*FILES, *assets_in(folder)))
         check_same_rows(folder, add_pseudo_labels(source, split, config, folder))
         return dict(json.loads((folder / "run.json").read_text("utf-8")))
 

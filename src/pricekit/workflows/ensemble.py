@@ -17,6 +17,7 @@ from pricekit.evaluation.compare import row_keys
 from pricekit.evaluation.goal import constant_score, metric_of
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, write_held_out
+from pricekit.features.assets import assets_in
 from pricekit.metrics import Metric, price_metrics
 from pricekit.monitoring.make import prices_of
 from pricekit.monitoring.sketch import FILE as SKETCH
@@ -145,7 +146,7 @@ def _read_input(path: Path) -> EnsembleInput:
             f"{unfinished[0]} is not a finished run; repeat the cross-validation", path=str(unfinished[0])
         )
     for run in runs:
-        check_intact(run, FILES)
+        check_intact(run, (*FILES, *assets_in(run)))
     return EnsembleInput(path, runs, held_out)
 
 

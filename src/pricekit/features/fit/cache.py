@@ -19,11 +19,12 @@ import pandas as pd
 
 from pricekit import __version__
 from pricekit.core.contracts import State
+from pricekit.features.assets import split_state
 from pricekit.support.files import write_atomically
 from pricekit.support.log import logger
 from pricekit.table.model import Table
 
-_STATE = "state"
+_STATE, _ASSET = "state", "asset:"
 
 
 def cached_fit(
@@ -56,10 +57,14 @@ def cached_fit(
     found = read_entry(path)
     with suppress(KeyError, ValueError):
         state = json.loads(found.pop(_STATE).tobytes())
-        return state, found
+        assets = {name: found.pop(name).tobytes() for name in list(found) if name.startswith(_ASSET)}
+        return state | {name.removeprefix(_ASSET): content for name, content in assets.items()}, found
     state, columns = fit()
-    packed = np.frombuffer(json.dumps(state).encode(), np.uint8)
-    write_entry(path, {_STATE: packed, **columns}, f"the feature '{feature['name']}' is not cached")
+    values, assets = split_state(state)
+    packed = {_STATE: json.dumps(values).encode()}
+    packed |= {_ASSET + key: content for key, content in assets.items()}
+    arrays = {name: np.frombuffer(content, np.uint8) for name, content in packed.items()}
+    write_entry(path, arrays | columns, f"the feature '{feature['name']}' is not cached")
     return state, columns
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from pricekit.errors import PluginError
+from pricekit.features.assets import check_assets, file_of, split_state
 from pricekit.features.fit.out_of_fold import uses_price
 from pricekit.table import Table
 from pricekit.testing.data import (
@@ -45,24 +47,39 @@ def prices_of(table: Table) -> np.ndarray:
 
 
 def to_json(state: Any) -> str:
-    """Return the state as JSON.
+    """Return the state as JSON, in which the name of a file stands for each asset.
 
     Raises:
-        CheckFailed: the state is not JSON.
+        CheckFailed: the state is not JSON, or a bundle cannot hold its assets.
     """
+    values, assets = split_state(state) if isinstance(state, dict) else (state, {})
     try:
-        return json.dumps(state, allow_nan=False)
+        check_assets("checked", assets)
+    except PluginError as error:
+        fail(str(error), "at most 16 assets with plain names", "return fewer or smaller ones, or rename them")
+    try:
+        return json.dumps(values | _files(assets) if assets else values, allow_nan=False)
     except (TypeError, ValueError) as error:
         fail(
             f"the state that fit returned is not JSON: {error}",
-            "finite numbers, strings, lists and dicts",
+            "finite numbers, strings, lists and dicts, and bytes as values of the state itself",
             "convert arrays with .tolist() and numpy numbers with float() or int()",
         )
 
 
+def _files(assets: Mapping[str, bytes]) -> dict[str, str]:
+    return {key: file_of(key, content) for key, content in assets.items()}
+
+
+def read_back(state: Any) -> Any:
+    """Return a state after a round trip through JSON, as prediction reads it; assets stay as they are."""
+    values = json.loads(to_json(state))
+    return values | split_state(state)[1] if isinstance(state, dict) else values
+
+
 def stored(plugin: Any, table: Table) -> Any:
-    """Return the fitted state after a round trip through JSON, as prediction reads it."""
-    return json.loads(to_json(fit(plugin, table)))
+    """Return the fitted state as prediction reads it."""
+    return read_back(fit(plugin, table))
 
 
 def require_equal(found: np.ndarray, expected: np.ndarray, plugin: Any, problem: str, fix: str) -> None:
@@ -78,7 +95,7 @@ def require_equal(found: np.ndarray, expected: np.ndarray, plugin: Any, problem:
 
 
 def is_json(make: Make, table: Table) -> None:
-    """The state is a dict of plain JSON values."""
+    """The state is a dict of plain JSON values and assets."""
     state = fit(make(), table)
     if not isinstance(state, dict):
         fail(f"fit returned {shown(state)}", "a dict", "return {} if there is nothing to learn")
@@ -90,7 +107,7 @@ def survives(make: Make, table: Table) -> None:
     plugin = make()
     state = fit(plugin, table)
     expected = plugin.transform(table, state)
-    found = plugin.transform(table, json.loads(to_json(state)))
+    found = plugin.transform(table, read_back(state))
     fix = "JSON turns tuples into lists and all keys into strings: build the state from lists and string keys"
     require_equal(found, expected, plugin, "the state read back from JSON gives different values", fix)
 
@@ -238,14 +255,14 @@ def _shuffled(make: Make, table: Table) -> None:
 
 def _twice(make: Make, table: Table) -> None:
     first, second = make(), make()
-    states = [to_json(fit(plugin, table)) for plugin in (first, second)]
-    if states[0] != states[1]:
+    learned, other = fit(first, table), fit(second, table)
+    if to_json(learned) != to_json(other):
         fail(
             "fit returned a different state for the same table",
             "the same state each time",
             "seed random numbers, and sort the elements of sets",
         )
-    learned = json.loads(states[0])
+    learned = read_back(learned)
     found, again = (first.transform(table, learned) for _ in range(2))
     fix = "seed random numbers, and do not modify the state"
     require_equal(again, found, first, "the second call gives different values", fix)
@@ -253,7 +270,7 @@ def _twice(make: Make, table: Table) -> None:
 
 def _leaves_table(make: Make, table: Table) -> None:
     plugin, seen, price = make(), copied(table), prices_of(table)
-    plugin.transform(seen, json.loads(to_json(fit(plugin, seen, price))))
+    plugin.transform(seen, read_back(fit(plugin, seen, price)))
     same = seen.frame.equals(table.frame) and list(seen.frame.columns) == list(table.frame.columns)
     parts = {
         "frame": same,
@@ -274,7 +291,7 @@ def _updates(make: Make, table: Table, more: Table) -> None:
         fail("update is defined, but uses_price is not True", "uses_price = True", "set it, or remove update")
     learned = stored(plugin, table)
     before = to_json(learned)
-    later = json.loads(to_json(plugin.update(more, prices_of(more), learned)))
+    later = read_back(plugin.update(more, prices_of(more), learned))
     if to_json(learned) != before:
         fail("update modified the state that it got", "an unchanged state", "return a new dict")
     found = make().transform(table, later)
