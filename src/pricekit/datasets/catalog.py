@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from pricekit.datasets.pictures import COLOUR_LEVELS, require_pillow, write_pictures
+from pricekit.errors import path_of
+
 NOISE_SD = 0.25
 """Standard deviation of the part of the log price that the text does not reveal."""
+
+SILENT = 0.5
+"""Share of the products with pictures whose size and pack only the picture shows."""
 
 SIZE_ELASTICITY = 0.7
 PACK_ELASTICITY = 0.85
@@ -109,7 +116,7 @@ class _Products:
     log_price: np.ndarray  # without noise
 
 
-def make_catalog(rows: int, seed: int = 0) -> pd.DataFrame:
+def make_catalog(rows: int, seed: int = 0, *, images: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     """Return a table of synthetic products whose prices follow brand, category, size, pack and noise.
 
     price = brand level · category level · (size / reference size)^0.7 · pack^0.85 · exp(0.25·z) with z ~ N(0, 1),
@@ -118,13 +125,23 @@ def make_catalog(rows: int, seed: int = 0) -> pd.DataFrame:
 
     The price without noise has a SMAPE of E[200·tanh(0.25·|z| / 2)] = 19.7 percent. On many rows, no model is better.
 
+    With `images`, each product also has a picture: as many things as the pack has pieces, of a height that grows with
+    the size, in one of six colours. Its price is multiplied by exp(level of the colour), which no text tells. Half of
+    the texts state neither size nor pack.
+
     Args:
         rows: the number of products, N.
         seed: the seed of the random generator; equal seeds give equal tables.
+        images: a folder for pictures of the products, which is created; needs Pillow. None: no pictures.
 
     Returns:
-        `sample_id` (int64, from 0), `catalog_content` (labelled lines: name, bullet points,
-        description, Value, Unit) and `price` (float64, in dollars).
+        `sample_id` (int64, from 0), `catalog_content` (labelled lines: name, bullet points, description, Value, Unit)
+        and `price` (float64, in dollars); with `images` also `image_link`, the path of each picture, which begins with
+        the folder as given.
+
+    Raises:
+        ConfigError: Pillow is not installed, or `images` is not a local path.
+        DataError: a picture cannot be written.
 
     Example:
         >>> make_catalog(3).columns.tolist()
@@ -133,13 +150,32 @@ def make_catalog(rows: int, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     products = _draw(rows, rng)
     noisy = products.log_price + NOISE_SD * rng.standard_normal(rows)
+    silent, links = np.zeros(rows, bool), {}
+    if images is not None:
+        require_pillow()
+        drawn = np.random.default_rng([seed, 1])
+        colour = drawn.integers(len(COLOUR_LEVELS), size=rows)
+        silent = drawn.random(rows) < SILENT
+        noisy += COLOUR_LEVELS[colour]
+        paths = write_pictures(
+            path_of(images, "images"), colour, _place_of_size(products), products.pack, seed
+        )
+        links = {"image_link": pd.Series(paths, dtype="str")}
     return pd.DataFrame(
         {
             "sample_id": np.arange(rows, dtype=np.int64),
-            "catalog_content": pd.Series(_texts(products, rng), dtype="str"),
+            "catalog_content": pd.Series(_texts(products, rng, silent), dtype="str"),
+            **links,
             "price": np.maximum(np.round(np.exp(noisy), 2), 0.05),
         }
     )
+
+
+def _place_of_size(products: _Products) -> np.ndarray:
+    """Return the place of each product's size among those of its category, int64 (N,)."""
+    sizes = np.array([kind.sizes for kind in _CATEGORIES])
+    found: np.ndarray = (sizes[products.category] == products.size[:, None]).argmax(axis=1)
+    return found
 
 
 def _brand_levels() -> np.ndarray:
@@ -161,17 +197,18 @@ def _draw(rows: int, rng: np.random.Generator) -> _Products:
     return _Products(brand, category, size, pack, log_price)
 
 
-def _texts(products: _Products, rng: np.random.Generator) -> list[str]:
+def _texts(products: _Products, rng: np.random.Generator, silent: np.ndarray) -> list[str]:
     # One draw for all rows: the digits of a row's random numbers make its choices.
     choices = rng.integers(1 << 30, size=(len(products.size), 8)).tolist()
     columns = (products.brand, products.category, products.size, products.pack)
-    rows = zip(*(column.tolist() for column in columns), choices, strict=True)
+    rows = zip(*(column.tolist() for column in columns), choices, silent.tolist(), strict=True)
     return [
-        _text(_BRANDS[brand], _CATEGORIES[kind], size, pack, picks) for brand, kind, size, pack, picks in rows
+        _text(_BRANDS[brand], _CATEGORIES[kind], size, pack, picks, without_size)
+        for brand, kind, size, pack, picks, without_size in rows
     ]
 
 
-def _text(brand: str, kind: _Category, size: float, pack: int, picks: list[int]) -> str:
+def _text(brand: str, kind: _Category, size: float, pack: int, picks: list[int], without_size: bool) -> str:
     words = {
         "brand": brand,
         "noun": kind.nouns[picks[0] % len(kind.nouns)],
@@ -179,18 +216,21 @@ def _text(brand: str, kind: _Category, size: float, pack: int, picks: list[int])
     }
     units = _UNITS[kind.measure]
     unit, factor = units[picks[2] % len(units)]
-    lines = [_name(words, f"{size * factor:.4g}", unit, pack, picks[3]), *_bullets(words, picks[4])]
+    forms = ("{name}",) if without_size else _SINGLE_FORMS if pack == 1 else _PACK_FORMS
+    sized = {"size": f"{size * factor:.4g}", "unit": unit, "pack": pack}
+    lines = [_name(words, sized, forms, picks[3]), *_bullets(words, picks[4])]
     if picks[5] % 20 < 11:
         lines.append("Product Description: " + _DESCRIPTIONS[picks[5] // 20 % 5].format(**words))
-    return "\n".join([*lines, *_quantity(round(size * factor * pack, 4), unit, picks[6]), ""])
+    if not without_size:
+        lines += _quantity(round(size * factor * pack, 4), unit, picks[6])
+    return "\n".join([*lines, ""])
 
 
-def _name(words: dict[str, str], size: str, unit: str, pack: int, pick: int) -> str:
+def _name(words: dict[str, str], sized: dict[str, object], forms: tuple[str, ...], pick: int) -> str:
     name = f"{words['brand']} {words['flavour']} {words['noun']}"
     if pick % 4 == 0:
         name = f"{words['brand']} {words['noun']}, {words['flavour']}"
-    forms = _SINGLE_FORMS if pack == 1 else _PACK_FORMS
-    return "Item Name: " + forms[pick // 4 % len(forms)].format(name=name, size=size, unit=unit, pack=pack)
+    return "Item Name: " + forms[pick // 4 % len(forms)].format(name=name, **sized)
 
 
 def _bullets(words: dict[str, str], pick: int) -> list[str]:

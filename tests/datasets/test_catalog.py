@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pricekit.datasets import NOISE_SD, PACK_ELASTICITY, SIZE_ELASTICITY, _draw, make_catalog
+from pricekit.datasets.catalog import NOISE_SD, PACK_ELASTICITY, SIZE_ELASTICITY, _draw, make_catalog
 from pricekit.table import Table, split_usable
 
 
