@@ -63,8 +63,8 @@ def cached_fit(
     values, assets = split_state(state)
     packed = {_STATE: json.dumps(values).encode()}
     packed |= {_ASSET + key: content for key, content in assets.items()}
-    arrays = {name: np.frombuffer(content, np.uint8) for name, content in packed.items()}
-    write_entry(path, arrays | columns, f"the feature '{feature['name']}' is not cached")
+    stored = {name: np.frombuffer(content, np.uint8) for name, content in packed.items()}
+    write_entry(path, stored | columns, f"the feature '{feature['name']}' is not cached")
     return state, columns
 
 

@@ -1,0 +1,339 @@
+"""The feature, from a column of images to prices without torch."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+from onnx import TensorProto, helper
+from pricekit_images import reading
+from pricekit_images.feature import LOG_PRICE, MISSING, Images
+from pricekit_images.statistics import NAMES
+from shop import jpeg
+
+import pricekit as pk
+from pricekit.core.loader import load
+from pricekit.errors import ConfigError
+from pricekit.table import table_of_texts
+from pricekit.testing import check_feature
+
+COLOURS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (120, 120, 40)]
+
+
+def table_of(cells, column="image_link"):
+    table = table_of_texts([f"product {n}" for n in range(len(cells))])
+    return pk.read_table(pd.DataFrame({"text": table.text, column: cells}), pk.Columns("text", None, None))
+
+
+def images(**options):
+    return Images(Images.Options(**options))
+
+
+def colour_graph(values=3, shape=(1, 3, 32, 32), domain=""):
+    """An encoder whose vector is the mean of each channel."""
+    mean = helper.make_node("GlobalAveragePool", ["x"], ["pooled"], domain=domain)
+    flat = helper.make_node("Flatten", ["pooled"], ["vector"])
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    found = helper.make_tensor_value_info("vector", TensorProto.FLOAT, [1, values])
+    graph = helper.make_graph([mean, flat], "colours", [given], [found])
+    opsets = [helper.make_opsetid("", 20), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+@pytest.fixture
+def weights(tmp_path):
+    path = tmp_path / "encoder.onnx"
+    onnx.save(colour_graph(), path)
+    return path
+
+
+@pytest.fixture
+def pictures(folder):
+    """The names of four pictures."""
+    for number, colour in enumerate(COLOURS):
+        (folder / f"{number}.jpg").write_bytes(jpeg(colour))
+    return [f"{number}.jpg" for number in range(4)]
+
+
+def columns_of(plugin, table, state=None):
+    state = plugin.fit(table) if state is None else state
+    return pd.DataFrame(plugin.transform(table, state), columns=plugin.names)
+
+
+def test_it_is_registered():
+    registry = load([EntryPoint("images", "pricekit_images", "pricekit")])
+    assert not registry.failed
+    assert registry.create("feature", "images").names == (MISSING, *(f"image_{name}" for name in NAMES))
+    with pytest.raises(ConfigError, match="Did you mean 'column'"):
+        registry.create("feature", "images", {"colum": "x"})
+
+
+class Made:
+    """Makes the plugin for each check."""
+
+    def __init__(self, **options):
+        self.options = options
+
+    def __call__(self):
+        return images(**self.options)
+
+
+@pytest.mark.parametrize("number", range(len(check_feature(Images))))
+@pytest.mark.parametrize("encoder", [False, True])
+def test_the_plugin_passes_the_checks(pictures, weights, number, encoder):
+    make = Made(weights=str(weights)) if encoder else Made()
+    check_feature(make, {"image_link": [*pictures, "", "none.jpg"]})[number]()
+
+
+def test_each_row_has_the_statistics_of_its_picture(pictures):
+    found = columns_of(images(), table_of([*pictures, pictures[0]]))
+    assert found[MISSING].tolist() == [0] * 5
+    assert found.iloc[0].equals(found.iloc[4])
+    assert found.image_thing_red.tolist() == pytest.approx([0.8, 0.1, 0.1, 0.5, 0.8], abs=0.05)
+
+
+@pytest.mark.parametrize("cell", ["", None, np.nan, "  ", "none.jpg", "../x.jpg", "ftp://x/y"])
+def test_a_row_without_a_picture_has_an_indicator_and_medians(pictures, cell):
+    plugin = images()
+    state = plugin.fit(table_of(pictures))
+    found = columns_of(plugin, table_of([cell, pictures[0]]), state)
+    assert found[MISSING].tolist() == [1, 0]
+    assert found.iloc[0, 1:].to_numpy() == pytest.approx(state["medians"])
+
+
+def test_another_column_and_folder(pictures, folder):
+    (folder / "sub").mkdir()
+    (folder / "0.jpg").rename(folder / "sub" / "0.jpg")
+    table = table_of([pictures[0]], "photo")
+    assert columns_of(images(column="photo", root="sub"), table)[MISSING].tolist() == [0]
+    with pytest.raises(ConfigError, match=r"no column 'image_link'.*one of: text, photo"):
+        images().fit(table)
+
+
+def test_new_rows_without_the_column_have_no_pictures(pictures):
+    plugin = images()
+    state = plugin.fit(table_of(pictures))
+    assert columns_of(plugin, table_of_texts(["tea", "ink"]), state)[MISSING].tolist() == [1, 1]
+
+
+def test_unusable_images_are_one_warning(pictures, folder, logged):
+    (folder / "bad.jpg").write_bytes(b"<svg/>")
+    cells = [*pictures, "bad.jpg", "none.jpg", "none.jpg", "gone.jpg", "", ""]
+    plugin = images()
+    state = plugin.fit(table_of(cells))
+    for _ in range(3):
+        plugin.transform(table_of(cells), state)
+    (line,) = logged().splitlines()
+    assert line == (
+        "3 of 7 images cannot be used and count as missing (no such file: 2, an SVG drawing: 1); the first is "
+        "'bad.jpg': an SVG drawing"
+    )
+
+
+def test_the_warning_is_repeated_when_their_number_has_doubled(folder, logged):
+    reader = images()
+    state = {"medians": [0.0] * len(NAMES)}
+    for number in range(16):
+        reader.transform(table_of([f"{number}.jpg"]), state)
+    counts = [int(line.split()[0]) for line in logged().splitlines()]
+    assert counts == [1, 2, 4, 8, 16]
+
+
+def test_each_image_is_read_once_in_a_training(pictures, folder, monkeypatch):
+    read = []
+    monkeypatch.setattr(reading, "read_file", lambda file, most: read.append(file.name) or file.read_bytes())
+    plugin, table = images(), table_of(pictures * 3)
+    state = plugin.fit(table)
+    plugin.transform(table, state)
+    assert sorted(read) == pictures
+    (folder / "0.jpg").write_bytes(jpeg(COLOURS[1], size=(90, 90)))
+    assert columns_of(plugin, table, state).image_log_width[0] == pytest.approx(np.log(90))
+    assert len(read) == 5
+
+
+def test_what_is_remembered_has_a_limit(pictures, monkeypatch):
+    memory = reading.Memory(200)
+    monkeypatch.setattr(reading, "_memory", memory)
+    columns_of(images(), table_of(pictures))
+    assert len(memory._kept) <= 3
+    monkeypatch.setattr(reading, "MOST_KEPT", 5)
+    columns_of(images(), table_of([*pictures, *(f"http://10.0.0.1/{n}" for n in range(20))]))
+    assert len(memory._kept) <= 5
+
+
+def test_an_encoder_predicts_the_log_price_of_rows_that_it_has_not_seen(folder, weights):
+    rng = np.random.default_rng(0)
+    colours = rng.integers(0, 256, (80, 3))
+    for number, colour in enumerate(colours.tolist()):
+        (folder / f"{number}.jpg").write_bytes(jpeg(tuple(colour)))
+    price = np.exp(colours[:, 0] / 100 + rng.normal(0, 0.05, 80))
+    table = table_of([f"{n}.jpg" for n in range(80)])
+    plugin = images(weights=str(weights))
+    assert plugin.uses_price
+    state = plugin.fit(table.take(np.arange(60)), price[:60])
+    assert isinstance(state["encoder.onnx"], bytes)
+    found = columns_of(plugin, table.take(np.arange(60, 80)), state)[LOG_PRICE]
+    assert np.corrcoef(found, np.log(price[60:]))[0, 1] > 0.98
+    missing = columns_of(plugin, table_of(["none.jpg"]), state)
+    assert missing[LOG_PRICE][0] == pytest.approx(np.log(price[:60]).mean())
+
+
+@pytest.mark.parametrize("cells", [["none.jpg"] * 30, ["0.jpg"] * 30, ["0.jpg"]])
+def test_fits_without_anything_to_learn_from(pictures, weights, cells):
+    plugin = images(weights=str(weights))
+    state = plugin.fit(table_of(cells), np.full(len(cells), 5.0))
+    assert np.isfinite(plugin.transform(table_of([*cells, "1.jpg"]), state)).all()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "it does not exist"),
+        (b"not a graph", "no bundle can contain it"),
+        (colour_graph(domain="shop.example"), "no bundle can contain it"),
+        (colour_graph(shape=(1, 1, 3)), r"it does not encode|its input has the shape"),
+        (colour_graph(shape=(8, 3, 32, 32)), "it does not encode a picture"),
+    ],
+)
+def test_an_encoder_that_cannot_be_used_is_refused(folder, tmp_path, content, reason):
+    path = tmp_path / "encoder.onnx"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.SerializeToString())
+    with pytest.raises(ConfigError, match=reason):
+        images(weights=str(path)).fit(table_of(["a.jpg"]), np.ones(1))
+
+
+def test_a_folder_with_pickled_weights_is_refused(folder, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
+    (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
+    with pytest.raises(ConfigError, match="no weights in safetensors"):
+        images(weights=str(tmp_path)).fit(table_of(["a.jpg"]), np.ones(1))
+
+
+def test_a_transformers_model_with_random_weights_becomes_a_graph(pictures, tmp_path):
+    import torch
+    from transformers import ViTConfig, ViTModel
+
+    torch.manual_seed(0)
+    size = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    ViTModel(ViTConfig(image_size=32, patch_size=8, **size)).save_pretrained(tmp_path / "vit")
+    colours = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25]}
+    (tmp_path / "vit" / "preprocessor_config.json").write_text(json.dumps(colours))
+    plugin = images(weights=str(tmp_path / "vit"))
+    state = plugin.fit(table_of(pictures * 10), np.exp(np.arange(40.0) % 4))
+    assert state["encoder"] == {"side": 32, "mean": [0.5] * 3, "deviation": [0.25] * 3, "values": 16}
+    found = columns_of(plugin, table_of(pictures), state)[LOG_PRICE]
+    assert found.tolist() == pytest.approx([0, 1, 2, 3], abs=0.3)
+
+
+def serve_catalog(shop, rows=60):
+    table = pk.make_catalog(rows)
+    shop.pages |= {f"/{n}.jpg": jpeg(COLOURS[n % 4], size=(40 + n, 40)) for n in range(rows)}
+    return table.assign(image_link=[f"{shop.url}/{n}.jpg" for n in range(rows)])
+
+
+def test_ten_of_two_hundred_fail_and_some_stall(shop, folder, logged):
+    cells = serve_catalog(shop, 100).image_link.tolist()
+    stalled = {"/7.jpg", "/57.jpg"}
+
+    def misbehave(handler, number):
+        if shop.asked[handler.path] > 1:
+            return None
+        if handler.path in stalled:
+            return lambda handler: time.sleep(0.6)
+        return 503 if number % 20 == 0 else None
+
+    shop.always = misbehave
+    plugin = images(timeout=0.2, rate=5000)
+    found = columns_of(plugin, table_of(cells), {"medians": [0.0] * len(NAMES)})
+    assert not found[MISSING].any()
+    assert found.image_log_width.to_numpy() == pytest.approx(np.log(40 + np.arange(100)), rel=1e-6)
+    assert logged() == ""
+    assert set(shop.asked.values()) == {1, 2}
+
+
+READ = """
+import sys
+import numpy as np, pandas as pd, pricekit as pk
+from pricekit_images.feature import Images
+from pricekit_images.statistics import NAMES
+plugin = Images(Images.Options(connections=4, rate=float(sys.argv[3])))
+table = pk.read_table(pd.read_csv(sys.argv[1]), pk.Columns("catalog_content", None, None))
+np.save(sys.argv[2], plugin.transform(table, {"medians": [0.0] * len(NAMES)}))
+"""
+
+
+def test_after_a_kill_nothing_is_fetched_twice(shop, folder, tmp_path):
+    table = serve_catalog(shop, 80)
+    table.to_csv(tmp_path / "table.csv", index=False)
+
+    def start(rate):
+        command = [sys.executable, "-c", READ, tmp_path / "table.csv", tmp_path / "out.npy", rate]
+        return subprocess.Popen(list(map(str, command)))
+
+    killed = start(60)
+    while sum(shop.asked.values()) < 20:
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    before = sum(shop.asked.values())
+    assert before < 80
+    assert start(5000).wait() == 0
+    assert not np.load(tmp_path / "out.npy")[:, 0].any()
+    again = sum(shop.asked.values()) - 80
+    assert again <= 4  # what was under way when it was killed
+
+
+# None in sys.modules would not do: scipy takes what it finds there for torch.
+PREDICT_WITHOUT_TORCH = """
+import sys
+
+class Absent:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "transformers", "onnx"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent)
+from pricekit.cli.main import main
+sys.argv = ["pricekit", "predict", *sys.argv[1:]]
+main()
+"""
+
+
+def test_from_a_table_to_prices_where_torch_is_absent(pricekit, shop, folder, weights, tmp_path):
+    table, run, bundle = tmp_path / "products.csv", tmp_path / "run", tmp_path / "bundle"
+    serve_catalog(shop, 120).to_csv(table, index=False)
+    settings = ["backbone.width=8", "backbone.buckets=64", f"feature_options.images.weights={weights}"]
+    settings += ["feature_options.images.rate=5000"]
+    train = ["train", table, "--out", run, "--features", "optimized22,images", "--epochs", 4, "--quiet"]
+    done = pricekit(*train, *(part for s in settings for part in ("--set", s)))
+    assert done[0] == 0, done[2]
+    assert pd.read_parquet(run / "out_of_fold.parquet").columns[-1] == LOG_PRICE
+    done = pricekit("export", run, "--out", bundle)
+    assert done[0] == 0, done[2]
+    assert [re.sub("[0-9a-f]{64}", "HASH", file.name) for file in bundle.glob("asset-*")] == [
+        "asset-HASH.onnx"
+    ]
+    weights.unlink()
+    new = tmp_path / "new.csv"
+    pd.read_csv(table).assign(image_link=f"{shop.url}/new.jpg").head(30).to_csv(new, index=False)
+    shop.pages["/new.jpg"] = jpeg((9, 9, 9))
+    asked = sum(shop.asked.values())
+    prices = tmp_path / "run.csv", tmp_path / "bundle.csv"
+    assert pricekit("predict", run, new, "--out", prices[0])[0] == 0
+    command = [sys.executable, "-c", PREDICT_WITHOUT_TORCH, bundle, new, "--out", prices[1]]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sum(shop.asked.values()) == asked + 1
+    expected, found = (pd.read_csv(path)["price"].to_numpy() for path in prices)
+    assert found == pytest.approx(expected, rel=1e-3)
+    assert Path(bundle / "self_test.json").exists()
