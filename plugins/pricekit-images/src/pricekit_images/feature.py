@@ -43,14 +43,12 @@ class Images:
         root: str = Field(
             "", description="folder of the paths, inside of the current folder or of PRICEKIT_IMAGES_ROOT"
         )
-        weights: str | None = Field(
-            None, description="encoder: an ONNX file, or the folder of a transformers vision model"
+        weights: str = Field(
+            "",
+            description="encoder: an ONNX file, or the folder of a transformers vision model; by default none",
         )
-        side: int | None = Field(
-            None,
-            ge=16,
-            le=1024,
-            description="width and height of the encoder's input; by default what it states",
+        side: int = Field(
+            0, ge=0, le=1024, description="width and height of the encoder's input; 0: what it states"
         )
         connections: int = Field(16, ge=1, le=64, description="downloads at a time")
         rate: float = Field(50.0, gt=0, le=10_000, description="requests per second")
@@ -61,7 +59,7 @@ class Images:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.uses_price = options.weights is not None
+        self.uses_price = bool(options.weights)
         own = (MISSING, *(f"image_{name}" for name in NAMES))
         self.names = (*own, LOG_PRICE) if self.uses_price else own
         self._opened: Encoder | None = None
@@ -77,7 +75,7 @@ class Images:
                 column=column,
             )
         state: State = {}
-        if self.options.weights is not None:
+        if self.options.weights:
             graph, facts = read_weights(Path(self.options.weights).expanduser(), self.options.side)
             state = {GRAPH: graph, "encoder": asdict(facts)}
         found = self._numbers(table, state)

@@ -10,7 +10,7 @@ import random
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from urllib.parse import urljoin
 
 import urllib3
@@ -62,6 +62,7 @@ class Downloader:
         self._pools: OrderedDict[tuple[str, str, int, str], urllib3.HTTPConnectionPool] = OrderedDict()
         self._failed: dict[str, tuple[int, float]] = {}
         self._next = 0.0
+        self._slots = BoundedSemaphore(limits.connections)
 
     def get(self, link: str) -> bytes:
         """Return what a link leads to.
@@ -75,7 +76,8 @@ class Downloader:
             if failed >= SILENT and time.monotonic() < last + SILENT_SECONDS:
                 raise UnusableError("the host does not answer", final=False)
             try:
-                content = self._follow(link)
+                with self._slots:
+                    content = self._follow(link)
             except UnusableError as error:
                 if error.final or attempt + 1 == self.limits.attempts:
                     raise

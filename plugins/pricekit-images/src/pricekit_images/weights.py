@@ -26,13 +26,13 @@ MOST_DIFFERENCE = 1e-3
 _CONFIG, _PREPROCESSOR = "config.json", "preprocessor_config.json"
 
 
-def read_weights(path: Path, side: int | None) -> tuple[bytes, Facts]:
+def read_weights(path: Path, side: int) -> tuple[bytes, Facts]:
     """Return an encoder's graph and what it needs besides.
 
     Args:
         path: an ONNX file with one input, (1, 3, H, W), or a folder of a transformers model with safetensors. Beside an
             ONNX file, and in a folder, `preprocessor_config.json` may have `image_mean` and `image_std`.
-        side: width and height of the input; None: those that the model states, otherwise 224.
+        side: width and height of the input; 0: those that the model states, otherwise 224.
 
     Raises:
         ConfigError: the encoder cannot be used.
@@ -56,7 +56,7 @@ def _unusable(path: Path, why: str) -> ConfigError:
     )
 
 
-def _facts_of(folder: Path, side: int | None) -> Facts:
+def _facts_of(folder: Path, side: int) -> Facts:
     """Return the size and the colours that the files of a folder state."""
     model, colours = _read(folder / _CONFIG), _read(folder / _PREPROCESSOR)
     stated = model.get("image_size") or (model.get("vision_config") or {}).get("image_size")
@@ -88,7 +88,7 @@ def _read(file: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _tried(path: Path, graph: bytes, facts: Facts, side: int | None) -> Facts:
+def _tried(path: Path, graph: bytes, facts: Facts, side: int) -> Facts:
     """Check a graph, and run it on a grey picture; return the facts with the length of the vector."""
     try:
         check_graph(graph, f"the graph {path.name}")
@@ -100,7 +100,7 @@ def _tried(path: Path, graph: bytes, facts: Facts, side: int | None) -> Facts:
         if len(given.shape) != 4:
             raise _unusable(path, f"its input has the shape {given.shape}; expected (1, 3, height, width)")
         stated = [size for size in given.shape[2:] if isinstance(size, int)]
-        if side is None and stated:
+        if not side and stated:
             encoder.facts = facts = replace(facts, side=stated[0])
         vector = encoder.encode(np.zeros((1, 3, facts.side, facts.side), np.float32))
     except ConfigError:
