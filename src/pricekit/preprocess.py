@@ -131,14 +131,17 @@ class Preprocessor:
         texts: list[str] = table.text.tolist()
         return [short_lines_first(text) for text in texts] if self.facts_first else texts
 
-    def files(self) -> dict[str, str]:
-        """Return the contents, by name, of the two files that `load_preprocessor` reads beside `features.assets`."""
+    def files(self, *, portable: bool = False) -> dict[str, str]:
+        """Return the contents, by name, of the two files that `load_preprocessor` reads beside `features.assets`.
+
+        `portable` leaves out what only this machine can use, see `FittedFeatures.to_json`.
+        """
         record = {
             "columns": {"text": self.columns.text, "price": self.columns.price, "id": self.columns.id},
             "max_length": self.max_length,
             "pad_id": self.pad_id,
             "facts_first": self.facts_first,
-            "features": self.features.to_json(),
+            "features": self.features.to_json(portable=portable),
         }
         return {
             "tokenizer.json": self.tokenizer.to_str(),

@@ -323,6 +323,7 @@ def test_from_a_table_to_prices_where_torch_is_absent(pricekit, shop, folder, we
     assert [re.sub("[0-9a-f]{64}", "HASH", file.name) for file in bundle.glob("asset-*")] == [
         "asset-HASH.onnx"
     ]
+    assert str(weights.parent) not in (bundle / "preprocess.json").read_text()
     weights.unlink()
     new = tmp_path / "new.csv"
     pd.read_csv(table).assign(image_link=f"{shop.url}/new.jpg").head(30).to_csv(new, index=False)

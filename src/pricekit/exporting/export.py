@@ -208,7 +208,7 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
         reference = _reference(run.model, batches, precision)
         _free_weights(run.model)
         converted = convert(float32, precision, batches)
-        texts = {name: text.encode() for name, text in run.preprocessor.files().items()}
+        texts = {name: text.encode() for name, text in run.preprocessor.files(portable=True).items()}
         files = {"model.onnx": converted.model, **texts, **run.preprocessor.features.assets()}
         _check_opens([files], f"the model of the backbone '{run.config.backbone.name}'")
         report = _verified(run, sample, inputs, precision, converted, float32, reference)

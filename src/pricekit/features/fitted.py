@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from pricekit.support.log import logger
 from pricekit.support.text import shorten
 from pricekit.table import Table
 from pricekit.table.stored import parts_of
+
+LOCAL = "local"
+"""In the `json_schema_extra` of an option: a path that only `fit` reads, of which a bundle contains the file name."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,12 @@ class FittedFeatures:
             found.append(np.hstack(blocks) if blocks else np.zeros((len(rows), 0), np.float32))
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return names, packages, versions, options and states as plain JSON values."""
-        return [record_of(part) for part in self.parts]
+    def to_json(self, *, portable: bool = False) -> list[dict[str, Any]]:
+        """Return names, packages, versions, options and states as plain JSON values.
+
+        `portable` leaves the folders out of paths that only a fit reads: options whose field has the extra `LOCAL`.
+        """
+        return [record_of(part) | (_portable(part) if portable else {}) for part in self.parts]
 
     @classmethod
     def from_json(cls, parts: Sequence[Mapping[str, Any]], files: Mapping[str, bytes] = {}) -> FittedFeatures:
@@ -122,6 +129,13 @@ def record_of(part: FittedFeature) -> dict[str, Any]:
     state, assets = split_state(part.state)
     named = {"assets": {key: file_of(key, content) for key, content in assets.items()}} if assets else {}
     return {"name": part.name, **owner, "options": part.options, "state": state, **named}
+
+
+def _portable(part: FittedFeature) -> dict[str, Any]:
+    fields = getattr(getattr(part.plugin, "Options", None), "model_fields", {})
+    local = {name for name, field in fields.items() if LOCAL in (field.json_schema_extra or {})}
+    paths = {name: PurePath(part.options[name]).name for name in local & part.options.keys()}
+    return {"options": part.options | paths} if paths else {}
 
 
 def _restore(record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedFeature:

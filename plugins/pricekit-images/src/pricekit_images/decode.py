@@ -54,7 +54,7 @@ def decode(content: bytes, most_pixels: int, side: int) -> Picture:
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             width, height = image.size
             _check(image, content, most_pixels)
-            image.draft("RGB", (2 * side, 2 * side))
+            image.draft("RGB", (side, side))
             image.load()
             return Picture(width, height, len(content), _rgb(image, side))
     except UnusableError:

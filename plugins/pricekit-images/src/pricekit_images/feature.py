@@ -13,6 +13,7 @@ from pydantic import Field
 from pricekit.config import Section
 from pricekit.core.contracts import State
 from pricekit.errors import ConfigError
+from pricekit.features.fitted import LOCAL
 from pricekit.support.log import logger
 from pricekit.table import Table
 from pricekit_images.encoder import GRAPH, Encoder, Facts
@@ -46,6 +47,7 @@ class Images:
         weights: str = Field(
             "",
             description="encoder: an ONNX file, or the folder of a transformers vision model; by default none",
+            json_schema_extra={LOCAL: True},
         )
         side: int = Field(
             0, ge=0, le=1024, description="width and height of the encoder's input; 0: what it states"
