@@ -70,5 +70,5 @@ def resolve(host: str, port: int) -> str:
         raise UnusableError("invalid host name") from None
     addresses = [str(entry[4][0]) for entry in found]
     if not addresses or not all(map(is_allowed, addresses)):
-        raise UnusableError(f"the host is not public; if you trust the links, name its network in {ALLOW}")
+        raise UnusableError(f"the host is not public, and {ALLOW} does not name its network")
     return addresses[0]

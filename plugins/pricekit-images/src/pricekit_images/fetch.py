@@ -90,9 +90,7 @@ class Downloader:
     def _follow(self, link: str) -> bytes:
         ends = time.monotonic() + 3 * self.limits.seconds
         for _ in range(MOST_REDIRECTS + 1):
-            url = parse(link)
-            self._wait()
-            response = self._ask(url)
+            response = self._ask(parse(link))
             try:
                 if response.status not in (301, 302, 303, 307, 308):
                     return self._content(response, ends)
@@ -105,6 +103,7 @@ class Downloader:
         host, https = str(url.host), url.scheme == "https"
         port = url.port or (443 if https else 80)
         address = resolve(host.strip("[]"), port)
+        self._wait()
         named = host if url.port is None else f"{host}:{port}"
         try:
             response = self._pool(str(url.scheme), address, port, host.strip("[]")).urlopen(

@@ -63,7 +63,7 @@ def file_of(cell: str, folder: Path) -> Path:
         if not file.is_relative_to(folder):
             raise UnusableError("outside of the folder of images")
         if not file.is_file():
-            raise UnusableError("no such file")
+            raise UnusableError(f"no such file in {folder}")
     except (OSError, ValueError, RuntimeError):
         raise UnusableError("not a path") from None
     return file

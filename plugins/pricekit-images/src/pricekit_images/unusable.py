@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from threading import Lock
@@ -46,6 +47,8 @@ class Report:
             images: the number of different images, usable or not.
             failures: source and reason of those that cannot be used.
         """
+        if not logger.isEnabledFor(logging.WARNING):  # in a part of something that is quiet
+            return
         with self._lock:
             self._images += images
             for source, reason in failures:
@@ -64,9 +67,9 @@ class Report:
     def _message(self, failed: int) -> str:
         source, reason = self._first
         common = self._reasons.most_common(MOST_REASONS)
-        counts = ", ".join(f"{shorten(why, 80)}: {count:,}" for why, count in common)
+        counts = ", ".join(f"{why}: {count:,}" for why, count in common)
         more = f" ({counts})" if failed > 1 else ""
         return (
             f"{failed:,} of {max(failed, self._images):,} images cannot be used and count as missing{more}; the first "
-            f"is {shorten(repr(source), 200)}: {shorten(reason, 200)}"
+            f"is {shorten(repr(source), 200)}: {reason}"
         )
