@@ -130,10 +130,10 @@ class Downloader:
             final = response.status not in AGAIN
             raise UnusableError(f"status {response.status}", final=final, pause=pause)
         stated = response.headers.get("Content-Length", "")
-        size = int(stated) if stated.isdecimal() and len(stated) < 20 else None
+        size = int(stated) if stated.isdecimal() and len(stated) < 20 else 0
         found = bytearray()
         try:
-            while (size or 0) <= self.limits.most_bytes >= len(found):
+            while size <= self.limits.most_bytes >= len(found):
                 if not (block := response.read1(BLOCK)):
                     break
                 found += block
@@ -141,10 +141,8 @@ class Downloader:
                     raise UnusableError("too slow", final=False)
         except urllib3.exceptions.HTTPError as error:
             raise UnusableError(_words(error), final=False) from None
-        if max(size or 0, len(found)) > self.limits.most_bytes:
+        if max(size, len(found)) > self.limits.most_bytes:
             raise UnusableError(f"more than {self.limits.most_bytes:,} bytes")
-        if size is not None and size != len(found):
-            raise UnusableError("the connection ended early", final=False)
         return bytes(found)
 
     def _pool(self, scheme: str, address: str, port: int, host: str) -> urllib3.HTTPConnectionPool:

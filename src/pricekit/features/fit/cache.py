@@ -60,10 +60,9 @@ def cached_fit(
         assets = {name: found.pop(name).tobytes() for name in list(found) if name.startswith(_ASSET)}
         return state | {name.removeprefix(_ASSET): content for name, content in assets.items()}, found
     state, columns = fit()
-    values, assets = split_state(state)
-    packed = {_STATE: json.dumps(values).encode()}
-    packed |= {_ASSET + key: content for key, content in assets.items()}
-    stored = {name: np.frombuffer(content, np.uint8) for name, content in packed.items()}
+    plain, assets = split_state(state)
+    contents = {_STATE: json.dumps(plain).encode()} | {_ASSET + key: c for key, c in assets.items()}
+    stored = {name: np.frombuffer(content, np.uint8) for name, content in contents.items()}
     write_entry(path, stored | columns, f"the feature '{feature['name']}' is not cached")
     return state, columns
 
