@@ -107,7 +107,7 @@ def test_others_are_final(shop, get, status):
 
 def test_the_server_may_ask_for_a_longer_pause(shop, get, monkeypatch):
     slept = []
-    monkeypatch.setattr(fetch, "time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
+    monkeypatch.setattr(Downloader, "_pause", lambda self, seconds: slept.append(seconds))
     shop.pages["/a.jpg"] = lambda handler: shop.send(handler, 503, b"", Retry_After="7")
     assert refused(get, "/a.jpg") == "status 503"
     assert sorted(slept)[-2:] == [7, 7]
@@ -130,7 +130,8 @@ def test_a_trickle_ends(shop, get, monkeypatch):
 
     shop.pages["/a.jpg"] = page
     clock = count(step=0.1)
-    monkeypatch.setattr(fetch, "time", SimpleNamespace(sleep=lambda s: None, monotonic=lambda: next(clock)))
+    monkeypatch.setattr(Downloader, "_pause", lambda self, seconds: None)
+    monkeypatch.setattr(fetch, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     assert refused(get, "/a.jpg") == "too slow"
 
 
@@ -188,7 +189,8 @@ def test_a_host_that_does_not_answer_is_not_asked_for_ever(folder, monkeypatch):
 
 def test_requests_keep_a_rate(shop, folder, monkeypatch):
     slept = []
-    monkeypatch.setattr(fetch, "time", SimpleNamespace(sleep=slept.append, monotonic=lambda: 100.0))
+    monkeypatch.setattr(Downloader, "_pause", lambda self, seconds: slept.append(seconds))
+    monkeypatch.setattr(fetch, "time", SimpleNamespace(monotonic=lambda: 100.0))
     shop.pages["/a.jpg"] = b"x"
     downloader = Downloader(Limits(rate=4))
     for _ in range(5):

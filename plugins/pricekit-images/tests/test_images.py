@@ -260,6 +260,23 @@ def test_ten_of_two_hundred_fail_and_some_stall(shop, folder, logged):
     assert set(shop.asked.values()) == {1, 2}
 
 
+def test_an_interrupt_ends_the_downloads_that_wait(shop, folder, monkeypatch):
+    table = table_of(serve_catalog(shop, 60).image_link.tolist())
+    plugin = images(rate=0.5, connections=4)  # 60 images would take two minutes
+    state = {"medians": [0.0] * len(NAMES)}
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "decode", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            plugin.transform(table, state)
+    assert sum(shop.asked.values()) < 10
+    again = images(rate=5000)
+    assert not columns_of(again, table, state)[MISSING].any()
+
+
 READ = """
 import sys
 import numpy as np, pandas as pd, pricekit as pk

@@ -20,7 +20,9 @@ def test_the_weights_solve_the_equations_of_ridge(monkeypatch, penalty):
     encoded, log_price = rows(50, 4)
     found = fit_ridge(encoded, log_price)
     scaled = (encoded - encoded.mean(axis=0)) / encoded.std(axis=0)
-    expected = np.linalg.solve(scaled.T @ scaled + penalty * np.eye(4), scaled.T @ (log_price - log_price.mean()))
+    expected = np.linalg.solve(
+        scaled.T @ scaled + penalty * np.eye(4), scaled.T @ (log_price - log_price.mean())
+    )
     assert found["weights"] == pytest.approx(expected / encoded.std(axis=0), rel=1e-4)
     predicted = predict_ridge(encoded, json.loads(json.dumps(found)))
     assert predicted == pytest.approx(log_price.mean() + scaled @ expected, rel=1e-4)
@@ -40,7 +42,9 @@ def test_the_penalty_is_that_of_leaving_out_one_row_at_a_time(monkeypatch):
                 centred = (encoded - mean) / scale
                 part = centred[others] - centred[others].mean(axis=0)
                 level = log_price[others].mean()
-                weights = np.linalg.solve(part.T @ part + penalty * np.eye(30), part.T @ (log_price[others] - level))
+                weights = np.linalg.solve(
+                    part.T @ part + penalty * np.eye(30), part.T @ (log_price[others] - level)
+                )
                 rest.append(log_price[row] - level - (centred[row] - centred[others].mean(axis=0)) @ weights)
             errors.append(np.square(rest).mean())
     with monkeypatch.context() as patch:

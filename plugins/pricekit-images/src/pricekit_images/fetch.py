@@ -10,7 +10,7 @@ import random
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from threading import BoundedSemaphore, Lock
+from threading import BoundedSemaphore, Event, Lock
 from urllib.parse import urljoin
 
 import urllib3
@@ -53,6 +53,10 @@ class Limits:
     pause: float = 0.5
 
 
+class StoppedError(Exception):
+    """The downloads were stopped."""
+
+
 class Downloader:
     """Downloads images; several threads may share one."""
 
@@ -63,6 +67,7 @@ class Downloader:
         self._failed: dict[str, tuple[int, float]] = {}
         self._next = 0.0
         self._slots = BoundedSemaphore(limits.connections)
+        self._stopped = Event()
 
     def get(self, link: str) -> bytes:
         """Return what a link leads to.
@@ -82,7 +87,7 @@ class Downloader:
                 if error.final or attempt + 1 == self.limits.attempts:
                     raise
                 usual = self.limits.pause * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311
-                time.sleep(min(MOST_PAUSE, max(error.pause, usual)))
+                self._pause(min(MOST_PAUSE, max(error.pause, usual)))
             else:
                 return content
         raise AssertionError
@@ -169,7 +174,15 @@ class Downloader:
             now = time.monotonic()
             due = max(now, self._next)
             self._next = due + 1 / self.limits.rate
-        time.sleep(due - now)
+        self._pause(due - now)
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise StoppedError
+
+    def stop(self) -> None:
+        """End all downloads soon: those that wait fail, and so do later ones."""
+        self._stopped.set()
 
 
 def parse(link: str) -> Url:

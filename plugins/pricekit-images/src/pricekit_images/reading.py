@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -123,7 +124,7 @@ class Reader:
         failures: list[tuple[str, str]] = []
         found: dict[str, Numbers] = {}
         said = time.monotonic() + SAID_SECONDS
-        with ThreadPoolExecutor(max(1, min(threads, len(distinct)))) as pool:
+        with self._pool(max(1, min(threads, len(distinct)))) as pool:
             for done, (cell, result) in enumerate(
                 zip(distinct, pool.map(self._of, distinct), strict=True), 1
             ):
@@ -138,6 +139,19 @@ class Reader:
         none = np.full(self.width, np.nan, np.float32)
         rows = [found.get(cell, none) for cell in cells]
         return np.array(rows, np.float32).reshape(len(cells), self.width)
+
+    @contextmanager
+    def _pool(self, threads: int) -> Iterator[ThreadPoolExecutor]:
+        """Yield threads that end soon if the block fails, for example because the user interrupts it."""
+        pool = ThreadPoolExecutor(threads)
+        try:
+            yield pool
+        except BaseException:
+            downloader_of(self.limits).stop()
+            downloader_of.cache_clear()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _of(self, cell: str) -> Numbers | str:
         """Return the values of an image, or why it cannot be used."""
