@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper
 from pricekit_images import reading
+from pricekit_images import weights as weights_module
 from pricekit_images.feature import LOG_PRICE, MISSING, Images
 from pricekit_images.statistics import NAMES
 from shop import jpeg
@@ -209,6 +210,37 @@ def test_an_encoder_that_cannot_be_used_is_refused(folder, tmp_path, content, re
         path.write_bytes(content if isinstance(content, bytes) else content.SerializeToString())
     with pytest.raises(ConfigError, match=reason):
         images(weights=str(path)).fit(table_of(["a.jpg"]), np.ones(1))
+
+
+def test_an_encoder_is_read_once_for_all_folds(pictures, weights, monkeypatch):
+    read = []
+    tried = weights_module._tried
+    monkeypatch.setattr(weights_module, "_tried", lambda path, *a: read.append(path) or tried(path, *a))
+    for _ in range(3):
+        images(weights=str(weights)).fit(table_of(pictures), np.ones(4))
+    assert len(read) == 1
+    onnx.save(colour_graph(shape=(1, 3, 16, 16)), weights)
+    state = images(weights=str(weights)).fit(table_of(pictures), np.ones(4))
+    assert state["encoder"]["side"] == 16
+    assert len(read) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"side": 10**9},
+        {"side": 0},
+        {"mean": [0.5]},
+        {"deviation": [0, 1, 1]},
+        {"mean": [np.nan] * 3},
+        {"values": 10**9},
+    ],
+)
+def test_what_a_bundle_states_of_an_encoder_has_limits(pictures, weights, change):
+    plugin = images(weights=str(weights))
+    state = plugin.fit(table_of(pictures), np.ones(4))
+    with pytest.raises(ValueError, match="an encoder with"):
+        images(weights="x").transform(table_of(pictures), state | {"encoder": state["encoder"] | change})
 
 
 def test_a_folder_with_pickled_weights_is_refused(folder, tmp_path):

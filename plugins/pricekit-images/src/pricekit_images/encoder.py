@@ -21,6 +21,8 @@ GRAPH = "encoder.onnx"
 """The name of the asset."""
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of the channels in ImageNet; most encoders are trained with pixels that are standardised so."""
+LARGEST_SIDE = 1024
+"""Width and height of an encoder's input, in pixels."""
 MOST_VALUES = 1 << 14
 """Numbers of a vector."""
 
@@ -42,6 +44,20 @@ class Facts:
     mean: Sequence[float] = MEAN
     deviation: Sequence[float] = DEVIATION
     values: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what no model states; the facts may come from a stranger's bundle."""
+        usual = len(self.mean) == len(self.deviation) == 3 and min(self.deviation) > 0
+        if (
+            not 0 < self.side <= LARGEST_SIDE
+            or not usual
+            or not np.isfinite([*self.mean, *self.deviation]).all()
+        ):
+            raise ValueError(
+                f"an encoder with the side {self.side}, mean {self.mean} and deviation {self.deviation}"
+            )
+        if not 0 <= self.values <= MOST_VALUES:
+            raise ValueError(f"an encoder with {self.values} values")
 
 
 class Encoder:

@@ -182,6 +182,8 @@ class Reader:
             found = statistics_of(picture)
             if self.encoder is not None:
                 found = np.concatenate([found, self.encoder(picture.pixels)])
+        if len(found) != self.width:
+            raise UnusableError("the encoder returns another number of values")
         if not np.isfinite(found).all():
             raise UnusableError("the encoder returns numbers that are not finite")
         return found

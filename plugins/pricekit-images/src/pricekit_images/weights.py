@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,16 +15,16 @@ from pricekit.bundle.operators import check_graph
 from pricekit.errors import BundleError, ConfigError
 from pricekit.support.files import temporary_folder
 from pricekit.support.text import shorten
-from pricekit_images.encoder import MOST_VALUES, Encoder, Facts
+from pricekit_images.encoder import LARGEST_SIDE, MOST_VALUES, Encoder, Facts
 
 if TYPE_CHECKING:
     import torch
 
 OPSET = 20
 USUAL_SIDE = 224
-LARGEST_SIDE = 1024
 MOST_DIFFERENCE = 1e-3
 """Largest difference of the exported graph from the model, relative to the largest value."""
+_reading = Lock()
 _CONFIG, _PREPROCESSOR = "config.json", "preprocessor_config.json"
 
 
@@ -37,6 +39,19 @@ def read_weights(path: Path, side: int) -> tuple[bytes, Facts]:
     Raises:
         ConfigError: the encoder cannot be used.
     """
+    with _reading:  # a feature is fitted by several threads, to parts of the rows
+        return _read_once(path.absolute(), side, _stamp(path))
+
+
+def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return what tells whether files have changed."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    facts = [(file.name, file.stat()) for file in files if file.is_file()]
+    return tuple((name, found.st_mtime_ns, found.st_size) for name, found in facts)
+
+
+@lru_cache(1)
+def _read_once(path: Path, side: int, stamp: tuple[tuple[str, int, int], ...]) -> tuple[bytes, Facts]:
     if path.is_dir():
         facts = _facts_of(path, side)
         graph = _exported(path, facts)
