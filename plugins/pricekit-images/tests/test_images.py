@@ -250,7 +250,7 @@ def test_a_folder_with_pickled_weights_is_refused(folder, tmp_path):
         images(weights=str(tmp_path)).fit(table_of(["a.jpg"]), np.ones(1))
 
 
-def test_a_transformers_model_with_random_weights_becomes_a_graph(pictures, tmp_path):
+def test_a_transformers_model_with_random_weights_becomes_a_graph(pictures, tmp_path, capfd):
     import torch
     from transformers import ViTConfig, ViTModel
 
@@ -260,7 +260,9 @@ def test_a_transformers_model_with_random_weights_becomes_a_graph(pictures, tmp_
     colours = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25]}
     (tmp_path / "vit" / "preprocessor_config.json").write_text(json.dumps(colours))
     plugin = images(weights=str(tmp_path / "vit"))
+    capfd.readouterr()
     state = plugin.fit(table_of(pictures * 10), np.exp(np.arange(40.0) % 4))
+    assert capfd.readouterr() == ("", "")
     assert state["encoder"] == {"side": 32, "mean": [0.5] * 3, "deviation": [0.25] * 3, "values": 16}
     found = columns_of(plugin, table_of(pictures), state)[LOG_PRICE]
     assert found.tolist() == pytest.approx([0, 1, 2, 3], abs=0.3)

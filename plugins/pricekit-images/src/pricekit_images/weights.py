@@ -143,14 +143,17 @@ def _exported(folder: Path, facts: Facts) -> bytes:
     try:
         import torch
         from transformers import AutoModel
+
+        from pricekit.model.backbones.weights import quiet_transformers
     except ModuleNotFoundError as error:
         raise _unusable(
             folder, f"fitting needs {error.name}, which is not installed: pip install 'pricekit[train]'"
         ) from None
     try:
-        model = AutoModel.from_pretrained(
-            str(folder), local_files_only=True, trust_remote_code=False, use_safetensors=True
-        )
+        with quiet_transformers():
+            model = AutoModel.from_pretrained(
+                str(folder), local_files_only=True, trust_remote_code=False, use_safetensors=True
+            )
         model = getattr(model, "vision_model", model).eval().float()
         example = torch.rand(1, 3, facts.side, facts.side, generator=torch.Generator().manual_seed(0))
         pooled = _pooled(model)
