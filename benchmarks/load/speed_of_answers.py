@@ -140,7 +140,8 @@ async def _capacity(port: int, bodies: list[bytes], seconds: float) -> float:
         nonlocal answered
         client = Client(port)
         while time.perf_counter() - began < seconds:
-            answered += (await client.ask(next(chosen))).status == 200
+            done = (await client.ask(next(chosen))).status == 200
+            answered += done  # not in one step with await: other clients count meanwhile
         client.close()
 
     await asyncio.gather(*(ask() for _ in range(4)))

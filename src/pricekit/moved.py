@@ -23,7 +23,7 @@ MOVED = {
     "features.names": "features.brand_category",
     "files": "support.files",
     "intervals": "prediction.intervals",
-    "manifest": "bundle.folder",
+    "manifest": "bundle.manifest",
     "predict": "prediction.predictor",
     "table.reading": "table.source",
     "training.adagrad": "optim.optimizers",

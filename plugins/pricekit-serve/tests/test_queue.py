@@ -103,6 +103,17 @@ def test_a_batch_has_a_largest_size_and_small_requests_have_their_turn(queue, en
     assert engine.batches[2]["text"] == ["bb"] + ["a"] * 7
 
 
+def test_large_requests_are_done_in_order_and_small_ones_in_between(queue, engine):
+    first = busy(queue, engine)
+    large = [queue.price(rows(*[letter] * 9)) for letter in "ab"]
+    small = queue.price(rows("small"))
+    engine.free.release(1000)
+    assert [result(each) for each in (first, *large, small)] == [[1], [1] * 9, [1] * 9, [5]]
+    texts = "".join(text[0] for batch in engine.batches for text in batch["text"])
+    assert texts.index("s") <= 9  # a small request waits for one piece of a large one
+    assert texts.replace("s", "") == "x" + "a" * 9 + "b" * 9
+
+
 def test_rows_of_other_columns_are_priced_apart(queue, engine):
     first = busy(queue, engine)
     others = [queue.price(rows("a", column=column)) for column in ("text", "other", "text")]

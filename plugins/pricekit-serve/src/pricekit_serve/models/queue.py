@@ -89,10 +89,11 @@ _Piece = tuple[_Job, int]
 
 
 class PriceQueue:
-    """Prices rows in batches, in the order in which requests come, with one thread.
+    """Prices rows in batches with one thread.
 
     The thread takes what waits as soon as it is free, so a row that comes alone does not wait. Of a large request it
-    takes `batch_rows` rows at a time, and the next requests have their turn in between. If several requests shared the
+    takes `batch_rows` rows at a time, and small requests have their turn in between. Large requests are done in the
+    order in which they come, so under overload each one that is admitted ends in time. If several requests shared the
     last batch, the next one waits up to `batch_wait` seconds until as many are there.
 
     Args:
@@ -110,7 +111,9 @@ class PriceQueue:
         at_end: Callable[[], None] | None = None,
     ) -> None:
         self._price, self._limits, self._watcher, self._at_end = price, limits, watcher, at_end
-        self._jobs: deque[_Job] = deque()
+        self._small: deque[_Job] = deque()
+        self._large: deque[_Job] = deque()
+        self._turn_of_large = False
         self._changed = threading.Condition()
         self._waiting, self._together, self._closed = 0, 1, False
         threading.Thread(target=self._work, name="prices", daemon=True).start()
@@ -141,7 +144,7 @@ class PriceQueue:
                     f"{self._waiting:,} rows wait to be priced, and the queue has no room for more; try later"
                 )
                 raise RequestError(503, message, headers={"retry-after": RETRY_AFTER})
-            self._jobs.append(job)
+            self._line_of(job).append(job)
             self._count(job.size)
             self._changed.notify()
         return job.done
@@ -158,7 +161,9 @@ class PriceQueue:
             with self._changed:
                 self._together = len(batch)
                 self._count(-sum(count for _, count in batch))
-                self._jobs.extend(job for job, _ in batch if job.next < job.size and not job.done.done())
+                for job, _ in reversed(batch):
+                    if job.next < job.size and not job.done.done():
+                        self._line_of(job).appendleft(job)
         if self._at_end is not None:
             self._at_end()
 
@@ -171,32 +176,54 @@ class PriceQueue:
         """Wait for jobs and return those of the next batch; [] at the end."""
         with self._changed:
             while True:
-                self._changed.wait_for(lambda: self._jobs or self._closed)
+                self._changed.wait_for(lambda: self._small or self._large or self._closed)
                 if self._together > 1:
                     self._changed.wait_for(self._is_full, self._limits.batch_wait)
                 if (batch := self._take()) or self._closed:
                     return batch
 
     def _is_full(self) -> bool:
-        rows = sum(job.size - job.next for job in self._jobs)
-        return len(self._jobs) >= self._together or rows >= self._limits.batch_rows or self._closed
+        jobs = [*self._small, *self._large]
+        rows = sum(job.size - job.next for job in jobs)
+        return len(jobs) >= self._together or rows >= self._limits.batch_rows or self._closed
+
+    def _line_of(self, job: _Job) -> deque[_Job]:
+        """Return the line for small jobs, which are done at once, or that for large ones, which take several turns."""
+        most = self._limits.batch_rows if job.rows is not None else 1
+        return self._large if job.size > most else self._small
 
     def _take(self) -> list[_Piece]:
-        """Remove the jobs of the next batch from the queue: the first one, and those that can be priced with it."""
+        """Remove the jobs of the next batch: the first one, and those that can be priced with it.
+
+        Small and large jobs begin a batch in turn.
+        """
         batch: list[_Piece] = []
-        room, others = self._limits.batch_rows, deque[_Job]()
-        while self._jobs and room:
-            job = self._jobs.popleft()
+        large_first = bool(self._large) and (self._turn_of_large or not self._small)
+        self._turn_of_large = not large_first
+        for line in (self._large, self._small) if large_first else (self._small, self._large):
+            self._fill(batch, line)
+        return batch
+
+    def _fill(self, batch: list[_Piece], line: deque[_Job]) -> None:
+        """Add jobs of a line to a batch while it has room; the others stay in order."""
+        room, others = self._room(batch), deque[_Job]()
+        while line and room:
+            job = line.popleft()
             if job.done.cancelled():
                 self._count(job.next - job.size)
             elif not batch or (job.columns is not None and job.columns == batch[0][0].columns):
                 job.times.began = job.times.began or time.time_ns()
                 batch.append((job, job.take(room)))
-                room = room - batch[-1][1] if job.rows is not None else 0
+                room = self._room(batch)
             else:
                 others.append(job)
-        self._jobs.extendleft(reversed(others))
-        return batch
+        line.extendleft(reversed(others))
+
+    def _room(self, batch: Sequence[_Piece]) -> int:
+        """Return how many more rows a batch takes; a call is alone."""
+        if batch and batch[0][0].rows is None:
+            return 0
+        return self._limits.batch_rows - sum(count for _, count in batch)
 
     def _do(self, batch: Sequence[_Piece]) -> None:
         """Do the work of a batch. If it fails, each job is tried alone, so that none suffers from another."""
