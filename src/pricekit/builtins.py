@@ -34,6 +34,7 @@ def pricekit_register_backbones(register: Register) -> None:
     register(
         "transformer", f"{here}.transformer:SmallTransformer", "small transformer from scratch; no download"
     )
+    register("mlp", f"{here}.mlp:Mlp", "no text: a network over the features alone; no download")
     pretrained = {
         "deberta-v3-base": "184M parameters, 12 layers",
         "deberta-v3-small": "141M parameters, 6 layers",

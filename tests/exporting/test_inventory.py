@@ -84,7 +84,7 @@ def test_pretrained_weights_have_their_source_and_licence_or_say_unknown(backbon
 
 
 def test_random_weights_have_no_source():
-    for run in (run_with("roberta-base", random_weights=True), run_with("lstm"), run_with("transformer")):
+    for run in (run_with("roberta-base", random_weights=True), run_with("lstm"), run_with("mlp")):
         assert parts(json.loads(make_inventory({}, FACTS, [run])), "machine-learning-model") == {}
 
 

@@ -24,9 +24,11 @@ from pricekit.testing.runner import Make, fail, shown
 
 
 def gradients(make: Make) -> None:
-    """Over several batches, gradients reach every parameter; an embedding needs a batch with its token."""
+    """Over several batches, gradients reach every trainable parameter; an embedding needs a batch with its token."""
     built = build(make)
     encoder = built.encoder.train()
+    if not any(parameter.requires_grad for parameter in encoder.parameters()):
+        return
     with torch.no_grad():  # gates that start at 0 would block the gradients
         for parameter in encoder.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
