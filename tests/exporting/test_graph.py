@@ -74,7 +74,7 @@ def test_a_full_disk_or_an_interrupt_is_not_blamed_on_the_model(monkeypatch, tmp
             raise RuntimeError("translation failed") from error
 
     monkeypatch.setattr(torch.onnx, "export", export)
-    model = SimpleNamespace(eval=lambda: None, encoder=None, loss=None)
+    model = SimpleNamespace(eval=lambda: model, merged=lambda: model, encoder=None, loss=None)
     batch = {name: np.ones((2, 2), np.float32) for name in ("input_ids", "attention_mask", "features")}
     with pytest.raises(raised) as found:
         export_graph(model, batch, tmp_path / "m.onnx")

@@ -187,6 +187,10 @@ class Encoder(Protocol):
     gradient_checkpointing_enable: Callable[[], None]
     """Optional. Makes the layers recompute their activations in the backward pass, to save memory."""
 
+    merged: Callable[[], Encoder]
+    """Optional. Returns an encoder with the same encoding that is simpler to compute, such as one whose adapters are
+    merged into its weights; this one stays as it is. It is the one that is exported."""
+
     extend: Callable[[Tokens], None]
     """Optional. Fits the values of terms that earlier training texts lacked, such as idf weights, and keeps the others.
 

@@ -172,12 +172,14 @@ class Registry:
 
         Raises:
             PluginError: the name is unknown, or the plugin cannot be imported.
-            ConfigError: an option is unknown or of the wrong type.
+            ConfigError: an option is unknown or of the wrong type, or the plugin refuses it.
         """
         plugin = self.get(kind, name).load()
         checked = self._options(kind, name, plugin, options or {})
         try:
             return plugin() if checked is None else plugin(checked)
+        except ConfigError:
+            raise
         except (Exception, SystemExit) as error:
             raise_outside_cause(error)
             raise PluginError(

@@ -108,7 +108,7 @@ def export_graph(
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # the exporter's own deprecations; verification checks the result
             torch.onnx.export(
-                model.eval(),
+                model.eval().merged(),
                 tuple(tensors[name] for name in INPUTS),
                 path,
                 input_names=list(INPUTS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -127,6 +128,11 @@ class PriceModel(nn.Module):
         """Fit the constants of the features, float32 (N, K), and the link of the loss to the prices, float64 (N,)."""
         self.numeric.fit(features)
         self.loss.fit(price)
+
+    def merged(self) -> PriceModel:
+        """Return the model that is exported: with the encoder's `merged` if it has one. It may share parameters."""
+        merge = getattr(self.encoder, "merged", None)
+        return self if merge is None else copy.deepcopy(self, {id(self.encoder): merge()})
 
     def raw(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor, **prepared: Tensor) -> Tensor:
         """Return the raw output of each member, float32 (B, M)."""

@@ -19,6 +19,7 @@ from pricekit.errors import ConfigError
 from pricekit.model.backbones.architectures import Architecture
 from pricekit.model.backbones.encoder import POOLING, TransformerEncoder
 from pricekit.model.backbones.families import family_of, longest_text
+from pricekit.model.backbones.lora import DESCRIPTION
 from pricekit.model.backbones.transformer import Pretrained, PretrainedOptions, source_of
 from pricekit.model.backbones.weights import POOLING_FILE, SENTENCE_FILE, find_weights, read_config
 from pricekit.support.log import logger
@@ -47,6 +48,7 @@ class AnyEncoder:
         dropout: float | None = Field(
             None, ge=0, lt=1, description="dropout in the encoder; None: the published value"
         )
+        lora: int = Field(0, ge=0, description=DESCRIPTION)
 
     from_scratch = False
 
@@ -76,7 +78,9 @@ class AnyEncoder:
         config: Any = architecture["config"]
         if tokens is None:
             known = Architecture("encoder", "", config["model_type"], max_length=None)
-            given = Pretrained(known, PretrainedOptions(pooling=architecture["pooling"]))
+            given = Pretrained(
+                known, PretrainedOptions(pooling=architecture["pooling"], lora=self.options.lora)
+            )
         else:
             given = self._given
         return given.encoder(config, tokenizer, tokens)
@@ -100,7 +104,9 @@ class AnyEncoder:
         family = family_of(found["model_type"])
         prefix = _prefix_of(folder) if self.options.prefix is None else self.options.prefix
         pooling = _pooling_of(folder) if self.options.pooling == "auto" else self.options.pooling
-        kept = PretrainedOptions(weights=str(folder), pooling=pooling, dropout=self.options.dropout)
+        kept = PretrainedOptions(
+            weights=str(folder), pooling=pooling, dropout=self.options.dropout, lora=self.options.lora
+        )
         known = Architecture("encoder", str(folder), found["model_type"], max_length=None, prefix=prefix)
         return Pretrained(
             replace(known, max_length=longest_text(family, family.config.from_dict(found))), kept

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
+from pricekit.model.backbones.lora import merge_adapters
+
 NAME = "pricekit_unpadded"
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -178,6 +180,10 @@ class TransformerEncoder(nn.Module):
             getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
         )
         enable({"use_reentrant": False})
+
+    def merged(self) -> TransformerEncoder:
+        """Return the encoder without adapters: their products are added to its weights."""
+        return merge_adapters(self)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the pooled hidden states, float32 (B, H)."""

@@ -15,7 +15,7 @@ from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedModel
 from pricekit.config import Search, Section
 from pricekit.core.contracts import State, WeightsSource
 from pricekit.errors import ConfigError
-from pricekit.model.backbones import architectures
+from pricekit.model.backbones import architectures, lora
 from pricekit.model.backbones.architectures import Architecture
 from pricekit.model.backbones.bpe import train_bpe
 from pricekit.model.backbones.deberta import export_by_distance, slice_positions
@@ -51,6 +51,7 @@ class PretrainedOptions(Section):
     dropout: float | None = Field(
         None, ge=0, lt=1, description="dropout in the encoder; None: the published value"
     )
+    lora: int = Field(0, ge=0, description=lora.DESCRIPTION)
 
 
 class UnpaddedOptions(PretrainedOptions):
@@ -91,6 +92,7 @@ class Pretrained:
         self.options = options
         self.locate = locate
         self.max_length: int | None = architecture.max_length
+        lora.require_peft(options.lora)
 
     @property
     def weights_source(self) -> WeightsSource | None:
@@ -132,9 +134,10 @@ class Pretrained:
             slice_positions(model)
         if model.config.model_type == "deberta-v2":
             export_by_distance(model, self.published.max_length or model.config.max_position_embeddings)
-        return TransformerEncoder(
-            encoder_of(model), self.options.pooling, getattr(self.options, "unpadded", False)
-        )
+        kept = encoder_of(model)
+        if self.options.lora:
+            lora.add_adapters(kept, self.options.lora)
+        return TransformerEncoder(kept, self.options.pooling, getattr(self.options, "unpadded", False))
 
     @property
     def from_scratch(self) -> bool:
@@ -143,6 +146,12 @@ class Pretrained:
 
     def masked_language_model(self, architecture: State) -> PreTrainedModel:
         """Return the encoder with a head that predicts masked tokens; the head is new if the weights have none."""
+        if self.options.lora:
+            raise ConfigError(
+                f"backbone.lora is {self.options.lora}, but pretraining changes all weights; set it to 0 here, and use "
+                "LoRA when you train on prices",
+                parameters=("settings",),
+            )
         family = family_of(self.published.family)
         config = family.config.from_dict(dict(architecture))
         if self.from_scratch:
