@@ -82,6 +82,8 @@ def pricekit_register_policies(register: Register) -> None:
     }
     for name, summary in policies.items():
         register(name, f"pricekit.optim.policies:{name.title()}", summary)
+    scratch = "lstm, transformer or mlp, from random weights, in batches of 256 rows"
+    register("scratch", "pricekit.optim.scratch:Scratch", scratch)
 
 
 @hookimpl

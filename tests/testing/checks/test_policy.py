@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from pricekit.optim import policies
+from pricekit.optim.scratch import Scratch
 from pricekit.testing import CheckFailed, check_policy
 
 
@@ -120,6 +121,7 @@ def ultra():
 
 RIGHT = {
     "quick": policies.Quick,
+    "scratch": Scratch,
     "ultra": ultra,
     "fast": policies.Fast,
     "blazing": policies.Blazing,
