@@ -1,7 +1,8 @@
 """The built-in policies: defaults for all settings, with a shared optimizer and schedule.
 
 ULTRA, FAST, BLAZING and OPTIMIZED are the four published systems that pricekit is based on, with their settings. They
-used fp16; here `speed.precision` is `auto`, which is fp16 on the GPUs of their time and bf16 on newer ones.
+used fp16; here `speed.precision` is `auto`, which is fp16 on the GPUs of their time and bf16 on newer ones. The notes
+of each policy say which of its numbers were published and which are ours.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ _QUICK: Mapping[str, Any] = MappingProxyType(
 class Quick:
     """QUICK: `bag` on a CPU, about a minute for a few thousand rows."""
 
+    notes = (
+        "All numbers are ours; no published system has such a model. The learning rates are those of bag, whose "
+        "embeddings follow Adagrad: for lstm, transformer and mlp, use the policy scratch."
+    )
     defaults = _QUICK
     optimizer = staticmethod(adamw)
     schedule = staticmethod(warmup_cosine)
@@ -69,6 +74,7 @@ class Best:
     """BEST: an ensemble of QUICK, of QUICK with more features, of these features alone, and of an installed encoder."""
 
     notes = (
+        "All numbers are ours. "
         "The members 'deep' and 'features' have the feature 'neighbours', which puts words and prices of the training "
         "rows into the bundle. If those who get the bundle may not see them, set policy.neighbours = false. "
         "'features' reads one token of a text: all else that it knows are features. With the package "
@@ -110,6 +116,7 @@ class Auto:
     """AUTO: those members of BEST that fit into a time budget, by default 20 minutes."""
 
     notes = (
+        "All numbers are ours. "
         "The members of 'best' are trained in turn, an installed encoder last, until the time budget is used up. "
         "training.time_budget gives more time, and max_latency bounds the time to price a row. policy.neighbours = "
         "false keeps texts and prices of training rows out of the bundle, as in 'best'. Further members of the same "
@@ -132,6 +139,19 @@ def _installed_encoder() -> str:
     return _ENCODER if known and find_spec(_WEIGHTS) else "none"
 
 
+def _origin(only_in_code: str) -> str:
+    """Return the note on the origin of the numbers of a published system."""
+    return (
+        "Backbone, length, features, batches, epochs, learning rate, warmup, head, loss and clipping are published: "
+        f"{only_in_code} in the code alone, the others in the documents, too. Ours are the target, which is the "
+        "standardised log price, the loss, which is exact and not multiplied by 100, and speed.precision. "
+    )
+
+
+_CLIPPING = (
+    "The published loss is 100 times as large, so clipping at 1.0 shortened its steps more than here; "
+    "training.max_grad_norm = 0.01 is what it was (docs/training.md, Clipping). "
+)
 _REFIT = (
     " training.refit is off: it would train a second time, on all rows, for as many epochs as were best, which about "
     "doubles the time if the last epoch is the best."
@@ -166,7 +186,8 @@ class Ultra:
     """ULTRA: DeBERTa-v3-base, 384 tokens, 25 features, a head of five hidden layers."""
 
     notes = (
-        "A learning rate of 1e-4 for a whole DeBERTa-base is the published number and high for fine-tuning: "
+        _origin("weight decay, head widths and dropouts are")
+        + "A learning rate of 1e-4 for a whole DeBERTa-base is the published number and high for fine-tuning: "
         "if the loss stalls, try training.learning_rate 2e-5 and training.head_learning_rate 1e-3." + _REFIT
     )
 
@@ -200,7 +221,8 @@ class Fast:
     """FAST: RoBERTa-base, 256 tokens, 15 features."""
 
     notes = (
-        "A learning rate of 2e-4 for a whole RoBERTa-base is the published number and high for fine-tuning: "
+        _origin("weight decay, head and warmup are")
+        + "A learning rate of 2e-4 for a whole RoBERTa-base is the published number and high for fine-tuning: "
         "if the loss stalls, try training.learning_rate 3e-5 and training.head_learning_rate 1e-3." + _REFIT
     )
     defaults: Mapping[str, Any] = MappingProxyType(
@@ -226,7 +248,9 @@ class Blazing:
     """BLAZING: DistilRoBERTa, 256 tokens, 20 features."""
 
     notes = (
-        "A learning rate of 3e-4 for a whole DistilRoBERTa is the published number and high for fine-tuning: "
+        _origin("weight decay is")
+        + _CLIPPING
+        + "A learning rate of 3e-4 for a whole DistilRoBERTa is the published number and high for fine-tuning: "
         "if the loss stalls, try training.learning_rate 5e-5 and training.head_learning_rate 1e-3." + _REFIT
     )
     defaults: Mapping[str, Any] = MappingProxyType(
@@ -247,7 +271,10 @@ class Optimized:
     """OPTIMIZED: DeBERTa-v3-small, 256 tokens, 22 features, focal SMAPE."""
 
     notes = (
-        "gamma 2 is the published number; the metric is plain SMAPE, so compare with the loss smape." + _REFIT
+        _origin("weight decay and clipping are")
+        + _CLIPPING
+        + "gamma 2 is the published number; the metric is plain SMAPE, so compare with the loss smape."
+        + _REFIT
     )
     defaults: Mapping[str, Any] = MappingProxyType(
         {
