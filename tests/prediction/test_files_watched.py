@@ -91,27 +91,39 @@ class _Failing:
     """Prices rows until so many batches are priced."""
 
     def __init__(self, model, batches):
-        self._price, self._left = model.members[0].engine.price_batch, batches
+        self._price, self._batches, self.priced = model.members[0].engine.price_batch, batches, 0
 
     def __call__(self, batch):
-        if not self._left:
+        if self.priced == self._batches:
             raise KeyboardInterrupt
-        self._left -= 1
+        self.priced += 1
         return self._price(batch)
 
 
 def _interrupted(model, batches):
+    return _with(model, _Failing(model, batches))
+
+
+def _with(model, price_batch):
     member = model.members[0]
-    engine = replace(member.engine, price_batch=_Failing(model, batches), streams=1)
+    engine = replace(member.engine, price_batch=price_batch, streams=1)
     return replace(model, members=(replace(member, engine=engine),))
+
+
+def _batches_of(model, catalog, out):
+    """Return how many batches the whole table has."""
+    counting = _Failing(model, -1)
+    _with(model, counting).predict_file(catalog, out, processes=1)
+    return counting.priced
 
 
 @pytest.mark.parametrize("harm", ["", "lost", "damaged"])
 def test_a_resumed_prediction_counts_each_row_once(model, catalog, tmp_path, sketch, harm, logged):
     out, whole = tmp_path / "prices.csv", tmp_path / "whole.json"
-    for batches in (4, 5):
+    total = _batches_of(model, catalog, tmp_path / "counted.csv")
+    for batches in (total // 2, total // 4):
         with pytest.raises(KeyboardInterrupt):
-            _interrupted(model, batches).predict_file(catalog, out, watch=sketch, resume=True)
+            _interrupted(model, batches).predict_file(catalog, out, watch=sketch, resume=True, processes=1)
     assert not sketch.exists()
     (kept,) = sorted((tmp_path / ".prices.csv.parts").glob("counts-*.json"))[-1:]
     if harm == "lost":
@@ -128,7 +140,9 @@ def test_a_resumed_prediction_counts_each_row_once(model, catalog, tmp_path, ske
 def test_windows_without_counts_are_priced_again(model, catalog, tmp_path, sketch, logged):
     out = tmp_path / "prices.csv"
     with pytest.raises(KeyboardInterrupt):
-        _interrupted(model, 5).predict_file(catalog, out)
+        _interrupted(model, _batches_of(model, catalog, tmp_path / "counted.csv") // 2).predict_file(
+            catalog, out, processes=1
+        )
     model.predict_file(catalog, out, watch=sketch, resume=True)
     assert "it used a different sketch of priced rows" in logged()
     assert read_priced_rows(sketch).rows == 400

@@ -199,8 +199,8 @@ def test_a_bundle_is_read_whole(bundle, tmp_path, monkeypatch):
     (new / "manifest.json").write_text((new / "manifest.json").read_text() + "\n")
     expected, read_manifest = open_bundle(new).digest, folder.read_manifest
 
-    def then_replace(path):
-        found = read_manifest(path)
+    def then_replace(path, *others):
+        found = read_manifest(path, *others)
         if new.exists():
             files.replace_folder(new, path)
         return found
