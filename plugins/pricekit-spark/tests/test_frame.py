@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pricekit_spark
 import pytest
-from pricekit_spark.parcel import Parcel, call, check_workers, parcel_of
+from pricekit_spark.parcel import call, check_workers, parcel_of
 
 import pricekit as pk
 from pricekit.errors import BundleError, ConfigError, DataError, PluginError
@@ -113,7 +113,8 @@ def test_a_worker_without_the_engine_is_explained(spark, bundle, tmp_path, monke
         check_workers(spark, parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu"))))
 
 
-def test_a_python_that_is_missing_is_explained(spark, monkeypatch):
+def test_a_python_that_is_missing_is_explained(spark, bundle, monkeypatch):
+    parcel = parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu")))
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
     with pytest.raises(PluginError, match=r"a task of Spark failed: .*nowhere"):
-        check_workers(spark, Parcel(b""))
+        check_workers(spark, parcel)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
+import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import pricekit
 from pricekit import errors
 from pricekit.errors import PluginError, PricekitError
 from pricekit.prediction.folders import Job
+from pricekit.prediction.shipped import Shipped
 from pricekit.support.cpus import CPUS
 from pricekit.support.text import shorten
 from pricekit_spark.quiet import about_pandas
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BY_VALUE = 64 * 2**20
-"""Bytes of a job that Spark Connect sends inside of a function; one of its messages has at most 128 MB."""
+"""Bytes of a bundle that Spark Connect sends inside of a function; one of its messages has at most 128 MB."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,10 @@ class Parcel:
     """A job for Spark's workers.
 
     Attributes:
-        content: a broadcast of the job, or the pickled job.
+        content: a broadcast of the job, or the job itself, which Spark then sends with each function.
     """
 
-    content: Broadcast[Job] | bytes = field(repr=False)
+    content: Broadcast[Job] | Job = field(repr=False)
 
     def __call__(self) -> Job:
         """Return the job, in a worker; its model uses the CPUs of one task."""
@@ -42,9 +44,7 @@ class Parcel:
         if task is not None:
             cpus = os.environ.setdefault(CPUS, str(task.cpus()))
             os.environ.setdefault("RAYON_NUM_THREADS", cpus)
-        content = self.content
-        job: Job = pickle.loads(content) if isinstance(content, bytes) else content.value  # noqa: S301  # the driver's
-        return job
+        return self.content if isinstance(self.content, Job) else self.content.value
 
 
 def parcel_of(spark: SparkSession, job: Job) -> Parcel:
@@ -57,8 +57,12 @@ def parcel_of(spark: SparkSession, job: Job) -> Parcel:
     shipped = job.shipped()
     if not is_connect(spark):
         return Parcel(spark.sparkContext.broadcast(shipped))
-    content = pickle.dumps(shipped)
-    return Parcel(content if len(content) <= BY_VALUE else pickle.dumps(job))
+    return Parcel(shipped if _bytes_of(shipped) <= BY_VALUE else job)
+
+
+def _bytes_of(job: Job) -> int:
+    """Return the size of the bundle that a job contains."""
+    return sum(map(len, job.model.bundle.files.values())) if isinstance(job.model, Shipped) else 0
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -67,17 +71,34 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def check_workers(spark: SparkSession, parcel: Parcel) -> None:
-    """Let one worker open the model.
+    """Let one worker import pricekit, then open the model.
 
     Raises:
         PluginError: the worker lacks pricekit, has another version, or lacks a plugin or the engine.
         BundleError: it has another bundle.
     """
-    content, version = parcel.content, pricekit.__version__
+    content = parcel.content
 
-    def report(
-        _: int,
-    ) -> str:  # a nested function is pickled by value, so a worker without pricekit runs it, too
+    def opened(_: int) -> str:
+        import sys
+
+        from pricekit_spark.parcel import Parcel, problem_of
+
+        try:
+            Parcel(content)().check()
+        except Exception as error:
+            return problem_of(error, sys.executable)
+        return "{}"
+
+    with about_pandas():
+        raise_problem(call(spark, _import_check(pricekit.__version__)))
+        raise_problem(call(spark, opened))
+
+
+def _import_check(version: str) -> Callable[[int], str]:
+    """Return a check of a worker's pricekit; a nested function is sent by value, so it runs without pricekit, too."""
+
+    def imported(_: int) -> str:
         import json
         import socket
         import sys
@@ -86,29 +107,21 @@ def check_workers(spark: SparkSession, parcel: Parcel) -> None:
         install = "Install pricekit[cpu] and pricekit-spark there, or name another Python with PYSPARK_PYTHON"
         try:
             import pricekit
-
-            if pricekit.__version__ != version:
-                problem = (
-                    f"{where} has pricekit {pricekit.__version__}, but the driver has {version}. {install}"
-                )
-                return json.dumps({"kind": "PluginError", "problem": problem})
-            from pricekit_spark.parcel import Parcel, problem_of
+            import pricekit_spark  # noqa: F401
         except ImportError as error:
             problem = f"{where} cannot import pricekit ({error}). {install}"
-            return json.dumps({"kind": "PluginError", "problem": problem})
-        try:
-            Parcel(content)().check()
-        except Exception as error:
-            return problem_of(error, where)
-        return "{}"
+        else:
+            if pricekit.__version__ == version:
+                return "{}"
+            problem = f"{where} has pricekit {pricekit.__version__}, but the driver has {version}. {install}"
+        return json.dumps({"kind": "PluginError", "problem": problem})
 
-    with about_pandas():
-        answer = call(spark, report)
-    raise_problem(answer)
+    return imported
 
 
-def problem_of(error: Exception, where: str) -> str:
+def problem_of(error: Exception, python: str) -> str:
     """Return an error of a worker as JSON."""
+    where = f"the Python of Spark's workers, {python} on {socket.gethostname()},"
     kind = type(error).__name__ if isinstance(error, PricekitError) else "PluginError"
     said = str(error) if isinstance(error, PricekitError) else f"{type(error).__name__}: {error}"
     return json.dumps({"kind": kind, "problem": f"{where} cannot price: {said}"})

@@ -71,7 +71,7 @@ def run(job: Job, parts: Sequence[Part], *, address: str | None, workers: int | 
             check_workers(spark, parcel)
             yield from _outcomes(spark, [Task(parcel, part) for part in parts], workers or MOST)
         finally:
-            if not isinstance(parcel.content, bytes):
+            if not isinstance(parcel.content, Job):
                 parcel.content.destroy()
 
 
