@@ -5,18 +5,18 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast, overload
 
 import numpy as np
 import pandas as pd
 
-from pricekit.comparables.products import ROWS, Products, products_of, read_products
+from pricekit.comparables.products import ROWS, Products, chosen_products, read_products
 from pricekit.comparables.result import Comparables
 from pricekit.comparables.search import K, check_request, find_comparables
 from pricekit.engines.choose import AUTO
-from pricekit.errors import BundleError, ConfigError, check_limit
+from pricekit.errors import ConfigError, check_limit
 from pricekit.explanation.explain import EVALUATIONS, explain_rows
 from pricekit.explanation.result import Explanation
 from pricekit.monitoring.compare import compare, compare_priced, require_sketch
@@ -33,6 +33,7 @@ from pricekit.prediction.members import BundleReader, Member, read_bundle, weigh
 from pricekit.prediction.rows import Rows, named_columns, table_of
 from pricekit.prediction.self_test import FILE as SELF_TEST
 from pricekit.prediction.self_test import SelfTest, SelfTestResult, read_self_test, require_self_test
+from pricekit.prediction.shipped import Origin, reopen
 from pricekit.preprocess import Inputs
 from pricekit.storage import Location, location_of
 from pricekit.table import (
@@ -41,24 +42,7 @@ from pricekit.table import (
     Table,
     TableSource,
     is_frame,
-    read_usable,
 )
-from pricekit.table.prices.currency import require_same_currency
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a predictor was loaded from.
-
-    Attributes:
-        path: the absolute path of the model's folder.
-        engine: the engine in which to load it again; None for a run, which uses torch.
-        load: a picklable function of path and engine that loads the model again.
-    """
-
-    path: Path
-    engine: str | None
-    load: Callable[[Path, Any], Predictor]
 
 
 @dataclass(frozen=True, repr=False)
@@ -224,27 +208,12 @@ class Predictor:
             (3, True)
         """
         check_request(k, same)
-        products = self._products_among(among)
+        products = chosen_products(
+            cast("TableSource | Products | None", among), self.own_products, self.columns, self.currency
+        )
         table = table_of(rows, replace(self.columns, price=None))
         prices = self.price(self.prepare(table)) if len(table) else np.empty(0, np.float32)
         return find_comparables(table, prices, products, k, same, self.currency)
-
-    def _products_among(self, among: Rows | Products | None) -> Products:
-        if isinstance(among, Products):
-            return among
-        if among is not None:
-            table = (
-                among if isinstance(among, Table) else read_usable(cast(TableSource, among), self.columns)[0]
-            )
-            require_same_currency(self.currency, table.currency)
-            return products_of(table)
-        if (products := self.own_products()) is None:
-            raise ConfigError(
-                "this model contains no products to compare with: only a bundle that was exported with comparables "
-                "does; give a table of products with prices",
-                parameters=("among",),
-            )
-        return products
 
     def own_products(self) -> Products | None:
         """Return the products with prices that the model contains, None if none; raises BundleError."""
@@ -417,7 +386,7 @@ class Predictor:
         """Pickle path, digest, engine and sizes of batches; an open engine belongs to its process."""
         if self.origin is None:
             raise TypeError("a Predictor that was not loaded from a folder cannot be pickled")
-        return _reopen, (
+        return reopen, (
             self.origin.load,
             self.origin.path,
             self.digest,
@@ -468,24 +437,3 @@ class Predictor:
 def _load_bundle(path: Path, engine: str) -> Predictor:
     """Load a bundle. Unlike a class method, all picklers pickle a function by name."""
     return Predictor.load(path, engine)
-
-
-@lru_cache(maxsize=1)  # a pool that sends a predictor with each task opens it once
-def _reopen(
-    load: Callable[[Path, Any], Predictor],
-    path: Path,
-    digest: str,
-    engine: str | None,
-    batch_tokens: tuple[int, ...],
-) -> Predictor:
-    """Open a pickled predictor in this process; raises BundleError if the model has changed.
-
-    The batches have the same sizes, because the last bits of a price depend on its batch.
-    """
-    found = load(path, engine)
-    if found.digest != digest:
-        raise BundleError(
-            f"the model {path} has changed since its predictor was pickled; load and pickle the new model",
-            path=path,
-        )
-    return found.with_batches(batch_tokens)

@@ -1,9 +1,12 @@
-"""A bundle that travels by value, for workers that do not see its folder."""
+"""A predictor in another process: opened again from its folder, or from a bundle that travels by value."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pricekit.bundle import Bundle, is_bundle, open_bundle
 from pricekit.errors import BundleError, ConfigError
@@ -65,3 +68,39 @@ def _open(bundle: Bundle, engine: str) -> Predictor:
     from pricekit.prediction.predictor import Predictor
 
     return Predictor.from_bundle(BundleReader.of(bundle), engine)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a predictor was loaded from.
+
+    Attributes:
+        path: the absolute path of the model's folder.
+        engine: the engine in which to load it again; None for a run, which uses torch.
+        load: a picklable function of path and engine that loads the model again.
+    """
+
+    path: Path
+    engine: str | None
+    load: Callable[[Path, Any], Predictor]
+
+
+@lru_cache(maxsize=1)  # a pool that sends a predictor with each task opens it once
+def reopen(
+    load: Callable[[Path, Any], Predictor],
+    path: Path,
+    digest: str,
+    engine: str | None,
+    batch_tokens: tuple[int, ...],
+) -> Predictor:
+    """Open a pickled predictor in this process; raises BundleError if the model has changed.
+
+    The batches have the same sizes, because the last bits of a price depend on its batch.
+    """
+    found = load(path, engine)
+    if found.digest != digest:
+        raise BundleError(
+            f"the model {path} has changed since its predictor was pickled; load and pickle the new model",
+            path=path,
+        )
+    return found.with_batches(batch_tokens)

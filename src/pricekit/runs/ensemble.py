@@ -23,7 +23,8 @@ from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals, read_intervals
-from pricekit.prediction.predictor import Origin, Predictor
+from pricekit.prediction.predictor import Predictor
+from pricekit.prediction.shipped import Origin
 from pricekit.runs.folder import (
     INTERVALS,
     LoadedRun,

@@ -50,7 +50,8 @@ from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.sketch import Sketch, read_sketch
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.members import Member
-from pricekit.prediction.predictor import Origin, Predictor
+from pricekit.prediction.predictor import Predictor
+from pricekit.prediction.shipped import Origin
 from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Preprocessor, load_preprocessor
 from pricekit.runs.inputs import FILES as INPUTS

@@ -9,19 +9,7 @@ import torch
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError
 from pricekit.tokens import encode, pad_id_of
-from tests.model.backbones.tiny_weights import KINDS, TEXTS, write_weights
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    made = {}
-
-    def folder_of(kind):
-        if kind not in made:
-            made[kind] = write_weights(tmp_path_factory.mktemp(kind), kind)
-        return made[kind]
-
-    return folder_of
+from tests.model.backbones.tiny_weights import KINDS, TEXTS
 
 
 @pytest.fixture

@@ -11,22 +11,10 @@ from pricekit.errors import ConfigError
 from pricekit.model.backbones import lora
 from pricekit.testing import check_backbone
 from pricekit.tokens import encode, pad_id_of
-from tests.model.backbones.tiny_weights import KINDS, TEXTS, write_weights
+from tests.model.backbones.tiny_weights import KINDS, TEXTS
 
 pytest.importorskip("peft")
 RANK = 2
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    made = {}
-
-    def folder_of(kind):
-        if kind not in made:
-            made[kind] = write_weights(tmp_path_factory.mktemp(kind), kind)
-        return made[kind]
-
-    return folder_of
 
 
 def backbone_of(folder, rank=RANK):
