@@ -7,7 +7,7 @@ from contextlib import suppress
 from io import TextIOWrapper
 
 from pricekit.support.interrupts import end_soon
-from pricekit.training.parallel.launched import launched_rank
+from pricekit.training.parallel.launched import launched_rank, quiet_torch
 from pricekit.training.time_budget import count_from_process_start
 
 INTERRUPTED = 130
@@ -17,6 +17,7 @@ def run() -> None:
     """Run the command line as a program, which an interrupt ends within about two seconds, without a traceback."""
     count_from_process_start()
     _open_streams()
+    quiet_torch()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # before the slow imports
     code: int | str | None = INTERRUPTED
     try:

@@ -1,7 +1,10 @@
 """What the server of `commands` imports before it forks: everything slow, but nothing that starts a thread."""
 
 import importlib
+import os
 import pkgutil
+
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # as pricekit does in processes that train together
 
 import onnx
 import onnxruntime

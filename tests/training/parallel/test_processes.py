@@ -223,3 +223,27 @@ def train_in_group(given):
         work()
     torch.distributed.destroy_process_group()
     sys.exit(0 if found else 1)
+
+
+def test_a_process_whose_first_one_is_lost_at_the_start_prints_nothing(catalog, tmp_path):
+    """The main process says why; torch would print the stack of its C++ code."""
+    store = torch.distributed.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)
+    launcher = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "OMP_NUM_THREADS": "1"}
+    launcher |= {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "ACCELERATE_USE_CPU": "true"}
+    command = [sys.executable, "-m", "pricekit", *words(catalog, "run")]
+    other = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=os.environ | launcher,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        while not store.num_keys() and other.poll() is None:  # it waits for the first process's address
+            time.sleep(0.05)
+        del store
+        said, _ = other.communicate(timeout=60)
+    finally:
+        other.kill()
+    assert (other.returncode, said) == (1, "")

@@ -21,6 +21,15 @@ def launched_count() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def quiet_torch() -> None:
+    """Let torch log errors only, in processes that train together; call it before torch is imported.
+
+    When another process is lost, torch warns with a stack of its C++ code; pricekit's own message says the same.
+    """
+    if launched_count() > 1:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
+
 def _group() -> Any:
     """Return the process group of torch; None if there is none yet."""
     distributed = sys.modules.get("torch.distributed")
