@@ -7,7 +7,9 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
+from pricekit import __version__
 from pricekit.core.loader import load
 from pricekit.core.registry import KINDS
 from pricekit.testing import checks_of
@@ -27,6 +29,8 @@ def test_a_new_plugin_passes_its_checks(kind, pricekit, tmp_path, monkeypatch):
     assert compileall.compile_dir(tmp_path / name, quiet=1)
     project = tomllib.loads((tmp_path / name / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pricekit"] == {name: module}
+    assert Requirement(project["dependencies"][0]).specifier.contains(__version__)
+    assert not Requirement(project["dependencies"][0]).specifier.contains("0.1")
     monkeypatch.syspath_prepend(tmp_path / name / "src")
     found = load([EntryPoint(name, module, "pricekit")])
     assert not found.failed

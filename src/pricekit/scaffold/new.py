@@ -9,6 +9,7 @@ from keyword import iskeyword
 from pathlib import Path
 from string import Template
 
+from pricekit import __version__
 from pricekit.core.hookspecs import API
 from pricekit.core.loader import registry
 from pricekit.core.registry import KINDS
@@ -99,9 +100,14 @@ def _values(kind: str, name: str, module: str) -> dict[str, str]:
         "hook": KINDS[kind],
         "api": str(API),
         "summary": SUMMARY[kind],
-        "requires": "pricekit" if kind in ("feature", "engine") else "pricekit[train]",
+        "requires": f"{'pricekit' if kind in ('feature', 'engine') else 'pricekit[train]'}>={_minor_version()}",
         "use": USE[kind].replace("$name", name),
     }
+
+
+def _minor_version() -> str:
+    """Return this version of pricekit without its last part, as the oldest one that the package supports."""
+    return ".".join(__version__.split(".")[:2])
 
 
 def _class_name(module: str) -> str:
