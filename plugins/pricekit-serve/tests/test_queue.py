@@ -70,6 +70,15 @@ def busy(queue, engine):
     return first
 
 
+def wait_until(condition):
+    """Wait for a condition; return whether it came true."""
+    for _ in range(200):
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def result(future):
     return future.result(10).tolist()
 
@@ -155,11 +164,28 @@ def test_a_full_queue_refuses_and_recovers(queue, engine, watcher):
     engine.free.release(10)
     result(first), result(waiting)
     assert result(queue.price(rows(*["c"] * 20))) == [1] * 20
-    for _ in range(100):
-        if watcher.left == 0:
-            break
-        time.sleep(0.05)
-    assert watcher.left == 0
+    assert wait_until(lambda: watcher.left == 0)
+
+
+def test_large_requests_that_end_early_leave_no_room_taken(queue, engine, watcher):
+    """They fail, or are given up, while a part of them is priced; what is left of them no longer waits."""
+    first = busy(queue, engine)
+    failing = queue.price(rows("bad", *["a"] * 11))
+    calls = queue.call(lambda number: 1 // number, 5)
+    engine.free.release(2)
+    assert result(first) == [1]
+    with pytest.raises(ValueError, match="bad text"):
+        failing.result(10)
+    with pytest.raises(ZeroDivisionError):
+        calls.result(10)
+    engine.started.clear()
+    given_up = queue.price(rows(*["a"] * 12))
+    assert engine.started.wait(10)
+    assert given_up.cancel()
+    engine.free.release(1)
+    assert wait_until(lambda: watcher.left == 0)
+    engine.free.release(3)
+    assert result(queue.price(rows(*["c"] * 20))) == [1] * 20
 
 
 def test_what_is_given_up_is_not_priced(queue, engine):

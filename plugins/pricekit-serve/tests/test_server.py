@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -170,6 +171,60 @@ def test_a_raw_connection_cannot_break_it(served, started):
                 pass
     assert server.price([ROW])
     assert "Traceback" not in str(server.lines)
+
+
+def raw_answer(port, *parts, pause=0.0):
+    """Send parts of a request; return everything that the server sends before it closes the connection."""
+    found = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as raw:
+        with suppress(OSError):  # the server may close it before all parts are sent
+            for part in parts:
+                raw.sendall(part)
+                time.sleep(pause)
+        with suppress(ConnectionResetError):
+            while received := raw.recv(1 << 16):
+                found += received
+    return found
+
+
+def test_heads_of_requests_are_bounded(served, started):
+    server = started(served, "--timeout", "1")
+    whole = b"POST /predict HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    for parts, status in (
+        ((b"GET / HTTP/1.1\r\nA: ", *[b"x" * 9_999] * 40), 431),  # a header without end
+        ((whole.replace(b"\r\n\r\n{}", b"\r\nTransfer-Encoding: x\r\n\r\n{}"),), 400),
+        ((b"\0\0\0\0 / \r\n\r\n",), 400),
+        ((b"GET / HTTP/1.1\r\nHo",), 408),  # nothing follows
+        (
+            (whole, b"GET / HTTP/1.1\r\nHo"),
+            422,
+        ),  # the answer to the first request comes before that to the second
+    ):
+        answer = raw_answer(server.port, *parts, pause=0.02)
+        assert answer.startswith(b"HTTP/1.1 %d " % status), answer[:200]
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert b"application/json" in head
+        assert b'"error":' in body
+    assert raw_answer(server.port) == b""  # a connection without a request ends
+    assert server.price([ROW])
+
+
+def test_a_request_that_has_begun_is_answered_after_sigterm_even_if_its_body_is_slow(served, started):
+    """The body and the prices may each take the whole time limit."""
+    server = started(served, "--timeout", "3", "--drain", "0")
+    body = json.dumps({"rows": [ROW]}).encode()
+    head = b"POST /predict HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
+        body
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as raw:
+        raw.sendall(head + body[:5])
+        server.price([ROW])
+        server.process.send_signal(signal.SIGTERM)
+        server.said("stopping")
+        time.sleep(2.5)
+        raw.sendall(body[5:])
+        assert raw.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+    assert server.process.wait(60) == 0
 
 
 def test_what_cannot_be_served_is_one_paragraph(pricekit, served, tmp_path, monkeypatch):

@@ -65,14 +65,28 @@ KINDS: dict[str, dict[str, Any]] = {
 """Families, each with the values of its configuration that differ from `_SIZES`."""
 
 
-def tiny_config(kind: str, vocab_size: int = 300) -> Any:
-    """Return a tiny configuration of a family."""
-    return CONFIG_MAPPING[kind](**{**_SIZES, "vocab_size": vocab_size, "pad_token_id": 0, **KINDS[kind]})
+_WIDTHS = (
+    *("hidden_size", "intermediate_size", "embedding_size", "input_embedding_size", "output_embedding_size"),
+    *("dim", "hidden_dim", "d_model", "d_kv", "d_ff", "head_dim"),
+)
 
 
-def write_weights(folder: Path, kind: str, texts: list[str] = TEXTS) -> Path:
-    """Write config.json, tokenizer.json and model.safetensors with random weights; return the folder."""
-    config = tiny_config(kind)
+def tiny_config(kind: str, vocab_size: int = 300, times: int = 1) -> Any:
+    """Return a configuration of a family, tiny or so many times as wide."""
+    values = {**_SIZES, "vocab_size": vocab_size, "pad_token_id": 0, **KINDS[kind]}
+    return CONFIG_MAPPING[kind](**values | {name: times * values[name] for name in _WIDTHS if name in values})
+
+
+def write_weights(folder: Path, kind: str, texts: list[str] = TEXTS, times: int = 1) -> Path:
+    """Write config.json, tokenizer.json and model.safetensors with random weights; return the folder.
+
+    Args:
+        folder: to create.
+        kind: a family of `KINDS`.
+        texts: of which the tokenizer is trained.
+        times: how many times as wide as the tiny encoder it is.
+    """
+    config = tiny_config(kind, times=times)
     specials = _PAD_SECOND if config.pad_token_id == 1 else _PAD_FIRST
     tokenizer = train_bpe(texts, 300, specials, unknown="[UNK]", around=("[CLS]", "[SEP]"))
     family = family_of(kind)

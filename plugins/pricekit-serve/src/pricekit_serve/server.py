@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,6 +25,7 @@ from pricekit.support.files import describe_failure
 from pricekit.support.interrupts import finish_first
 from pricekit.support.log import logger
 from pricekit.support.progress import use_reporter
+from pricekit_serve.access.connection import Connection
 from pricekit_serve.access.token import read_token
 from pricekit_serve.application import DEFAULT_LIMITS, app
 from pricekit_serve.limits import Limits
@@ -31,6 +34,8 @@ from pricekit_serve.models.served import Models
 LOCAL = ("127.0.0.1", "::1", "localhost")
 _KEEP_ALIVE = 75
 """Seconds that an idle connection stays open: more than those of load balancers, so that they meet no closed one."""
+_MARGIN = 2
+"""Seconds for the answer itself."""
 _SWITCH_SECONDS = 0.0005
 """A thread that prices gives way to the one that reads requests this soon, instead of after 5 ms."""
 
@@ -88,7 +93,9 @@ def serve(
             lifespan="on",
             ws="none",
             timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=int(limits.timeout) + 1,
+            http=partial(Connection, limits.timeout),  # type: ignore[arg-type]  # uvicorn calls it
+            timeout_graceful_shutdown=math.ceil(2 * limits.timeout)
+            + _MARGIN,  # of the body, and of the prices
         )
         address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         if token is None and host not in LOCAL:
@@ -97,7 +104,7 @@ def serve(
             stack.enter_context(part)
         run = _Run(uvicorn.Server(config), application.state.models, drain, address)
         run.until_stopped(listening)
-    logger.info("all requests are answered; the server ends")
+    logger.info("the server ends")
 
 
 def _require_main_thread() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
@@ -88,6 +89,10 @@ class Access:
             await self._app(scope, receive, send_with_headers)
         except ClientDisconnect:
             status = GONE
+        except asyncio.CancelledError:
+            failure = "the server ended before the answer was complete"
+            self._record(scope, status, time.perf_counter() - began, request_id, failure)
+            raise
         except Exception as error:  # no request ends the server, and no client sees a traceback
             answer, failure = _answer(error, request_id)
             if not status:

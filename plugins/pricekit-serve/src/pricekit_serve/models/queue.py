@@ -52,6 +52,7 @@ class _Job:
         call: None for rows.
         done: receives the prices, float32 (size,), or the list of what the calls return.
         times: of the request.
+        waiting: how many of the units count as waiting.
     """
 
     size: int
@@ -61,6 +62,7 @@ class _Job:
     times: Times = field(default_factory=Times)
     found: list[Any] = field(default_factory=list)
     next: int = 0
+    waiting: int = 0
     arrived: float = field(default_factory=time.perf_counter)
 
     @property
@@ -145,13 +147,16 @@ class PriceQueue:
                 )
                 raise RequestError(503, message, headers={"retry-after": RETRY_AFTER})
             self._line_of(job).append(job)
-            self._count(job.size)
-            self._changed.notify()
+            self._count(job, job.size)
+            self._watcher.waiting(self._waiting)
+            if self._jobs() == 1 or self._is_full():  # otherwise the thread would wake only to wait again
+                self._changed.notify()
         return job.done
 
-    def _count(self, rows: int) -> None:
-        self._waiting += rows
-        self._watcher.waiting(self._waiting)
+    def _count(self, job: _Job, waiting: int) -> None:
+        """Note how many units of a job wait now."""
+        self._waiting += waiting - job.waiting
+        job.waiting = waiting
 
     def _work(self) -> None:
         while batch := self._next():
@@ -160,10 +165,12 @@ class PriceQueue:
             self._do(batch)
             with self._changed:
                 self._together = len(batch)
-                self._count(-sum(count for _, count in batch))
                 for job, _ in reversed(batch):
-                    if job.next < job.size and not job.done.done():
+                    goes_on = job.next < job.size and not job.done.done()
+                    self._count(job, job.size - job.next if goes_on else 0)
+                    if goes_on:
                         self._line_of(job).appendleft(job)
+                self._watcher.waiting(self._waiting)
         if self._at_end is not None:
             self._at_end()
 
@@ -182,10 +189,12 @@ class PriceQueue:
                 if (batch := self._take()) or self._closed:
                     return batch
 
+    def _jobs(self) -> int:
+        return len(self._small) + len(self._large)
+
     def _is_full(self) -> bool:
-        jobs = [*self._small, *self._large]
-        rows = sum(job.size - job.next for job in jobs)
-        return len(jobs) >= self._together or rows >= self._limits.batch_rows or self._closed
+        """Return whether the next batch need not wait. The thread asks between batches, when all counted rows wait."""
+        return self._jobs() >= self._together or self._waiting >= self._limits.batch_rows or self._closed
 
     def _line_of(self, job: _Job) -> deque[_Job]:
         """Return the line for small jobs, which are done at once, or that for large ones, which take several turns."""
@@ -210,7 +219,8 @@ class PriceQueue:
         while line and room:
             job = line.popleft()
             if job.done.cancelled():
-                self._count(job.next - job.size)
+                self._count(job, 0)
+                self._watcher.waiting(self._waiting)
             elif not batch or (job.columns is not None and job.columns == batch[0][0].columns):
                 job.times.began = job.times.began or time.time_ns()
                 batch.append((job, job.take(room)))

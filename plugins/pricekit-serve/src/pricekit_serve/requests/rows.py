@@ -15,6 +15,9 @@ from pricekit.table import MAX_TEXT_CHARS, Columns
 from pricekit.table.columns import text_array
 from pricekit_serve.errors import RequestError, invalid
 
+MOST_COLUMNS = 256
+"""The most columns of a request, if the model does not tell which ones it reads."""
+
 CONSTANTS = {True: "true", False: "false", None: ""}
 
 
@@ -111,6 +114,7 @@ def rows_of_json(given: Any, known: KnownColumns, most: int) -> Rows:
         if not row.keys() <= allowed or not row.keys() >= needed:
             check_names(f"rows[{number}]", row, known)
         others |= row.keys() - needed
+        _check_width(len(others))
     names = [*known.text, *sorted(others - {known.id})]
     cells = {name: _column(given, name) for name in names}
     has_ids = known.id is not None and any(known.id in row for row in given)
@@ -121,6 +125,15 @@ def check_count(rows: int, most: int) -> None:
     """Raise RequestError if a request has too many rows."""
     if rows > most:
         raise RequestError(413, f"the request has {rows:,} rows; at most {most:,} are allowed", "rows")
+
+
+def _check_width(columns: int) -> None:
+    if columns > MOST_COLUMNS:
+        raise RequestError(
+            413,
+            f"the rows of the request have over {MOST_COLUMNS} different columns; send those that the model reads",
+            "rows",
+        )
 
 
 def check_cell(field: str, text: str) -> str:
@@ -138,6 +151,7 @@ def check_names(where: str, names: Collection[str], known: KnownColumns) -> None
         near = nearest(missing[0], unknown)
         hint = f" Is it {shorten(near)!r}?" if near else ""
         raise invalid(f"{where}.{missing[0]}", f"is missing; the model reads it.{hint}")
+    _check_width(len(names))
     if unknown and not known.any:
         columns = ", ".join(map(shorten, known.names))
         hint = did_you_mean(unknown[0], known.names)
