@@ -33,12 +33,12 @@ STAGES = {
     "search for leaks": ("pricekit.runs.source", "check_leaks"),
     "search for duplicates": ("pricekit.runs.source", "with_duplicates"),
     "split": ("pricekit.runs.source", "split_table"),
-    "tokenizer and features": ("pricekit.runs.prepare", "_fit"),
-    "  of these, features": ("pricekit.runs.prepare", "fit_features"),
-    "inputs": ("pricekit.runs.prepare", "_inputs"),
-    "model": ("pricekit.runs.prepare", "_new_model"),
-    "check of the plugins": ("pricekit.runs.prepare", "check_plugins"),
-    "files of the run": ("pricekit.runs.prepare", "_write_run"),
+    "tokenizer and features": ("pricekit.runs.preparing.new_run", "fit_parts"),
+    "  of these, features": ("pricekit.runs.preparing.fitted", "fit_features"),
+    "inputs": ("pricekit.runs.preparing.new_run", "inputs_of"),
+    "model": ("pricekit.runs.preparing.new_run", "new_model"),
+    "check of the plugins": ("pricekit.runs.preparing.new_run", "check_plugins"),
+    "files of the run": ("pricekit.runs.preparing.new_run", "_write_run"),
 }
 
 

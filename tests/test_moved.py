@@ -102,7 +102,7 @@ def test_an_old_module_does_not_replace_a_function():
 
 def test_no_module_lies_at_an_old_path():
     source = Path(pricekit.__file__).parent
-    for old in MOVED:
+    for old in (*MOVED, *SPLIT):
         path = source / old.replace(".", "/")
         assert not path.with_suffix(".py").exists(), old
         assert not (path / "__init__.py").exists(), old
@@ -116,9 +116,9 @@ def test_importing_pricekit_stays_light():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("name", sorted(SPLIT["screen"]))
-def test_each_name_of_a_split_module_is_found(name):
-    assert getattr(importlib.import_module("pricekit.screen"), name)
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module in SPLIT for name in SPLIT[module]])
+def test_each_name_of_a_split_module_is_found(module, name):
+    assert getattr(importlib.import_module(f"pricekit.{module}"), name)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -11,7 +11,7 @@ from pricekit.exporting.export import export_run
 from pricekit.features.fit.features import fit_features
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import SHORT_LINE_CHARACTERS, Preprocessor, short_lines_first
-from pricekit.runs.folder import open_run
+from pricekit.runs.folder.opened import open_run
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 from pricekit.table import Columns, read_table

@@ -40,7 +40,6 @@ MOVED = {
     "training.optim": "optim.optimizers",
     "training.policies": "optim.policies",
     "training.pretraining": "workflows.pretraining",
-    "training.run": "runs.folder",
     "training.source": "runs.source",
     "training.train": "runs.train",
 }
@@ -56,7 +55,24 @@ SPLIT = {
         "say": "support.log:logger.info",
         "show_table": "cli.terminal:show_table",
         "tracked": "support.progress:tracked",
-    }
+    },
+    "training.run": {
+        "BACKBONE": "runs.folder.names:BACKBONE",
+        "FILES": "runs.folder.names:FILES",
+        "INTERVALS": "runs.folder.names:INTERVALS",
+        "OUT_OF_FOLD": "runs.folder.names:OUT_OF_FOLD",
+        "SOURCE": "runs.folder.names:SOURCE",
+        "build_model": "model.network:build_model",
+        "clear_run": "runs.folder.overwrite:clear_run",
+        "is_run": "runs.folder.states:is_run",
+        "names_rows": "runs.folder.states:names_rows",
+        "open_run": "runs.folder.opened:open_run",
+        "plugins_of": "runs.setup:plugins_of",
+        "read_architecture": "runs.folder.contents:read_architecture",
+        "read_preprocessor": "runs.folder.contents:read_preprocessor",
+        "read_sample": "runs.folder.opened:read_sample",
+        "require_plugins": "runs.folder.contents:require_plugins",
+    },
 }
 """Modules that were split: each name with its new module and its name there."""
 

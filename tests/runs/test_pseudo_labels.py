@@ -7,7 +7,7 @@ import pytest
 from conftest import tiny_config
 from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
-from pricekit.runs.folder import open_run
+from pricekit.runs.folder.opened import open_run
 from pricekit.runs.pseudo_labels import (
     MAX_RATIO,
     add_pseudo_labels,

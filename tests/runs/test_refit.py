@@ -17,7 +17,9 @@ from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.options import config_of
-from pricekit.runs.folder import REFIT, is_own, open_run, read_out_of_fold
+from pricekit.runs.folder.contents import read_out_of_fold
+from pricekit.runs.folder.names import REFIT, is_own
+from pricekit.runs.folder.opened import open_run
 from pricekit.runs.refit import all_rows
 from pricekit.runs.source import Source, Split, load_split
 from pricekit.runs.train import train

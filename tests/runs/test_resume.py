@@ -10,7 +10,7 @@ import torch
 from conftest import tiny_config
 from pricekit import api
 from pricekit.errors import TrainingError
-from pricekit.runs.folder import open_run
+from pricekit.runs.folder.opened import open_run
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 from pricekit.support.staging import staging_of

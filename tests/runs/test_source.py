@@ -12,7 +12,7 @@ from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.features.fit.folds import folds_of
-from pricekit.runs.folder import STARTED
+from pricekit.runs.folder.names import STARTED
 from pricekit.runs.source import EQUAL, Source, load_split
 from pricekit.runs.train import train
 from pricekit.support.digests import list_files

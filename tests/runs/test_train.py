@@ -14,9 +14,10 @@ from pricekit.errors import DataError
 from pricekit.evaluation.goal import Goal
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import SMAPE, smape
-from pricekit.runs.folder import open_run, read_sample
+from pricekit.runs.finish import warn_if_useless
+from pricekit.runs.folder.opened import open_run, read_sample
 from pricekit.runs.source import Source
-from pricekit.runs.train import train, warn_if_useless
+from pricekit.runs.train import train
 from pricekit.table import ReadOptions
 
 ONE_EPOCH = {"training": {"epochs": 1}}

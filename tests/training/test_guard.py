@@ -15,7 +15,7 @@ from pricekit.config import HeadConfig, RunConfig
 from pricekit.errors import TrainingError
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
-from pricekit.runs.folder import open_run
+from pricekit.runs.folder.opened import open_run
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 from pricekit.training import loop

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from conftest import tiny_config
 from pricekit.errors import TrainingError
-from pricekit.runs.folder import open_run
+from pricekit.runs.folder.opened import open_run
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 from pricekit.training import loop

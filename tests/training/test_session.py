@@ -8,7 +8,7 @@ from safetensors import safe_open
 
 from conftest import tiny_config
 from pricekit.errors import ConfigError
-from pricekit.runs.folder import open_run
+from pricekit.runs.folder.opened import open_run
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 

@@ -19,7 +19,7 @@ from pricekit.errors import ConfigError, DataError, TrainingError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import smape
 from pricekit.runs import train as runs
-from pricekit.runs.folder import open_run
+from pricekit.runs.folder.opened import open_run
 from pricekit.runs.source import Source
 from pricekit.training.session import Session
 from pricekit.workflows import cross_validation as cv

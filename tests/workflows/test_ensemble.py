@@ -14,7 +14,7 @@ from pricekit.exporting.export import export_run
 from pricekit.prediction.members import read_bundle
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.ensemble import open_ensemble
-from pricekit.runs.folder import open_run
+from pricekit.runs.folder.opened import open_run
 from pricekit.runs.load import load_model
 from pricekit.runs.source import Source
 from pricekit.runs.train import train

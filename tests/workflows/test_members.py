@@ -16,7 +16,7 @@ from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.runs.ensemble import open_ensemble
-from pricekit.runs.folder import open_run
+from pricekit.runs.folder.opened import open_run
 from pricekit.runs.load import load_model
 from pricekit.runs.source import Source
 from pricekit.runs.train import train

@@ -80,7 +80,7 @@ def train(dry_run: bool, **flags: Any) -> None:
     from pricekit import api
     from pricekit.evaluation.goal import goal_of
     from pricekit.runs.ensemble import CONFIG
-    from pricekit.runs.folder import BACKBONE
+    from pricekit.runs.folder.names import BACKBONE
     from pricekit.training.parallel.processes import Processes
     from pricekit.workflows.members import is_begun
 
@@ -118,7 +118,7 @@ def train(dry_run: bool, **flags: Any) -> None:
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
     from pricekit.options import ModelOptions, model_path, path_or_frame, read_options_of, table_or_none
-    from pricekit.runs.folder import kept_together
+    from pricekit.runs.folder.states import kept_together
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.refit import refits
     from pricekit.runs.source import NEAR, Source, load_split

@@ -7,7 +7,7 @@ from typing import Any
 
 from pricekit.evaluation.goal import goal_of
 from pricekit.runs.ensemble import Ensemble
-from pricekit.runs.folder import LoadedRun
+from pricekit.runs.folder.opened import LoadedRun
 from pricekit.support.text import counted, printable, shorten
 
 CARD = "README.md"

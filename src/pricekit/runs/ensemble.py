@@ -25,16 +25,12 @@ from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.predictor import Predictor
 from pricekit.prediction.shipped import Origin
-from pricekit.runs.folder import (
-    INTERVALS,
-    LoadedRun,
-    clear_run,
-    files_digest,
-    is_replaceable,
-    open_run,
-    read_sketch_of,
-)
-from pricekit.runs.folder import is_own as is_own_of_run
+from pricekit.runs.folder.contents import read_sketch_of
+from pricekit.runs.folder.names import INTERVALS
+from pricekit.runs.folder.names import is_own as is_own_of_run
+from pricekit.runs.folder.opened import LoadedRun, files_digest, open_run
+from pricekit.runs.folder.overwrite import clear_run
+from pricekit.runs.folder.states import is_replaceable
 from pricekit.runs.load import load_model
 from pricekit.support.digests import LISTING
 from pricekit.support.files import leftovers

@@ -22,16 +22,9 @@ from pricekit.errors import TrainingError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.features.assets import assets_in
 from pricekit.preprocess import without_price
-from pricekit.runs.folder import (
-    COMPLETE,
-    FILES,
-    INTERVALS,
-    REFIT,
-    is_started,
-    read_out_of_fold,
-    read_preprocessor,
-    read_source,
-)
+from pricekit.runs.folder.contents import read_out_of_fold, read_preprocessor
+from pricekit.runs.folder.names import COMPLETE, FILES, INTERVALS, REFIT
+from pricekit.runs.folder.states import is_started, read_source
 from pricekit.runs.source import Source, Split
 from pricekit.runs.warm.seen import read_seen
 from pricekit.support.digests import LISTING, read_listing

@@ -14,7 +14,8 @@ from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.model.network import ModelPlugins
-from pricekit.runs.folder import is_run, is_started, plugins_of, require_plugins
+from pricekit.runs.folder.contents import require_plugins
+from pricekit.runs.folder.states import is_run, is_started
 from pricekit.training.machine import choose_precision
 from pricekit.training.parallel.processes import Processes
 
@@ -92,3 +93,10 @@ def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
 def in_budget(file: Path, time_budget: float | str | None) -> RunConfig:
     """Return the configuration in a file, with a new time budget if one is given; raises ConfigError."""
     return read_saved_config(file, *([{"training": {"time_budget": time_budget}}] if time_budget else []))
+
+
+def plugins_of(config: RunConfig) -> list[Entry]:
+    """Return the registry entries of all plugins that a configuration names; raises PluginError."""
+    chosen = [("feature", name) for name in config.features]
+    chosen += [("backbone", config.backbone.name), ("loss", config.loss.name), ("policy", config.policy.name)]
+    return [registry().get(kind, name) for kind, name in chosen]

@@ -21,11 +21,14 @@ from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.evaluation.goal import goal_of, metric_of
 from pricekit.mapped import folder_for_files
 from pricekit.runs.ensemble import CONFIG, FINISHED, MEMBERS, clear_ensemble, is_ensemble, is_own
-from pricekit.runs.folder import SOURCE, check_replaceable, clear_run, is_started
+from pricekit.runs.finish import warn_if_useless
+from pricekit.runs.folder.names import SOURCE
+from pricekit.runs.folder.overwrite import check_replaceable, clear_run
+from pricekit.runs.folder.states import is_started
 from pricekit.runs.resume import check_agreement, check_tables, has_begun, working_folder
 from pricekit.runs.setup import in_budget, resumed_config
 from pricekit.runs.source import Source, Split, load_split
-from pricekit.runs.train import train, train_unless_finished, warn_if_useless
+from pricekit.runs.train import train, train_unless_finished
 from pricekit.runs.warm.seen import earlier_texts
 from pricekit.runs.warm.settings import new_config
 from pricekit.support.digests import list_files, unlist_files

@@ -10,7 +10,7 @@ import torch
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError, TrainingError
-from pricekit.runs.folder import open_run
+from pricekit.runs.folder.opened import open_run
 from pricekit.runs.warm.seen import read_seen
 from pricekit.runs.warm.settings import EPOCHS, RATE
 from pricekit.table import table_of_texts

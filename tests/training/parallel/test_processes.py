@@ -16,7 +16,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricekit.runs.folder import open_run
+from pricekit.runs.folder.opened import open_run
 from pricekit.training.batches import micro_batches
 from tests.faults.commands import run, start_together
 from tests.faults.models import assert_equal_runs

@@ -15,7 +15,7 @@ from pricekit.config.resolve import configure, member_configs
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.options import config_of, layers_of
 from pricekit.runs.ensemble import CONFIG, MEMBERS, is_ensemble
-from pricekit.runs.folder import is_run
+from pricekit.runs.folder.states import is_run
 from pricekit.support.text import shorten
 
 EPOCHS, RATE = 0.4, 0.3

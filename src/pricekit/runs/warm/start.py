@@ -15,7 +15,8 @@ from pricekit.features.fit.features import continue_features
 from pricekit.features.fit.out_of_fold import uses_price
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.preprocess import Preprocessor, without_price
-from pricekit.runs.folder import LoadedRun, open_run, read_architecture
+from pricekit.runs.folder.contents import read_architecture
+from pricekit.runs.folder.opened import LoadedRun, open_run
 from pricekit.runs.warm.seen import NOTHING, Seen, read_seen
 from pricekit.support.log import logger
 from pricekit.support.text import counted

@@ -15,7 +15,7 @@ from pricekit import __version__
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.model.backbones.weights import PRETRAINED, quiet_transformers
 from pricekit.model.inference import is_out_of_memory
-from pricekit.runs.folder import check_replaceable
+from pricekit.runs.folder.overwrite import check_replaceable
 from pricekit.runs.resume import has_begun
 from pricekit.support.digests import LISTING, listing_of
 from pricekit.support.files import is_free, others, publish_folder, write_text

@@ -7,9 +7,10 @@ from conftest import tiny_config
 from pricekit import api
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import smape
-from pricekit.runs import train as training
-from pricekit.runs.folder import open_run
+from pricekit.runs import finish
+from pricekit.runs.folder.opened import open_run
 from pricekit.runs.source import Source, load_split
+from pricekit.runs.train import train
 from pricekit.workflows.cross_validation import config_of_folds
 
 TREES = {"features": ["fast15", "trees"], "feature_options": {"trees": {"rounds": 40, "words": 50}}}
@@ -21,13 +22,13 @@ WEAK = {"training": {"epochs": 1, "learning_rate": 1e-6, "embedding_learning_rat
 def weak(request, catalog, tmp_path_factory):
     """A run of a weak network; read only."""
     out = tmp_path_factory.mktemp("runs") / "run"
-    training.train(Source(catalog), tiny_config(TREES, WEAK, {"training": {"refit": request.param}}), out)
+    train(Source(catalog), tiny_config(TREES, WEAK, {"training": {"refit": request.param}}), out)
     return out
 
 
 def test_a_weak_network_leaves_as_much_as_possible_to_the_estimate(weak, catalog):
     run = open_run(weak)
-    assert run.facts["estimate_share"] == run.model.estimate_share == max(training.ESTIMATE_SHARES)
+    assert run.facts["estimate_share"] == run.model.estimate_share == max(finish.ESTIMATE_SHARES)
     held_out = read_held_out(weak)
     assert run.facts["metrics"]["smape"] == pytest.approx(smape(held_out.predicted, held_out.price), abs=1e-4)
     if "refit" not in run.facts:
@@ -38,12 +39,12 @@ def test_a_weak_network_leaves_as_much_as_possible_to_the_estimate(weak, catalog
 def test_the_share_is_the_one_with_the_lowest_error_on_the_validation_rows(catalog, tmp_path, monkeypatch):
     scores = {}
     for share in (0.0, 0.3, 0.6):
-        monkeypatch.setattr(training, "ESTIMATE_SHARES", (share,))
-        facts = training.train(Source(catalog), tiny_config(TREES), tmp_path / str(share))
+        monkeypatch.setattr(finish, "ESTIMATE_SHARES", (share,))
+        facts = train(Source(catalog), tiny_config(TREES), tmp_path / str(share))
         scores[share] = facts["metrics"]["smape"]
         assert facts["estimate_share"] == share
-    monkeypatch.setattr(training, "ESTIMATE_SHARES", tuple(scores))
-    facts = training.train(Source(catalog), tiny_config(TREES), tmp_path / "all")
+    monkeypatch.setattr(finish, "ESTIMATE_SHARES", tuple(scores))
+    facts = train(Source(catalog), tiny_config(TREES), tmp_path / "all")
     assert len(set(scores.values())) == 3
     assert facts["estimate_share"] == min(scores, key=scores.get)
     assert facts["metrics"]["smape"] == min(scores.values())
@@ -60,9 +61,7 @@ def test_a_bundle_has_the_share_of_its_run(weak, tmp_path, catalog, precision):
 def test_rows_that_score_a_run_with_its_last_weights_choose_no_share(catalog, tmp_path):
     config = config_of_folds({"settings": {"training.refit": False}})
     assert config.training.keep == "last"
-    facts = training.train(
-        Source(catalog), tiny_config(TREES, WEAK, {"training": {"keep": "last"}}), tmp_path / "run"
-    )
+    facts = train(Source(catalog), tiny_config(TREES, WEAK, {"training": {"keep": "last"}}), tmp_path / "run")
     assert facts["estimate_share"] == 0
 
 

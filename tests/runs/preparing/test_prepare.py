@@ -13,7 +13,7 @@ from conftest import tiny_config
 from pricekit.config.resolve import configure
 from pricekit.core.registry import Registry
 from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
-from pricekit.runs.folder import open_run
+from pricekit.runs.folder.opened import open_run
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 
@@ -175,7 +175,7 @@ def test_each_plugin_is_created_once(catalog, tmp_path, monkeypatch):
         created.append(kind)
         return call(self, kind, name, options)
 
-    monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
+    monkeypatch.setattr("pricekit.runs.finish._check_reopened", lambda out, model: None)
     config = tiny_config(ONE_EPOCH)
     monkeypatch.setattr(Registry, "create", create)
     train(Source(catalog), config, tmp_path / "run")
