@@ -1,6 +1,8 @@
 """The Dockerfile, the compose file and the Kubernetes manifests agree with each other and with the commands."""
 
 import re
+import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,38 @@ def test_the_base_image_is_pinned_by_its_digest():
     (base,) = re.findall(r"^ARG BASE=(.*)$", DOCKERFILE, re.M)
     assert re.fullmatch(r"[a-z./]+:3\.[\d.]+-slim-\w+@sha256:[0-9a-f]{64}", base)
     assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.M) == ["${BASE}", "${BASE}"]
+
+
+def test_the_image_can_check_signatures():
+    (extras,) = re.findall(r'install .*"\.\[([\w,]+)\]"', DOCKERFILE)
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    installed = [requirement for extra in extras.split(",") for requirement in known[extra]]
+    assert any(requirement.startswith("cryptography") for requirement in installed)
+
+
+def test_the_rehearsal_trusts_a_key_in_a_folder_of_the_image(tmp_path):
+    from deploy.rehearse import TRUST, Image
+
+    flag, key = TRUST
+    command = cli.get_command(None, "predict")
+    assert flag in {option for parameter in command.params for option in parameter.opts}
+    assert Image(tmp_path, tmp_path).moved(key) == f"{tmp_path}{key}"
+
+
+def test_the_rehearsal_signs_with_the_command_of_the_image(tmp_path):
+    """Its command is a stand-in that shows what it gets."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    from deploy.rehearse import TRUST, Image, sign
+
+    command = tmp_path / "opt" / "pricekit"
+    command.parent.mkdir()
+    command.write_text('#!/bin/sh\necho "$@" > called\n')
+    command.chmod(0o755)
+    image = Image(tmp_path, tmp_path, {"PATH": str(command.parent)}, {"ENTRYPOINT": ["pricekit"]})
+    sign(image)
+    assert (tmp_path / "keys" / "called").read_text() == f"sign {tmp_path}/bundle --key key.pem\n"
+    assert "PUBLIC KEY" in image.path(TRUST[1]).read_text()
 
 
 def test_the_build_sees_what_it_copies_and_nothing_else():
