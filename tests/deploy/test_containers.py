@@ -90,6 +90,18 @@ def test_the_rehearsal_signs_with_the_command_of_the_image(tmp_path):
     assert "PUBLIC KEY" in image.path(TRUST[1]).read_text()
 
 
+def test_a_server_without_a_token_is_not_started():
+    """`pricekit serve` refuses an empty variable, and would be started again and again."""
+    environment = COMPOSE["services"]["serve"]["environment"]
+    assert re.fullmatch(r"\$\{PRICEKIT_TOKEN:\?[^}]+\}", environment["PRICEKIT_TOKEN"])
+
+
+def test_the_page_says_where_the_folders_of_the_compose_file_are():
+    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    default = re.search(r"\$\{BUNDLE:-(\./\w+)\}", COMPOSE["services"]["serve"]["volumes"][0])[1]
+    assert f"`{default}` is `deploy/{default[2:]}`" in page
+
+
 def test_the_build_sees_what_it_copies_and_nothing_else():
     ignored = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
     assert ignored[0] == "*"
