@@ -13,7 +13,7 @@ RUN python -m venv --without-pip /opt/pricekit
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src src
 COPY plugins/pricekit-serve plugins/pricekit-serve
-RUN pip --python /opt/pricekit/bin/python install --no-cache-dir -c constraints.txt ".[cpu]" ./plugins/pricekit-serve \
+RUN pip --python /opt/pricekit/bin/python install --no-cache-dir -c constraints.txt ".[cpu,sign]" ./plugins/pricekit-serve \
     && find /opt/pricekit -type d -name tests -prune -exec rm -r {} +
 
 FROM ${BASE}

@@ -4,9 +4,9 @@
 
 Executes the steps of the Dockerfile with this Python, in a temporary folder below /var/tmp instead of `/`. Then the
 user 10001 runs its command with a read-only root, an empty `/tmp` and no capabilities: the health check passes, a
-request gets the prices that a batch job gives the same rows, and SIGTERM ends the server. Prints the size of what would
-be added to the base image. Needs Linux, root for a mount namespace, and the port 8080. The base image itself is not
-tested.
+request gets the prices that a batch job gives the same rows, and SIGTERM ends the server. The bundle is signed, and
+both trust only its key. Prints the size of what would be added to the base image. Needs Linux, root for a mount
+namespace, openssl, and the port 8080. The base image itself is not tested.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from urllib.request import Request, urlopen
 CONTEXT = Path(__file__).resolve().parents[1]
 BUNDLE = CONTEXT / "tests" / "golden" / "bundle"
 TEXTS = ["Item Name: Green Tea, 20 Count (Pack of 6)", "Item Name: Olive Oil, 500 ml"]
+TRUST = ["--trust", "/keys/key.pub"]
 MOST_MEGABYTES = 700
 BASE_MEGABYTES = 150
 """About the size of the base image on disk; compressed, it has 48 MB."""
@@ -75,7 +76,7 @@ class Image:
 
     def moved(self, text: str) -> str:
         """Return a text with the folders that exist only in the image."""
-        return re.sub(r"(?<![\w/])/(opt|src|bundle|incoming|prices)\b", rf"{self.root}/\1", text)
+        return re.sub(r"(?<![\w/])/(opt|src|bundle|incoming|keys|prices)\b", rf"{self.root}/\1", text)
 
     def do(self, word: str, rest: str) -> None:
         """Execute an instruction."""
@@ -123,6 +124,7 @@ def build(root: Path) -> Image:
     for word, rest in instructions((CONTEXT / "Dockerfile").read_text("utf-8")):
         image.do(word, rest)
     shutil.copytree(BUNDLE, root / "bundle")
+    sign(image)
     (root / "incoming").mkdir()
     (root / "incoming" / "a.csv").write_text(
         "\n".join(["catalog_content", *(f'"{text}"' for text in TEXTS)]) + "\n"
@@ -132,9 +134,22 @@ def build(root: Path) -> Image:
     return image
 
 
+def sign(image: Image) -> None:
+    """Sign the bundle as docs/deployment.md says, with what the image has; raises CalledProcessError if it fails."""
+    keys = image.path("/keys")
+    keys.mkdir()
+    for words in (
+        ["openssl", "genpkey", "-algorithm", "ed25519", "-out", "key.pem"],
+        ["openssl", "pkey", "-in", "key.pem", "-pubout", "-out", "key.pub"],
+        [*image.words["ENTRYPOINT"], "sign", str(image.path("/bundle")), "--key", "key.pem"],
+    ):
+        path = f"{image.environment['PATH']}:{os.environ['PATH']}"
+        subprocess.run(words, cwd=keys, env=image.environment | {"PATH": path}, check=True)
+
+
 def served_prices(image: Image) -> list[float]:
     """Return the prices of the server, after its health check; raises SystemExit if something fails."""
-    server = image.start([*image.words["ENTRYPOINT"], *image.words["CMD"]])
+    server = image.start([*image.words["ENTRYPOINT"], *image.words["CMD"], *TRUST])
     try:
         for _ in range(120):
             if image.start(image.words["HEALTHCHECK"], subprocess.DEVNULL).wait(30) == 0:
@@ -157,7 +172,7 @@ def rehearse(root: Path) -> None:
     image = build(root)
     served = served_prices(image)
     job = ["predict", "/bundle", "/incoming/*.csv", "--out", "/prices/prices.jsonl", "--engine", "ort-cpu"]
-    image.run([*image.words["ENTRYPOINT"], *job, "--resume", "--quiet"])
+    image.run([*image.words["ENTRYPOINT"], *job, *TRUST, "--resume", "--quiet"])
     lines = (root / "prices" / "prices.jsonl").read_text().splitlines()
     batch = [json.loads(line)["price"] for line in lines]
     if any(abs(one - other) > 1e-5 * other for one, other in zip(served, batch, strict=True)):

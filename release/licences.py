@@ -27,6 +27,12 @@ ACCEPTED = (
 )
 """Words of licences that let others use and pass on the package, unchanged, beside code of any licence."""
 
+_NAMED = re.compile(rf"(?<![a-z])({'|'.join(ACCEPTED)})(?![a-uw-z]|v[a-z])", re.IGNORECASE)
+"""One of these words. Digits and versions may touch it, as in 0BSD and LGPLv3."""
+
+_GPL = re.compile(r"(?<![a-z])a?gpl|(?<!lesser )general public licen[cs]e", re.IGNORECASE)
+"""The GPL or the AGPL, but not the LGPL."""
+
 
 def licence(package: Distribution) -> str:
     """Return what the metadata of a package say about its licence, "" if nothing."""
@@ -39,14 +45,18 @@ def licence(package: Distribution) -> str:
 
 
 def accepted(text: str) -> bool:
-    """Return whether a licence, or each part of an expression of licences, is accepted.
+    """Return whether a licence is accepted: each part of an expression has an alternative that is.
 
     Example:
         >>> accepted("MIT AND (Apache-2.0 OR GPL-3.0-only)"), accepted("GPL-3.0-only")
         (True, False)
     """
     parts = re.split(r"\bAND\b|;", text)
-    return all(any(word in part.lower() for word in ACCEPTED) for part in parts)
+    return all(any(map(_accepted_alone, re.split(r"\bOR\b", part))) for part in parts)
+
+
+def _accepted_alone(text: str) -> bool:
+    return _NAMED.search(text) is not None and _GPL.search(text) is None
 
 
 def main() -> None:

@@ -60,6 +60,27 @@ def test_a_push_sends_only_files_of_the_bundle_and_removes_an_old_signature(hub,
     assert set(hub.repositories["shop/tea"]["main"]) == names - {SIGNATURE}
 
 
+def test_a_push_deletes_the_files_of_the_bundle_before_it_and_no_others(hub, bundle):
+    products = {"comparables.parquet": b"x", "asset-1.bin": b"x"}
+    earlier = contents(bundle)
+    for name, content in products.items():
+        earlier = _list(earlier, name, content)
+    put(hub, {**earlier, SIGNATURE: b"{}", ".gitattributes": b"x", "notes.md": b"mine"})
+    pk.push(bundle, "shop/tea")
+    assert set(hub.repositories["shop/tea"]["main"]) == {*contents(bundle), ".gitattributes", "notes.md"}
+
+
+@pytest.mark.parametrize(
+    "manifest", [b"{", b"[]", b'{"files": 3}', b"\xff", b"[" * 100_000, b" " * (2 << 20)]
+)
+def test_a_push_over_a_damaged_manifest_warns_of_what_may_remain(hub, bundle, caplog, manifest):
+    put(hub, {MANIFEST: manifest, "comparables.parquet": b"x", SIGNATURE: b"{}"})
+    pk.push(bundle, "shop/tea")
+    assert set(hub.repositories["shop/tea"]["main"]) == {*contents(bundle), "comparables.parquet"}
+    (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert "manifest.json of shop/tea was damaged" in warning
+
+
 def test_a_pull_fetches_only_files_of_the_bundle(hub, bundle, tmp_path):
     put(hub, {**contents(bundle), "model.pkl": b"x", "code.py": b"x", "sub/x.bin": b"x"})
     pk.pull("shop/tea", tmp_path / "tea")
@@ -81,7 +102,7 @@ def test_a_revision_is_pulled(hub, bundle, tmp_path):
 def _list(files, name, content=b"x"):
     """Add a file to the manifest."""
     manifest = json.loads(files[MANIFEST])
-    del manifest["sha256"]
+    manifest.pop("sha256", None)
     manifest["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     return {**files, MANIFEST: json.dumps(manifest).encode(), name: content}
 

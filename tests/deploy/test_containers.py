@@ -1,6 +1,8 @@
 """The Dockerfile, the compose file and the Kubernetes manifests agree with each other and with the commands."""
 
 import re
+import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,50 @@ def test_the_base_image_is_pinned_by_its_digest():
     (base,) = re.findall(r"^ARG BASE=(.*)$", DOCKERFILE, re.M)
     assert re.fullmatch(r"[a-z./]+:3\.[\d.]+-slim-\w+@sha256:[0-9a-f]{64}", base)
     assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.M) == ["${BASE}", "${BASE}"]
+
+
+def test_the_image_can_check_signatures():
+    (extras,) = re.findall(r'install .*"\.\[([\w,]+)\]"', DOCKERFILE)
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    installed = [requirement for extra in extras.split(",") for requirement in known[extra]]
+    assert any(requirement.startswith("cryptography") for requirement in installed)
+
+
+def test_the_rehearsal_trusts_a_key_in_a_folder_of_the_image(tmp_path):
+    from deploy.rehearse import TRUST, Image
+
+    flag, key = TRUST
+    command = cli.get_command(None, "predict")
+    assert flag in {option for parameter in command.params for option in parameter.opts}
+    assert Image(tmp_path, tmp_path).moved(key) == f"{tmp_path}{key}"
+
+
+def test_the_rehearsal_signs_with_the_command_of_the_image(tmp_path):
+    """Its command is a stand-in that shows what it gets."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    from deploy.rehearse import TRUST, Image, sign
+
+    command = tmp_path / "opt" / "pricekit"
+    command.parent.mkdir()
+    command.write_text('#!/bin/sh\necho "$@" > called\n')
+    command.chmod(0o755)
+    image = Image(tmp_path, tmp_path, {"PATH": str(command.parent)}, {"ENTRYPOINT": ["pricekit"]})
+    sign(image)
+    assert (tmp_path / "keys" / "called").read_text() == f"sign {tmp_path}/bundle --key key.pem\n"
+    assert "PUBLIC KEY" in image.path(TRUST[1]).read_text()
+
+
+def test_a_server_without_a_token_is_not_started():
+    """`pricekit serve` refuses an empty variable, and would be started again and again."""
+    environment = COMPOSE["services"]["serve"]["environment"]
+    assert re.fullmatch(r"\$\{PRICEKIT_TOKEN:\?[^}]+\}", environment["PRICEKIT_TOKEN"])
+
+
+def test_the_page_says_where_the_folders_of_the_compose_file_are():
+    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    default = re.search(r"\$\{BUNDLE:-(\./\w+)\}", COMPOSE["services"]["serve"]["volumes"][0])[1]
+    assert f"`{default}` is `deploy/{default[2:]}`" in page
 
 
 def test_the_build_sees_what_it_copies_and_nothing_else():

@@ -30,13 +30,39 @@ def test_metadata_name_a_licence_in_several_ways(facts, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["MIT", "Apache-2.0 WITH LLVM-exception", "GPL-3.0 OR MIT", "BSD License; MIT License"]
+    "text",
+    [
+        "MIT",
+        "Apache-2.0 WITH LLVM-exception",
+        "GPL-3.0 OR MIT",
+        "BSD License; MIT License",
+        "BSD-3-Clause AND 0BSD AND MIT AND Zlib AND CC0-1.0",
+        "ISC License (ISCL)",
+        "MIT-CMU",
+        "LGPLv3+",
+        "GNU Library or Lesser General Public License (LGPL)",
+    ],
 )
 def test_licences_that_let_others_pass_a_package_on(text):
     assert accepted(text)
 
 
-@pytest.mark.parametrize("text", ["", "GPL-3.0-only", "MIT AND AGPL-3.0", "Proprietary", "MIT; Other"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "GPL-3.0-only",
+        "MIT AND AGPL-3.0",
+        "Proprietary",
+        "MIT; Other",
+        "Proprietary, limited use only",
+        "AGPL-3.0 (see LIMITATIONS)",
+        "GNU General Public License v3 with discipline clause",
+        "GPLv2 with parts under MIT",
+        "GNU Affero General Public License, MIT for examples",
+        "GPL-3.0-only OR Proprietary",
+    ],
+)
 def test_other_licences_are_for_a_person(text):
     assert not accepted(text)
 

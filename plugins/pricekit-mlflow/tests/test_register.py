@@ -1,6 +1,5 @@
 """Bundles as models of MLflow: the same prices, versions and aliases, and no code in the files."""
 
-import json
 import os
 import shutil
 
@@ -165,5 +164,86 @@ def test_the_command_registers(store, bundle, pricekit):
     assert code == 0, err
     assert "is models:/coffee/1" in out + err
     code, _, err = pricekit("mlflow", "register", bundle, "bad/name")
-    assert (code, err.count("the bundle is not in MLflow")) == (1, 1)
-    assert json.dumps(out)
+    assert (code, "the name of the model is 'bad/name'; expected" in err) == (2, True)
+    code, _, err = pricekit("mlflow", "register", bundle, "coffee", "--alias", "v2")
+    assert (code, "the alias is 'v2'; expected" in err, "--alias" in err) == (2, True, True)
+
+
+NAMES = ["", " ", "a/b", "a:b", ".", "..", "..a", "a\nb", "a" * 257, 7]
+ALIASES = ["v2", "V10", "latest", "Latest", "bad alias!", "", "a\n", "a" * 256, 7]
+
+
+def _stored(store):
+    from mlflow import MlflowClient
+
+    client = MlflowClient(store)
+    models = client.search_logged_models([each.experiment_id for each in client.search_experiments()])
+    return len(models), len(client.search_model_versions())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [*({"name": name} for name in NAMES), *({"name": "tea", "aliases": ["good", a]} for a in ALIASES)],
+)
+def test_nothing_is_stored_under_a_name_or_an_alias_that_mlflow_refuses(registered, store, bundle, given):
+    from pricekit_mlflow import log_bundle
+
+    before = _stored(store)
+    with pytest.raises(ConfigError, match="; expected up to") as caught:
+        log_bundle(bundle, **given)
+    assert caught.value.parameters == ("aliases" if "aliases" in given else "name",)
+    assert _stored(store) == before
+
+
+def test_mlflow_agrees_on_names_and_aliases():
+    from mlflow.exceptions import MlflowException
+    from mlflow.utils.validation import (
+        _validate_model_alias_name,
+        _validate_model_alias_name_reserved,
+        _validate_model_name,
+    )
+    from pricekit_mlflow.register import _check_alias, _check_name
+
+    for name in ("te'a", "a.b.c", "a b", "ü", ".a"):
+        _check_name(name)
+        _validate_model_name(name)
+    for alias in ("champion", "v2-new", "vv2", "ü_1", "1"):
+        _check_alias(alias)
+        _validate_model_alias_name(alias)
+        _validate_model_alias_name_reserved(alias)
+    for name in ("", " ", "a/b", "a:b", ".", "..", "..a"):
+        with pytest.raises(MlflowException):
+            _validate_model_name(name)
+
+
+def test_a_name_with_an_apostrophe_gets_versions(store, bundle):
+    from pricekit_mlflow import log_bundle
+
+    assert [log_bundle(bundle, name="te'a") for _ in range(2)] == ["models:/te'a/1", "models:/te'a/2"]
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("log_outputs", "the bundle is not in MLflow: "),
+        (
+            "create_model_version",
+            r"the bundle is models:/m-\w+ in MLflow, but no version of late; register this",
+        ),
+        ("set_registered_model_alias", r"is models:/late/1 in MLflow, but without the alias new; give it to"),
+    ],
+)
+def test_a_late_failure_says_what_is_stored(store, bundle, monkeypatch, method, expected):
+    from mlflow import MlflowClient
+    from pricekit_mlflow import log_bundle
+
+    def fail(*args, **given):
+        raise OSError("the disk is full")
+
+    client = MlflowClient(store)
+    run = client.create_run("0")
+    monkeypatch.setattr(MlflowClient, method, fail)
+    with pytest.raises(RuntimeError, match=f"{expected}.*the disk is full"):
+        log_bundle(bundle, name="late", aliases="new", run_id=run.info.run_id)
+    (model,) = client.search_logged_models(["0"], filter_string=f"source_run_id = '{run.info.run_id}'")
+    assert model.status == ("FAILED" if method == "log_outputs" else "READY")

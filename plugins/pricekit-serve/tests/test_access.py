@@ -58,8 +58,11 @@ def test_a_token_comes_from_a_private_file_or_the_environment(tmp_path, monkeypa
     monkeypatch.setenv("PRICEKIT_TOKEN", TOKEN)
     assert read_token(None) == TOKEN
     monkeypatch.setenv("PRICEKIT_TOKEN", "")  # a secret that is missing must not open the server
-    with pytest.raises(ConfigError, match="PRICEKIT_TOKEN has no token"):
+    with pytest.raises(
+        ConfigError, match=r"PRICEKIT_TOKEN has no token.*; set it to one.*or unset"
+    ) as caught:
         read_token(None)
+    assert caught.value.parameters == ()  # the command line would say "Set --token-file"
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}y\n")
     file.chmod(0o600)

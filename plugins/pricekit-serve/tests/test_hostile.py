@@ -180,6 +180,39 @@ def test_json_lines_name_the_line(client, refused):
         refused(client.post(f"/predict?{query}", content=ROW, headers=lines), 422, field=field)
 
 
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("interval=0.9", 'set the field "interval" of the body instead'),
+        ("explain=true", 'set the field "explain" of the body instead'),
+        ("comparables=3", 'set the field "comparables" of the body instead'),
+        ("intervall=0.9", "is unknown in the query; a JSON body has the fields rows, interval"),
+    ],
+)
+def test_a_json_body_has_no_options_in_the_query(client, refused, query, words):
+    field = query.partition("=")[0]
+    for path in ("/predict", f"/models/{client.get('/models').json()['models'][0]['name']}/predict"):
+        refused(
+            client.post(f"{path}?{query}", json={"rows": [json.loads(ROW)]}), 422, field=field, words=words
+        )
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("explain=true", "cannot be used with Arrow"),
+        ("comparables=3", "cannot be used with Arrow"),
+        ("intervall=0.9", "is unknown in the query; expected interval, explain, comparables"),
+    ],
+)
+def test_arrow_has_no_options_that_its_answer_cannot_hold(client, refused, query, words):
+    field = query.partition("=")[0]
+    headers = {"content-type": "application/vnd.apache.arrow.stream"}
+    refused(
+        client.post(f"/predict?{query}", content=arrow(TEXT), headers=headers), 422, field=field, words=words
+    )
+
+
 def arrow(table, **options):
     found, sink = pa.table(table), pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, found.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:

@@ -48,6 +48,7 @@ def sign(bundle: PathLike, key: PathLike) -> str:
 def push(bundle: PathLike, repository: str, *, public: bool = False) -> str:
     """Push a bundle to a repository of the Hugging Face hub, as one commit; its model card is the README.md there.
 
+    The commit deletes the other files of the bundle that was there before; earlier commits keep them.
     huggingface_hub finds the token where its other tools keep it: `hf auth login`, or HF_TOKEN.
 
     Args:

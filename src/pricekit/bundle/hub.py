@@ -6,6 +6,7 @@ HF_ENDPOINT names another hub.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -21,8 +22,9 @@ from pricekit.bundle.manifest import MANIFEST, MAX_MANIFEST_BYTES, check_name, r
 from pricekit.bundle.signature import MAX_SIGNATURE_BYTES, SIGNATURE
 from pricekit.errors import BundleError, ConfigError
 from pricekit.support.causes import raise_outside_cause
-from pricekit.support.files import replace_folder, sync
+from pricekit.support.files import replace_folder, sync, temporary_folder
 from pricekit.support.leftovers import temporary_path
+from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.support.text import shorten
 
@@ -40,7 +42,7 @@ def repository_of(given: str, parameter: str, *, revisions: bool = True) -> tupl
 
 
 def push_bundle(path: Path, repository: str, *, public: bool) -> str:
-    """Push a bundle as one commit; return the address of the commit.
+    """Push a bundle as one commit, which deletes other files of the bundle before it; return the commit's address.
 
     Args:
         path: its folder; every file is checked first.
@@ -59,10 +61,33 @@ def push_bundle(path: Path, repository: str, *, public: bool) -> str:
         operations: list[Any] = [
             CommitOperationAdd(path_in_repo=name, path_or_fileobj=content) for name, content in files.items()
         ]
-        if SIGNATURE not in files and api.file_exists(repository, SIGNATURE):  # of an earlier bundle
-            operations.append(CommitOperationDelete(SIGNATURE))
+        operations += map(CommitOperationDelete, _earlier_files(api, repository) - files.keys())
         done = api.create_commit(repository, operations, commit_message=f"Bundle {path.absolute().name}")
     return str(done.commit_url)
+
+
+def _earlier_files(api: Any, repository: str) -> set[str]:
+    """Return the files of the bundle at the head of a repository, as far as they are there."""
+    info = api.model_info(repository, files_metadata=True)
+    sizes = _sizes(info)
+    listed = {MANIFEST, SIGNATURE}
+    if MANIFEST in sizes:
+        try:
+            if sizes[MANIFEST] > MAX_MANIFEST_BYTES:
+                raise ValueError("it is too large")
+            with temporary_folder() as folder:
+                _download(repository, str(info.sha), MANIFEST, folder)
+                listed |= dict(json.loads((folder / MANIFEST).read_bytes())["files"]).keys()
+        except (ValueError, KeyError, TypeError, RecursionError):
+            logger.warning(
+                f"{MANIFEST} of {repository} was damaged, so files of an earlier bundle may remain there; delete them"
+            )
+    return listed & sizes.keys()
+
+
+def _sizes(info: Any) -> dict[str, int]:
+    """Return the size of each file of a repository."""
+    return {file.rfilename: file.size or 0 for file in info.siblings or []}
 
 
 def pull_bundle(repository: str, revision: str | None, out: Path, trust: Trust | None) -> str:
@@ -97,7 +122,7 @@ def pull_bundle(repository: str, revision: str | None, out: Path, trust: Trust |
 def _fetch(repository: str, revision: str | None, new: Path, trust: Trust | None) -> str:
     """Fetch the files of a bundle at one commit."""
     info = _api().model_info(repository, revision=revision, files_metadata=True)
-    sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
+    sizes = _sizes(info)
     if MANIFEST not in sizes:
         raise BundleError(
             f"the repository {repository} has no {MANIFEST}, so it is no bundle; check its name and revision"

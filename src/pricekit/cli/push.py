@@ -21,7 +21,7 @@ def push(bundle: str, repository: str, public: bool) -> None:
     pricekit pull shop/tea --out tea       on another machine
 
     All files are checked first. The model card of the bundle is the README.md of the repository, which is made if there
-    is none.
+    is none. The commit deletes the other files of the bundle that was there before; earlier commits keep them.
     """
     begin(f"pushing {bundle}", "huggingface_hub")
     from pricekit import api

@@ -133,26 +133,33 @@ def log_model(bundle: Path, run_id: str | None) -> LoggedModel:
             known = Model(artifact_path=model.artifact_location, run_id=run_id, model_id=model.model_id)
             save_model(opened, folder / "model", known)
             client.log_model_artifacts(model.model_id, str(folder / "model"))
+        if run_id:
+            client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
         client.finalize_logged_model(model.model_id, "READY")
     except BaseException:
         client.finalize_logged_model(model.model_id, "FAILED")
         raise
-    if run_id:
-        client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
     return model
 
 
-def register_model(model: LoggedModel, name: str, aliases: Sequence[str]) -> str:
-    """Make a logged model the next version of a registered one; return its URI."""
+def register_model(model: LoggedModel, name: str) -> str:
+    """Make a logged model the next version of a registered one, which is made if it is new; return the version."""
     client = _client()
-    if not any(found.name == name for found in client.search_registered_models(f"name = '{name}'")):
+    try:
+        client.get_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
         client.create_registered_model(name)
-    version = client.create_model_version(
-        name, f"models:/{model.model_id}", model.source_run_id, model_id=model.model_id
-    ).version
-    for alias in aliases:
-        client.set_registered_model_alias(name, alias, str(version))
-    return f"models:/{name}/{version}"
+    source = f"models:/{model.model_id}"
+    return str(
+        client.create_model_version(name, source, model.source_run_id, model_id=model.model_id).version
+    )
+
+
+def set_alias(name: str, version: str, alias: str) -> None:
+    """Give an alias of a registered model to a version."""
+    _client().set_registered_model_alias(name, alias, version)
 
 
 def parameters(settings: Mapping[str, Any]) -> list[Param]:

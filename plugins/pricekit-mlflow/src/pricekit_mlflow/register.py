@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from pricekit.errors import ConfigError, path_of
+from pricekit.support.text import shorten
 from pricekit_mlflow.client_settings import client_settings
+
+_LONGEST_NAME, _LONGEST_ALIAS = 256, 255
+_ALIAS = re.compile(r"[\w-]+")
+_RESERVED = re.compile(r"latest|v\d+", re.IGNORECASE)
+"""MLflow reads models:/NAME/latest as the newest version."""
 
 
 def log_bundle(
@@ -32,8 +39,8 @@ def log_bundle(
 
     Raises:
         BundleError: the bundle is damaged.
-        ConfigError: there are aliases without a name.
-        RuntimeError: MLflow cannot store it.
+        ConfigError: MLflow accepts no such name or alias, or there are aliases without a name. Nothing is stored.
+        RuntimeError: MLflow cannot store or register it. The message names what is stored.
 
     Example:
         >>> import pricekit as pk, tempfile
@@ -48,9 +55,49 @@ def log_bundle(
         raise ConfigError(
             "aliases belong to a registered model, but it has no name", parameters=("name", "aliases")
         )
+    if name is not None:
+        _check_name(name)
+    for alias in names:
+        _check_alias(alias)
     folder: Path = path_of(bundle, "bundle")
     with client_settings("the bundle is not in MLflow", patient=True):
-        from pricekit_mlflow.log import log_model, register_model
+        from pricekit_mlflow.log import log_model, register_model, set_alias
 
         model = log_model(folder, run_id)
-        return f"models:/{model.model_id}" if name is None else register_model(model, name, names)
+    logged = f"models:/{model.model_id}"
+    if name is None:
+        return logged
+    with client_settings(
+        f"the bundle is {logged} in MLflow, but no version of {name}; register this model", patient=True
+    ):
+        version = register_model(model, name)
+    registered = f"models:/{name}/{version}"
+    for alias in names:
+        failed = (
+            f"the bundle is {registered} in MLflow, but without the alias {alias}; give it to this version"
+        )
+        with client_settings(failed, patient=True):
+            set_alias(name, version, alias)
+    return registered
+
+
+def _check_name(name: str) -> None:
+    """Raise ConfigError unless MLflow accepts the name of a model; its own check is private, and comes too late."""
+    usable = isinstance(name, str) and name.strip() and name.isprintable() and len(name) <= _LONGEST_NAME
+    if not usable or "/" in name or ":" in name or name == "." or name.startswith(".."):
+        raise ConfigError(
+            f"the name of the model is {shorten(repr(name), 100)}; expected up to {_LONGEST_NAME} characters without / "
+            "and :, and no path such as ..",
+            parameters=("name",),
+        )
+
+
+def _check_alias(alias: str) -> None:
+    """Raise ConfigError unless MLflow accepts an alias; its own check comes after the version is stored."""
+    usable = isinstance(alias, str) and _ALIAS.fullmatch(alias) and len(alias) <= _LONGEST_ALIAS
+    if not usable or _RESERVED.fullmatch(alias):
+        raise ConfigError(
+            f"the alias is {shorten(repr(alias), 100)}; expected up to {_LONGEST_ALIAS} letters, digits, - and _, but "
+            "neither latest nor v and a number, which MLflow reserves",
+            parameters=("aliases",),
+        )

@@ -21,20 +21,24 @@ def read_token(file: str | Path | None) -> str | None:
     Raises:
         ConfigError: the file cannot be read, or others can read it; or the token is too short or not printable ASCII.
     """
-    if file is None:
-        given, where = os.environ.get(VARIABLE), f"the environment variable {VARIABLE}"
-    else:
-        given, where = _content(Path(file)), f"the token file {file}"
+    given = os.environ.get(VARIABLE) if file is None else _content(Path(file))
     if given is None:
         return None
     token = given.strip()
     if len(token) < SHORTEST or not (token.isascii() and token.isprintable() and " " not in token):
-        raise ConfigError(
-            f"{where} has no token of at least {SHORTEST} letters, digits and signs; write one, such as the output of "
-            "openssl rand -hex 32",
-            parameters=("token_file",),
-        )
+        raise _useless(file)
     return token
+
+
+def _useless(file: str | Path | None) -> ConfigError:
+    expected = f"has no token of at least {SHORTEST} letters, digits and signs"
+    example = "such as the output of openssl rand -hex 32"
+    if file is None:
+        return ConfigError(
+            f"the environment variable {VARIABLE} {expected}; set it to one, {example}, or unset {VARIABLE} to serve "
+            "without a token"
+        )
+    return ConfigError(f"the token file {file} {expected}; write one, {example}", parameters=("token_file",))
 
 
 def _content(file: Path) -> str:

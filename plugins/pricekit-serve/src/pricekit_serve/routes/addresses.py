@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -147,6 +148,7 @@ def _read_request(
 ) -> tuple[Rows, Wanted]:
     """Return the rows of a body, and what is asked for: in the JSON document, or else in the query."""
     known, most = model.columns, limits.max_rows
+    _check_query(query, kind)
     if kind == JSON:
         given = parse_json(body)
         if not isinstance(given, dict):
@@ -154,12 +156,28 @@ def _read_request(
         if unknown := [key for key in given if key not in KEYS]:
             raise invalid(unknown[0], f"is unknown; expected {', '.join(KEYS)}")
         return rows_of_json(given.get("rows"), known, most), Wanted.of(given, model)
-    if unknown := [key for key in query if key not in KEYS[1:]]:
-        raise invalid(unknown[0], f"is unknown in the query; expected {', '.join(KEYS[1:])}")
     wanted = Wanted.of({key: _value(key, text) for key, text in query.items()}, model)
     if kind in JSON_LINES:
         return rows_of_json(parse_json_lines(body), known, most), wanted
     return rows_of_arrow(body, known, most), wanted
+
+
+def _check_query(query: Iterable[str], kind: str) -> None:
+    """Raise RequestError for a name in the query that would change nothing in the answer to a body of this type."""
+    options = KEYS[1:]
+    for key in query:
+        if kind == JSON and key in KEYS:
+            raise invalid(
+                key, f'is in the query; with a JSON body, set the field "{key}" of the body instead'
+            )
+        if kind == JSON:
+            raise invalid(key, f"is unknown in the query; a JSON body has the fields {', '.join(KEYS)}")
+        if key not in options:
+            raise invalid(key, f"is unknown in the query; expected {', '.join(options)}")
+        if kind == CONTENT_TYPE and key != "interval":
+            raise invalid(
+                key, "cannot be used with Arrow, whose answer has prices only; send JSON or JSON lines"
+            )
 
 
 def _value(key: str, text: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pricekit import __version__
@@ -35,6 +36,14 @@ def _list(items: Any) -> Any:
 def _ref(name: str) -> Any:
     return {"$ref": f"#/components/schemas/{name}"}
 
+
+_LINES = "for rows in JSON lines; a JSON body has it as a field, and an Arrow body cannot ask for it"
+_IN_QUERY = {
+    "interval": "for rows in JSON lines or Arrow; a JSON body has it as a field",
+    "explain": _LINES,
+    "comparables": _LINES,
+}
+"""What parameters in the query are for."""
 
 _TEXT: Any = {"type": "string"}
 _NUMBER: Any = {"type": "number"}
@@ -100,7 +109,7 @@ SCHEMAS: dict[str, Any] = {
 
 def document() -> dict[str, Any]:
     """Return the description."""
-    predict = _operation("Price rows", "Answer", "Request", query=("interval", "explain", "comparables"))
+    predict = _operation("Price rows", "Answer", "Request", query=_IN_QUERY)
     predict["requestBody"]["content"] |= {
         "application/jsonl": {"schema": _ref("Row")},
         CONTENT_TYPE: {"schema": {"type": "string", "contentMediaType": CONTENT_TYPE}},
@@ -141,7 +150,10 @@ def document() -> dict[str, Any]:
 
 
 def _operation(
-    summary: str, answer: str | None = None, request: str | None = None, query: tuple[str, ...] = ()
+    summary: str,
+    answer: str | None = None,
+    request: str | None = None,
+    query: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     failed = {"content": {"application/json": {"schema": _ref("Error")}}}
     found: dict[str, Any] = {
@@ -153,15 +165,15 @@ def _operation(
         found["responses"]["200"]["content"] = {"application/json": {"schema": _ref(answer)}}
     if request:
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(request)}}}
-    if query:
+    if query is not None:
         found["parameters"] = [
             {
                 "name": each,
                 "in": "query",
-                "description": "as in the JSON body, for rows in another format",
+                "description": description,
                 "schema": SCHEMAS["Request"]["properties"][each],
             }
-            for each in query
+            for each, description in query.items()
         ]
     return found
 
