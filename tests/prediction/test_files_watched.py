@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pandas as pd
@@ -12,6 +14,7 @@ from pricekit.errors import BundleError, ConfigError, DataError
 from pricekit.monitoring.counts import watch
 from pricekit.monitoring.counts.priced import read_priced_rows
 from pricekit.prediction import files
+from pricekit.support.locks import owned
 
 OLD = "tests/golden/bundle"
 
@@ -33,7 +36,7 @@ def sketch(tmp_path):
 
 def _same(one, two):
     """Return whether two sketches have the same counts, and nearly the same sums."""
-    alike = one.model_copy(update={"counts": two.counts}) == two
+    alike = one.model_copy(update={"counts": two.counts, "predictions": two.predictions}) == two
     plain = [each.counts.model_copy(update={"halves": []}) for each in (one, two)]
     sums = [[half.sums for half in each.counts.halves] for each in (one, two)]
     return alike and plain[0] == plain[1] and all(a == pytest.approx(b) for a, b in zip(*sums, strict=True))
@@ -137,6 +140,63 @@ def test_a_resumed_prediction_counts_each_row_once(model, catalog, tmp_path, ske
     assert not (tmp_path / ".prices.csv.parts").exists()
 
 
+KILLED = """
+import os, sys
+import pricekit as pk
+from pricekit.monitoring.counts.watch import Watch
+from pricekit.prediction import files
+from pricekit.prediction.checkpoint import PredictionCheckpoint
+
+def finish(self, prediction, own=Watch.finish):
+    own(self, prediction)
+    if sys.argv[5] == "before windows are deleted":
+        os._exit(9)
+
+def clear(self, own=PredictionCheckpoint.clear):
+    for window in self.windows[1:]:  # as if it was killed in between
+        window.unlink()
+    if self.windows:
+        os._exit(9)
+    own(self)
+
+files.WINDOW = 64
+Watch.finish, PredictionCheckpoint.clear = finish, clear
+bundle, table, out, sketch = sys.argv[1:5]
+pk.load(bundle, "ort-cpu").predict_file(table, out, watch=sketch, processes=1)
+"""
+
+
+@pytest.mark.parametrize("moment", ["before windows are deleted", "while windows are deleted"])
+def test_a_prediction_killed_at_its_end_counts_each_row_once(model, catalog, tmp_path, sketch, moment):
+    out = tmp_path / "prices.csv"
+    words = [model.origin.path, catalog, out, sketch, moment]
+    done = subprocess.run([sys.executable, "-c", KILLED, *words], check=False, capture_output=True, text=True)
+    assert done.returncode == 9, done.stderr
+    assert (read_priced_rows(sketch).rows, out.exists()) == (400, True)
+    model.predict_file(catalog, out, watch=sketch, resume=True)
+    assert read_priced_rows(sketch).rows == 400
+    model.predict_file(
+        catalog, out, watch=sketch, resume=True
+    )  # another prediction: the last one is complete
+    assert read_priced_rows(sketch).rows == 800
+
+
+def test_an_error_of_the_sketch_says_that_the_prices_are_complete(
+    model, catalog, tmp_path, sketch, monkeypatch
+):
+    out = tmp_path / "prices.csv"
+    monkeypatch.setattr(watch, "WAIT_SECONDS", 0.0)
+    message = (
+        rf"all prices are complete, in {out}, but .* the sketch {sketch}: another thread .* resume the pred"
+    )
+    with owned(sketch, "sketch", DataError), pytest.raises(DataError, match=message) as found:
+        model.predict_file(catalog, out, watch=sketch)
+    assert found.value.parameters == ("resume",)
+    assert len(pd.read_csv(out)) == 400
+    model.predict_file(catalog, out, watch=sketch, resume=True)
+    assert read_priced_rows(sketch).rows == 400
+
+
 def test_windows_without_counts_are_priced_again(model, catalog, tmp_path, sketch, logged):
     out = tmp_path / "prices.csv"
     with pytest.raises(KeyboardInterrupt):
@@ -157,6 +217,11 @@ def test_nothing_is_priced_for_a_file_that_cannot_be_extended(model, catalog, tm
         model.predict_file(catalog, out, watch=out)
     with pytest.raises(ConfigError, match="at an address"):
         model.predict_file(catalog, out, watch="s3://shop/priced.json")
+    for place in (f"{table}/sketch.json", f"{table}/new/sketch.json"):
+        with pytest.raises(DataError, match=rf"the sketch {place} cannot be written: .* is no folder"):
+            model.predict_file(catalog, out, watch=place)
+    with pytest.raises(DataError, match="cannot be written: File name too long"):
+        model.predict_file(catalog, out, watch=tmp_path / "new" / f"{300 * 'x'}.json")
     with pytest.raises(BundleError, match="has no sketch of its training table"):
         pk.Predictor.load(OLD, "ort-cpu").predict_file(catalog, out, watch=sketch)
     with pytest.raises(ConfigError, match="the output is a folder"):

@@ -3,7 +3,18 @@ from pathlib import Path
 
 import pytest
 
-from pricekit.storage import Address, exists, files_below, fingerprint, for_all, is_folder, matching, size_of
+from pricekit.errors import DataError
+from pricekit.storage import (
+    Address,
+    exists,
+    files_below,
+    fingerprint,
+    fingerprints_below,
+    for_all,
+    is_folder,
+    matching,
+    size_of,
+)
 from pricekit.storage.listing import split_pattern
 
 NAMES = ("a.parquet", "b/c.parquet", "b/d.csv", "b/e/f.csv")
@@ -64,6 +75,20 @@ def test_a_fingerprint_changes_when_a_file_is_replaced(folder, memory):
         memory.pipe("/in/a.parquet", b"other !!!")
     assert fingerprint(file) != before
     assert fingerprint(folder / "missing") == []
+
+
+def test_one_listing_shows_each_change_below_a_folder(memory, failing):
+    folder = Address("memory://in")
+    assert fingerprints_below(folder) == []
+    memory.pipe({"/in/a.csv": b"a", "/in/b/c.csv": b"c"})
+    before = fingerprints_below(folder)
+    assert before == fingerprints_below(folder)
+    assert [each[:2] for each in before] == [["/in/a.csv", 1], ["/in/b/c.csv", 1]]
+    memory.pipe("/in/b/c.csv", b"d")
+    assert [one == two for one, two in zip(before, fingerprints_below(folder), strict=True)] == [True, False]
+    failing("find", range(1, 99), PermissionError("no"))
+    with pytest.raises(DataError, match="access is denied"):
+        fingerprints_below(folder)
 
 
 def test_facts_of_many_files_are_in_order(folder):

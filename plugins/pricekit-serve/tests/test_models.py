@@ -132,6 +132,47 @@ def test_a_watched_bundle_is_replaced_once_it_no_longer_changes(served, bundle, 
     assert after != before
 
 
+def _upload(memory, bundle):
+    for file in sorted(bundle.iterdir()):
+        memory.pipe(f"/shop/bundle/{file.name}", file.read_bytes())
+
+
+def test_a_watched_bundle_at_an_address_is_replaced(served, bundle, memory):
+    _upload(memory, bundle)
+    with TestClient(app("memory://shop/bundle", engine="ort-cpu", watch=0.05)) as client:
+        before = client.get("/models").json()["models"][0]["version"]
+        memory.rm("/shop/bundle", recursive=True)
+        _upload(memory, served)
+        for _ in range(200):
+            if (after := client.get("/models").json()["models"][0]["version"]) != before:
+                break
+            time.sleep(0.05)
+    assert after != before
+
+
+def test_an_address_that_cannot_be_listed_is_no_new_bundle(bundle, memory, logged):
+    _upload(memory, bundle)
+    models = models_of("memory://shop/bundle")
+    assert models.changed() == {}
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(type(memory), "find", _refused)
+        assert (models.changed(), models.changed()) == ({}, {})
+        assert (
+            logged().count("cannot see whether the bundle of the model m was replaced: memory://shop/bundle")
+            == 1
+        )
+        models.reload()
+    assert list(models.changed()) == ["m"]
+    models.reload()
+    assert models.changed() == {}
+    memory.rm("/shop/bundle", recursive=True)
+    assert models.changed() == {"m": ()}
+
+
+def _refused(*arguments, **options):
+    raise PermissionError("no")
+
+
 def test_a_bundle_that_is_still_being_written_is_left_alone():
     """What two looks in a row show is reloaded, once."""
     looks = [{}, {"a": 1}, {"a": 2, "b": 1}, {"a": 2, "b": 2}, {"b": 3}, {"b": 3}, {}]

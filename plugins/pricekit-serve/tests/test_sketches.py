@@ -1,23 +1,29 @@
 """Sketches of what a server has priced, and the counters of drift."""
 
+import itertools
 import shutil
+import threading
 import time
 
 import numpy as np
 import pandas as pd
 import pytest
-from pricekit_serve import app
+from pricekit_serve import Limits, app
 from pricekit_serve import application as module
 from pricekit_serve.metrics import Metrics
 from pricekit_serve.models import sketches as sketches_module
-from pricekit_serve.models.sketches import Recorder
+from pricekit_serve.models.served import Models
+from pricekit_serve.models.sketches import Recorder, Sketches
 from pricekit_serve.requests.rows import Rows
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 import pricekit as pk
 from pricekit.errors import BundleError, ConfigError, DataError
-from pricekit.monitoring.counts.priced import read_priced_rows
+from pricekit.monitoring.counts import count as count_module
+from pricekit.monitoring.counts import priced as priced_module
+from pricekit.monitoring.counts.priced import BusyError, add_to_file, read_priced_rows
+from pricekit.support.locks import owned
 
 
 def _drift(client):
@@ -87,6 +93,15 @@ def test_a_replaced_model_writes_its_own_sketch(served, bundle, folder, tmp_path
     assert sorted(read_priced_rows(file).rows for file in files) == [2, 3]
 
 
+def test_a_model_that_ends_writes_for_the_last_time(served, folder, monkeypatch):
+    finished = threading.Event()
+    monkeypatch.setattr(Recorder, "finish", lambda self: finished.set())
+    metrics = Metrics()
+    models = Models({"shop": served}, "ort-cpu", Limits(), metrics, Sketches(folder, metrics))
+    models.get("shop").queue.close()
+    assert finished.wait(60)
+
+
 def _recorder(predictor, file):
     return Recorder(file, "shop", predictor, Metrics())
 
@@ -123,6 +138,120 @@ def test_a_failure_is_logged_once_and_loses_nothing(predictor, tmp_path, logged)
     file.rmdir()
     recorder.write()
     assert read_priced_rows(file).rows == 3
+
+
+def _tea(recorder, rows=1):
+    recorder.add(Rows({"catalog_content": rows * ["tea"]}), np.ones(rows, np.float32))
+
+
+def test_an_unexpected_error_loses_no_row_and_is_logged_once(predictor, tmp_path, logged, monkeypatch):
+    file = tmp_path / "s.json"
+    recorder = _recorder(predictor, file)
+    monkeypatch.setattr(sketches_module, "MOST_ROWS", 20)
+
+    def fail(self, *arguments):
+        _tea(self)  # a row that comes while others are counted
+        raise ZeroDivisionError("odd")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Recorder, "_counts_of", fail)
+        for _ in range(3):
+            _tea(recorder, 15)
+            recorder.write()
+    said = "the sketch of the model shop is kept in memory: ZeroDivisionError: odd"
+    found = logged()
+    assert found.count("the sketch of the model shop") == found.count(said) == 1
+    recorder.write()
+    found = read_priced_rows(file)
+    assert (found.rows, found.counts.rows) == (48, 20)
+
+
+def test_rows_of_a_part_that_fails_are_not_counted_twice(predictor, tmp_path, monkeypatch):
+    recorder = _recorder(predictor, tmp_path / "s.json")
+    _tea(recorder, 2)
+    recorder.add(Rows({"catalog_content": ["tea"], "unit": ["g"]}), np.ones(1, np.float32))
+    own = Recorder._counts_of
+
+    def fail(self, rows, prices):
+        if "unit" in rows.cells:
+            raise ZeroDivisionError("odd")
+        return own(self, rows, prices)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Recorder, "_counts_of", fail)
+        recorder.write()
+    recorder.write()
+    found = read_priced_rows(tmp_path / "s.json")
+    assert (found.rows, found.counts.rows) == (3, 3)
+
+
+def test_any_number_of_words_is_counted(served, folder):
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    names = ["".join(each) for each in itertools.islice(itertools.product(letters, repeat=4), 12_000)]
+    rows = [{"catalog_content": " ".join(names[start : start + 40])} for start in range(0, 12_000, 40)]
+    with TestClient(app(served, engine="ort-cpu", sketches=folder)) as client:
+        assert client.post("/predict", json={"rows": rows}).status_code == 200
+    (file,) = folder.iterdir()
+    assert read_priced_rows(file).rows == 300
+
+
+def test_new_values_are_counted_however_many_they_are(predictor, tmp_path, monkeypatch):
+    monkeypatch.setattr(count_module, "MOST_NEW_VALUES", 3)
+    metrics = Metrics()
+    recorder = Recorder(tmp_path / "s.json", "shop", predictor, metrics)
+    texts = [f"Item Name: Tea\nUnit: bushel{row}" for row in range(10)]
+    recorder.add(Rows({"catalog_content": texts}), np.ones(10, np.float32))
+    recorder.write()
+    assert set(read_priced_rows(tmp_path / "s.json").counts.fields["Unit"].values) == set()
+    assert 'pricekit_drift_unseen_values_total{model="shop"} 10.0' in metrics.text().decode()
+
+
+def test_another_process_is_worth_a_warning_at_the_second_time(predictor, tmp_path, logged):
+    file = tmp_path / "s.json"
+    recorder = _recorder(predictor, file)
+    for times in (1, 2):
+        _tea(recorder)
+        with owned(file, "sketch", DataError):
+            recorder.write()
+            assert "another thread of this process" not in logged()
+            if times == 2:
+                recorder.write()
+        assert ("is kept in memory: another thread of this process" in logged()) == (times == 2)
+        recorder.write()
+        assert read_priced_rows(file).rows == times
+
+
+def test_the_last_write_waits_for_another_process(served, folder, rows, monkeypatch, logged):
+    tries = []
+
+    def add(*arguments):
+        tries.append(arguments)
+        if len(tries) < 3:
+            raise BusyError("another process")
+        add_to_file(*arguments)
+
+    monkeypatch.setattr(priced_module, "add_to_file", add)
+    monkeypatch.setattr(priced_module, "_PAUSE_SECONDS", 0.0)
+    with TestClient(app(served, engine="ort-cpu", sketches=folder)) as client:
+        client.post("/predict", json={"rows": rows(3)})
+    (file,) = folder.iterdir()
+    assert (read_priced_rows(file).rows, len(tries)) == (3, 3)
+    assert "the sketch of the model" not in logged()
+
+
+def test_rows_that_are_lost_at_the_end_are_told_once(predictor, tmp_path, logged):
+    file = tmp_path / "s.json"
+    recorder = _recorder(predictor, file)
+    with owned(file, "sketch", DataError):
+        _tea(recorder, 4)
+        recorder.write()
+        _tea(recorder)
+        recorder.finish(until=0.0)
+        recorder.finish(until=0.0)
+    said = "the sketch of the model shop loses 5 rows: another thread of this process"
+    found = logged()
+    assert found.count("the sketch of the model shop") == found.count(said) == 1
+    assert not file.exists()
 
 
 def test_what_cannot_be_kept_is_an_error_at_the_start(served, predictor, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,8 @@ from pricekit.table import PredictionWriter, read_predictions
 _WINDOWS = "part-" + 6 * "[0-9]" + "*.parquet"
 _NAME = re.compile(r"part-(?P<number>\d{6})-(?P<digest>[0-9a-f]{16})\.parquet")
 """The name of a finished window ends with the beginning of its SHA-256."""
+_PREDICTION = "prediction"
+"""What key.json calls the name of the prediction."""
 
 
 class PredictionCheckpoint:
@@ -37,6 +40,9 @@ class PredictionCheckpoint:
         key: everything that the windows depend on, such as model, table and columns, as JSON values by name. Windows
             with a different key are not used.
 
+    Attributes:
+        prediction: a name for this prediction, which those that continue it have, too: 32 hexadecimal digits.
+
     Raises:
         DataError: the folder cannot be written.
     """
@@ -48,6 +54,7 @@ class PredictionCheckpoint:
         self.key: dict[str, object] = json.loads(json.dumps(key))
         self.windows: list[Path] = []
         self._found: list[Path] = []
+        self.prediction, self._before = secrets.token_hex(16), ""
 
     @property
     def count(self) -> int:
@@ -85,7 +92,13 @@ class PredictionCheckpoint:
         except ValueError:
             saved = {}
         known = saved if isinstance(saved, dict) else {}
+        self._before = str(known.get(_PREDICTION, ""))
         return len(self._found), [name for name, value in self.key.items() if known.get(name, ...) != value]
+
+    def keep_name(self) -> None:
+        """Continue the prediction that was found, if it has a name, so that its rows are added to a sketch once."""
+        if re.fullmatch("[0-9a-f]{32}", self._before):
+            self.prediction = self._before
 
     def resume(self, windows: int) -> None:
         """Continue after the first `windows` windows of `found`."""
@@ -95,7 +108,7 @@ class PredictionCheckpoint:
         """Delete the windows of an earlier prediction, and write the key."""
         self.clear()
         try:
-            write_text(self.folder / "key.json", json.dumps(self.key))
+            write_text(self.folder / "key.json", json.dumps(self.key | {_PREDICTION: self.prediction}))
         except OSError as error:
             raise DataError(f"{self.out} cannot be written: {error.strerror or error}.") from None
 

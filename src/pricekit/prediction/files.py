@@ -81,7 +81,7 @@ def predict_file(
                 )
             _write(out, checkpoint, predictor, interval)
         if watching is not None:
-            watching.finish()
+            watching.finish(checkpoint.prediction)
         checkpoint.clear()
     if empty:
         logger.warning(f"{empty:,} of {rows:,} rows have no text; they get a price nevertheless.")
@@ -144,6 +144,8 @@ def check_request(predictor: Predictor, columns: Columns, interval: float | None
 def _resume_or_start(checkpoint: PredictionCheckpoint, resume: bool, watch: Watch | None) -> None:
     """Continue an interrupted prediction, or start from the first row."""
     windows, differences = checkpoint.found()
+    if resume and not differences:
+        checkpoint.keep_name()
     if watch is not None and resume and windows and not differences:
         differences = [] if watch.resume(checkpoint.folder, windows) else ["sketch of priced rows"]
     if resume and windows and not differences:

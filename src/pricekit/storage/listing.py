@@ -131,6 +131,13 @@ def fingerprint(location: Location) -> list[object]:
     return [] if found is None else [location.text, *version_of(found)]
 
 
+def fingerprints_below(folder: Address) -> list[list[object]]:
+    """Return the fingerprints of all files below a remote folder by one request, sorted by name; raises DataError."""
+    with explained(folder, "read"):
+        found = call(folder, "find", detail=True)
+    return [[name, *version_of(facts)] for name, facts in sorted(found.items())]
+
+
 def version_of(facts: dict[str, Any]) -> list[object]:
     """Return size and version from what a provider says about a file."""
     version = next((facts[name] for name in _VERSIONS if facts.get(name) is not None), None)

@@ -100,7 +100,7 @@ def owned(
     if not enabled or not path.name:
         yield
         return
-    with _existing(path.parent):
+    with existing(path.parent):
         lease = SoftFileLease(
             path.with_name(f".{path.name}.lock"),
             lease_duration=LEASE_SECONDS,
@@ -234,7 +234,7 @@ def _warn(loss: LeaseCompromise) -> None:
 
 
 @contextmanager
-def _existing(folder: Path) -> Iterator[None]:
+def existing(folder: Path) -> Iterator[None]:
     """Create a folder; delete it after the block if it is empty."""
     owner, missing = os.getpid(), [each for each in (folder, *folder.parents) if not each.exists()]
     with suppress(OSError):  # reported by whoever writes the output

@@ -1,13 +1,14 @@
 """Counts of rows: sums, bounds of memory, and what is refused."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pricekit as pk
 from pricekit.monitoring.counts.count import Priced, count, see
-from pricekit.monitoring.counts.model import Counts, Half, _names_sum
+from pricekit.monitoring.counts.model import MOST_NEW_VALUES, MOST_NEW_WORDS, Counts, Half, _names_sum
 from pricekit.monitoring.domain import Domain
 from pricekit.monitoring.rows import ComparedRows
 from pricekit.prediction.rows import table_of
@@ -78,6 +79,28 @@ def test_moments_of_sums_are_those_of_the_vectors():
     assert found.mean == pytest.approx(vectors.mean(0))
     assert found.second == pytest.approx(vectors.T @ vectors / 50)
     assert found.variance(np.arange(4.0)) == pytest.approx((vectors @ np.arange(4.0)).var())
+
+
+def test_rows_with_more_words_and_values_than_a_file_has_are_summarised(model, counted):
+    """Known names stay exact, and nothing is refused, however many new names the rows have."""
+
+    def word(number):
+        return "zq" + "".join(chr(ord("a") + number // 26**place % 26) for place in range(4))
+
+    texts = [
+        f"Item Name: {word(row)}\nUnit: {word(row)}\nProduct Description: often green "
+        + " ".join(word(5 * row + place) for place in range(12))
+        for row in range(3000)
+    ]
+    found = counted(pd.DataFrame({"catalog_content": texts, "price": 1.0}), np.arange(3000))
+    assert found.fits(model.sketch)
+    assert len(found.words.keys() - model.sketch.words.keys()) <= MOST_NEW_WORDS
+    assert found.words["green"] == 3000
+    assert 3000 * (1 - 12 / MOST_NEW_WORDS) <= found.words["often"] <= 3000
+    assert found.unknown_words > 30_000
+    assert model.sketch.fields["Unit"].values
+    assert found.fields["Unit"].filled == 3000
+    assert len(found.fields["Unit"].values) <= MOST_NEW_VALUES + len(model.sketch.fields["Unit"].values)
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abcdefghij"), st.integers(1, 9), max_size=6), max_size=12))

@@ -11,9 +11,11 @@ import pricekit as pk
 from pricekit.errors import DataError
 from pricekit.monitoring.counts import priced as module
 from pricekit.monitoring.counts.priced import (
+    MOST_PREDICTIONS,
     BusyError,
     PricedRows,
     add_to_file,
+    add_when_free,
     check_priced_file,
     is_priced_rows,
     read_priced_rows,
@@ -64,6 +66,47 @@ def test_only_one_adds_at_a_time(file, model, some):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(add, range(8)))
     assert read_priced_rows(file).rows == 400
+
+
+def test_rows_wait_until_the_file_is_free(file, model, some, monkeypatch):
+    tries = []
+
+    def add(*arguments):
+        tries.append(arguments)
+        if len(tries) < 4:
+            raise BusyError("another process")
+
+    monkeypatch.setattr(module, "add_to_file", add)
+    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
+    with pytest.raises(BusyError):
+        add_when_free(file, some, model.sketch, until=0.0)
+    assert len(tries) == 1
+    add_when_free(file, some, model.sketch, until=float("inf"))
+    assert tries == 4 * [(file, some, model.sketch)]
+
+
+def test_the_rows_of_a_prediction_are_added_once(file, model, some):
+    named = [some.model_copy(update={"predictions": [f"{number:032x}"]}) for number in range(3)]
+    for each in (named[0], named[1], named[0], some, named[1], named[2]):
+        add_to_file(file, each, model.sketch)
+    found = read_priced_rows(file)
+    assert found.rows == 4 * 50
+    assert found.predictions == [f"{number:032x}" for number in range(3)]
+
+
+def test_a_file_remembers_the_last_predictions(model, some):
+    many = some.model_copy(update={"predictions": [f"{number:032x}" for number in range(MOST_PREDICTIONS)]})
+    found = many.plus(some.model_copy(update={"predictions": [32 * "f"]}), model.sketch)
+    assert found.predictions == [*many.predictions[1:], 32 * "f"]
+
+
+def test_a_file_of_before_has_no_predictions(file, model, some):
+    record = json.loads(some.to_text())
+    del record["predictions"]
+    file.parent.mkdir()
+    file.write_text(json.dumps(record))
+    add_to_file(file, some, model.sketch)
+    assert read_priced_rows(file).rows == 100
 
 
 def test_rows_of_another_model_are_refused(file, model, some):

@@ -68,10 +68,12 @@ def app(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         work = [] if watch is None else [_watch(models, watch)]
         work += [] if kept is None else [_write(kept)]
-        async with _meanwhile(work):
-            yield
-        if kept is not None:
-            await asyncio.to_thread(kept.write)
+        try:
+            async with _meanwhile(work):
+                yield
+        finally:
+            if kept is not None:
+                await asyncio.to_thread(kept.finish)
 
     found = Starlette(
         routes=Routes(models, limits, metrics).all(),

@@ -81,10 +81,9 @@ class Metrics:
             "outside_rows": counts.outside,
             "missing_cells": sum(counts.rows - each.filled for each in fields.values()),
             "unseen_values": sum(
-                rows
+                each.filled - sum(each.values.get(value, 0) for value in sketch.fields[name].values)
                 for name, each in fields.items()
-                for value, rows in each.values.items()
-                if value not in sketch.fields[name].values
+                if sketch.fields[name].values
             ),
             "words": counts.word_pairs,
             "unknown_words": counts.unknown_words,

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Tokenizer
 
-from pricekit.monitoring.counts.model import Counts, FieldCounts, Half
+from pricekit.monitoring.counts.model import (
+    MOST_NEW_VALUES,
+    MOST_NEW_WORDS,
+    Counts,
+    FieldCounts,
+    Half,
+    most_frequent,
+)
 from pricekit.monitoring.domain import Domain, vectors_of
 from pricekit.monitoring.fields import BRAND, OWN, brands_of, fields_of
 from pricekit.monitoring.make import is_unknown
@@ -79,7 +86,7 @@ def _read_fields(sketch: Sketch, rows: ComparedRows) -> dict[str, list[str]]:
 
 
 def count(sketch: Sketch, seen: Seen, preprocessor: Preprocessor, first: np.ndarray) -> Counts:
-    """Return the counts of rows.
+    """Return the counts of rows; those of rare names that the sketch lacks may be too low, as of `most_frequent`.
 
     Args:
         sketch: of the training table.
@@ -96,13 +103,14 @@ def count(sketch: Sketch, seen: Seen, preprocessor: Preprocessor, first: np.ndar
     lengths = table.text.str.len().to_numpy(np.int64)
     tokens, unknown = (0, 0) if priced is None else _tokens(priced.tokens, preprocessor.tokenizer)
     vectors = seen.vectors
+    words = dict(zip(documents.vocabulary, documents.rows.tolist(), strict=True))
     return Counts(
         rows=len(table),
         text_length=sketch.text_length.count(lengths).tolist() if readable else [],
         features=features,
         predicted=predicted,
         fields={name: _field(sketch, name, values) for name, values in seen.fields.items()},
-        words=dict(zip(documents.vocabulary, documents.rows.tolist(), strict=True)),
+        words=most_frequent(words, sketch.words, MOST_NEW_WORDS),
         word_pairs=len(documents.word),
         unknown_words=int(documents.outside(sketch.words).sum()),
         tokens=tokens,
@@ -120,9 +128,9 @@ def _features(sketch: Sketch, priced: Priced, names: Sequence[str]) -> Iterator[
 def _field(sketch: Sketch, name: str, values: Sequence[str]) -> FieldCounts:
     counts = Counter(values)
     filled = len(values) - counts.pop("", 0)
-    if not sketch.fields[name].values:
-        return FieldCounts(filled=filled)
-    return FieldCounts(filled=filled, values=dict(counts))
+    known = sketch.fields[name].values
+    named = most_frequent(counts, known, MOST_NEW_VALUES) if known else {}
+    return FieldCounts(filled=filled, values=named)
 
 
 def _tokens(ids: np.ndarray, tokenizer: Tokenizer) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from pricekit.monitoring.sketch import (
 )
 
 MOST_NEW_VALUES, MOST_NEW_WORDS = 1_000, 4_000
-"""Values of a field, and words, that the training table did not often have, and that sums of counts still name."""
+"""Values of a field, and words, that the training table did not often have, and that counts still name."""
 
 _MOST_NAMES = 10_000
 """Names of a field or words in a file; more than the sketch's and the new ones."""
@@ -141,9 +141,9 @@ class Counts(Strict):
     def plus(self, other: Counts, sketch: Sketch) -> Counts:
         """Return the counts of both, which fit the sketch.
 
-        Names that the sketch lacks are summarised as by Misra and Gries, and merged as by Agarwal et al. 2012,
-        Mergeable Summaries: the count of a name is too low by at most 1/(K + 1) of all counts, where K is
-        `MOST_NEW_VALUES` or `MOST_NEW_WORDS`.
+        Names that the sketch lacks are summarised by `most_frequent`, and merged as by Agarwal et al. 2012, Mergeable
+        Summaries: the count of a name is too low by at most 1/(K + 1) of all counts, where K is `MOST_NEW_VALUES` or
+        `MOST_NEW_WORDS`.
         """
         fields = {
             name: _field_sum(self.fields.get(name), other.fields.get(name), sketch.fields[name].values)
@@ -174,9 +174,22 @@ def _field_sum(one: FieldCounts | None, two: FieldCounts | None, known: Collecti
 def _names_sum(
     one: Mapping[str, int], two: Mapping[str, int], known: Collection[str], most: int
 ) -> dict[str, int]:
-    """Return the sums by name; of names that are not known, at most so many, with counts that may be too low."""
+    """Return the sums by name, summarised by `most_frequent`."""
     found = Counter(one)
     found.update(two)
+    return most_frequent(found, known, most)
+
+
+def most_frequent(found: Mapping[str, int], known: Collection[str], most: int) -> dict[str, int]:
+    """Return the rows of all known names and of at most so many others, as summarised by Misra and Gries.
+
+    If there are more others, the count of each is too low by the same number, at most 1/(K + 1) of all counts.
+
+    Args:
+        found: rows by name.
+        known: names whose counts stay exact.
+        most: K, the number of other names.
+    """
     new = {name: rows for name, rows in found.items() if name not in known}
     if len(new) <= most:
         return dict(found)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -16,8 +17,16 @@ from pricekit.support.locks import owned
 
 KIND: Literal["pricekit priced rows"] = "pricekit priced rows"
 MOST_BYTES = 64 << 20
+MOST_PREDICTIONS = 100
+"""Predictions that a file remembers, so that one that is resumed adds its rows once."""
+
+WAIT_SECONDS = 30.0
+"""How long the last rows wait for another process that adds to the same file, which takes milliseconds."""
+_PAUSE_SECONDS = 0.2
 
 _START = f'{{"kind":"{KIND}"'.encode()
+
+_Prediction = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 
 class BusyError(DataError):
@@ -33,6 +42,7 @@ class PricedRows(Strict):
         sketch: the SHA-256 of the sketch of the training table in whose bins they are counted.
         rows: the number of rows that were priced; of many rows, some that are drawn by chance are counted.
         counts: of these.
+        predictions: the last ones whose rows were added, by the name in their checkpoint; servers add none.
     """
 
     kind: Literal["pricekit priced rows"] = KIND
@@ -40,12 +50,17 @@ class PricedRows(Strict):
     sketch: str = Field(pattern="[0-9a-f]{64}")
     rows: int = Field(ge=0, le=1 << 53)
     counts: Counts
+    predictions: list[_Prediction] = Field(default_factory=list, max_length=MOST_PREDICTIONS)
 
     def plus(self, other: PricedRows, sketch: Sketch) -> PricedRows:
         """Return the counts of both; raises DataError if they do not belong to this sketch."""
         self.require(sketch)
-        counts = self.counts.plus(other.counts, sketch)
-        return PricedRows(sketch=self.sketch, rows=self.rows + other.rows, counts=counts)
+        return PricedRows(
+            sketch=self.sketch,
+            rows=self.rows + other.rows,
+            counts=self.counts.plus(other.counts, sketch),
+            predictions=[*self.predictions, *other.predictions][-MOST_PREDICTIONS:],
+        )
 
     def require(self, sketch: Sketch) -> None:
         """Raise DataError unless the rows were counted in the bins of this sketch."""
@@ -99,15 +114,41 @@ def check_priced_file(path: Path, sketch: Sketch) -> None:
         read_priced_rows(path).require(sketch)
 
 
+def add_when_free(path: Path, added: PricedRows, sketch: Sketch, until: float) -> None:
+    """Add rows to a file as `add_to_file` does, but wait while another process adds to it.
+
+    Args:
+        path: of the file.
+        added: the rows.
+        sketch: of the training table.
+        until: the time, as of `time.monotonic`, after which a BusyError is raised.
+    """
+    while True:
+        try:
+            return add_to_file(path, added, sketch)
+        except BusyError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+
+
 def add_to_file(path: Path, added: PricedRows, sketch: Sketch) -> None:
     """Add rows to a file, which is created if it does not exist; one process at a time does so.
+
+    The rows of a prediction that the file remembers are not added again.
 
     Raises:
         BusyError: another process adds to it.
         DataError: the file contains something else, or rows of another model, or cannot be written.
     """
     with owned(path, "sketch", _busy):
-        found = read_priced_rows(path).plus(added, sketch) if path.exists() else added
+        found = added
+        if path.exists():
+            before = read_priced_rows(path)
+            before.require(sketch)
+            if not set(added.predictions).isdisjoint(before.predictions):
+                return
+            found = before.plus(added, sketch)
         try:
             write_text(path, found.to_text())
         except OSError as error:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 import zlib
 from pathlib import Path
 
 import numpy as np
 
-from pricekit.errors import ConfigError, DataError
+from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.monitoring.counts.count import Priced, count, see
 from pricekit.monitoring.counts.priced import (
-    BusyError,
+    WAIT_SECONDS,
     PricedRows,
-    add_to_file,
+    add_when_free,
     check_priced_file,
     read_priced_rows,
     sketch_id,
@@ -23,14 +24,13 @@ from pricekit.monitoring.rows import ComparedRows
 from pricekit.monitoring.sketch import Sketch
 from pricekit.preprocess import Inputs, Preprocessor
 from pricekit.storage import Address, Location, location_of
-from pricekit.support.files import write_text
+from pricekit.support.files import describe_failure, write_text
+from pricekit.support.leftovers import temporary_path
+from pricekit.support.locks import existing
 from pricekit.table import Table
 
 MOST_OF_WINDOW = 1024
 """Of more rows of a window, so many that are drawn by chance are counted; each takes as long as a price."""
-
-_WAIT_SECONDS = 30.0
-"""How long a prediction waits for another process that adds to the same file, which takes milliseconds."""
 
 
 def count_priced(
@@ -83,17 +83,18 @@ class Watch:
 
     Raises:
         ConfigError: the file is the output.
-        DataError: the file contains something else, or rows of another model.
+        DataError: the file contains something else, or rows of another model, or cannot be written.
     """
 
     def __init__(self, file: Path, sketch: Sketch, out: Location) -> None:
-        self._file, self._sketch = file, sketch
+        self._file, self._sketch, self._out = file, sketch, out
         if isinstance(out, Path) and out.absolute() == file.absolute():
             raise ConfigError(
                 f"{file} would have both the prices and the sketch; choose another file",
                 parameters=("watch", "out"),
             )
         check_priced_file(file, sketch)
+        _check_place(file)
         self._found: PricedRows | None = None
 
     def resume(self, folder: Path, windows: int) -> bool:
@@ -111,17 +112,52 @@ class Watch:
         write_text(_kept(folder, windows), self._found.to_text())
         _kept(folder, windows - 2).unlink(missing_ok=True)
 
-    def finish(self) -> None:
-        """Add all counts to the file."""
-        until = time.monotonic() + _WAIT_SECONDS
-        while self._found is not None:
-            try:
-                add_to_file(self._file, self._found, self._sketch)
-                self._found = None
-            except BusyError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.2)
+    def finish(self, prediction: str) -> None:
+        """Add all counts to the file once the prices are complete, unless it has those of this prediction already.
+
+        Args:
+            prediction: its name, as of `PredictionCheckpoint`.
+
+        Raises:
+            DataError: the file cannot be read or written, or other processes add to it for 30 seconds.
+        """
+        if self._found is None:
+            return
+        added = self._found.model_copy(update={"predictions": [prediction]})
+        try:
+            add_when_free(self._file, added, self._sketch, time.monotonic() + WAIT_SECONDS)
+        except (PricekitError, OSError) as error:
+            raise self._not_added(error) from error
+        self._found = None
+
+    def _not_added(self, error: PricekitError | OSError) -> DataError:
+        reason = describe_failure(error) if isinstance(error, OSError) else str(error)
+        stream = isinstance(self._out, Address) and self._out.is_stream
+        where = "written to standard output" if stream else f"in {self._out}"
+        advice = "" if stream else ". Then resume the prediction, which adds them"
+        return DataError(
+            f"all prices are complete, {where}, but their rows were not added to the sketch {self._file}: "
+            f"{reason}{advice}",
+            parameters=() if stream else ("resume",),
+        )
+
+
+def _check_place(file: Path) -> None:
+    """Raise DataError if a file cannot be written; its folder is created for a moment if it is missing."""
+    place = Path(os.path.realpath(file))
+    try:
+        with existing(place.parent):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            attempt = temporary_path(place)
+            attempt.touch()
+            attempt.unlink()
+    except OSError as error:
+        no_folder = isinstance(error, FileExistsError | NotADirectoryError)
+        reason = f"{place.parent} is no folder" if no_folder else error.strerror
+        raise DataError(
+            f"the sketch {file} cannot be written: {reason}; choose a file in a folder that can be written",
+            parameters=("watch",),
+        ) from error
 
 
 def _kept(folder: Path, windows: int) -> Path:

@@ -80,7 +80,7 @@ def open_model(
         price if recorder is None else recorded(price, recorder),
         limits,
         metrics.of_queue(name),
-        None if recorder is None else recorder.write,
+        None if recorder is None else recorder.finish,
     )
     model = Model(name, predictor, columns, queue)
     weakref.finalize(model, model.queue.close)

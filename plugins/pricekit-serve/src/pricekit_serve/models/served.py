@@ -10,6 +10,7 @@ from pathlib import Path
 from pricekit.bundle.keys import Trust
 from pricekit.errors import ConfigError, PricekitError
 from pricekit.prediction.members import read_bundle
+from pricekit.storage import Address, fingerprints_below, location_of
 from pricekit.support.log import logger
 from pricekit.support.text import scheme_of, shorten
 from pricekit_serve.errors import RequestError
@@ -20,8 +21,8 @@ from pricekit_serve.models.sketches import Sketches
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
-FileStates = tuple[tuple[str, int, int, int], ...]
-"""Name, inode, size and time of each file of a bundle."""
+FileStates = tuple[tuple[object, ...], ...]
+"""Name, inode, size and time of each file of a bundle; at an address, name, size, and entity tag or time."""
 
 
 class Models:
@@ -61,7 +62,8 @@ class Models:
         self._paths, self._engine, self._limits, self._metrics = dict(bundles), engine, limits, metrics
         self._sketches, self._trust = sketches, trust
         self._turn = threading.Lock()
-        self._seen = {name: file_states(path) for name, path in self._paths.items()}
+        self._unseen: set[str] = set()
+        self._seen = {name: _states_now(path) for name, path in self._paths.items()}
         self._models = {name: self._opened(name, None) for name in self._paths}
         self.stopping = False
 
@@ -87,9 +89,25 @@ class Models:
         return model
 
     def changed(self) -> dict[str, FileStates]:
-        """Return the files of models, by name, that differ from those of the last attempt to open them."""
-        now = {name: file_states(path) for name, path in self._paths.items()}
-        return {name: states for name, states in now.items() if states != self._seen[name]}
+        """Return the files of models, by name, that differ from those of the last attempt to open them.
+
+        An address that cannot be listed is left out, which is logged once.
+        """
+        found = {}
+        for name, path in self._paths.items():
+            try:
+                states = file_states(path)
+            except Exception as error:  # whatever a provider's library raises, the next look may succeed
+                if name not in self._unseen:
+                    logger.warning(
+                        f"the server cannot see whether the bundle of the model {name} was replaced: {error}"
+                    )
+                self._unseen.add(name)
+                continue
+            self._unseen.discard(name)
+            if states != self._seen[name]:
+                found[name] = states
+        return found
 
     def reload(self, names: list[str] | None = None) -> None:
         """Open bundles again, by default all, and let each replace the one before.
@@ -99,7 +117,7 @@ class Models:
         """
         with self._turn:
             for name in names or list(self._paths):
-                self._seen[name] = file_states(self._paths[name])
+                self._seen[name] = _states_now(self._paths[name])
                 try:
                     self._replace(name)
                 except Exception as error:  # whatever is wrong with the new one, the old one answers
@@ -124,12 +142,28 @@ class Models:
 
 
 def file_states(path: str | Path) -> FileStates:
-    """Return what shows a change of a local bundle; () for an address, or if nothing is there."""
+    """Return what shows a change of a bundle; () if nothing is there.
+
+    Raises:
+        ConfigError: the package for an address is not installed, or its scheme is unknown.
+        DataError: an address cannot be listed.
+    """
+    location = location_of(path, "bundles")
+    if isinstance(location, Address):
+        return tuple(tuple(each) for each in fingerprints_below(location))
     try:
-        found = [(entry.name, entry.stat()) for entry in Path(path).iterdir()]
+        found = [(entry.name, entry.stat()) for entry in location.iterdir()]
     except OSError:
         return ()
     return tuple(sorted((name, state.st_ino, state.st_size, state.st_mtime_ns) for name, state in found))
+
+
+def _states_now(path: str | Path) -> FileStates | None:
+    """Return the files of a bundle; None if they cannot be listed, which is a matter of those who open it."""
+    try:
+        return file_states(path)
+    except Exception:
+        return None
 
 
 def named(bundles: str | Path | Mapping[str, str | Path]) -> dict[str, str | Path]:

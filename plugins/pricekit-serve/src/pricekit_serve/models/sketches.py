@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,10 +15,17 @@ import numpy as np
 import pricekit as pk
 from pricekit.errors import ConfigError, PricekitError
 from pricekit.monitoring.compare import require_sketch
-from pricekit.monitoring.counts.priced import PricedRows, add_to_file, check_priced_file
+from pricekit.monitoring.counts.priced import (
+    WAIT_SECONDS,
+    BusyError,
+    PricedRows,
+    add_when_free,
+    check_priced_file,
+)
 from pricekit.prediction.rows import table_of
 from pricekit.support.files import describe_failure
 from pricekit.support.log import logger
+from pricekit.support.text import counted
 from pricekit_serve.metrics import Metrics
 from pricekit_serve.models.queue import Prices
 from pricekit_serve.requests.rows import Rows
@@ -64,6 +72,12 @@ class Sketches:
         for recorder in list(self._recorders):
             recorder.write()
 
+    def finish(self) -> None:
+        """Do so for the last time, and wait up to 30 seconds for other processes that add to the files."""
+        until = time.monotonic() + WAIT_SECONDS
+        for recorder in list(self._recorders):
+            recorder.finish(until)
+
 
 class Recorder:
     """Counts the rows of one model.
@@ -87,51 +101,99 @@ class Recorder:
         self._seen, self._random = 0, random.Random(0)  # noqa: S311 - a sample, not a secret
         self._changed, self._writing = threading.Lock(), threading.Lock()
         self._left: PricedRows | None = None
-        self._failed = False
+        self._failed = self._busy = False
 
     def add(self, rows: Rows, prices: Prices) -> None:
         """Keep some of the rows that were priced until they are counted (reservoir sampling)."""
         with self._changed:
             for row in range(len(rows)):
-                self._seen += 1
-                place = len(self._drawn)
-                if place >= MOST_ROWS and (place := self._random.randrange(self._seen)) >= MOST_ROWS:
-                    continue
-                cells = {name: column[row] for name, column in rows.cells.items()}
-                self._drawn[place : place + 1] = [(cells, float(prices[row]))]
+                if (place := self._place()) is not None:
+                    cells = {name: column[row] for name, column in rows.cells.items()}
+                    self._drawn[place : place + 1] = [(cells, float(prices[row]))]
+
+    def _place(self) -> int | None:
+        """Return the place of the next row among those that are drawn; None if it is not drawn."""
+        self._seen += 1
+        place = len(self._drawn)
+        if place >= MOST_ROWS and (place := self._random.randrange(self._seen)) >= MOST_ROWS:
+            return None
+        return place
 
     def write(self) -> None:
-        """Count the rows that came since the last time, and add them to the file. A failure is logged once."""
+        """Count the rows that came since the last time, and add them to the file.
+
+        After a failure they are kept until the next time. It is logged once; another process that adds to the file is
+        no failure unless it does so at two times in a row.
+        """
         with self._writing:
-            try:
-                self._count()
-                if self._left is not None:
-                    add_to_file(self._file, self._left, self._sketch)
-                self._left, self._failed = None, False
-            except (PricekitError, OSError) as error:
-                if not self._failed:
-                    reason = describe_failure(error) if isinstance(error, OSError) else error
-                    logger.warning(f"the sketch of the model {self._name} is kept in memory: {reason}")
-                self._failed = True
+            if (error := self._failure(0.0)) is None:
+                self._failed = self._busy = False
+                return
+            if isinstance(error, BusyError) and not self._busy:
+                self._busy = True
+                return
+            if not self._failed:
+                logger.warning(f"the sketch of the model {self._name} is kept in memory: {_reason(error)}")
+            self._failed = True
+
+    def finish(self, until: float | None = None) -> None:
+        """Do so for the last time. Rows that cannot be added are lost, and the log says how many.
+
+        Args:
+            until: how long to wait for other processes that add to the file, as of `time.monotonic`; None: 30 seconds.
+        """
+        with self._writing:
+            error = self._failure(time.monotonic() + WAIT_SECONDS if until is None else until)
+            with self._changed:
+                rows = self._seen + (0 if self._left is None else self._left.rows)
+                self._drawn, self._seen, self._left = [], 0, None
+            if error is not None:
+                lost = counted(rows, "row")
+                logger.error(f"the sketch of the model {self._name} loses {lost}: {_reason(error)}")
+
+    def _failure(self, until: float) -> Exception | None:
+        """Count the rows and add them to the file; return the error if that fails."""
+        try:
+            self._count()
+            if self._left is not None:
+                add_when_free(self._file, self._left, self._sketch, until)
+        except Exception as error:  # whatever is wrong with these rows, the server goes on
+            return error
+        self._left = None
+        return None
 
     def _count(self) -> None:
         with self._changed:
             drawn, seen = self._drawn, self._seen
             self._drawn, self._seen = [], 0
-        for part, prices in _alike(drawn):
-            counts = self._counts_of(part, prices)
-            self._metrics.drifted(self._name, counts.counts, self._sketch)
-            counts = counts.model_copy(update={"rows": counts.counts.rows})
-            self._left = counts if self._left is None else self._left.plus(counts, self._sketch)
-        if self._left is not None:
-            rows = self._left.rows + seen - len(drawn)
-            self._left = self._left.model_copy(update={"rows": rows})
+        left = self._left
+        try:
+            parts = [self._counts_of(part, prices) for part, prices in _alike(drawn)]
+            for part in parts:
+                left = part if left is None else left.plus(part, self._sketch)
+        except BaseException:
+            self._put_back(drawn, seen)
+            raise
+        if left is not None:
+            self._left = left.model_copy(update={"rows": left.rows + seen - len(drawn)})
+        for part in parts:
+            self._metrics.drifted(self._name, part.counts, self._sketch)
+
+    def _put_back(self, drawn: list[Drawn], seen: int) -> None:
+        """Keep rows that could not be counted, and draw among those that came meanwhile."""
+        with self._changed:
+            later, total = self._drawn, self._seen + seen
+            self._drawn, self._seen = drawn, seen
+            for row in later:
+                if (place := self._place()) is not None:
+                    self._drawn[place : place + 1] = [row]
+            self._seen = total
 
     def _counts_of(self, rows: Rows, prices: np.ndarray) -> PricedRows:
         predictor = self._predictor
         table = table_of(rows.for_predictor(predictor.columns), replace(predictor.columns, price=None))
         found: PricedRows = predictor.count(table, predictor.prepare(table), prices)
-        return found
+        return found.model_copy(update={"rows": found.counts.rows})
 
 
 def recorded(price: Callable[[Rows], Prices], recorder: Recorder) -> Callable[[Rows], Prices]:
@@ -143,6 +205,12 @@ def recorded(price: Callable[[Rows], Prices], recorder: Recorder) -> Callable[[R
         return prices
 
     return found
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, PricekitError):
+        return str(error)
+    return describe_failure(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
 
 
 def _alike(drawn: list[Drawn]) -> Iterator[tuple[Rows, np.ndarray]]:
