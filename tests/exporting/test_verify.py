@@ -142,3 +142,20 @@ def test_only_a_batch_of_many_rows_that_differs_is_refused(run, bundle):
 
     with pytest.raises(ExportError, match=r"differs from the model at \d+ of \d+ shapes, most at \(64, "):
         verify_graph(opened.model, b"", inputs, 512, engine=PricedOnce(lambda: careless))
+
+
+@pytest.mark.parametrize("share", [1.5e-5, 9e-5])
+def test_smape_in_float32_may_change_by_rounding_and_not_by_a_shift_of_all_prices(run, bundle, share):
+    """Even if all differences have one sign, as on a single row; each price is within its own limit."""
+    opened = open_run(run)
+    inputs = opened.preprocessor(read_sample(opened))
+    engine = load_cpu((bundle / "model.onnx").read_bytes())
+    price = np.concatenate([engine(inputs.batch(np.array([row]))) for row in range(len(inputs))]) * 1.5
+    shifted = PricedOnce(lambda: lambda batch: engine(batch) * (1 + share))
+    if share < 2e-5:
+        assert 1e-3 < verify_graph(opened.model, b"", inputs, 64, price, engine=shifted).smape_change < 2e-3
+    else:
+        with pytest.raises(
+            ExportError, match=r"by 0.008.* the limit is 0.002\. .* a feature that hardly varies"
+        ):
+            verify_graph(opened.model, b"", inputs, 64, price, engine=shifted)

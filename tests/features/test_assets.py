@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import pricekit as pk
@@ -209,11 +208,11 @@ def test_an_asset_that_is_too_large_is_refused():
         plain_state("f", {"a": Huge(b"")})
 
 
-def test_assets_are_cached_with_the_fit(tmp_path):
+def test_a_fit_with_assets_is_not_cached(tmp_path):
+    """An asset usually comes from a file, which may have changed."""
     table = pk.read_table(pk.make_catalog(60))
     price = np.asarray(table.price)
     first, second = (fit_features(["by-price"], {}, table, price, cache=tmp_path)[0] for _ in range(2))
-    assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []
     assert first.to_json() == second.to_json()
-    assert first.parts[0].state == second.parts[0].state
-    assert pd.Series(first.assets()).equals(pd.Series(second.assets()))
+    assert first.assets() == second.assets() != {}

@@ -58,3 +58,12 @@ def test_the_cache_gives_the_same_weights(catalog, run, tmp_path, monkeypatch):
         again = cached_inputs(preprocessor, part, cache)
         assert np.array_equal(again.tokens.ids, preprocessor(part).tokens.ids)
     assert broken.stat().st_size > 100
+
+
+def test_the_inputs_of_a_feature_that_reads_files_are_not_cached(catalog, run, tmp_path, monkeypatch):
+    preprocessor = open_run(run).preprocessor
+    rows = load_split(Source(catalog), tiny_config()).valid.take(np.arange(5))
+    monkeypatch.setattr(type(preprocessor.features.parts[0].plugin), "reads_files", True, raising=False)
+    for _ in range(2):
+        assert len(cached_inputs(preprocessor, rows, tmp_path / "cache")) == 5
+    assert not (tmp_path / "cache").exists()

@@ -68,6 +68,13 @@ class Feature(Protocol):
     is one that users choose, never the default.
     """
 
+    reads_files: bool
+    """Optional. True if the columns depend on more than the table, the options and the state, such as pictures that the
+    table names.
+
+    Such a feature is never taken from a cache, because the files may have changed.
+    """
+
     log_price: str
     """Optional. The name of the column that is a complete estimate of the log price.
 

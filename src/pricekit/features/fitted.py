@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,11 @@ class FittedFeature:
     options: dict[str, Any]
     plugin: Feature
     state: State
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether the plugin says that its columns depend on more than the table, its options and its state."""
+        return bool(getattr(self.plugin, "reads_files", False))
 
 
 @dataclass(frozen=True)
@@ -131,10 +136,15 @@ def record_of(part: FittedFeature) -> dict[str, Any]:
     return {"name": part.name, **owner, "options": part.options, "state": state, **named}
 
 
-def _portable(part: FittedFeature) -> dict[str, Any]:
+def local_options(part: FittedFeature) -> list[str]:
+    """Return the options of a feature that are paths of files which only its fit reads."""
     fields = getattr(getattr(part.plugin, "Options", None), "model_fields", {})
-    local = {name for name, field in fields.items() if LOCAL in (field.json_schema_extra or {})}
-    paths = {name: PurePath(part.options[name]).name for name in local & part.options.keys()}
+    return [name for name, field in fields.items() if LOCAL in (field.json_schema_extra or {})]
+
+
+def _portable(part: FittedFeature) -> dict[str, Any]:
+    given = {name: part.options.get(name) for name in local_options(part)}
+    paths = {name: Path(path).resolve().name or name for name, path in given.items() if path}
     return {"options": part.options | paths} if paths else {}
 
 

@@ -124,13 +124,14 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: Path | None)
 
     The key is a hash of the table's content, the fitted preprocessor and the version of pricekit. So a change of a
     text, the tokenizer, the length or a feature results in another file. An unreadable or damaged file is replaced.
+    Inputs with a feature that reads files are not cached.
 
     Args:
         preprocessor: the fitted preprocessor.
         table: N rows.
         folder: the folder of the cache; None disables it.
     """
-    if folder is None:
+    if folder is None or any(part.reads_files for part in preprocessor.features.parts):
         return preprocessor(table)
     digest = new_digest(f"inputs\0{_key(preprocessor)}")
     try:

@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pydantic import Field
 
 from pricekit.datasets import make_catalog
 from pricekit.features.fit import features
 from pricekit.features.fit.cache import read_entry, trim, write_entry
 from pricekit.features.fit.features import fit_features
+from pricekit.features.fitted import LOCAL
+from pricekit.features.trees.feature import Trees
 from pricekit.table import read_usable
 
 OPTIONS = {"trees": {"rounds": 5, "words": 20}}
@@ -101,6 +104,29 @@ def test_values_that_cannot_be_hashed_are_not_cached(table, tmp_path, logged):
     assert _fit(lists, tmp_path / "cache")[0].parts
     assert "a column cannot be hashed" in logged()
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_feature_that_reads_files_is_fitted_each_time(table, tmp_path, fits, monkeypatch):
+    """The files may have changed, which the name of an entry does not tell."""
+    monkeypatch.setattr(Trees, "reads_files", True, raising=False)
+    _fit(table, tmp_path)
+    _fit(table, tmp_path)
+    assert len(fits) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("weights", "times"), [("encoder.onnx", 2), ("", 1)])
+def test_a_feature_with_a_local_option_is_fitted_each_time_if_it_is_set(
+    table, tmp_path, fits, monkeypatch, weights, times
+):
+    class Options(Trees.Options):
+        weights: str = Field("", json_schema_extra={LOCAL: True})
+
+    monkeypatch.setattr(Trees, "Options", Options)
+    options = {"trees": OPTIONS["trees"] | {"weights": weights}}
+    _fit(table, tmp_path, options)
+    _fit(table, tmp_path, options)
+    assert len(fits) == times
 
 
 def test_a_cache_is_trimmed_to_the_files_that_were_used_last(tmp_path):

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models
 
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError
@@ -117,6 +118,26 @@ def pickled(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
+def prompts(**values):
+    text = json.dumps({"prompts": {"query": "query: "}} | values)
+    return lambda folder: (folder / "config_sentence_transformers.json").write_text(text)
+
+
+def tokenizer_of(**ids):
+    def change(folder):
+        known = Tokenizer(models.WordLevel(ids, unk_token="tea"))
+        known.save(str(folder / "tokenizer.json"))
+        changed(pad_token_id=None)(folder)
+
+    return change
+
+
+def without_a_shard(folder):
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    names = {"a": "model-1.safetensors", "b": "model-2.safetensors", "c": "model-3.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+
+
 BAD = {
     "own code": (
         changed(model_type="magicbert", auto_map={"AutoModel": "modeling.MagicBert"}),
@@ -148,6 +169,52 @@ BAD = {
         ),
         "1_Pooling/config.json is damaged",
     ),
+    "heads": (
+        changed(num_attention_heads=5),
+        r"config.json describes no encoder that can be built: .*\(32\) is not a multiple .* heads \(5\); download",
+    ),
+    "text as a size": (
+        changed(hidden_size="x"),
+        r"config.json describes no encoder that can be built: Field 'hidden_size' expected int, got str .value: 'x'",
+    ),
+    "text as a length": (
+        changed(max_position_embeddings="512"),
+        "config.json describes .*: Field 'max_position_embeddings' expected int",
+    ),
+    "activation": (
+        changed(hidden_act="nix"),
+        "config.json describes .*: hidden_act is 'nix', which transformers does not know; download",
+    ),
+    "padding id": (
+        changed(pad_token_id=999),
+        "config.json has pad_token_id 999 and vocab_size 300; expected null or an id that is smaller",
+    ),
+    "padding as text": (changed(pad_token_id="0"), "config.json has pad_token_id '0'"),
+    "prompts": (
+        prompts(default_prompt_name=["a"]),
+        r'config_sentence_transformers.json has default_prompt_name \["a"\]; expected the name of a prompt',
+    ),
+    "other tokenizer": (
+        tokenizer_of(tea=0, cup=300),
+        "tokenizer in .* does not fit config.json: its token 'cup' has the id 300, and vocab_size is 300. Use",
+    ),
+    "no padding": (
+        tokenizer_of(tea=5, cup=299),
+        "the tokenizer in .* has no token that pads texts: config.json has pad_token_id null, and no token has",
+    ),
+    "vocabulary": (
+        changed(vocab_size=400),
+        r"do not fit their config.json: 1 tensor of another shape, .*word_embeddings.weight \[300, 32\] instead of",
+    ),
+    "width": (
+        changed(intermediate_size=48),
+        r"6 tensors of another shape, .* and 3 more. Use config.json and",
+    ),
+    "no shard": (without_a_shard, "lack model-2.safetensors, model-3.safetensors; expected"),
+    "bad index": (
+        lambda folder: (pickled(folder), (folder / "model.safetensors.index.json").write_text("[]")),
+        "model.safetensors.index.json is damaged .* download the weights again",
+    ),
 }
 
 
@@ -158,6 +225,14 @@ def test_weights_that_cannot_be_used_are_one_clear_error(copy, name):
     damage(folder)
     with pytest.raises(ConfigError, match=message):
         built(backbone_of(folder))
+
+
+@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation"])
+def test_the_attention_of_the_machine_that_wrote_the_weights_does_not_count(copy, key):
+    folder = copy("bert")
+    changed(**{key: "flash_attention_2"})(folder)
+    backbone = backbone_of(folder)
+    assert "flash" not in json.dumps(built(backbone)[1])
 
 
 def test_without_weights_the_error_says_what_is_needed():

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from pricekit.errors import ConfigError
 from pricekit.model.backbones import architectures
 from pricekit.model.backbones.transformer import Pretrained, PretrainedOptions
+from pricekit.model.backbones.weights import find_weights
 from pricekit.tokens import encode, pad_id_of
 from tests.model.backbones.test_contract import TEXTS, tiny
 
@@ -129,6 +130,39 @@ def test_missing_weights_without_network_cause_advice(tmp_path, monkeypatch):
     backbone = Pretrained(architectures.DISTILROBERTA, PretrainedOptions(weights="nobody/nothing"))
     with pytest.raises(ConfigError, match=r"use that folder as weights\. The backbone bag needs no download"):
         backbone.tokenizer(TEXTS)
+
+
+def test_an_interrupted_download_is_continued(saved, tmp_path, monkeypatch):
+    """Of a folder with config.json alone, the hub says that it is in the cache."""
+    part = tmp_path / "part"
+    part.mkdir()
+    shutil.copy(saved[0] / "config.json", part)
+    asked = []
+
+    def download(repository, local_files_only, **_):
+        asked.append(local_files_only)
+        if not local_files_only:
+            shutil.copytree(saved[0], part, dirs_exist_ok=True)
+        return str(part)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    assert find_weights("shop/encoder", "encoder") == part
+    assert asked == [True, False]
+    assert find_weights("shop/encoder", "encoder") == part
+    assert asked == [True, False, True]
+
+
+def test_an_interrupted_download_without_a_network_is_one_clear_error(saved, tmp_path, monkeypatch):
+    shutil.copy(saved[0] / "config.json", tmp_path)
+
+    def download(repository, local_files_only, **_):
+        if not local_files_only:
+            raise ConnectionResetError("no network")
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    with pytest.raises(ConfigError, match=r"downloading them failed \(no network\)"):
+        find_weights("shop/encoder", "encoder")
 
 
 def test_dropout_and_pooling_are_options(saved):

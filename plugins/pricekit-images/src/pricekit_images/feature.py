@@ -37,6 +37,8 @@ class Images:
     The log price is that of a ridge regression, fitted out of fold; the encoder is an asset of the state.
     """
 
+    reads_files = True
+
     class Options(Section):
         """Options of `images`."""
 

@@ -26,6 +26,9 @@ MOST_DIFFERENCE = 1e-3
 """Largest difference of the exported graph from the model, relative to the largest value."""
 _reading = Lock()
 _CONFIG, _PREPROCESSOR = "config.json", "preprocessor_config.json"
+_VISION = "vision_model"
+_SUMMARY = ("pooler.", "head.")
+"""Modules of a vision model that only its own summary of a picture needs: of most families, and of SigLIP."""
 
 
 def read_weights(path: Path, side: int) -> tuple[bytes, Facts]:
@@ -74,7 +77,8 @@ def _unusable(path: Path, why: str) -> ConfigError:
 def _facts_of(folder: Path, side: int) -> Facts:
     """Return the size and the colours that the files of a folder state."""
     model, colours = _read(folder / _CONFIG), _read(folder / _PREPROCESSOR)
-    stated = model.get("image_size") or (model.get("vision_config") or {}).get("image_size")
+    vision = model.get("vision_config")
+    stated = model.get("image_size") or (vision.get("image_size") if isinstance(vision, dict) else None)
     sides = [side, stated, colours.get("crop_size"), colours.get("size"), USUAL_SIDE]
     found = Facts(next(value for value in map(_side, sides) if value))
     try:
@@ -142,25 +146,19 @@ def _exported(folder: Path, facts: Facts) -> bytes:
         )
     try:
         import torch
-        from transformers import AutoModel
 
-        from pricekit.model.backbones.weights import quiet_transformers
-    except ModuleNotFoundError as error:
-        raise _unusable(
-            folder, f"fitting needs {error.name}, which is not installed: pip install 'pricekit[train]'"
-        ) from None
-    try:
-        with quiet_transformers():
-            model = AutoModel.from_pretrained(
-                str(folder), local_files_only=True, trust_remote_code=False, use_safetensors=True
-            )
-        model = getattr(model, "vision_model", model).eval().float()
+        pooled = _loaded(folder)
         example = torch.rand(1, 3, facts.side, facts.side, generator=torch.Generator().manual_seed(0))
-        pooled = _pooled(model)
         with temporary_folder() as temporary, torch.no_grad():
             expected = pooled(example).numpy()
             _export(pooled, example, temporary / "encoder.onnx")
             graph = (temporary / "encoder.onnx").read_bytes()
+    except ModuleNotFoundError as error:
+        raise _unusable(
+            folder, f"fitting needs {error.name}, which is not installed: pip install 'pricekit[train]'"
+        ) from None
+    except ConfigError:
+        raise
     except Exception as error:
         reason = shorten(f"{type(error).__name__}: {error}", 300)
         raise _unusable(folder, f"it cannot be read or exported as a vision encoder ({reason})") from error
@@ -171,8 +169,47 @@ def _exported(folder: Path, facts: Facts) -> bytes:
     return graph
 
 
-def _pooled(model: torch.nn.Module) -> torch.nn.Module:
-    """Return a module that maps pixels to one vector: the model's own summary, or else the mean over all places."""
+def _loaded(folder: Path) -> torch.nn.Module:
+    """Return the vision model of a folder with its summary; raise ConfigError if weights are missing."""
+    from transformers import AutoModel
+
+    from pricekit.model.backbones.weights import quiet_transformers
+
+    with quiet_transformers():
+        model, found = AutoModel.from_pretrained(
+            str(folder),
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,  # they are refused below, by name
+            output_loading_info=True,
+        )
+    vision = getattr(model, _VISION, model)
+    own = "" if vision is model else f"{_VISION}."  # the weights of a text model beside it may be missing
+    other = {name: (had, need) for name, had, need in found["mismatched_keys"] if name.startswith(own)}
+    if other:
+        name = min(other)
+        had, need = map(list, other[name])
+        raise _unusable(
+            folder,
+            f"{len(other)} tensors of the weights have another shape than {_CONFIG} says, such as {name}: {had} "
+            f"instead of {need}; use the {_CONFIG} and the weights of one model",
+        )
+    missing = {name.removeprefix(own) for name in found["missing_keys"] if name.startswith(own)}
+    if lacking := sorted(name for name in missing if not name.startswith(_SUMMARY)):
+        raise _unusable(
+            folder,
+            f"the weights lack {len(lacking)} of {len(vision.state_dict())} tensors of a {type(vision).__name__}, "
+            f"such as {lacking[0]}; download all files of the model again, or use another one",
+        )
+    return _pooled(vision.eval().float(), summary=not missing)
+
+
+def _pooled(model: torch.nn.Module, *, summary: bool) -> torch.nn.Module:
+    """Return a module that maps pixels to one vector.
+
+    It is the model's own summary if `summary` and the model has one, or else the mean over all places.
+    """
     import torch
 
     class Pooled(torch.nn.Module):
@@ -182,7 +219,7 @@ def _pooled(model: torch.nn.Module) -> torch.nn.Module:
 
         def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
             found = self.model(pixel_values=pixel_values)
-            hidden = getattr(found, "pooler_output", None)
+            hidden = getattr(found, "pooler_output", None) if summary else None
             hidden = found.last_hidden_state if hidden is None else hidden
             vector: torch.Tensor = hidden
             if vector.dim() == 4:

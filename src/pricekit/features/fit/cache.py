@@ -24,7 +24,7 @@ from pricekit.support.files import write_atomically
 from pricekit.support.log import logger
 from pricekit.table.model import Table
 
-_STATE, _ASSET = "state", "asset:"
+_STATE = "state"
 
 
 def cached_fit(
@@ -35,6 +35,8 @@ def cached_fit(
     fit: Callable[[], tuple[State, dict[str, np.ndarray]]],
 ) -> tuple[State, dict[str, np.ndarray]]:
     """Return the fitted state of a feature and its out-of-fold columns: from the cache, or computed and then cached.
+
+    A state with assets is not cached: they usually come from files, which the name of the entry does not tell apart.
 
     Args:
         folder: of the cache.
@@ -56,14 +58,12 @@ def cached_fit(
     path = folder / f"fit-{digest.hexdigest()}.safetensors"
     found = read_entry(path)
     with suppress(KeyError, ValueError):
-        state = json.loads(found.pop(_STATE).tobytes())
-        assets = {name: found.pop(name).tobytes() for name in list(found) if name.startswith(_ASSET)}
-        return state | {name.removeprefix(_ASSET): content for name, content in assets.items()}, found
+        return json.loads(found.pop(_STATE).tobytes()), found
     state, columns = fit()
     plain, assets = split_state(state)
-    contents = {_STATE: json.dumps(plain).encode()} | {_ASSET + key: c for key, c in assets.items()}
-    stored = {name: np.frombuffer(content, np.uint8) for name, content in contents.items()}
-    write_entry(path, stored | columns, f"the feature '{feature['name']}' is not cached")
+    if not assets:
+        stored = {_STATE: np.frombuffer(json.dumps(plain).encode(), np.uint8)}
+        write_entry(path, stored | columns, f"the feature '{feature['name']}' is not cached")
     return state, columns
 
 

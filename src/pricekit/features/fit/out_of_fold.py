@@ -14,7 +14,7 @@ import numpy as np
 from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Feature, State
 from pricekit.features.fit.folds import folds_of
-from pricekit.features.fitted import FittedFeature, make, plain_state, record_of, transformed
+from pricekit.features.fitted import FittedFeature, local_options, make, plain_state, record_of, transformed
 from pricekit.support.cpus import usable_cpus
 from pricekit.support.progress import Advance, progress
 from pricekit.table import Table
@@ -77,7 +77,9 @@ def fit_cached(
     folds: int,
     fit: Callable[[], tuple[FittedFeature, dict[str, np.ndarray]]],
 ) -> tuple[FittedFeature, dict[str, np.ndarray]]:
-    """Return what `fit` returns, from the cache if it is there."""
+    """Return what `fit` returns, from the cache if it is there; a feature that reads files is always fitted."""
+    if part.reads_files or any(part.options.get(name) for name in local_options(part)):
+        return fit()
     from pricekit.features.fit.cache import cached_fit
 
     def fit_plain() -> tuple[State, dict[str, np.ndarray]]:

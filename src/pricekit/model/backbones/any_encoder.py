@@ -21,8 +21,15 @@ from pricekit.model.backbones.encoder import POOLING, TransformerEncoder
 from pricekit.model.backbones.families import family_of, longest_text
 from pricekit.model.backbones.lora import DESCRIPTION
 from pricekit.model.backbones.transformer import Pretrained, PretrainedOptions, source_of
-from pricekit.model.backbones.weights import POOLING_FILE, SENTENCE_FILE, find_weights, read_config
+from pricekit.model.backbones.weights import (
+    POOLING_FILE,
+    SENTENCE_FILE,
+    find_weights,
+    naming,
+    read_config,
+)
 from pricekit.support.log import logger
+from pricekit.support.text import shorten
 from pricekit.tokens import Tokens
 
 _POOLINGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
@@ -108,9 +115,9 @@ class AnyEncoder:
             weights=str(folder), pooling=pooling, dropout=self.options.dropout, lora=self.options.lora
         )
         known = Architecture("encoder", str(folder), found["model_type"], max_length=None, prefix=prefix)
-        return Pretrained(
-            replace(known, max_length=longest_text(family, family.config.from_dict(found))), kept
-        )
+        with naming(folder / "config.json", found):
+            longest = longest_text(family, family.config.from_dict(found))
+        return Pretrained(replace(known, max_length=longest), kept)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -143,4 +150,10 @@ def _prefix_of(folder: Path) -> str:
     """Return the default prompt that is stored beside the weights, or no prefix."""
     stored = _read(folder / SENTENCE_FILE)
     prompts, name = stored.get("prompts"), stored.get("default_prompt_name")
+    if not isinstance(name, str | None):
+        raise ConfigError(
+            f"{folder / SENTENCE_FILE} has default_prompt_name {shorten(json.dumps(name), 80)}; expected the name of a "
+            "prompt, or null. Download the weights again, correct the file, or set backbone.prefix",
+            parameters=("weights", "settings"),
+        )
     return str(prompts.get(name) or "") if isinstance(prompts, dict) else ""

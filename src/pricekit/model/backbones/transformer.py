@@ -22,9 +22,11 @@ from pricekit.model.backbones.deberta import export_by_distance, slice_positions
 from pricekit.model.backbones.encoder import POOLING, Pooling, TransformerEncoder
 from pricekit.model.backbones.families import FAMILIES, encoder_of, family_of
 from pricekit.model.backbones.weights import (
+    check_ids,
     find_weights,
     load_model,
     load_tokenizer,
+    naming,
     put_before,
     quiet_transformers,
     read_config,
@@ -112,8 +114,10 @@ class Pretrained:
             found = train_bpe(texts, size, family.specials, unknown=family.unknown, around=family.around)
         else:
             found = load_tokenizer(self._folder())
+            check_ids(found, getattr(self._config(), "vocab_size", None), self._folder())
             put_before(found, self.published.prefix)
-        set_padding(found, self._config().pad_token_id)
+        source = "the tokenizer" if self.options.random_weights else f"the tokenizer in {self._folder()}"
+        set_padding(found, self._config().pad_token_id, source)
         return found
 
     def architecture(self, tokenizer: Tokenizer) -> State:
@@ -175,8 +179,14 @@ class Pretrained:
         return find_weights(self.options.weights or self.published.hub, self.published.name)
 
     def _config(self) -> Any:
+        if self.options.random_weights:
+            return self._configured(dict(self.published.numbers))
+        numbers = self._config_file()
+        with naming(self._folder() / "config.json", numbers):
+            return self._configured(numbers)
+
+    def _configured(self, numbers: dict[str, Any]) -> Any:
         family = family_of(self.published.family)
-        numbers = dict(self.published.numbers) if self.options.random_weights else self._config_file()
         if self.options.dropout is not None:
             known = family.config.from_dict(numbers).to_dict()
             numbers |= dict.fromkeys(filter(_is_dropout, known), self.options.dropout)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ from transformers import PreTrainedModel
 
 from pricekit.errors import ConfigError, check_intact, is_panic
 from pricekit.support.causes import raise_outside_cause
-from pricekit.support.text import shorten
+from pricekit.support.text import counted, shorten
 
 _TOKENIZER = ("tokenizer.json", "spm.model", "vocab.txt", "vocab.json")
-_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 PRETRAINED = "pretrain.json"
 """Describes a folder of weights that `pretrain` has written, with digests in `files.json`."""
 
@@ -34,6 +35,8 @@ _PATTERNS = [
     "model*.safetensors*",
 ]
 _PATTERNS += [POOLING_FILE, SENTENCE_FILE]
+_OF_MACHINE = ("attn_implementation", "_attn_implementation")
+"""Keys of config.json that say how a machine computes, and not what."""
 
 
 def find_weights(weights: str, backbone: str) -> Path:
@@ -62,10 +65,8 @@ def _expected() -> str:
 
 
 def _checked(folder: Path) -> Path:
-    missing = [] if (folder / "config.json").is_file() else ["config.json"]
-    if not any((folder / name).is_file() for name in _TOKENIZER):
-        missing.append("tokenizer.json")
-    if not any((folder / name).is_file() for name in _WEIGHTS):
+    missing = _missing(folder)
+    if _WEIGHTS in missing:
         pickled = sorted(p.name for p in folder.glob("*.bin")) + sorted(p.name for p in folder.glob("*.pt"))
         if pickled:
             raise ConfigError(
@@ -75,16 +76,37 @@ def _checked(folder: Path) -> Path:
                 parameters=("weights",),
                 path=str(folder),
             )
-        missing.append("model.safetensors")
     if missing:
         raise ConfigError(
-            f"the weights in {folder} lack {', '.join(missing)}; expected {_expected()}",
+            f"the weights in {folder} lack {shorten(', '.join(missing), 300)}; expected {_expected()}, or {_INDEX} "
+            "with all files that it names. Download them again",
             parameters=("weights",),
             missing=missing,
         )
     if (folder / PRETRAINED).is_file():
         check_intact(folder, None, "pretrain again", ConfigError)
     return folder
+
+
+def _missing(folder: Path) -> list[str]:
+    """Return the files that a folder of weights lacks; raise ConfigError if the index of its weights is damaged."""
+    missing = [] if (folder / "config.json").is_file() else ["config.json"]
+    if not any((folder / name).is_file() for name in _TOKENIZER):
+        missing.append("tokenizer.json")
+    if (folder / _WEIGHTS).is_file():
+        return missing
+    if not (folder / _INDEX).is_file():
+        return [*missing, _WEIGHTS]
+    try:
+        named = json.loads((folder / _INDEX).read_text("utf-8"))["weight_map"]
+        files = sorted(set(named.values()))
+        return missing + [name for name in files if not (folder / name).is_file()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(folder / _INDEX, f"{type(error).__name__}: {error}") from None
+
+
+def _damaged(path: Path, reason: str) -> ConfigError:
+    return ConfigError(f"{path} is damaged ({reason}); download the weights again", parameters=("weights",))
 
 
 def _from_hub(repository: str, backbone: str) -> Path:
@@ -96,7 +118,10 @@ def _from_hub(repository: str, backbone: str) -> Path:
                 found = snapshot_download(
                     repository, allow_patterns=_PATTERNS, local_files_only=cached, etag_timeout=5
                 )
-                return Path(found)
+                if not cached or not _missing(
+                    Path(found)
+                ):  # otherwise a download was interrupted: go on with it
+                    return Path(found)
             except Exception as error:  # no network, no such repository, no access: many kinds of errors
                 raise_outside_cause(error)
                 reason = shorten(str(error), 160)
@@ -132,17 +157,53 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the values of config.json, with `model_type`; raise ConfigError if it is damaged."""
+    """Return the values of config.json, with `model_type`, without what only concerns the machine that wrote it.
+
+    Raises:
+        ConfigError: the file is damaged, or the padding id is not in the vocabulary.
+    """
     path = folder / "config.json"
     try:
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))
         if not isinstance(found["model_type"], str):
             raise ValueError("model_type is not a text")
     except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, str(error)) from None
+    size, padding = found.get("vocab_size"), found.get("pad_token_id")
+    if padding is not None and (type(padding) is not int or not 0 <= padding < _number(size)):
         raise ConfigError(
-            f"{path} is damaged ({error}); download the weights again", parameters=("weights",)
+            f"{path} has pad_token_id {padding!r} and vocab_size {size!r}; expected null or an id that is smaller than "
+            "vocab_size. Download the weights again, or correct the file",
+            parameters=("weights",),
+            path=str(path),
+        )
+    return {key: value for key, value in found.items() if key not in _OF_MACHINE}
+
+
+def _number(size: Any) -> float:
+    return size if type(size) is int else math.inf
+
+
+@contextmanager
+def naming(path: Path, values: Mapping[str, Any]) -> Iterator[None]:
+    """Turn an error of transformers about the values of a configuration into a ConfigError that names their file."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:  # transformers and torch raise many kinds
+        raise_outside_cause(error)
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+        reason = reason.removeprefix("TypeError: ")
+        if isinstance(error, KeyError):
+            name = next((key for key, value in values.items() if error.args == (value,)), "a value")
+            reason = f"{name} is {error}, which transformers does not know"
+        raise ConfigError(
+            f"{path} describes no encoder that can be built: {shorten(reason, 300)}; download the weights again, or "
+            "correct the file",
+            parameters=("weights",),
+            path=str(path),
         ) from None
-    return found
 
 
 def put_before(tokenizer: Tokenizer, prefix: str) -> None:
@@ -152,14 +213,36 @@ def put_before(tokenizer: Tokenizer, prefix: str) -> None:
         tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(prefix), *own])
 
 
-def set_padding(tokenizer: Tokenizer, pad_id: int | None) -> None:
-    """Set the id that pads batches: that of the configuration, or else the tokenizer's own; no truncation."""
+def set_padding(tokenizer: Tokenizer, pad_id: int | None, source: object = "the tokenizer") -> None:
+    """Set the id that pads batches: that of the configuration, or else the tokenizer's own; no truncation.
+
+    Raises:
+        ConfigError: none of them has a token, and no token has the id 0; the message names `source`.
+    """
     known = tokenizer.id_to_token(pad_id) if pad_id is not None else None
     tokenizer.no_truncation()
     if known is not None:
         tokenizer.enable_padding(pad_id=pad_id, pad_token=known)
     elif not tokenizer.padding:
-        tokenizer.enable_padding(pad_id=0, pad_token=tokenizer.id_to_token(0))
+        if (first := tokenizer.id_to_token(0)) is None:
+            raise ConfigError(
+                f"{source} has no token that pads texts: config.json has pad_token_id {json.dumps(pad_id)}, and no "
+                "token has the id 0. Use the tokenizer of these weights, or set pad_token_id to the id of a token",
+                parameters=("weights",),
+            )
+        tokenizer.enable_padding(pad_id=0, pad_token=first)
+
+
+def check_ids(tokenizer: Tokenizer, rows: int | None, folder: Path) -> None:
+    """Raise ConfigError if a token has an id for which the encoder, with so many embeddings, has none."""
+    token, highest = max(tokenizer.get_vocab().items(), key=lambda found: found[1], default=("", -1))
+    if rows is not None and highest >= rows:
+        raise ConfigError(
+            f"the tokenizer in {folder} does not fit config.json: its token {shorten(repr(token), 60)} has the id "
+            f"{highest:,}, and vocab_size is {rows:,}. Use config.json, tokenizer.json and weights of one model",
+            parameters=("weights",),
+            path=str(folder),
+        )
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
@@ -203,7 +286,7 @@ def load_model(
         new_head: whether the head that predicts masked tokens may be new if the folder has none.
 
     Raises:
-        ConfigError: the weights are damaged, or lack tensors of the model.
+        ConfigError: the weights are damaged, lack tensors of the model, or have some of another shape.
     """
     try:
         with quiet_transformers():
@@ -213,6 +296,7 @@ def load_model(
                 dtype=torch.float32,
                 use_safetensors=True,
                 local_files_only=True,
+                ignore_mismatched_sizes=True,  # they are refused below, by name
                 output_loading_info=True,
                 **arguments,
             )
@@ -224,6 +308,7 @@ def load_model(
             parameters=("weights",),
             path=str(folder),
         ) from None
+    _check_shapes(found["mismatched_keys"], folder)
     encoder = f"{made.base_model_prefix}."
     missing = sorted(key for key in found["missing_keys"] if key.startswith(encoder) or not new_head)
     if missing:
@@ -235,3 +320,17 @@ def load_model(
         )
     loaded: PreTrainedModel = made
     return loaded
+
+
+def _check_shapes(found: Iterable[tuple[str, Iterable[int], Iterable[int]]], folder: Path) -> None:
+    """Raise ConfigError if tensors have other shapes than those of the model."""
+    different = [f"{name} {list(had)} instead of {list(needed)}" for name, had, needed in sorted(found)]
+    if different:
+        more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+        raise ConfigError(
+            f"the weights in {folder} do not fit their config.json: {counted(len(different), 'tensor')} of another "
+            f"shape, {', '.join(different[:3])}{more}. Use config.json and weights of one model, or correct its "
+            "vocab_size and other sizes",
+            parameters=("weights",),
+            path=str(folder),
+        )
