@@ -16,8 +16,8 @@ from urllib.parse import urljoin
 import urllib3
 from urllib3.util import Timeout, Url, parse_url
 
-from pricekit_images.addresses import resolve
 from pricekit_images.unusable import UnusableError
+from pricekit_images.web.addresses import resolve
 
 MOST_REDIRECTS = 5
 AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
