@@ -63,6 +63,15 @@ def test_an_unusable_image_has_one_reason(name):
         decode(content, MOST, 128)
 
 
+def test_the_first_of_several_pictures_of_a_phone_is_used():
+    first = Image.open(io.BytesIO(jpeg(size=(600, 400))))
+    content = saved(first, "MPO", save_all=True, append_images=[Image.new("RGB", (60, 40), "blue")])
+    assert Image.open(io.BytesIO(content)).format == "MPO"
+    picture = decode(content, MOST, 128)
+    assert (picture.width, picture.height) == (600, 400)
+    assert picture.pixels.getpixel((1, 1)) == pytest.approx((255, 255, 255), abs=9)
+
+
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
 def test_other_modes_become_rgb(mode):
     picture = decode(jpeg(mode=mode, kind="PNG"), MOST, 128)

@@ -11,6 +11,8 @@ from PIL import Image, UnidentifiedImageError
 from pricekit_images.unusable import UnusableError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+MOVING = frozenset({"PNG", "WEBP", "GIF"})
+"""Formats with animations. A JPEG of several pictures (MPO, from phones) shows its first one."""
 MODES = frozenset({"1", "L", "LA", "P", "PA", "RGB", "RGBA"})
 LONGEST_SIDE = 20_000
 """Pixels."""
@@ -78,7 +80,7 @@ def _check(image: Image.Image, content: bytes, most_pixels: int) -> None:
         raise UnusableError(f"more than {LONGEST_SIDE:,} pixels wide or high")
     if width * height > most_pixels:
         raise UnusableError(f"more than {most_pixels:,} pixels")
-    if getattr(image, "is_animated", False):
+    if image.format in MOVING and getattr(image, "is_animated", False):
         raise UnusableError("animated")
     if image.mode == "CMYK":
         raise UnusableError("CMYK colours")
