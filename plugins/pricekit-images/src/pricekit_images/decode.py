@@ -64,14 +64,29 @@ def decode(content: bytes, most_pixels: int, side: int) -> Picture:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise UnusableError(f"more than {most_pixels:,} pixels") from None
     except UnidentifiedImageError:
-        drawing = b"<svg" in content[:1000].lower()
-        raise UnusableError(
-            "an SVG drawing" if drawing else "not a JPEG, PNG, WebP, GIF or BMP image"
-        ) from None
+        raise _unidentified(content) from None
     except MemoryError:
         raise
     except Exception:  # decoders raise many kinds of errors
         raise UnusableError("truncated or damaged") from None
+
+
+def identify(content: bytes) -> None:
+    """Raise a lasting UnusableError unless a file begins like an image of a format that is read."""
+    try:
+        Image.open(io.BytesIO(content), formats=FORMATS).close()
+    except UnidentifiedImageError:
+        raise _unidentified(content) from None
+    except MemoryError:
+        raise
+    except Exception:  # an image that is too large, or damaged
+        return
+
+
+def _unidentified(content: bytes) -> UnusableError:
+    drawing = b"<svg" in content[:1000].lower()
+    reason = "an SVG drawing" if drawing else "not a JPEG, PNG, WebP, GIF or BMP image"
+    return UnusableError(reason, lasting=True)
 
 
 def _check(image: Image.Image, content: bytes, most_pixels: int) -> None:

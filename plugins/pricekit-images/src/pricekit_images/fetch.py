@@ -102,7 +102,7 @@ class Downloader:
                 link = urljoin(link, response.headers.get("Location", ""))
             finally:
                 response.drain_conn() if response.length_remaining == 0 else response.close()
-        raise UnusableError(f"more than {MOST_REDIRECTS} redirects")
+        raise UnusableError(f"more than {MOST_REDIRECTS} redirects", lasting=True)
 
     def _ask(self, url: Url) -> urllib3.BaseHTTPResponse:
         host, https = str(url.host), url.scheme == "https"
@@ -133,7 +133,7 @@ class Downloader:
             waits = response.headers.get("Retry-After", "")
             pause = float(waits) if waits.isdecimal() else 0.0
             final = response.status not in AGAIN
-            raise UnusableError(f"status {response.status}", final=final, pause=pause)
+            raise UnusableError(f"status {response.status}", final=final, lasting=final, pause=pause)
         stated = response.headers.get("Content-Length", "")
         size = int(stated) if stated.isdecimal() and len(stated) < 20 else 0
         found = bytearray()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pricekit.errors import ConfigError
 from pricekit_images import cache
+from pricekit_images.decode import identify
 from pricekit_images.fetch import Downloader
 from pricekit_images.unusable import UnusableError
 
@@ -76,19 +77,33 @@ def read_file(file: Path, most_bytes: int) -> bytes:
             content = stream.read(most_bytes + 1)
     except OSError as error:
         raise UnusableError(f"cannot be read: {error.strerror}") from None
-    if len(content) > most_bytes:
-        raise UnusableError(f"more than {most_bytes:,} bytes")
+    _check_size(content, most_bytes)
     return content
 
 
+def _check_size(content: bytes, most_bytes: int) -> None:
+    if len(content) > most_bytes:
+        raise UnusableError(f"more than {most_bytes:,} bytes")
+
+
 def read_link(link: str, downloader: Downloader) -> bytes:
-    """Return what a link leads to, from the cache or downloaded; raises UnusableError."""
+    """Return the image that a link leads to, from the cache or downloaded.
+
+    Args:
+        link: for http or https.
+        downloader: its limit on bytes is also one on what is in the cache.
+
+    Raises:
+        UnusableError: it leads to no image.
+    """
     if (content := cache.find(link)) is not None:
+        _check_size(content, downloader.limits.most_bytes)
         return content
     try:
         content = downloader.get(link)
+        identify(content)
     except UnusableError as error:
-        if error.final and error.reason.startswith(("status", "more than")):
+        if error.lasting:
             cache.keep_failure(link, error.reason)
         raise
     cache.keep(link, content)
