@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from pricekit_images import cache
-from pricekit_images.fetch import Downloader, Limits
 from pricekit_images.sources import file_of, folder_of, is_link, read_file, read_link
 from pricekit_images.unusable import UnusableError
+from pricekit_images.web.fetch import Downloader, Limits
 from shop import jpeg
 
 from pricekit.errors import ConfigError

@@ -17,11 +17,12 @@ from pricekit.features.fitted import LOCAL
 from pricekit.support.log import logger
 from pricekit.table import Table
 from pricekit_images.encoder import GRAPH, Encoder, Facts
-from pricekit_images.fetch import Limits
-from pricekit_images.reading import Numbers, Reader
+from pricekit_images.memory import Numbers
+from pricekit_images.reading import Reader
 from pricekit_images.ridge import fit_ridge, predict_ridge
 from pricekit_images.sources import folder_of
 from pricekit_images.statistics import NAMES
+from pricekit_images.web.fetch import Limits
 from pricekit_images.weights import read_weights
 
 MISSING, LOG_PRICE = "image_missing", "image_log_price"
@@ -67,7 +68,12 @@ class Images:
         self._opened: Encoder | None = None
 
     def fit(self, table: Table, price: np.ndarray | None = None) -> State:
-        """Learn the medians of the statistics, and with an encoder the regression on prices, float64 (N,)."""
+        """Learn the medians of the statistics, and with an encoder the regression on prices, float64 (N,).
+
+        Raises:
+            ConfigError: there is no such column, folder or encoder.
+            DataError: most links failed for reasons that may pass.
+        """
         column = self.options.column
         if column not in table.frame:
             names = ", ".join(map(str, list(table.frame)[:20]))
@@ -80,7 +86,7 @@ class Images:
         if self.options.weights:
             graph, facts = read_weights(Path(self.options.weights).expanduser(), self.options.side)
             state = {GRAPH: graph, "encoder": asdict(facts)}
-        found = self._numbers(table, state)
+        found = self._numbers(table, state, most=True)
         usable = ~np.isnan(found[:, 0])
         if not usable.any():
             logger.warning(f"no row has a usable image in its column '{column}'")
@@ -109,7 +115,7 @@ class Images:
             columns.append(log_price[:, None])
         return np.hstack(columns).astype(np.float32)
 
-    def _numbers(self, table: Table, state: State) -> Numbers:
+    def _numbers(self, table: Table, state: State, *, most: bool = False) -> Numbers:
         options = self.options
         limits = Limits(
             most_bytes=int(options.megabytes * 1e6),
@@ -121,7 +127,7 @@ class Images:
         encoder = self._encoder(state)
         folder = folder_of(options.root)
         reader = Reader(folder, limits, int(options.megapixels * 1e6), encoder)
-        return reader.numbers(cells_of(table, options.column))
+        return reader.numbers(cells_of(table, options.column), most=most)
 
     def _encoder(self, state: State) -> Encoder | None:
         """Return the encoder of a state, and keep it: to open it takes longer than to encode an image."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from threading import Event
 
 from pricekit.errors import ConfigError
 from pricekit_images import cache
 from pricekit_images.decode import identify
-from pricekit_images.fetch import Downloader
 from pricekit_images.unusable import UnusableError
+from pricekit_images.web.fetch import Downloader
 
 ROOT = "PRICEKIT_IMAGES_ROOT"
 """The variable of the environment that names the folder that all local images are in; default: the current folder.
@@ -86,21 +87,23 @@ def _check_size(content: bytes, most_bytes: int) -> None:
         raise UnusableError(f"more than {most_bytes:,} bytes")
 
 
-def read_link(link: str, downloader: Downloader) -> bytes:
+def read_link(link: str, downloader: Downloader, stopped: Event | None = None) -> bytes:
     """Return the image that a link leads to, from the cache or downloaded.
 
     Args:
         link: for http or https.
         downloader: its limit on bytes is also one on what is in the cache.
+        stopped: ends the download soon, when it is set.
 
     Raises:
         UnusableError: it leads to no image.
+        StoppedError: `stopped` was set while the download waited.
     """
     if (content := cache.find(link)) is not None:
         _check_size(content, downloader.limits.most_bytes)
         return content
     try:
-        content = downloader.get(link)
+        content = downloader.get(link, stopped)
         identify(content)
     except UnusableError as error:
         if error.lasting:
