@@ -38,7 +38,7 @@ def folder_of(root: str) -> Path:
         root: a folder inside of the one that `ROOT` names.
 
     Raises:
-        ConfigError: it is outside of it, or does not exist.
+        ConfigError: it is outside of it, or does not exist; the fact `problem` says which.
     """
     base = Path(os.environ.get(ROOT) or ".").expanduser().resolve()
     folder = (base / root).resolve()
@@ -47,11 +47,14 @@ def folder_of(root: str) -> Path:
             f"feature_options.images.root is {root!r}, which is outside of {base}; name a folder inside of it, or set "
             f"the variable {ROOT} to a folder that contains it",
             parameters=("settings",),
+            problem=f"their folder {root!r} is outside of {base}",
         )
     if not folder.is_dir():
+        problem = f"the folder of images {folder} does not exist"
         raise ConfigError(
-            f"the folder of images {folder} does not exist; check feature_options.images.root and the variable {ROOT}",
+            f"{problem}; check feature_options.images.root and the variable {ROOT}",
             parameters=("settings",),
+            problem=problem,
         )
     return folder
 
