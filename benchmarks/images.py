@@ -32,6 +32,7 @@ import pandas as pd
 from PIL import Image
 from pricekit_images import reading
 from pricekit_images.feature import Images
+from pricekit_images.memory import MEMORY, Memory
 
 import pricekit as pk
 from pricekit.support.cpus import usable_cpus
@@ -69,7 +70,7 @@ def speed(options: argparse.Namespace) -> None:
         state = plugin.fit(table, *([np.ones(len(table))] if options.weights else []))
         seconds = []
         for _ in range(options.rounds):
-            reading._memory = reading.Memory(reading.MEMORY)
+            reading._memory = Memory(MEMORY)
             begin = time.perf_counter()
             plugin.transform(table, state)
             seconds.append(time.perf_counter() - begin)

@@ -22,13 +22,14 @@ def shop():
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """An empty folder of local images; the cache is empty, too, and local addresses are allowed."""
-    from pricekit_images import reading
+    from pricekit_images import memory, reading
 
     monkeypatch.setenv("PRICEKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PRICEKIT_IMAGES_ALLOW", "127.0.0.1")
     monkeypatch.setenv("PRICEKIT_IMAGES_ROOT", str(tmp_path / "images"))
-    monkeypatch.setattr(reading, "_memory", reading.Memory(reading.MEMORY))
+    monkeypatch.setattr(reading, "_memory", memory.Memory(memory.MEMORY))
     monkeypatch.setattr(reading, "_report", reading.Report())
+    monkeypatch.setattr(reading, "_unexpected", set())
     reading.downloader_of.cache_clear()
     (tmp_path / "images").mkdir()
     return tmp_path / "images"

@@ -1,8 +1,8 @@
 import socket
 
 import pytest
-from pricekit_images.addresses import ALLOW, is_allowed, is_public, resolve
 from pricekit_images.unusable import UnusableError
+from pricekit_images.web.addresses import ALLOW, is_allowed, is_public, resolve
 
 from pricekit.errors import ConfigError
 
@@ -11,6 +11,10 @@ PRIVATE = [
     *("224.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1", "240.0.0.1"),
     *("::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "ff02::1", "2001:db8::1"),
     *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::", "::127.0.0.1"),
+    *("192.88.99.1", "168.63.129.16", "192.0.0.8", "198.51.100.1", "203.0.113.1"),
+    *("fec0::1", "64:ff9b:1::a00:1", "::ffff:0:10.0.0.1", "3fff::1", "5f00::1", "4000::1", "100::1"),
+    *("2001:4860::5efe:0a00:0001", "2001:4860::200:5efe:0a00:0001", "2001:4860::5efe:5db8:d822"),
+    *("2001::1", "2001:2::1", "2001:20::1", "2002:5db8:d822::1", "2606:2800::1%eth0", "::ffff:93.184.216.34"),
 ]
 
 
@@ -20,7 +24,8 @@ def test_addresses_of_this_network_are_not_public(address):
 
 
 @pytest.mark.parametrize(
-    "address", ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946", "64:ff9b::5db8:d822"]
+    "address",
+    ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946", "2001:4860:4860::8888", "64:ff9b::5db8:d822"],
 )
 def test_other_addresses_are_public(address):
     assert is_public(address)

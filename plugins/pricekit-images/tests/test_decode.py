@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from pricekit_images.decode import decode
+from pricekit_images.decode import decode, identify
 from pricekit_images.unusable import UnusableError
 from shop import jpeg
 
@@ -61,6 +61,26 @@ def test_an_unusable_image_has_one_reason(name):
     content, reason = UNUSABLE[name]
     with pytest.raises(UnusableError, match=reason):
         decode(content, MOST, 128)
+
+
+def test_the_first_of_several_pictures_of_a_phone_is_used():
+    first = Image.open(io.BytesIO(jpeg(size=(600, 400))))
+    content = saved(first, "MPO", save_all=True, append_images=[Image.new("RGB", (60, 40), "blue")])
+    assert Image.open(io.BytesIO(content)).format == "MPO"
+    picture = decode(content, MOST, 128)
+    assert (picture.width, picture.height) == (600, 400)
+    assert picture.pixels.getpixel((1, 1)) == pytest.approx((255, 255, 255), abs=9)
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_what_is_no_image_at_all_is_identified(name):
+    content, reason = UNUSABLE[name]
+    if reason in ("not a JPEG", "an SVG drawing"):
+        with pytest.raises(UnusableError, match=reason) as found:
+            identify(content)
+        assert found.value.lasting
+    else:
+        identify(content)
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])

@@ -1,14 +1,15 @@
 import socket
 import time
 from itertools import count
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pricekit_images import fetch
-from pricekit_images.fetch import Downloader, Limits, parse
 from pricekit_images.unusable import UnusableError
+from pricekit_images.web import deadline, fetch, hosts
+from pricekit_images.web.fetch import Downloader, Limits, StoppedError, parse
 from shop import jpeg
 
 QUICK = Limits(seconds=0.3, pause=0.001, rate=10_000, attempts=3)
@@ -55,6 +56,12 @@ def test_a_loop_of_redirects_ends(shop, get):
 def test_a_redirect_to_a_private_address_is_refused(shop, get, to):
     shop.pages["/1"] = shop.redirect(to)
     assert "not public" in refused(get, "/1")
+
+
+@pytest.mark.parametrize("to", ["http://[bad", "http://[::1/x", "//[", "http://a:99999/"])
+def test_a_redirect_to_an_invalid_link_is_refused(shop, get, to):
+    shop.pages["/1"] = shop.redirect(to)
+    assert "invalid link" in refused(get, "/1")
 
 
 @pytest.mark.parametrize("to", ["file:///etc/passwd", "ftp://a/b", "gopher://a", "http://u:p@127.0.0.1/"])
@@ -107,7 +114,7 @@ def test_others_are_final(shop, get, status):
 
 def test_the_server_may_ask_for_a_longer_pause(shop, get, monkeypatch):
     slept = []
-    monkeypatch.setattr(Downloader, "_pause", lambda self, seconds: slept.append(seconds))
+    monkeypatch.setattr(Downloader, "_pause", lambda self, seconds, stopped: slept.append(seconds))
     shop.pages["/a.jpg"] = lambda handler: shop.send(handler, 503, b"", Retry_After="7")
     assert refused(get, "/a.jpg") == "status 503"
     assert sorted(slept)[-2:] == [7, 7]
@@ -130,9 +137,71 @@ def test_a_trickle_ends(shop, get, monkeypatch):
 
     shop.pages["/a.jpg"] = page
     clock = count(step=0.1)
-    monkeypatch.setattr(Downloader, "_pause", lambda self, seconds: None)
-    monkeypatch.setattr(fetch, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(Downloader, "_pause", lambda self, seconds, stopped: None)
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     assert refused(get, "/a.jpg") == "too slow"
+
+
+@pytest.mark.parametrize(
+    "part", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 2", b"HTTP/1.1 302 Found\r\nX-Slow: "]
+)
+def test_headers_one_byte_at_a_time_end(shop, folder, part):
+    """The page would be complete after some seconds, and each byte comes in time."""
+    complete = []
+
+    def page(handler):
+        handler.close_connection = True
+        handler.wfile.write(part)
+        for _ in range(300):
+            handler.wfile.write(b"0")
+            time.sleep(0.01)
+        complete.append(True)
+        handler.wfile.write(b"\r\nContent-Length: 1\r\n\r\nx")
+
+    shop.pages["/a.jpg"] = page
+    once = Downloader(Limits(seconds=0.2, attempts=1))
+    assert refused(once.get, shop.url + "/a.jpg") in ("too slow", "no answer in time")
+    assert not complete
+
+
+def test_chunks_one_byte_at_a_time_end(shop, folder):
+    complete = []
+
+    def page(handler):
+        handler.send_response(200)
+        handler.close_connection = True
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(b"1;")
+        for _ in range(300):
+            handler.wfile.write(b"0")
+            time.sleep(0.01)
+        complete.append(True)
+        handler.wfile.write(b"\r\nx\r\n0\r\n\r\n")
+
+    shop.pages["/a.jpg"] = page
+    once = Downloader(Limits(seconds=0.2, attempts=1))
+    assert refused(once.get, shop.url + "/a.jpg") in ("too slow", "no answer in time")
+    assert not complete
+
+
+def test_redirects_share_the_time_of_a_download(shop, get, monkeypatch):
+    shop.pages |= {f"/{n}": shop.redirect(f"/{n + 1}") for n in range(5)}
+    shop.pages["/5"] = b"content"
+    assert get("/0") == b"content"
+    clock = count(step=0.05)
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert get("/4") == b"content"
+    assert refused(get, "/0") == "too slow"
+
+
+def test_a_download_that_is_stopped_leaves_others_alone(shop, folder):
+    shop.pages["/a.jpg"] = jpeg()
+    downloader, stopped = Downloader(QUICK), Event()
+    stopped.set()
+    with pytest.raises(StoppedError):
+        downloader.get(shop.url + "/a.jpg", stopped)
+    assert downloader.get(shop.url + "/a.jpg") == jpeg()
 
 
 @pytest.mark.parametrize("stated", [True, False])
@@ -176,7 +245,7 @@ def test_a_host_that_does_not_answer_is_not_asked_for_ever(folder, monkeypatch):
     downloader = Downloader(QUICK)
     tried = []
     ask = downloader._ask
-    monkeypatch.setattr(downloader, "_ask", lambda url: tried.append(url) or ask(url))
+    monkeypatch.setattr(downloader, "_ask", lambda url, *rest: tried.append(url) or ask(url, *rest))
     reasons = []
     for number in range(30):
         with pytest.raises(UnusableError) as found:
@@ -184,12 +253,12 @@ def test_a_host_that_does_not_answer_is_not_asked_for_ever(folder, monkeypatch):
         reasons.append(found.value.reason)
     assert reasons[0] == "the connection failed"
     assert reasons[-1] == "the host does not answer"
-    assert len(tried) < fetch.SILENT + QUICK.attempts
+    assert len(tried) < hosts.SILENT + QUICK.attempts
 
 
 def test_requests_keep_a_rate(shop, folder, monkeypatch):
     slept = []
-    monkeypatch.setattr(Downloader, "_pause", lambda self, seconds: slept.append(seconds))
+    monkeypatch.setattr(Downloader, "_pause", lambda self, seconds, stopped: slept.append(seconds))
     monkeypatch.setattr(fetch, "time", SimpleNamespace(monotonic=lambda: 100.0))
     shop.pages["/a.jpg"] = b"x"
     downloader = Downloader(Limits(rate=4))

@@ -14,7 +14,7 @@ import onnx
 import pandas as pd
 import pytest
 from onnx import TensorProto, helper
-from pricekit_images import reading
+from pricekit_images import memory, reading
 from pricekit_images import weights as weights_module
 from pricekit_images.feature import LOG_PRICE, MISSING, Images
 from pricekit_images.statistics import NAMES
@@ -161,13 +161,13 @@ def test_each_image_is_read_once_in_a_training(pictures, folder, monkeypatch):
 
 
 def test_what_is_remembered_has_a_limit(pictures, monkeypatch):
-    memory = reading.Memory(200)
-    monkeypatch.setattr(reading, "_memory", memory)
+    small = memory.Memory(200)
+    monkeypatch.setattr(reading, "_memory", small)
     columns_of(images(), table_of(pictures))
-    assert len(memory._kept) <= 3
-    monkeypatch.setattr(reading, "MOST_KEPT", 5)
+    assert len(small._kept) <= 3
+    monkeypatch.setattr(memory, "MOST_KEPT", 5)
     columns_of(images(), table_of([*pictures, *(f"http://10.0.0.1/{n}" for n in range(20))]))
-    assert len(memory._kept) <= 5
+    assert len(small._kept) <= 5
 
 
 def test_an_encoder_predicts_the_log_price_of_rows_that_it_has_not_seen(folder, weights):

@@ -46,7 +46,7 @@ def keep(link: str, content: bytes) -> None:
     """Store the image that a link led to; a folder that cannot be written only causes a warning."""
     digest = _digest(content)
     place = _place("content", digest)
-    if not place.is_file() or place.stat().st_size != len(content):
+    if not _contains(place, content):
         _write(place, content)
     _write_record(link, {"sha256": digest, "bytes": len(content)})
 
@@ -54,6 +54,13 @@ def keep(link: str, content: bytes) -> None:
 def keep_failure(link: str, reason: str) -> None:
     """Store that a link leads to nothing."""
     _write_record(link, {"failed": reason, "at": time.time()})
+
+
+def _contains(place: Path, content: bytes) -> bool:
+    try:
+        return place.stat().st_size == len(content) and place.read_bytes() == content
+    except OSError:
+        return False
 
 
 def _write_record(link: str, record: dict[str, object]) -> None:

@@ -11,6 +11,8 @@ from PIL import Image, UnidentifiedImageError
 from pricekit_images.unusable import UnusableError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+MOVING = frozenset({"PNG", "WEBP", "GIF"})
+"""Formats with animations. A JPEG of several pictures (MPO, from phones) shows its first one."""
 MODES = frozenset({"1", "L", "LA", "P", "PA", "RGB", "RGBA"})
 LONGEST_SIDE = 20_000
 """Pixels."""
@@ -62,14 +64,29 @@ def decode(content: bytes, most_pixels: int, side: int) -> Picture:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise UnusableError(f"more than {most_pixels:,} pixels") from None
     except UnidentifiedImageError:
-        drawing = b"<svg" in content[:1000].lower()
-        raise UnusableError(
-            "an SVG drawing" if drawing else "not a JPEG, PNG, WebP, GIF or BMP image"
-        ) from None
+        raise _unidentified(content) from None
     except MemoryError:
         raise
     except Exception:  # decoders raise many kinds of errors
         raise UnusableError("truncated or damaged") from None
+
+
+def identify(content: bytes) -> None:
+    """Raise a lasting UnusableError unless a file begins like an image of a format that is read."""
+    try:
+        Image.open(io.BytesIO(content), formats=FORMATS).close()
+    except UnidentifiedImageError:
+        raise _unidentified(content) from None
+    except MemoryError:
+        raise
+    except Exception:  # an image that is too large, or damaged
+        return
+
+
+def _unidentified(content: bytes) -> UnusableError:
+    drawing = b"<svg" in content[:1000].lower()
+    reason = "an SVG drawing" if drawing else "not a JPEG, PNG, WebP, GIF or BMP image"
+    return UnusableError(reason, lasting=True)
 
 
 def _check(image: Image.Image, content: bytes, most_pixels: int) -> None:
@@ -78,7 +95,7 @@ def _check(image: Image.Image, content: bytes, most_pixels: int) -> None:
         raise UnusableError(f"more than {LONGEST_SIDE:,} pixels wide or high")
     if width * height > most_pixels:
         raise UnusableError(f"more than {most_pixels:,} pixels")
-    if getattr(image, "is_animated", False):
+    if image.format in MOVING and getattr(image, "is_animated", False):
         raise UnusableError("animated")
     if image.mode == "CMYK":
         raise UnusableError("CMYK colours")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
@@ -17,11 +18,12 @@ from pricekit.features.fitted import LOCAL
 from pricekit.support.log import logger
 from pricekit.table import Table
 from pricekit_images.encoder import GRAPH, Encoder, Facts
-from pricekit_images.fetch import Limits
-from pricekit_images.reading import Numbers, Reader
+from pricekit_images.memory import Numbers
+from pricekit_images.reading import Reader
 from pricekit_images.ridge import fit_ridge, predict_ridge
-from pricekit_images.sources import folder_of
+from pricekit_images.sources import ROOT, folder_of, is_link
 from pricekit_images.statistics import NAMES
+from pricekit_images.web.fetch import Limits
 from pricekit_images.weights import read_weights
 
 MISSING, LOG_PRICE = "image_missing", "image_log_price"
@@ -67,9 +69,15 @@ class Images:
         own = (MISSING, *(f"image_{name}" for name in NAMES))
         self.names = (*own, LOG_PRICE) if self.uses_price else own
         self._opened: Encoder | None = None
+        self._said: set[str] = set()
 
     def fit(self, table: Table, price: np.ndarray | None = None) -> State:
-        """Learn the medians of the statistics, and with an encoder the regression on prices, float64 (N,)."""
+        """Learn the medians of the statistics, and with an encoder the regression on prices, float64 (N,).
+
+        Raises:
+            ConfigError: there is no such column, folder or encoder.
+            DataError: most links failed for reasons that may pass.
+        """
         column = self.options.column
         if column not in table.frame:
             names = ", ".join(map(str, list(table.frame)[:20]))
@@ -82,7 +90,9 @@ class Images:
         if self.options.weights:
             graph, facts = read_weights(Path(self.options.weights).expanduser(), self.options.side)
             state = {GRAPH: graph, "encoder": asdict(facts)}
-        found = self._numbers(table, state)
+        cells = cells_of(table, column)
+        folder = folder_of(self.options.root) if _has_paths(cells) else None
+        found = self._reader(folder, state).numbers(cells, most=True)
         usable = ~np.isnan(found[:, 0])
         if not usable.any():
             logger.warning(f"no row has a usable image in its column '{column}'")
@@ -98,8 +108,18 @@ class Images:
         return state
 
     def transform(self, table: Table, state: State) -> Numbers:
-        """Return the columns, float32 (N, K)."""
-        found = self._numbers(table, state)
+        """Return the columns, float32 (N, K).
+
+        Without the column, or without the folder of its paths, images count as missing, and one warning says so.
+        """
+        column = self.options.column
+        if column not in table.frame:
+            self._say(
+                f"the table has no column '{column}', so that all rows count as rows without an image; the model was "
+                "trained with one: add it, or rename the column with the images"
+            )
+        cells = cells_of(table, column)
+        found = self._reader(self._folder(cells), state).numbers(cells)
         missing = np.isnan(found[:, 0])
         own = np.where(missing[:, None], np.float32(state["medians"]), found[:, : len(NAMES)])
         columns = [missing.astype(np.float32)[:, None], own]
@@ -111,7 +131,25 @@ class Images:
             columns.append(log_price[:, None])
         return np.hstack(columns).astype(np.float32)
 
-    def _numbers(self, table: Table, state: State) -> Numbers:
+    def _folder(self, cells: list[str]) -> Path | None:
+        """Return the folder of the paths among cells; without it, say so once, and remove the paths."""
+        try:
+            return folder_of(self.options.root) if _has_paths(cells) else None
+        except ConfigError as error:
+            cells[:] = [cell if is_link(cell) else "" for cell in cells]
+            self._say(
+                f"paths of images count as missing images: {error.facts['problem']}; set the variable {ROOT} of the "
+                f"environment to the folder that contains {self.options.root or 'the images'}"
+            )
+            return None
+
+    def _say(self, message: str) -> None:
+        """Warn once."""
+        if message not in self._said and logger.isEnabledFor(logging.WARNING):  # not in a part that is quiet
+            self._said.add(message)
+            logger.warning(message)
+
+    def _reader(self, folder: Path | None, state: State) -> Reader:
         options = self.options
         limits = Limits(
             most_bytes=int(options.megabytes * 1e6),
@@ -120,10 +158,7 @@ class Images:
             rate=options.rate,
             connections=options.connections,
         )
-        encoder = self._encoder(state)
-        folder = folder_of(options.root)
-        reader = Reader(folder, limits, int(options.megapixels * 1e6), encoder)
-        return reader.numbers(cells_of(table, options.column))
+        return Reader(folder, limits, int(options.megapixels * 1e6), self._encoder(state))
 
     def _encoder(self, state: State) -> Encoder | None:
         """Return the encoder of a state, and keep it: to open it takes longer than to encode an image."""
@@ -133,6 +168,10 @@ class Images:
             if self._opened is None or self._opened.graph is not state[GRAPH]:
                 self._opened = Encoder(state[GRAPH], Facts(**state["encoder"]))
             return self._opened
+
+
+def _has_paths(cells: list[str]) -> bool:
+    return any(cell and not is_link(cell) for cell in cells)
 
 
 def cells_of(table: Table, column: str) -> list[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from threading import Event
 
 from pricekit.errors import ConfigError
 from pricekit_images import cache
-from pricekit_images.fetch import Downloader
+from pricekit_images.decode import identify
 from pricekit_images.unusable import UnusableError
+from pricekit_images.web.fetch import Downloader
 
 ROOT = "PRICEKIT_IMAGES_ROOT"
 """The variable of the environment that names the folder that all local images are in; default: the current folder.
@@ -36,7 +38,7 @@ def folder_of(root: str) -> Path:
         root: a folder inside of the one that `ROOT` names.
 
     Raises:
-        ConfigError: it is outside of it, or does not exist.
+        ConfigError: it is outside of it, or does not exist; the fact `problem` says which.
     """
     base = Path(os.environ.get(ROOT) or ".").expanduser().resolve()
     folder = (base / root).resolve()
@@ -45,11 +47,14 @@ def folder_of(root: str) -> Path:
             f"feature_options.images.root is {root!r}, which is outside of {base}; name a folder inside of it, or set "
             f"the variable {ROOT} to a folder that contains it",
             parameters=("settings",),
+            problem=f"their folder {root!r} is outside of {base}",
         )
     if not folder.is_dir():
+        problem = f"the folder of images {folder} does not exist"
         raise ConfigError(
-            f"the folder of images {folder} does not exist; check feature_options.images.root and the variable {ROOT}",
+            f"{problem}; check feature_options.images.root and the variable {ROOT}",
             parameters=("settings",),
+            problem=problem,
         )
     return folder
 
@@ -76,19 +81,35 @@ def read_file(file: Path, most_bytes: int) -> bytes:
             content = stream.read(most_bytes + 1)
     except OSError as error:
         raise UnusableError(f"cannot be read: {error.strerror}") from None
-    if len(content) > most_bytes:
-        raise UnusableError(f"more than {most_bytes:,} bytes")
+    _check_size(content, most_bytes)
     return content
 
 
-def read_link(link: str, downloader: Downloader) -> bytes:
-    """Return what a link leads to, from the cache or downloaded; raises UnusableError."""
+def _check_size(content: bytes, most_bytes: int) -> None:
+    if len(content) > most_bytes:
+        raise UnusableError(f"more than {most_bytes:,} bytes")
+
+
+def read_link(link: str, downloader: Downloader, stopped: Event | None = None) -> bytes:
+    """Return the image that a link leads to, from the cache or downloaded.
+
+    Args:
+        link: for http or https.
+        downloader: its limit on bytes is also one on what is in the cache.
+        stopped: ends the download soon, when it is set.
+
+    Raises:
+        UnusableError: it leads to no image.
+        StoppedError: `stopped` was set while the download waited.
+    """
     if (content := cache.find(link)) is not None:
+        _check_size(content, downloader.limits.most_bytes)
         return content
     try:
-        content = downloader.get(link)
+        content = downloader.get(link, stopped)
+        identify(content)
     except UnusableError as error:
-        if error.final and error.reason.startswith(("status", "more than")):
+        if error.lasting:
             cache.keep_failure(link, error.reason)
         raise
     cache.keep(link, content)

@@ -22,12 +22,13 @@ class UnusableError(Exception):
     Attributes:
         reason: a few words, equal for equal problems.
         final: another attempt would fail, too.
+        lasting: the link leads to nothing, whatever the limits are, so that it need not be tried again for a day.
         pause: seconds to wait before another attempt, at least.
     """
 
-    def __init__(self, reason: str, *, final: bool = True, pause: float = 0.0) -> None:
+    def __init__(self, reason: str, *, final: bool = True, lasting: bool = False, pause: float = 0.0) -> None:
         super().__init__(reason)
-        self.reason, self.final, self.pause = reason, final, pause
+        self.reason, self.final, self.lasting, self.pause = reason, final, lasting, pause
 
 
 class Report:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from pricekit.errors import ConfigError
 from pricekit_images.unusable import UnusableError
@@ -17,10 +17,32 @@ from pricekit_images.unusable import UnusableError
 ALLOW = "PRICEKIT_IMAGES_ALLOW"
 """The variable: networks separated by commas, such as "10.1.0.0/16, 127.0.0.1"."""
 
+_REFUSED = [
+    IPv4Network(network)
+    for network in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
+        *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        "192.88.99.0/24",  # relays to IPv6 (RFC 7526)
+        "168.63.129.16/32",  # services of Azure for its own machines
+    )
+]
+"""IPv4 networks for special purposes (RFC 6890)."""
+_PUBLIC = IPv6Network("2000::/3")
+"""The addresses that are assigned to machines in the public network (RFC 4291, 2.4)."""
+_REFUSED_WITHIN = [
+    IPv6Network(network)
+    for network in (
+        "2001::/23",  # tunnels, benchmarks and other protocols (RFC 2928)
+        "2001:db8::/32",  # examples (RFC 3849)
+        "2002::/16",  # tunnels to IPv4 addresses (RFC 3056)
+        "3fff::/20",  # examples (RFC 9637)
+    )
+]
 _NAT64 = IPv6Network("64:ff9b::/96")
 """Addresses of IPv4 machines behind a translator (RFC 6052)."""
-_COMPATIBLE = IPv6Network("::/96")
-"""The same in an older form (RFC 4291, 2.5.5.1)."""
+_ISATAP, _ISATAP_FLAGS = 0x00005EFE, 0x03000000
+"""The first half of the interface identifier of a tunnel to an IPv4 address, and bits that may differ (RFC 5214)."""
 
 
 def is_public(address: str) -> bool:
@@ -30,17 +52,18 @@ def is_public(address: str) -> bool:
     (True, False, False)
     """
     found = ip_address(address)
-    return all(one.is_global and not one.is_multicast for one in (found, *_inside(found)))
+    if isinstance(found, IPv6Address) and found in _NAT64:
+        found = IPv4Address(int(found) & 0xFFFFFFFF)
+    if isinstance(found, IPv4Address):
+        return found.is_global and not any(found in network for network in _REFUSED)
+    return found.is_global and _is_of_a_public_machine(found)
 
 
-def _inside(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
-    """Return the IPv4 addresses to which packets for an IPv6 address may go."""
-    if isinstance(address, IPv4Address):
-        return []
-    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64 or address in _COMPATIBLE:
-        found.append(IPv4Address(int(address) & 0xFFFFFFFF))
-    return [one for one in found if one is not None]
+def _is_of_a_public_machine(address: IPv6Address) -> bool:
+    """Return whether an address is a public one that leads to no IPv4 address."""
+    tunnel = (int(address) >> 32) & 0xFFFFFFFF & ~_ISATAP_FLAGS == _ISATAP
+    refused = tunnel or any(address in network for network in _REFUSED_WITHIN)
+    return address in _PUBLIC and address.scope_id is None and not refused
 
 
 def is_allowed(address: str) -> bool:

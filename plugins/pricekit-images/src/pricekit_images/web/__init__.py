@@ -1,0 +1,1 @@
+"""Downloads over HTTP, of links that strangers wrote."""
