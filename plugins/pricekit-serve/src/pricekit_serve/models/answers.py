@@ -18,7 +18,6 @@ from pricekit.errors import PricekitError
 from pricekit.prediction.intervals import BOUNDS
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
-from pricekit_serve.models.mailbox import received
 from pricekit_serve.models.model import Model
 from pricekit_serve.models.queue import Times
 from pricekit_serve.requests.rows import Number, Rows
@@ -149,7 +148,7 @@ async def answer(model: Model, rows: Rows, wanted: Wanted, limits: Limits) -> An
                 model.queue.call(lambda row: _details(model, rows.part(row, row + 1), wanted), len(rows))
             )
         async with asyncio.timeout(limits.timeout):
-            price, *details = [await received(future) for future in futures]
+            price, *details = [await asyncio.wrap_future(future) for future in futures]
     except TimeoutError:
         raise RequestError(504, f"the prices were not ready within {limits.timeout:g} seconds") from None
     finally:
