@@ -21,6 +21,7 @@ class Options(BaseModel):
         ("encoder.onnx", "encoder.onnx"),
         (".", "here"),
         ("below/..", "here"),
+        ("link", "link"),
         ("/", "weights"),
         ("", ""),
     ],
@@ -28,6 +29,7 @@ class Options(BaseModel):
 def test_a_bundle_has_the_name_of_a_file_that_only_a_fit_reads(given, stored, tmp_path, monkeypatch):
     """A name is never empty, because an option that is not set may mean other columns."""
     (tmp_path / "here" / "below").mkdir(parents=True)
+    (tmp_path / "here" / "link").symlink_to("below")
     monkeypatch.chdir(tmp_path / "here")
     plugin = SimpleNamespace(names=("trees",), Options=Options)
     options = Options(weights=given).model_dump()

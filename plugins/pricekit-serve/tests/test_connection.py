@@ -45,7 +45,7 @@ def talk(conversation):
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
             await send({"type": "http.response.body", "body": b"{}"})
 
-        config = uvicorn.Config(app, lifespan="off", log_config=None)
+        config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_keep_alive=1)
         config.load()
         connection = Connection(0.05, config=config, server_state=ServerState(), app_state={})
         transport = Transport()
@@ -106,5 +106,16 @@ def test_requests_one_after_the_other_keep_the_connection():
             await until(lambda number=number: transport.written.count(b"HTTP/1.1 200 ") == number)
             await asyncio.sleep(0.1)  # longer than a head may take
         assert not transport.closed
+
+    talk(conversation)
+
+
+def test_a_head_has_its_whole_time_on_a_connection_that_waited():
+    async def conversation(connection, transport, free):
+        free.set()
+        await asyncio.sleep(0.1)  # longer than a head may take
+        connection.data_received(REQUEST)
+        await until(lambda: transport.written)
+        assert transport.written.startswith(b"HTTP/1.1 200 ")
 
     talk(conversation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,9 +143,14 @@ def local_options(part: FittedFeature) -> list[str]:
     return [name for name, field in fields.items() if LOCAL in (field.json_schema_extra or {})]
 
 
+def _name_of(path: str) -> str:
+    """Return the name of a file or folder as it is given: that of a link, not of what it points to."""
+    return Path(os.path.abspath(path)).name  # noqa: PTH100 - `resolve` follows links
+
+
 def _portable(part: FittedFeature) -> dict[str, Any]:
     given = {name: part.options.get(name) for name in local_options(part)}
-    paths = {name: Path(path).resolve().name or name for name, path in given.items() if path}
+    paths = {name: _name_of(path) or name for name, path in given.items() if path}
     return {"options": part.options | paths} if paths else {}
 
 

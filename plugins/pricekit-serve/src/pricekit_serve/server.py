@@ -94,8 +94,7 @@ def serve(
             ws="none",
             timeout_keep_alive=_KEEP_ALIVE,
             http=partial(Connection, limits.timeout),  # type: ignore[arg-type]  # uvicorn calls it
-            timeout_graceful_shutdown=math.ceil(2 * limits.timeout)
-            + _MARGIN,  # of the body, and of the prices
+            timeout_graceful_shutdown=graceful_seconds(limits),
         )
         address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         if token is None and host not in LOCAL:
@@ -105,6 +104,11 @@ def serve(
         run = _Run(uvicorn.Server(config), application.state.models, drain, address)
         run.until_stopped(listening)
     logger.info("the server ends")
+
+
+def graceful_seconds(limits: Limits) -> int:
+    """Return how long requests that have begun may take at the end: the time for a body, and that for its prices."""
+    return math.ceil(2 * limits.timeout) + _MARGIN
 
 
 def _require_main_thread() -> None:

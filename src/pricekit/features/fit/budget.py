@@ -59,13 +59,13 @@ def too_slow(
 
 
 def _seconds_for(part: FittedFeature, table: Table, price: np.ndarray, folds: int, most: float) -> float:
-    """Return about how long it takes to fit a feature out of fold, if its first fit takes less than `most` seconds.
+    """Return about how long it takes to fit a feature out of fold in at most `most` seconds.
 
-    What only the first fit of a process does is done then, so the time of a second one counts.
+    What only the first fit of a process does is done then, so the time of a second one counts, if there is enough time.
     """
     pilot = np.sort(np.random.default_rng(0).permutation(len(table))[: max(PILOT_ROWS, len(table) // 10)])
     taken = _seconds_of_fit(part, table.take(pilot), price[pilot])
-    if QUICK < taken < most:
+    if QUICK < taken < most / 3:
         taken = _seconds_of_fit(part, table.take(pilot), price[pilot])
     each = taken * (len(table) / len(pilot)) ** GROWTH
     # All rows once, and all but one fold so often; two threads hinder each other, and do the work of one and a half.

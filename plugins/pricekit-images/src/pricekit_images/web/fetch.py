@@ -7,6 +7,7 @@ connect to cannot be checked.
 from __future__ import annotations
 
 import random
+import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -149,7 +150,7 @@ class Downloader:
                 decode_content=False,
             )
         except urllib3.exceptions.HTTPError as error:
-            raise UnusableError(_words(error, deadline), final=False) from None
+            raise UnusableError(_words(error, deadline), final=_is_untrusted(error)) from None
 
     def _read(self, response: urllib3.BaseHTTPResponse, deadline: Deadline) -> bytes | str:
         """Return the content of a page, or the link to which it redirects."""
@@ -237,6 +238,11 @@ def parse(link: str) -> Url:
 def _named(url: Url) -> str:
     """Return the host of a link, with the port if it is stated."""
     return str(url.host) if url.port is None else f"{url.host}:{url.port}"
+
+
+def _is_untrusted(error: Exception) -> bool:
+    """Return whether a certificate is not that of the host; another attempt would find the same one."""
+    return any(isinstance(each, ssl.SSLCertVerificationError) for each in (*error.args, error.__cause__))
 
 
 def _words(error: Exception, deadline: Deadline) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -11,7 +12,7 @@ from pricekit.support.log import logger
 from pricekit_serve.models.answers import as_json
 
 HEAD_BYTES = 65_536
-"""The most bytes of the lines before a body. A little more may come, because bytes are counted as they arrive."""
+"""The most bytes of the lines before a body. More may come at once, up to asyncio's 256 KiB."""
 
 
 class Connection(HttpToolsProtocol):
@@ -29,9 +30,9 @@ class Connection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Expect a request."""
+        """Expect a request, as long as after an answer."""
         super().connection_made(transport)
-        self._expect()
+        self._expect(self.timeout_keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Expect nothing more."""
@@ -54,7 +55,7 @@ class Connection(HttpToolsProtocol):
         """Expect the head of a request."""
         super().on_message_begin()
         self._begun = True
-        self._expect()
+        self._expect(self._timeout)
 
     def on_headers_complete(self) -> None:
         """Begin to answer a request."""
@@ -72,9 +73,9 @@ class Connection(HttpToolsProtocol):
         del msg
         self._refuse(400, "this is no HTTP request")
 
-    def _expect(self) -> None:
-        if self._timer is None:
-            self._timer = self.loop.call_later(self._timeout, self._give_up)
+    def _expect(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, self._give_up)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -88,7 +89,7 @@ class Connection(HttpToolsProtocol):
     def _give_up(self) -> None:
         self._timer = None
         if self._answering():
-            self._expect()
+            self._expect(self._timeout)
         elif self._begun:
             self._refuse(408, f"the head of the request was not complete within {self._timeout:g} seconds")
         else:
@@ -96,8 +97,11 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, status: int, message: str) -> None:
         """Answer, and end the connection: what follows cannot be understood."""
-        logger.info(f"a connection ends with {status}: {message}")
-        content = as_json({"error": message})
+        request_id = secrets.token_hex(8)
+        logger.info(
+            f"a connection ends with {status}: {message}", extra={"facts": {"request_id": request_id}}
+        )
+        content = as_json({"error": message, "request_id": request_id})
         head = (
             f"content-type: application/json\r\ncontent-length: {len(content)}\r\nconnection: close\r\n\r\n"
         )
