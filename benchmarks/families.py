@@ -33,7 +33,9 @@ def bundles_of(kind: str, times: int, folder: Path) -> dict[str, Path]:
     weights = write_weights(folder / "weights", kind, table["catalog_content"].tolist(), times)
     shared = {"backbone": "encoder", "weights": weights, "features": ["fast15"], "max_length": 160}
     run = pk.train(table, out=folder / "run", settings=SETTINGS, **shared)
-    return {each: pk.export(run, out=folder / each, precision=each).path for each in PRECISIONS}
+    for precision in PRECISIONS:
+        pk.export(run, out=folder / precision, precision=precision)
+    return {precision: folder / precision for precision in PRECISIONS}
 
 
 def ratio(bundles: dict[str, Path], engine: str, rows: pd.DataFrame, rounds: int) -> float:
