@@ -123,6 +123,19 @@ def test_large_requests_are_done_in_order_and_small_ones_in_between(queue, engin
     assert texts.replace("s", "") == "x" + "a" * 9 + "b" * 9
 
 
+def test_rows_that_fill_a_batch_do_not_pass_calls_that_came_earlier(queue, engine):
+    """Otherwise a steady stream of large and small requests would hold them up for ever."""
+    first = busy(queue, engine)
+    calls = queue.call(lambda _: len(engine.batches), 2)
+    large, small = queue.price(rows(*["a"] * 9)), queue.price(rows("small"))
+    engine.free.release(1000)
+    assert [len(result(each)) for each in (first, large, small)] == [1, 9, 1]
+    assert calls.result(10) == [
+        1,
+        2,
+    ]  # the second one between the batch with the small request and the next one
+
+
 def test_rows_of_other_columns_are_priced_apart(queue, engine):
     first = busy(queue, engine)
     others = [queue.price(rows("a", column=column)) for column in ("text", "other", "text")]

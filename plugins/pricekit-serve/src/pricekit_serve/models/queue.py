@@ -169,7 +169,7 @@ class PriceQueue:
                     goes_on = job.next < job.size and not job.done.done()
                     self._count(job, job.size - job.next if goes_on else 0)
                     if goes_on:
-                        self._line_of(job).appendleft(job)
+                        self._put_back(job)
                 self._watcher.waiting(self._waiting)
         if self._at_end is not None:
             self._at_end()
@@ -195,6 +195,14 @@ class PriceQueue:
     def _is_full(self) -> bool:
         """Return whether the next batch need not wait. The thread asks between batches, when all counted rows wait."""
         return self._jobs() >= self._together or self._waiting >= self._limits.batch_rows or self._closed
+
+    def _put_back(self, job: _Job) -> None:
+        """Queue a job again behind those that came earlier. In front of them, it would be served before them again."""
+        line, earlier = self._line_of(job), deque[_Job]()
+        while line and line[0].arrived < job.arrived:
+            earlier.append(line.popleft())
+        line.appendleft(job)
+        line.extendleft(reversed(earlier))
 
     def _line_of(self, job: _Job) -> deque[_Job]:
         """Return the line for small jobs, which are done at once, or that for large ones, which take several turns."""
