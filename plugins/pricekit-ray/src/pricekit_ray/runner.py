@@ -76,8 +76,16 @@ def _outcomes(job: ray.ObjectRef, parts: Sequence[Part], workers: int | None) ->
             else:
                 yield outcome
     finally:
-        for unfinished in running:
-            ray.cancel(unfinished, force=True)
+        _cancel(list(running))
+
+
+def _cancel(tasks: list[ray.ObjectRef]) -> None:
+    """End tasks. Ray can miss one whose worker only starts, so those that go on are ended again, for two seconds."""
+    for _ in range(4):
+        for task in tasks:
+            ray.cancel(task, force=True)
+        if tasks:
+            _, tasks = ray.wait(tasks, num_returns=len(tasks), timeout=0.5)
 
 
 def _outcome(done: ray.ObjectRef, part: Part, attempt: int) -> Outcome | None:
