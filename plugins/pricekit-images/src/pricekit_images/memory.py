@@ -59,7 +59,7 @@ class Memory:
     def get(self, key: object, compute: Callable[[], Numbers]) -> Numbers:
         """Return the result of `compute` for a key; it, or its UnusableError, may be an earlier one.
 
-        Other errors of `compute` reach the one who called with it. Who waits for the same key meanwhile computes anew.
+        Other errors of `compute` reach its caller. A caller that waits for the same key then computes it again.
         """
         while True:
             entry, mine = self._entry(key)
