@@ -10,6 +10,7 @@ from onnx import TensorProto, numpy_helper
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
 from pricekit.exporting import export as export_module
+from pricekit.exporting import precision as precision_module
 from pricekit.exporting.export import export_run
 from pricekit.exporting.float16 import simulate_float16
 from pricekit.exporting.precision import Converted, convert
@@ -53,6 +54,15 @@ def test_a_difference_is_traced_to_its_cause():
     assert {"Add_0", "Sub_1"} <= set(found.float32_nodes)
     assert "Exp_3" not in found.float32_nodes
     assert load_cpu(found.simulated)(batch) == pytest.approx([np.e], rel=5e-3)
+
+
+def test_a_graph_that_repairs_do_not_help_is_left_to_its_verification(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(precision_module, "MAX_REPAIRS", 1)
+    chained = chain(("Add", "base"), ("Sub", "base"), ("Mul", "ten"), ("Exp", None), base=1000.0, ten=10.0)
+    found = convert(mixed(chained), "fp16", [batch := rows([0.1, 0.0])])
+    assert load_cpu(found.simulated)(batch) != pytest.approx([np.e], rel=0.1)
+    monkeypatch.setattr(precision_module, "TOLERANCE", 0.0)
+    assert export_run(run, tmp_path / "b", precision="fp16").largest_difference > 0
 
 
 def test_a_mask_becomes_the_largest_float16():

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import plugin_call
+from pricekit.core.contracts import Backbone
 from pricekit.errors import ConfigError, DataError, PluginError
 from pricekit.evaluation.duplicates import irreducible_error
 from pricekit.evaluation.leaks import find_leaks
@@ -21,6 +22,7 @@ from pricekit.likeness.equal import equal_texts
 from pricekit.mapped import rows_read
 from pricekit.model.inference import to_tensors
 from pricekit.model.network import PriceModel
+from pricekit.optim.policies import Quick
 from pricekit.support.log import logger
 from pricekit.table import Columns, Table
 from pricekit.training.batches import PricedInputs
@@ -31,6 +33,9 @@ _SAMPLE_ROWS = 64
 
 _CHECKED_ROWS = 1 << 16
 """Rows whose features are checked at once."""
+
+_FROM_SCRATCH = frozenset({"lstm", "transformer"})
+"""Backbones without pretrained weights for which the policy `scratch` has learning rates."""
 
 _ALLOW = "or allow the leak if its value is known whenever prices are predicted"
 
@@ -64,6 +69,20 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
     if found.in_text:
         _check_text(found.in_text, allow_leak)
     return () if allow_leak else tuple(found.columns)
+
+
+def check_rates(config: RunConfig, backbone: Backbone) -> None:
+    """Warn about an encoder that the policy `quick` would train with the learning rates of `bag`."""
+    usual = Quick.defaults["training"]["learning_rate"]
+    if config.policy.name != "quick" or config.training.learning_rate != usual:
+        return
+    pretrained = backbone.weights_source is not None
+    if pretrained or config.backbone.name in _FROM_SCRATCH:
+        logger.warning(
+            f"the policy quick has the learning rates of the backbone bag ({usual:g}), which are "
+            f"{'far ' if pretrained else ''}too high for {config.backbone.name}; choose the policy "
+            + ("blazing" if pretrained else "scratch")
+        )
 
 
 def _check_column(name: str, share: float, *, read: bool, allowed: bool) -> None:

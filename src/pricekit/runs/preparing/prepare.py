@@ -12,6 +12,7 @@ from pricekit.core.registry import Entry
 from pricekit.errors import check_intact
 from pricekit.features.assets import assets_in
 from pricekit.mapped import folder_for_files
+from pricekit.runs.checks import check_rates
 from pricekit.runs.folder.names import FINISHED, REFIT_FINISHED, STARTED
 from pricekit.runs.folder.states import is_started, kept_together, run_id
 from pricekit.runs.inputs import InputFiles
@@ -82,6 +83,8 @@ def prepare(
         silence()
     if processes.main:  # before the table is read, which may take long
         _check_folder(out, refit=first is not None, resume=resume, overwrite=overwrite)
+        if first is None and not resume:
+            check_rates(config, setup.plugins.backbone)
     if split is None:
         split = _read_split(source, config, out, resume=resume, allow_leak=allow_leak)
     resume = resume and is_started(out)
