@@ -10,12 +10,14 @@ import torch
 from torch import nn
 
 from conftest import tiny_config
+from pricekit.config.resolve import configure
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.datasets import make_catalog
 from pricekit.errors import PluginError
 from pricekit.model.backbones.bag import Bag
 from pricekit.model.losses import SmapeLoss
+from pricekit.runs.checks import check_rates
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 
@@ -225,3 +227,27 @@ def test_the_padding_check_stays_inside_the_backbones_length(tmp_path):
     small = {"name": "transformer", "width": 16, "layers": 1, "heads": 2, "vocab_size": 500}
     config = tiny_config({"backbone": small, "max_length": 512, "training": {"epochs": 1, "batch_size": 4}})
     train(Source(tmp_path / "t.csv"), config, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("settings", "policy"),
+    [
+        ({"backbone": "lstm"}, "scratch"),
+        ({"backbone": {"name": "encoder", "weights": "folder"}}, "blazing"),
+        ({"backbone": "bag"}, None),
+        ({"backbone": "mlp"}, None),
+        ({"backbone": "lstm", "policy": "scratch"}, None),
+        ({"backbone": "lstm", "training": {"learning_rate": 1e-3}}, None),
+    ],
+)
+def test_rates_of_another_backbone_are_a_warning(settings, policy, logged):
+    config = configure([settings])
+    check_rates(config, registry().create("backbone", config.backbone.name, config.backbone.options))
+    said = logged()
+    assert f"choose the policy {policy}" in said if policy else not said
+
+
+def test_a_training_warns_of_such_rates(tmp_path, logged):
+    config = tiny_config({"backbone": "lstm", "training": {"learning_rate": 5e-3}})
+    train(Source(make_catalog(60, seed=1)), config, tmp_path / "run")
+    assert "choose the policy scratch" in logged()

@@ -76,7 +76,7 @@ def check_rates(config: RunConfig, backbone: Backbone) -> None:
     usual = Quick.defaults["training"]["learning_rate"]
     if config.policy.name != "quick" or config.training.learning_rate != usual:
         return
-    pretrained = backbone.weights_source is not None
+    pretrained = getattr(backbone, "weights_source", None) is not None  # plugins of others may lack it
     if pretrained or config.backbone.name in _FROM_SCRATCH:
         logger.warning(
             f"the policy quick has the learning rates of the backbone bag ({usual:g}), which are "
