@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from tests.model.backbones.tiny_weights import KINDS, write_weights
 
 PRECISIONS = ("fp32", "fp16")
-SETTINGS = {"training.epochs": 1, "training.batch_size": 16, "training.refit": False, "head.feature_bins": 0}
+SETTINGS = {"training.epochs": 1, "training.batch_size": 16}
 ROWS = 400
 
 
@@ -31,7 +31,7 @@ def bundles_of(kind: str, times: int, folder: Path) -> dict[str, Path]:
     """Return a bundle of an encoder of a family, by precision."""
     table = pk.make_catalog(120, seed=1)
     weights = write_weights(folder / "weights", kind, table["catalog_content"].tolist(), times)
-    shared = {"backbone": "encoder", "weights": weights, "features": ["fast15"], "max_length": 160}
+    shared = {"policy": "blazing", "backbone": "encoder", "weights": weights, "max_length": 160}
     run = pk.train(table, out=folder / "run", settings=SETTINGS, **shared)
     for precision in PRECISIONS:
         pk.export(run, out=folder / precision, precision=precision)

@@ -50,6 +50,10 @@ def test_each_family_is_built_trained_and_opened_without_its_weights(folders, ki
     other = torch.where(mask == 1, ids, 5)
     assert torch.allclose(found, encoder(other, mask), atol=1e-6)
     assert torch.allclose(found[1:], encoder(ids[1:, :7], mask[1:, :7]), atol=1e-5)
+    with torch.autocast("cpu", torch.bfloat16):
+        halved = encoder(ids, mask)
+    assert halved.dtype == torch.float32
+    assert torch.allclose(found, halved, atol=0.1)
     again = backbone_of("no/such/place/at/all").encoder(architecture, tokenizer, None)
     again.load_state_dict(encoder.state_dict())
     assert torch.equal(again.eval()(ids, mask), found)

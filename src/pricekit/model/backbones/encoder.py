@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -131,6 +132,10 @@ _LEAD, _LEAD_TOKENS = 12.0, 40.0
 """As in `bag`: the extra weight of the first token, and the tokens over which it falls to 1/e."""
 
 
+_FLOAT32_ONLY = ("deberta",)
+"""Families that add a mask of float32 to scores of half precision, which cannot hold it."""
+
+
 class TransformerEncoder(nn.Module):
     """A transformer and its pooling, in float32.
 
@@ -192,7 +197,8 @@ class TransformerEncoder(nn.Module):
         live = attention_mask
         if torch.compiler.is_exporting() and takes_whole_mask(self.model.config):
             live = attention_mask[:, None, None, :].bool()
-        hidden: Tensor = self.model(input_ids=input_ids, attention_mask=live).last_hidden_state.float()
+        with self._precision(input_ids.device.type):
+            hidden: Tensor = self.model(input_ids=input_ids, attention_mask=live).last_hidden_state.float()
         if self.pooling == "cls":
             return hidden[:, 0]
         mask = attention_mask.to(hidden.dtype)
@@ -202,6 +208,11 @@ class TransformerEncoder(nn.Module):
             for weights in (mask * factor for factor in self._factors(position))
         ]
         return torch.cat(means, 1)
+
+    def _precision(self, device: str) -> Any:
+        """Return a context without autocast for a family that autocast breaks."""
+        broken = self.model.config.model_type in _FLOAT32_ONLY and torch.is_autocast_enabled(device)
+        return torch.autocast(device, enabled=False) if broken else nullcontext()
 
     def _factors(self, position: Tensor) -> list[Tensor | float]:
         """Return the weights of the tokens in each pooled mean."""
