@@ -26,6 +26,7 @@ from pricekit.workflows.pretraining.loop import PretrainCallback, explain_write_
 from pricekit.workflows.pretraining.pretrain import pretrain
 from pricekit.workflows.pretraining.start import PretrainSettings
 from tests.model.backbones.test_contract import TEXTS
+from tests.model.backbones.tiny_weights import write_weights
 
 TINY = PretrainSettings(
     "transformer",
@@ -258,3 +259,12 @@ def test_an_overwriting_that_was_interrupted_is_continued(table, tmp_path, monke
         == (tmp_path / "new" / "model.safetensors").read_bytes()
         != old
     )
+
+
+def test_deberta_1_is_pretrained_in_float32_where_others_are_in_bf16(table, tmp_path, monkeypatch):
+    """Its mask of float32 does not fit into scores of half precision."""
+    monkeypatch.setattr(loop, "choose_precision", lambda speed, device: "bf16")
+    weights = write_weights(tmp_path / "tiny", "deberta")
+    chosen = replace(TINY, backbone="encoder", options={"weights": str(weights)}, epochs=1)
+    pretrain([table], chosen, tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == FILES

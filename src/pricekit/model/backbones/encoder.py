@@ -132,7 +132,7 @@ _LEAD, _LEAD_TOKENS = 12.0, 40.0
 """As in `bag`: the extra weight of the first token, and the tokens over which it falls to 1/e."""
 
 
-_FLOAT32_ONLY = ("deberta",)
+FLOAT32_ONLY = ("deberta",)
 """Families that add a mask of float32 to scores of half precision, which cannot hold it."""
 
 
@@ -211,7 +211,7 @@ class TransformerEncoder(nn.Module):
 
     def _precision(self, device: str) -> Any:
         """Return a context without autocast for a family that autocast breaks."""
-        broken = self.model.config.model_type in _FLOAT32_ONLY and torch.is_autocast_enabled(device)
+        broken = self.model.config.model_type in FLOAT32_ONLY and torch.is_autocast_enabled(device)
         return torch.autocast(device, enabled=False) if broken else nullcontext()
 
     def _factors(self, position: Tensor) -> list[Tensor | float]:

@@ -19,6 +19,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from pricekit.config import SpeedConfig, TrainingConfig
 from pricekit.errors import TrainingError
+from pricekit.model.backbones.encoder import FLOAT32_ONLY
 from pricekit.model.inference import is_out_of_memory
 from pricekit.support.leftovers import temporary_path
 from pricekit.support.progress import Advance
@@ -174,7 +175,7 @@ def fit_masked(job: PretrainJob, work: Path, checkpoint: Path | None, callback: 
     Returns:
         Whether all steps are done.
     """
-    trainer = _Trainer(model=job.model, args=_arguments(job.settings, work), callbacks=[callback])
+    trainer = _Trainer(model=job.model, args=_arguments(job, work), callbacks=[callback])
     trainer.remove_callback(PrinterCallback)
     trainer.own_loader = _loader(job)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -190,9 +191,10 @@ def _loader(job: PretrainJob) -> DataLoader[int]:
     return DataLoader(RowNumbers(len(job.train)), batch_sampler=order, collate_fn=collate)
 
 
-def _arguments(settings: PretrainSettings, work: Path) -> TrainingArguments:
-    device = Processes().device
-    precision = choose_precision(SpeedConfig(), device)
+def _arguments(job: PretrainJob, work: Path) -> TrainingArguments:
+    settings, device = job.settings, Processes().device
+    halved = job.model.config.model_type not in FLOAT32_ONLY
+    precision = choose_precision(SpeedConfig(), device) if halved else "fp32"
     return TrainingArguments(
         output_dir=str(work),
         num_train_epochs=settings.epochs or 1,
