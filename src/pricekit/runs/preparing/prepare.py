@@ -82,9 +82,7 @@ def prepare(
     if not processes.main:
         silence()
     if processes.main:  # before the table is read, which may take long
-        _check_folder(out, refit=first is not None, resume=resume, overwrite=overwrite)
-        if first is None and not resume:
-            check_rates(config, setup.plugins.backbone)
+        _check_start(setup, out, refit=first is not None, resume=resume, overwrite=overwrite)
     if split is None:
         split = _read_split(source, config, out, resume=resume, allow_leak=allow_leak)
     resume = resume and is_started(out)
@@ -126,10 +124,12 @@ def _read_split(source: Source, config: RunConfig, out: Path, *, resume: bool, a
     )
 
 
-def _check_folder(out: Path, *, refit: bool, resume: bool, overwrite: bool) -> None:
+def _check_start(setup: Setup, out: Path, *, refit: bool, resume: bool, overwrite: bool) -> None:
     """Raise TrainingError unless a run can be written to a folder, or continues there."""
     if not resume:
         check_free(out, overwrite)
+        if not refit:
+            check_rates(setup.config, setup.plugins.backbone)
     elif is_started(out):
         check_intact(out, (*STARTED, *(TAKEN_OVER if refit else ()), *assets_in(out)))
         recover_checkpoint(out, run_id(out))
