@@ -15,7 +15,8 @@ CONSTRAINTS = ("-c", str(ROOT / "constraints.txt"))
 
 
 def install(session: nox.Session, *packages: str) -> None:
-    session.install(*CONSTRAINTS, *packages)
+    """Install packages; Python compiles the modules that it imports, a small part of them, on first use."""
+    session.install("--no-compile", *CONSTRAINTS, *packages)
 
 
 def build(session: nox.Session, project: Path, folder: str) -> str:
@@ -131,7 +132,7 @@ def pages(session: nox.Session) -> None:
 
 @nox.session
 def examples(session: nox.Session) -> None:
-    """Run the scripts, the notebook, the tutorials and the examples of docstrings as written."""
+    """Run the scripts, the demo, a benchmark, the notebook, the tutorials and the examples of docstrings."""
     install_sources(session, "test")
     check_examples(session)
 

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import pricekit as pk
 
 SMALL = {"backbone.vocab_size": 300, "backbone.buckets": 64, "backbone.width": 4, "backbone.members": 2}
-SMALL |= {"training.refit": False}
+SMALL |= {"training.refit": False, "feature_options.trees.rounds": 8}
 
 FAILS = {
     "check_sample_weight_equivalence_on_dense_data": "a row of weight 2 is one row in a batch, and two rows are two"

@@ -12,6 +12,7 @@ from speed.prediction import measure
 from pricekit.errors import BundleError, ConfigError, ExportError
 
 
+@pytest.mark.examples
 def test_every_engine_and_peer_prices_all_rows(run, catalog, monkeypatch):
     written = {}
     monkeypatch.setattr(bench, "interleaved", _noting(bench.interleaved, written))
@@ -85,6 +86,7 @@ def test_a_precision_that_fails_is_logged_and_left_out(run, catalog, monkeypatch
     assert "fp16 is left out: it overflows" in caplog.text
 
 
+@pytest.mark.examples
 def test_an_engine_that_cannot_load_the_graph_is_logged_and_left_out(run, catalog, monkeypatch, caplog):
     load = bench.Predictor.load
 

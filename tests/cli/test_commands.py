@@ -16,7 +16,7 @@ from pricekit.prediction.checkpoint import PredictionCheckpoint
 
 TINY = (
     *("--set", "backbone.vocab_size=500", "--set", "backbone.buckets=64", "--set", "backbone.width=4"),
-    *("--epochs", "2", "--max-length", "64"),
+    *("--epochs", "2", "--max-length", "64", "--set", "feature_options.trees.rounds=8"),
 )
 
 
@@ -216,6 +216,7 @@ def test_options_that_would_change_a_resumed_run_are_rejected(pricekit, catalog,
     assert (code, f"Check {flags[0]}." in err) == (2, True)
 
 
+@pytest.mark.examples
 def test_the_demo_shows_prices(pricekit, tmp_path, monkeypatch):
     monkeypatch.setattr("pricekit.cli.demo.TRAINING", TINY)
     code, _, err = pricekit("demo", "--out", tmp_path / "demo", "--rows", "1000")

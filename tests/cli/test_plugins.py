@@ -76,7 +76,7 @@ def test_the_built_ins_work_next_to_twelve_broken_packages(with_broken, catalog,
     assert [p["version"] for p in listed if p["state"] == "failed"] == ["1.0"] * 11
     assert {p["kind"] for p in listed if p["package"] == "pricekit"} == set(KINDS)
     for command in (
-        ["train", catalog, "--out", tmp_path / "run", *SMALL],
+        ["train", catalog, "--out", tmp_path / "run", *SMALL, *FEW_TREES],
         ["export", tmp_path / "run", "--out", tmp_path / "bundle"],
         ["predict", tmp_path / "bundle", catalog, "--out", tmp_path / "prices.csv", "--engine", "ort-cpu"],
     ):
@@ -117,6 +117,8 @@ SMALL = [
     *("--epochs", "8", "--set", "training.learning_rate=0.01", "--no-refit"),
     *("--set", "backbone.width=8", "--set", "backbone.buckets=64"),
 ]
+
+FEW_TREES = ("--set", "feature_options.trees.rounds=8")
 
 FEATURE = """
 import numpy as np

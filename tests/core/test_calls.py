@@ -39,7 +39,14 @@ def pricekit_bundle_exported(folder, bundle, manifest):
     note("exported", folder=folder, bundle=bundle, precision=manifest["precision"])
 """
 
-SMALL = ["--set", "backbone.width=8", "--set", "backbone.buckets=64"]
+SMALL = [
+    "--set",
+    "backbone.width=8",
+    "--set",
+    "backbone.buckets=64",
+    "--set",
+    "feature_options.trees.rounds=8",
+]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pricekit.runs.source import Source, load_split
 from pricekit.runs.train import train
 from pricekit.workflows.cross_validation import config_of_folds
 
-TREES = {"features": ["fast15", "trees"], "feature_options": {"trees": {"rounds": 40, "words": 50}}}
+TREES = {"features": ["fast15", "trees"], "feature_options": {"trees": {"rounds": 20, "words": 50}}}
 WEAK = {"training": {"epochs": 1, "learning_rate": 1e-6, "embedding_learning_rate": 1e-6}}
 """The network learns nothing, so the estimate of the trees is the better price."""
 

@@ -149,7 +149,7 @@ def test_a_damaged_run_is_overwritten(run, stopped, catalog, pricekit, tmp_path,
     (copy / "notes.txt").write_text("mine")
     for damaged in (copy, shutil.copytree(stopped, staging_of(copy))):
         (damaged / name).write_text("{")
-    tiny = ("--set=backbone.name=bag", "--set=backbone.vocab_size=1000", "--set=training.epochs=1")
+    tiny = ("--epochs", 1, "--no-refit", "--features", "optimized22", "--set", "backbone.vocab_size=500")
     code, out, err = pricekit("train", catalog, "--out", copy, "--overwrite", *tiny)
     assert (code, f"the run is in {copy}" in out + err) == (0, True)
     open_run(copy)

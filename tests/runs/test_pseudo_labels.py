@@ -103,7 +103,7 @@ def _full(*_, **__):
 def test_a_teacher_that_saw_the_validation_rows_causes_a_warning(
     pricekit, run, bundle, catalog, new, tmp_path
 ):
-    flags = ["--set", "training.epochs=1", "--set", "backbone.members=1", "--unpriced", new, "--dry-run"]
+    flags = ["--epochs", "1", "--no-refit", "--features", "optimized22", "--unpriced", new, "--dry-run"]
     code, _, err = pricekit(
         "train", catalog, "--out", tmp_path / "a", *flags[:-1], "--teacher", run, "--seed", 5
     )

@@ -390,7 +390,7 @@ def test_every_report_says_that_the_metrics_are_of_the_first_pass(
 
 TINY_FLAGS = (
     *("--set", "backbone.vocab_size=500", "--set", "backbone.buckets=64", "--set", "backbone.width=4"),
-    *("--epochs", "2", "--max-length", "32"),
+    *("--epochs", "2", "--max-length", "32", "--set", "feature_options.trees.rounds=8"),
 )
 
 
