@@ -103,17 +103,22 @@ def start_together(
     before: str | None = None,
     value: object = None,
 ) -> list[Command]:
-    """Start a command in several processes that train together, with what a launcher says in the environment."""
+    """Start a command in processes that train together, with the environment of launchers on as many machines."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     launcher = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    launcher |= {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "ACCELERATE_USE_CPU": "true"}
+    launcher |= {
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": "1",
+        "LOCAL_RANK": "0",
+        "ACCELERATE_USE_CPU": "true",
+    }
     return [
         Command(
             *arguments,
             folder=folder,
-            environment=launcher | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            environment=launcher | {"RANK": str(rank)},
             before=before,
             value=value,
         )

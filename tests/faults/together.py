@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from tests.faults.campaign import Case
-from tests.faults.commands import Ended, start_together
+from tests.faults.commands import Command, Ended, start_together
 from tests.faults.models import assert_equal_runs, assert_nothing_left, command_of, write_table
 
 TRIALS, SHORT = 60, 6
@@ -43,6 +43,7 @@ def trial(case: Case) -> str:
     began = time.perf_counter()
     for rank in ranks:
         commands[rank].send(number)
+    end_the_rest(commands)
     ended = [command.wait() for command in commands]
     assert time.perf_counter() - began < LATE, ended
     for one in ended:
@@ -54,6 +55,16 @@ def trial(case: Case) -> str:
     assert_equal_runs(case.folder / "run", case.shared / "run")
     assert_nothing_left(case.folder)
     return f"{number.name} to {len(ranks)} " + ("ended before" if complete else "continued")
+
+
+def end_the_rest(commands: list[Command]) -> None:
+    """Do as a launcher does when a process has ended before it joined the other one, which waits for it."""
+    end = time.monotonic() + LATE / 2
+    while any(command.running for command in commands) and time.monotonic() < end:
+        time.sleep(0.01)
+    for command in commands:
+        if "waiting for all of the 2 processes" in command.output:
+            command.send(signal.SIGTERM)
 
 
 def check(ended: Ended, number: signal.Signals) -> None:

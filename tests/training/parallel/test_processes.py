@@ -129,6 +129,18 @@ def test_a_killed_process_ends_the_other_one_and_they_continue(catalog, tmp_path
     assert_equal_runs(tmp_path / "run", whole)
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_that_waits_for_the_others_says_so_and_can_be_interrupted(catalog, tmp_path, rank):
+    patience = {"before": "tests.training.parallel.test_processes:leave_or_wait", "value": 1 - rank}
+    commands = start_together(2, *words(catalog, "run"), folder=tmp_path, **patience)
+    commands[1 - rank].wait()
+    commands[rank].wait_for("waiting for all of the 2 processes that train together to join at 127.0.0.1:")
+    commands[rank].send(signal.SIGTERM)
+    ended = commands[rank].wait()
+    ended.check_explained(130)
+    assert "start all again" in ended.output
+
+
 @pytest.mark.parametrize("threaded", [False, True])
 def test_python_trains_in_a_process_group_that_exists(catalog, tmp_path, whole, threaded):
     given = {
@@ -194,6 +206,15 @@ def send_itself(given):
         return call(session, interrupted)
 
     Session.set_rates, loop.validate = set_rates, validate
+
+
+def leave_or_wait(rank):
+    """End the process of a rank before it joins; the others say soon that they wait."""
+    from pricekit.training.parallel import processes
+
+    if int(os.environ["RANK"]) == rank:
+        os._exit(1)
+    processes.PATIENCE = 0.1
 
 
 def train_in_group(given):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -12,6 +13,11 @@ from accelerate import PartialState
 from torch import Tensor, distributed
 
 from pricekit.errors import LostProcessError
+from pricekit.support.log import logger
+from pricekit.training.parallel.launched import launched_count
+
+PATIENCE = 10.0
+"""Seconds after which a process says that it waits for the others to join."""
 
 
 class Processes:
@@ -30,7 +36,7 @@ class Processes:
 
     def __init__(self) -> None:
         cpu_only = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
-        with together():
+        with together(), _said_if_long():
             state = PartialState(cpu=cpu_only or not torch.accelerator.is_available())
             world = distributed.group.WORLD if distributed.is_available() else None
             self.rank: int = world.rank() if world else 0
@@ -108,6 +114,27 @@ def together() -> Iterator[None]:
             "launcher, says why. The last checkpoint is kept: resume to continue",
             parameters=("resume",),
         ) from error
+
+
+@contextmanager
+def _said_if_long() -> Iterator[None]:
+    """Say that the block takes long, once on each machine: torch waits in silence, half an hour for a lost process."""
+    timer = threading.Timer(PATIENCE, _say_waiting)
+    timer.daemon = True
+    if launched_count() > 1 and os.environ.get("LOCAL_RANK", "0") == "0":
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _say_waiting() -> None:
+    where = ":".join(os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
+    logger.error(
+        f"waiting for all of the {launched_count()} processes that train together to join at {where}; if one has "
+        "ended, or cannot reach that address, stop the others and start all again"
+    )
 
 
 def is_lost(error: BaseException) -> bool:
