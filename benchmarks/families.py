@@ -1,6 +1,6 @@
 """Size and speed of float16 graphs against float32 ones, for each tested family of encoders in each engine.
 
-    python benchmarks/families.py [--family bert t5 ...] [--engine ort-cpu openvino] [--rounds 5] [--times 12]
+    python benchmarks/families.py [--family bert t5 ...] [--engine ort-cpu openvino] [--rounds 5] [--jobs 1]
 
 Each family is an encoder of two layers, 384 wide, with random weights. It is trained for one epoch on 600 generated
 products and exported in both precisions. Then all bundles price the same 400 products in turn. The ratio is that of the
@@ -13,6 +13,8 @@ import statistics
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pandas as pd
@@ -29,14 +31,18 @@ SETTINGS = {"training.epochs": 1, "training.batch_size": 16}
 ROWS = 400
 
 
-def bundles_of(kind: str, times: int, folder: Path) -> dict[str, Path]:
-    """Return a bundle of an encoder of a family, by precision."""
+def bundles_of(kind: str, times: int, folder: Path) -> dict[str, Path] | str:
+    """Return a bundle of an encoder of a family, by precision; or why there is none."""
+    folder.mkdir()
     table = pk.make_catalog(600, seed=1)
     weights = write_weights(folder / "weights", kind, table["catalog_content"].tolist(), times)
     shared = {"policy": "blazing", "backbone": "encoder", "weights": weights, "max_length": 160}
     run = pk.train(table, out=folder / "run", settings=SETTINGS, **shared)
     for precision in PRECISIONS:
-        pk.export(run, out=folder / precision, precision=precision)
+        try:
+            pk.export(run, out=folder / precision, precision=precision)
+        except ExportError as error:
+            return str(error)
     return {precision: folder / precision for precision in PRECISIONS}
 
 
@@ -65,19 +71,21 @@ def main() -> None:
     parser.add_argument("--engine", nargs="+", default=["ort-cpu"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--times", type=int, default=12, help="as wide as the encoders of the tests")
+    parser.add_argument("--jobs", type=int, default=1, help="bundles that are made at once")
     given = parser.parse_args()
     rows, lines = pk.make_catalog(ROWS, seed=2).drop(columns="price"), []
-    for kind in given.family:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                bundles = bundles_of(kind, given.times, Path(folder))
-            except ExportError as error:
-                print(kind, error, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        with ProcessPoolExecutor(given.jobs, get_context("spawn")) as pool:
+            made = [pool.submit(bundles_of, kind, given.times, Path(folder, kind)) for kind in given.family]
+            found = {kind: bundles.result() for kind, bundles in zip(given.family, made, strict=True)}
+        for kind, bundles in found.items():
+            if isinstance(bundles, str):
+                print(kind, bundles, flush=True)
                 continue
             sizes = [(path / "model.onnx").stat().st_size / 1e6 for path in bundles.values()]
             ratios = [f"{ratio(bundles, engine, rows, given.rounds):.2f}" for engine in given.engine]
-        lines.append([kind, *(f"{size:.1f}" for size in sizes), *ratios])
-        print(*lines[-1], flush=True)
+            lines.append([kind, *(f"{size:.1f}" for size in sizes), *ratios])
+            print(*lines[-1], flush=True)
     headers = [
         "family",
         *(f"{name}, MB" for name in PRECISIONS),

@@ -1,6 +1,6 @@
 """Prediction on this machine's GPU with fp16 bundles: the graph alone, and file to file.
 
-    python benchmarks/gpu_prediction.py TABLE [--rows 74923] [--repeats 5] [--backbone distilroberta ...]
+    python benchmarks/gpu_prediction.py TABLE [--rows 74923] [--repeats 5] [--backbone distilroberta ...] [--jobs 1]
 
 For each backbone, with random weights and the true architecture, the script trains a run for one epoch on a few rows
 and exports it. The table has prices; its rows are repeated up to --rows, each copy with its number, because equal rows
@@ -11,6 +11,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,10 +38,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=74_923)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--backbone", nargs="+", default=BACKBONES)
+    parser.add_argument("--engine", nargs="+", default=ENGINES)
+    parser.add_argument("--jobs", type=int, default=1, help="bundles that are made at once")
     parser.add_argument("--tiny", action="store_true", help="one tiny backbone and ort-cpu")
     options = parser.parse_args()
     if options.tiny:
         options.rows, options.repeats, options.backbone = 64, 1, ("transformer",)
+        options.engine = ("ort-cpu",)
     lines = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -49,10 +53,12 @@ def main() -> None:
         copies = range(-(-options.rows // len(known)))
         copied = pd.concat([known.assign(catalog_content=texts + f"\n{number}") for number in copies])
         copied.head(options.rows).to_csv(folder / "table.csv", index=False)
+        with ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(lambda backbone: _export(backbone, options, folder), options.backbone))
         for backbone in options.backbone:
-            _export(backbone, options, folder)
-            for engine in ("ort-cpu",) if options.tiny else ENGINES:
+            for engine in options.engine:
                 lines.append(_line(backbone, engine, options, folder))
+                print(*lines[-1], flush=True)
     headers = ["backbone", "engine", "graph, rows/s", "file to file, rows/s", "s", "tokens a batch"]
     show_table(f"fp16, {options.rows:,} rows", headers, lines, stderr=False)
 

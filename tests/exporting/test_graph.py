@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch import nn
 
+from pricekit.engines.ort import INPUTS
 from pricekit.errors import ExportError
 from pricekit.exporting.graph import OPSET, TRANSLATIONS, export_graph
+from pricekit.model.backbones.lstm import Lstm, LstmEncoder
 
 
 class Attention(nn.Module):
@@ -55,6 +57,45 @@ def test_attention_equals_that_of_torch(tmp_path, kind, scale):
     kinds = [node.op_type for node in onnx.load(path).graph.node]
     assert "IsNaN" not in kinds
     assert np.sum([kind == "MatMul" for kind in kinds]) == 2
+
+
+class Recurrent(nn.Module):
+    """Takes and returns what a graph of pricekit does."""
+
+    encoder = loss = None
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = LstmEncoder(300, Lstm.Options(embedding=4, width=3, layers=2))
+
+    def merged(self):
+        return self
+
+    def forward(self, input_ids, attention_mask, features):
+        return self.lstm(input_ids, attention_mask).sum(1) + features.sum(1)
+
+
+def test_an_lstm_is_one_operation_in_every_export_of_a_process(tmp_path):
+    torch.manual_seed(0)
+    model = Recurrent().eval()
+    batch, shorter = lstm_batch(3, 9), lstm_batch(2, 4)
+    expected = model(*(torch.from_numpy(shorter[name]) for name in INPUTS)).detach().numpy()
+    for number in range(2):
+        path = tmp_path / f"{number}.onnx"
+        export_graph(model, batch, path)
+        assert [node.op_type for node in onnx.load(path).graph.node].count("LSTM") == 4
+        session = ort.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+        assert session.run(None, shorter)[0] == pytest.approx(expected, abs=1e-6)
+
+
+def lstm_batch(rows, length):
+    """Return a batch in which one row is shorter than the others."""
+    generator = np.random.default_rng(rows)
+    mask = np.ones((rows, length), np.int64)
+    mask[-1, length // 2 :] = 0
+    ids = generator.integers(0, 300, (rows, length))
+    features = generator.normal(size=(rows, 2)).astype(np.float32)
+    return {"input_ids": ids, "attention_mask": mask, "features": features}
 
 
 @pytest.mark.parametrize(

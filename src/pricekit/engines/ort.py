@@ -263,7 +263,8 @@ def _session(
     ort = _check_provider(provider)
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads or usable_cpus()
-    options.log_severity_level = 3
+    # 3 are errors and 4 fatal ones. A graph that cannot be recorded is no error: it is opened again without.
+    options.log_severity_level = 4 if settings.get("enable_cuda_graph") == "1" else 3
     # Spinning threads would take CPU time from the tokenizer and from other processes.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Without VNNI, products of uint8 and int8 overflow if the weights have all 8 bits, as in bundles of version 0.1.

@@ -16,6 +16,7 @@ from onnxscript import opset20 as op
 from pricekit.core.contracts import Batch
 from pricekit.engines.ort import INPUTS
 from pricekit.errors import ExportError
+from pricekit.model.backbones.lstm import one_direction
 from pricekit.model.inference import to_tensors
 from pricekit.model.network import PriceModel
 from pricekit.support.causes import raise_outside_cause
@@ -64,8 +65,29 @@ def scaled_dot_product_attention(
     return op.MatMul(op.Softmax(scores, axis=-1), value)
 
 
+def lstm(states: Any, weight: Any, state_weight: Any, bias: Any, state_bias: Any) -> Any:
+    """Return the states of one layer in one direction: (B, L, W) -> (B, L, H), as `lstm.one_direction`.
+
+    Torch orders the gates input, forget, cell, output, and ONNX input, output, forget, cell.
+    """
+    size = state_weight.shape[1]
+    order: Any = op.Constant(value_ints=[gate * size + row for gate in (0, 3, 1, 2) for row in range(size)])
+    first: Any = op.Constant(value_ints=[0])
+    second: Any = op.Constant(value_ints=[1])
+    biases = op.Concat(op.Gather(bias, order), op.Gather(state_bias, order), axis=0)
+    found, _, _ = op.LSTM(
+        op.Transpose(states, perm=[1, 0, 2]),
+        op.Unsqueeze(op.Gather(weight, order), first),
+        op.Unsqueeze(op.Gather(state_weight, order), first),
+        op.Unsqueeze(biases, first),
+        hidden_size=size,
+    )
+    return op.Transpose(op.Squeeze(found, second), perm=[1, 0, 2])
+
+
 TRANSLATIONS: Mapping[Any, Any] = {
-    torch.ops.aten.scaled_dot_product_attention.default: scaled_dot_product_attention
+    torch.ops.aten.scaled_dot_product_attention.default: scaled_dot_product_attention,
+    one_direction._opoverload: lstm,
 }
 """Operations of torch with their replacements in the exporter."""
 

@@ -55,6 +55,7 @@ def test_each_family_is_built_trained_and_opened_without_its_weights(folders, ki
     assert halved.dtype == torch.float32
     assert torch.allclose(found, halved, atol=0.1)
     again = backbone_of("no/such/place/at/all").encoder(architecture, tokenizer, None)
+    assert [p.requires_grad for p in again.parameters()] == [p.requires_grad for p in encoder.parameters()]
     again.load_state_dict(encoder.state_dict())
     assert torch.equal(again.eval()(ids, mask), found)
     places = [tensor.data_ptr() for tensor in encoder.state_dict().values() if tensor.numel()]

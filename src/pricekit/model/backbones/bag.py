@@ -23,6 +23,10 @@ from pricekit.mapped import rows_read
 from pricekit.model.backbones.bpe import train_bpe
 from pricekit.tokens import Tokens
 
+_CHECKS: Any = torch.sparse.check_sparse_tensor_invariants
+if not _CHECKS.is_enabled():
+    _CHECKS.disable()  # as it is; torch 2.11 warns unless somebody chooses
+
 PAD, UNK = "[PAD]", "[UNK]"
 _SPAN = 16
 _MOST_TOKENS = 1_000_000

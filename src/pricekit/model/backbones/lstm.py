@@ -85,11 +85,41 @@ class LstmEncoder(nn.Module):
         states = self.embedding(input_ids)
         for onward, back in zip(self.forwards, self.backwards, strict=True):
             states = self.dropout(states)
-            found = back(_at(states, reversed_position))[0]
-            states = torch.cat([onward(states)[0], _at(found, reversed_position)], 2)
+            found = _run(back, _at(states, reversed_position))
+            states = torch.cat([_run(onward, states), _at(found, reversed_position)], 2)
         weights = attention_mask[:, :, None].float()
         pooled: Tensor = (states.float() * weights).sum(1) / weights.sum(1).clamp(min=1)
         return pooled
+
+
+def _run(layer: nn.Module, states: Tensor) -> Tensor:
+    """Return the states of one layer in one direction, (B, L, H).
+
+    An export sees one operation. It would otherwise replace the layer by its steps, as many as the example is long:
+    torch keeps the layer only in some versions, and only in the first export of a process.
+    """
+    if torch.compiler.is_exporting():
+        return one_direction(
+            states, layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0
+        )
+    found: Tensor = layer(states)[0]
+    return found
+
+
+@torch.library.custom_op("pricekit::lstm", mutates_args=())
+def one_direction(
+    states: Tensor, weight: Tensor, state_weight: Tensor, bias: Tensor, state_bias: Tensor
+) -> Tensor:
+    """Return what `torch.nn.LSTM` with these weights does: float32 (B, L, W) -> (B, L, H)."""
+    start = states.new_zeros(1, len(states), state_weight.shape[1])
+    weights = (weight, state_weight, bias, state_bias)
+    found: Tensor = torch.lstm(states, (start, start), weights, True, 1, 0.0, False, False, True)[0]
+    return found
+
+
+@one_direction.register_fake
+def _shape(states: Tensor, weight: Tensor, state_weight: Tensor, bias: Tensor, state_bias: Tensor) -> Tensor:
+    return states.new_empty(states.shape[0], states.shape[1], state_weight.shape[1])
 
 
 def _at(states: Tensor, position: Tensor) -> Tensor:

@@ -318,8 +318,19 @@ def load_model(
             parameters=("weights",),
             missing=missing,
         )
+    _freeze_fixed(made)
     loaded: PreTrainedModel = made
     return loaded
+
+
+def _freeze_fixed(model: PreTrainedModel) -> None:
+    """Freeze parameters that the architecture fixes, such as sines of positions: loading makes them trainable."""
+    with torch.device("meta"):
+        fixed = [
+            name for name, given in type(model)(model.config).named_parameters() if not given.requires_grad
+        ]
+    for name in fixed:
+        model.get_parameter(name).requires_grad_(False)
 
 
 def _check_shapes(found: Iterable[tuple[str, Iterable[int], Iterable[int]]], folder: Path) -> None:

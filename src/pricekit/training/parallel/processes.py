@@ -41,6 +41,7 @@ class Processes:
             world = distributed.group.WORLD if distributed.is_available() else None
             self.rank: int = world.rank() if world else 0
             self.count: int = world.size() if world else 1
+            self._world = world
             self._group = _control_group(world) if world and self.count > 1 else None
         self.main: bool = self.rank == 0
         self.device: torch.device = state.device
@@ -98,6 +99,7 @@ class Processes:
         """Leave the process group; torch warns if a process exits without doing so."""
         if self.count > 1:
             self.wait()
+        if self._world:
             distributed.destroy_process_group()
 
 
