@@ -33,17 +33,20 @@ ROWS = 400
 
 def bundles_of(kind: str, times: int, folder: Path) -> dict[str, Path] | str:
     """Return a bundle of an encoder of a family, by precision; or why there is none."""
-    folder.mkdir()
+    bundles = {precision: folder / precision for precision in PRECISIONS}
+    if all((path / "manifest.json").exists() for path in bundles.values()):
+        return bundles
+    folder.mkdir(parents=True, exist_ok=True)
     table = pk.make_catalog(600, seed=1)
     weights = write_weights(folder / "weights", kind, table["catalog_content"].tolist(), times)
     shared = {"policy": "blazing", "backbone": "encoder", "weights": weights, "max_length": 160}
-    run = pk.train(table, out=folder / "run", settings=SETTINGS, **shared)
-    for precision in PRECISIONS:
+    run = pk.train(table, out=folder / "run", overwrite=True, settings=SETTINGS, **shared)
+    for precision, path in bundles.items():
         try:
-            pk.export(run, out=folder / precision, precision=precision)
+            pk.export(run, out=path, precision=precision, overwrite=True)
         except ExportError as error:
             return str(error)
-    return {precision: folder / precision for precision in PRECISIONS}
+    return bundles
 
 
 def ratio(bundles: dict[str, Path], engine: str, rows: pd.DataFrame, rounds: int) -> float:
@@ -72,9 +75,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--times", type=int, default=12, help="as wide as the encoders of the tests")
     parser.add_argument("--jobs", type=int, default=1, help="bundles that are made at once")
+    parser.add_argument("--folder", help="keeps the bundles, for the next time")
     given = parser.parse_args()
     rows, lines = pk.make_catalog(ROWS, seed=2).drop(columns="price"), []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.folder or temporary
         with ProcessPoolExecutor(given.jobs, get_context("spawn")) as pool:
             made = [pool.submit(bundles_of, kind, given.times, Path(folder, kind)) for kind in given.family]
             found = {kind: bundles.result() for kind, bundles in zip(given.family, made, strict=True)}

@@ -40,14 +40,16 @@ def main() -> None:
     parser.add_argument("--backbone", nargs="+", default=BACKBONES)
     parser.add_argument("--engine", nargs="+", default=ENGINES)
     parser.add_argument("--jobs", type=int, default=1, help="bundles that are made at once")
+    parser.add_argument("--folder", type=Path, help="keeps the bundles, for the next time")
     parser.add_argument("--tiny", action="store_true", help="one tiny backbone and ort-cpu")
     options = parser.parse_args()
     if options.tiny:
         options.rows, options.repeats, options.backbone = 64, 1, ("transformer",)
         options.engine = ("ort-cpu",)
     lines = []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         known = pd.read_csv(options.table, nrows=options.rows)
         texts = known["catalog_content"].astype(str)
         copies = range(-(-options.rows // len(known)))
@@ -68,9 +70,11 @@ def _export(backbone: str, options: argparse.Namespace, folder: Path) -> None:
     weights = TINY if options.tiny else () if backbone == "transformer" else ("--random-weights",)
     run, bundle = str(folder / backbone), str(folder / f"{backbone}-bundle")
     train = ["train", str(options.table), "--limit", "200", "--epochs", "1", "--backbone", backbone, *weights]
+    if Path(bundle, "manifest.json").exists():
+        return
     for command in (
-        [*train, "--out", run, "--quiet"],
-        ["export", run, "--precision", "fp16", "--out", bundle],
+        [*train, "--out", run, "--overwrite", "--quiet"],
+        ["export", run, "--precision", "fp16", "--out", bundle, "--overwrite"],
     ):
         subprocess.run([sys.executable, "-m", "pricekit", *command], check=True)
 

@@ -98,11 +98,8 @@ def _run(layer: nn.Module, states: Tensor) -> Tensor:
     An export sees one operation. It would otherwise replace the layer by its steps, as many as the example is long:
     torch keeps the layer only in some versions, and only in the first export of a process.
     """
-    if torch.compiler.is_exporting():
-        return one_direction(
-            states, layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0
-        )
-    found: Tensor = layer(states)[0]
+    weights = (layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0)
+    found: Tensor = one_direction(states, *weights) if torch.compiler.is_exporting() else layer(states)[0]
     return found
 
 
