@@ -10,6 +10,7 @@ meaningless.
 """
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
         times = full.own.rows_per_second / their.rows_per_second
         rows.append(_row(system, "everything on", full.own, times, full))
         for row in rows[-3:]:
-            print(*row, sep="\t", flush=True)
+            print(*row, sep="\t", file=sys.stderr, flush=True)
     bf16 = _everything_on("blazing")
     bf16["speed"]["precision"] = "bf16"
     lengths = _measured(options, bf16, [])
