@@ -26,6 +26,7 @@ from pricekit.runs.train import train
 from pricekit.support.progress import use_reporter
 from pricekit.support.staging import staging_of
 from pricekit.training import loop
+from pricekit.training.monitor import Monitor
 from pricekit.training.session import Session, start_session
 from pricekit.training.time_budget import TimeBudget
 
@@ -68,6 +69,13 @@ def test_the_policy_quick_refits_and_the_others_say_what_it_costs():
     for name in ("ultra", "fast", "blazing", "optimized"):
         assert not config_of({"policy": name}).training.refit
         assert "training.refit is off" in registry().create("policy", name, {}).notes
+
+
+def test_only_the_first_pass_says_that_the_gpu_was_idle(catalog, tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO", "pricekit")
+    monkeypatch.setattr(Monitor, "advice", lambda self: "the GPU was busy 5% of the time")
+    train(Source(catalog), tiny_config(REFITTED, {"training": {"epochs": 1}}), tmp_path / "run")
+    assert caplog.text.count("refit: the second pass") == caplog.text.count("the GPU was busy") == 1
 
 
 def test_a_refit_keeps_the_out_of_fold_values_of_the_first_pass(catalog, tmp_path):

@@ -79,7 +79,9 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
                 logger.info(f"the time budget is used up; the {job.config.training.keep} weights are kept")
                 break
     _warn_if_short(session)
-    if advice := session.monitor.advice():
+    if job.valid is not None and (
+        advice := session.monitor.advice()
+    ):  # once, and not again by the second pass
         logger.info(advice)
     load_checkpoint(folder / BEST, job.model, run=job.run)
     return session.state
