@@ -148,5 +148,6 @@ def export_graph(
         reason = shorten(f"{type(cause).__name__}: {cause}", 300)
         raise ExportError(
             f"torch cannot export the encoder {type(model.encoder).__name__} with the loss {type(model.loss).__name__} "
-            f"to ONNX: {reason}. Nothing was published; both must consist of operations that torch.onnx.export supports"
+            f"to ONNX: {reason}. Nothing was published; both must consist of operations that torch.onnx.export "
+            f"supports, and newer versions than torch {torch.__version__} may support more"
         ) from error
