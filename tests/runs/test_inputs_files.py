@@ -2,9 +2,9 @@
 
 import errno
 import json
-import multiprocessing
 import os
 import signal
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -23,20 +23,26 @@ from pricekit.runs.source import Source, load_split
 from pricekit.runs.train import train
 from pricekit.training import loop
 from pricekit.training.session import Session
+from tests.faults.commands import Command
 
 TREES = {
     "features": ["optimized22", "columns", "trees"],
     "feature_options": {"trees": {"rounds": 4, "words": 30}},
 }
 REFIT = {"training": {"refit": True, "epochs": 2}}
+LARGE = {
+    "pricekit.table.stored.LARGE_BYTES": 0,
+    "pricekit.table.stored.PART_ROWS": 50,
+    "pricekit.table.usable.PART_ROWS": 50,
+}
+"""What to set so that every table is larger than memory."""
 
 
 @pytest.fixture
 def large(monkeypatch):
     """Every table is larger than memory."""
-    monkeypatch.setattr("pricekit.table.stored.LARGE_BYTES", 0)
-    for module in ("stored", "usable"):
-        monkeypatch.setattr(f"pricekit.table.{module}.PART_ROWS", 50)
+    for target, value in LARGE.items():
+        monkeypatch.setattr(target, value)
 
 
 def _assert_equal(run, other):
@@ -57,31 +63,30 @@ def test_the_model_is_the_same_as_in_memory(catalog, tmp_path, large, settings, 
     assert {path.name for path in tmp_path.iterdir()} == {"files", "memory"}
 
 
-def _killed(catalog, out, settings):
-    """Train in another process, and kill it in the middle of the second epoch."""
+def train_until_killed(given):
+    """Train, and be killed in the middle of the second epoch."""
+    catalog, out, settings = given
+    for target, value in LARGE.items():
+        module, _, name = target.rpartition(".")
+        setattr(import_module(module), name, value)
+    count = Session.count_step
 
-    def work():
-        count = Session.count_step
+    def count_step(self, rows, *, skipped):
+        count(self, rows, skipped=skipped)
+        if self.state.epoch == 1 and self.state.steps_in_epoch == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-        def count_step(self, rows, *, skipped):
-            count(self, rows, skipped=skipped)
-            if self.state.epoch == 1 and self.state.steps_in_epoch == 2:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        Session.count_step = count_step
-        train(Source(catalog), tiny_config(settings), out)
-
-    process = multiprocessing.get_context("fork").Process(target=work)
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    Session.count_step = count_step
+    train(Source(catalog), tiny_config(settings), out)
 
 
 @pytest.mark.parametrize("damage", ["none", "missing", "flipped", "empty"])
 def test_a_killed_run_resumes_to_the_same_weights(catalog, run, tmp_path, large, damage, monkeypatch):
-    out = tmp_path / "run"
-    _killed(catalog, out, {"training": {"save_steps": 1}})
-    assert {path.name for path in tmp_path.iterdir()} - {".run.lock"} == {"run"}
+    out = tmp_path / "runs" / "run"
+    given = (catalog, out, {"training": {"save_steps": 1}})
+    command = Command(folder=tmp_path, before="tests.runs.test_inputs_files:train_until_killed", value=given)
+    assert command.wait().code == -signal.SIGKILL, command.output
+    assert {path.name for path in out.parent.iterdir()} - {".run.lock"} == {"run"}
     assert all((out / name).is_file() for name in FILES)
     assert not set(FILES) & set(STARTED)
     if damage == "none":  # they are not computed again
