@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
-from crepes import ConformalRegressor
 
 from pricekit.prediction.intervals import Intervals
 
 ROWS_PER_BIN, MAX_BINS = 100, 10
 ROUNDING = 1e-9
-"""Keeps the rank (1 - level)·(n + 1) from being rounded down: a tenth of 10 rows is 1, not 0.99."""
+"""Keeps the rank level·(n + 1) from being rounded up: nine tenths of 10 rows is 9, not 9.01."""
 LEVELS = (*np.arange(5, 100, 5) / 100, 0.96, 0.97, 0.98, 0.99)
 
 
@@ -28,44 +25,25 @@ def fit_intervals(predicted: np.ndarray, actual: np.ndarray, weight: np.ndarray 
     """
     edges = _edges(predicted.astype(np.float64))
     residuals = np.abs(np.log(actual) - np.log(predicted.astype(np.float64)))
-    bins, every = np.searchsorted(edges, predicted, side="right"), np.arange(len(edges) + 1)
-    widths = (
-        _widths(residuals, bins, every)
-        if weight is None
-        else _weighted_widths(residuals, bins, every, weight)
+    bins = np.searchsorted(edges, predicted, side="right")
+    counts = np.ones(len(predicted)) if weight is None else weight
+    widths = np.stack(
+        [_widths(residuals[bins == number], counts[bins == number]) for number in range(len(edges) + 1)],
+        axis=1,
     )
     usable = np.isfinite(widths).all(axis=1)
     return Intervals(edges, np.array(LEVELS)[usable], widths[usable])
 
 
-def _widths(residuals: np.ndarray, bins: np.ndarray, every: np.ndarray) -> np.ndarray:
-    """Return the half width of each level in each bin, (levels, bins); infinite for a bin with too few rows."""
-    regressor = ConformalRegressor()
-    regressor.fit(residuals, bins=bins)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # levels too high for so few rows are infinite, and dropped below
-        return np.array(
-            [
-                regressor.predict_int(np.zeros(len(every)), bins=every, confidence=level - ROUNDING)[:, 1]
-                for level in LEVELS
-            ]
-        )
-
-
-def _weighted_widths(
-    residuals: np.ndarray, bins: np.ndarray, every: np.ndarray, weight: np.ndarray
-) -> np.ndarray:
-    """Return what `_widths` returns, for rows that count differently."""
-    found = np.full((len(LEVELS), len(every)), np.inf)
-    for place, number in enumerate(every):
-        inside = np.flatnonzero((bins == number) & (weight > 0))
-        if not len(inside):
-            continue
-        inside = inside[np.argsort(residuals[inside], kind="stable")]
-        covered = np.cumsum(weight[inside]) / (weight[inside].sum() + weight[inside].mean())
-        ranks = np.searchsorted(covered, np.array(LEVELS) - ROUNDING)
-        found[:, place] = np.append(residuals[inside], np.inf)[ranks]
-    return found
+def _widths(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return the half width of each level in one bin, (levels,); infinite if it has too few rows for a level."""
+    residuals, weight = residuals[weight > 0], weight[weight > 0]
+    if not len(residuals):
+        return np.full(len(LEVELS), np.inf)
+    order = np.argsort(residuals, kind="stable")
+    covered = np.cumsum(weight[order]) / (weight[order].sum() + weight[order].mean())
+    ranks = np.searchsorted(covered, np.array(LEVELS) - ROUNDING)
+    return np.append(residuals[order], np.inf)[ranks]
 
 
 def _edges(predicted: np.ndarray) -> np.ndarray:
