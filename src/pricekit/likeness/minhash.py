@@ -1,4 +1,4 @@
-"""MinHash of many texts at once (Broder 1997): the same values as of datasketch's `MinHash`, in a tenth of its time.
+"""MinHash of many texts at once (Broder 1997).
 
 A text is the set of its pairs of neighbouring words, each hashed to 32 bits; a number counts as a word "0".
 """
@@ -26,9 +26,7 @@ _BLOCK = 1 << 15
 
 def signatures(words: NormalWords) -> tuple[Ints, Hashes]:
     """Return the rows that have a signature, int64 (S,), ascending, and their signatures, uint32 (S, 128)."""
-    from datasketch import MinHash
-
-    factor, offset = MinHash(PERMUTATIONS, hashfunc=int).permutations
+    factor, offset = _permutations()
     pairs, count = _word_pairs(words)
     rows = np.flatnonzero(count >= MIN_PAIRS)
     start = np.cumsum(count) - count
@@ -46,6 +44,13 @@ def signatures(words: NormalWords) -> tuple[Ints, Hashes]:
             np.minimum.reduce(permuted, axis=0, out=least[number])
         found[some] = least.T
     return rows, found
+
+
+def _permutations() -> tuple[Hashes, Hashes]:
+    """Return what permutes the numbers of 32 bits, factor·h + offset; an odd factor gives no two the same number."""
+    random = np.random.RandomState(1)  # its numbers never change with numpy
+    half = random.randint(1 << 31, size=PERMUTATIONS, dtype=np.uint32)
+    return 2 * half + np.uint32(1), random.randint(1 << 32, size=PERMUTATIONS, dtype=np.uint32)
 
 
 def _blocks(length: Ints) -> Iterator[Ints]:
@@ -76,7 +81,7 @@ def _word_pairs(words: NormalWords) -> tuple[Hashes, Ints]:
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """Spread values over all 32 bits by the finalizer of MurmurHash3, as datasketch does before it permutes them."""
+    """Spread values over all 32 bits by the finalizer of MurmurHash3, so that similar values become different ones."""
     values = (values ^ (values >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     values = (values ^ (values >> np.uint32(13))) * np.uint32(0xC2B2AE35)
     return values ^ (values >> np.uint32(16))
