@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from inspect import unwrap
 from typing import Any
 
 import torch
@@ -29,6 +30,12 @@ class RowwiseAdagrad(torch.optim.Optimizer):
         eps: added to the denominators.
         weight_decay: share of lr by which dense weights shrink per step.
     """
+
+    # Torch wraps these so that its compiler leaves them alone, and imports the compiler for it: a second of CPU.
+    add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
+    state_dict = unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
 
     def __init__(
         self,
