@@ -1,4 +1,4 @@
-"""The program: `pricekit`, `python -m pricekit`, and `accelerate launch -m pricekit`."""
+"""The program: `pricekit`, `python -m pricekit`, and `torchrun -m pricekit`."""
 
 import os
 import signal

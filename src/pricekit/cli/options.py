@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -277,7 +278,8 @@ def _resume_command(command: str, flags: dict[str, Any]) -> str:
     if flags["resume"] and flags["time_budget"]:  # the time budget of the first start is in the configuration
         words += ["--time-budget", flags["time_budget"]]
     words += read_flags(flags) + ["--allow-leak"] * flags["allow_leak"]
-    launcher = ["accelerate", "launch", "-m"] if launched_count() > 1 else []
+    here = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    launcher = ["torchrun", "--nproc_per_node", here, "-m"] if launched_count() > 1 else []
     return shlex.join([*launcher, "pricekit", command, *words]) + again()
 
 

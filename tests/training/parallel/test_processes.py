@@ -106,7 +106,7 @@ def test_processes_stop_after_the_same_step_and_continue(catalog, tmp_path, whol
     first, second = [command.wait() for command in commands]
     assert (first.code, second.code) == (130, 130), (first, second)
     assert first.output.count("interrupted") == 1
-    assert "accelerate launch -m pricekit train" in first.output
+    assert "torchrun --nproc_per_node 1 -m pricekit train" in first.output
     assert second.output.strip() == ""
     train_together(catalog, tmp_path, "run", "--resume")
     assert_equal_runs(tmp_path / "run", whole)
@@ -156,17 +156,10 @@ def test_python_trains_in_a_process_group_that_exists(catalog, tmp_path, whole, 
 
 @pytest.mark.slow
 def test_the_launcher_forwards_its_signal(catalog, tmp_path):
-    """`accelerate launch` takes seconds to start, and adds messages of its own."""
-    launcher = [
-        "accelerate.commands.launch",
-        "--multi_gpu",
-        "--num-processes",
-        "2",
-        "--num-machines",
-        "1",
-        "-m",
-    ]
-    command = [sys.executable, "-m", *launcher, "pricekit", *words(catalog, "run"), "--epochs", "60"]
+    """`torchrun` takes seconds to start, and adds messages of its own."""
+    launcher = ["torch.distributed.run", "--nproc_per_node", "2", "-m"]
+    longer = ("--set", "training.epochs=60")
+    command = [sys.executable, "-m", *launcher, "pricekit", *words(catalog, "run"), *longer]
     environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
     with open(tmp_path / "output", "w+") as output:
         launched = subprocess.Popen(command, stderr=output, cwd=tmp_path, env=environment)
@@ -178,7 +171,7 @@ def test_the_launcher_forwards_its_signal(catalog, tmp_path):
     assert said.count("stopping after this step with a checkpoint") == 1
     assert said.count("pricekit: interrupted") == 1
     assert "SIGKILL" not in said
-    train_together(catalog, tmp_path, "run", "--resume")
+    train_together(catalog, tmp_path, "run", *longer, "--resume")
     assert json.loads((tmp_path / "run/run.json").read_text())["refit"]["rows"] == 200
 
 

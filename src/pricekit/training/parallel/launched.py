@@ -15,7 +15,7 @@ def launched_rank() -> int:
 
 
 def launched_count() -> int:
-    """Return how many processes train together; torchrun, `accelerate launch` and Ray write it into the environment."""
+    """Return how many processes train together; launchers such as torchrun and Ray write it into the environment."""
     if group := _group():
         return int(group.size())
     return int(os.environ.get("WORLD_SIZE", "1"))

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 import torch
-from accelerate import PartialState
 from torch import Tensor, distributed
 
 from pricekit.errors import LostProcessError
@@ -23,7 +22,7 @@ PATIENCE = 10.0
 class Processes:
     """Rank and device of this process, and operations across all processes.
 
-    accelerate creates the process group if a launcher asks for one; a group that exists is used.
+    A group that exists is used; otherwise one is created if a launcher started several processes.
 
     Attributes:
         rank: number of this process, from 0.
@@ -35,16 +34,16 @@ class Processes:
     """
 
     def __init__(self) -> None:
-        cpu_only = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
+        self.device: torch.device = _device()
         with together(), _said_if_long():
-            state = PartialState(cpu=cpu_only or not torch.accelerator.is_available())
+            if launched_count() > 1 and not distributed.is_initialized():
+                distributed.init_process_group(distributed.get_default_backend_for_device(self.device))
             world = distributed.group.WORLD if distributed.is_available() else None
             self.rank: int = world.rank() if world else 0
             self.count: int = world.size() if world else 1
             self._world = world
             self._group = _control_group(world) if world and self.count > 1 else None
         self.main: bool = self.rank == 0
-        self.device: torch.device = state.device
 
     @property
     def share(self) -> tuple[int, int]:
@@ -101,6 +100,18 @@ class Processes:
             self.wait()
         if self._world:
             distributed.destroy_process_group()
+
+
+def _device() -> torch.device:
+    """Return the CPU or the accelerator; of several processes on a machine, each takes the one with its number."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if accelerator is None or os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes"):
+        return torch.device("cpu")
+    if "LOCAL_RANK" not in os.environ:
+        return accelerator
+    number = int(os.environ["LOCAL_RANK"]) % torch.accelerator.device_count()
+    torch.accelerator.set_device_index(number)
+    return torch.device(accelerator.type, number)
 
 
 @contextmanager

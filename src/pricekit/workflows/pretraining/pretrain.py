@@ -101,7 +101,7 @@ def _pretrain(
     resume = resume and has_begun(out, is_unfinished(out), "pretraining")
     _check_free(out, work, resume=resume, overwrite=overwrite or resume)
     if processes.count > 1:
-        raise ConfigError("pretraining uses one process; start it without accelerate launch")
+        raise ConfigError("pretraining uses one process; start it without a launcher such as torchrun")
     with progress("preparing", 2, shown=shown) as advance:
         rows, texts = read_texts(tables, settings, read_options)
         advance(1, "tokenising")
