@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, get_type_hints
 
-from pricekit.errors import ConfigError, PricekitError, check_limit, path_of
+from pricekit.errors import ConfigError, DataError, PricekitError, check_limit, path_of
 from pricekit.storage import location_of
 from pricekit.support.files import describe_failure
 from pricekit.support.leftovers import restore
@@ -253,6 +253,37 @@ def columns_over(columns: Any, options: Mapping[str, Any]) -> Any:
     if options.get("id"):
         columns = replace(columns, id=options["id"], id_required=True)
     return columns
+
+
+def check_columns_soon(table: Any, options: Mapping[str, Any]) -> None:
+    """Raise DataError if a local file lacks a column that training reads, without an import of torch.
+
+    All other problems are left to those who read the file and the options.
+
+    Args:
+        table: as of `pricekit.train`.
+        options: of the model; without `resume`, whose run may name the columns.
+    """
+    from pricekit.config import RunConfig, merge
+    from pricekit.table import Columns
+    from pricekit.table.read import columns_found
+
+    path = path_or_frame(table)
+    if options.get("resume") or not isinstance(path, Path) or not path.is_file():
+        return
+    settings = functools.reduce(merge, layers_of(options), dict[str, Any]())
+    others = {"policy", "init"} & settings.keys() or options.get("init")  # these may name columns, too
+    named = settings.get("columns", {})
+    if not isinstance(named, Mapping):
+        return
+    if not others:
+        named = RunConfig().columns.model_dump() | dict(named)
+    text, price, row_id = names_of(named.get("text"), "text"), named.get("price"), named.get("id")
+    try:
+        columns_found(path, Columns(tuple(text), price, row_id, row_id is not None), read_options_of(options))
+    except DataError as error:
+        if "column" in error.facts:
+            raise
 
 
 def config_of(options: Mapping[str, Any], *below: Mapping[str, Any]) -> Any:

@@ -1,6 +1,8 @@
 """Bad input is either handled and reported, or ends in one paragraph, an exit code and no partial output."""
 
 import shutil
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -55,6 +57,41 @@ BAD = {
 def test_tables_that_cannot_be_trained_on(refused, tmp_path, case):
     content, saying = BAD[case]
     refused("train", _table(tmp_path, content), saying=saying, out=tmp_path / "run")
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from pricekit.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["train", "cv", "tune"])
+@pytest.mark.parametrize(
+    ("option", "missing"),
+    [
+        (("--text", "title"), "title"),
+        (("--price", "eur", "--policy", "best"), "eur"),
+        (("--set", "columns.id='sku'"), "sku"),
+        ((), "catalog_content"),
+    ],
+)
+def test_a_missing_column_is_an_error_before_torch_is_imported(tmp_path, command, option, missing):
+    table = _table(tmp_path, "catalog_content,price\ntea,1\n" if option else "words,price\ntea,1\n")
+    words = [
+        sys.executable,
+        "-c",
+        WITHOUT_TORCH,
+        command,
+        str(table),
+        *option,
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"has no column '{missing}'" in done.stderr
 
 
 @pytest.mark.parametrize("case", ["empty file", "header only", "a missing column", "binary data"])

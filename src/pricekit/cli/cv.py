@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from pricekit.cli.options import (
 )
 from pricekit.cli.project import with_project
 from pricekit.cli.terminal import begin, show_result
+from pricekit.options import check_columns_soon
 from pricekit.support.staging import continued
 
 
@@ -59,7 +61,8 @@ def cv(**flags: Any) -> None:
     """
     config = flags["config"]
     flags = with_project(as_arguments(flags))
-    begin(f"reading {flags['table']}", "pricekit.workflows.cross_validation")
+    check = partial(check_columns_soon, flags["table"], flags)
+    begin(f"reading {flags['table']}", "pricekit.workflows.cross_validation", check)
     from pricekit import api
     from pricekit.cli.show_scores import show_scores
     from pricekit.evaluation.goal import goal_of

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from importlib import import_module
@@ -106,10 +106,17 @@ def show_result(message: str, **facts: Any) -> None:
     logger.log(RESULT, message, extra={"facts": facts})
 
 
-def begin(message: str, module: str) -> None:
-    """Print the first line of a command, then show a spinner while a slow module is imported."""
+def begin(message: str, module: str, check: Callable[[], None] = lambda: None) -> None:
+    """Print the first line of a command, then show a spinner while a slow module is imported.
+
+    Args:
+        message: the line.
+        module: the module.
+        check: called before the import, so that its errors come soon.
+    """
     logger.info(message)
     check_address_space(module)
+    check()
     visible = os.isatty(2) and any(not h.as_json and h.level <= logging.INFO for h in _handlers())
     with _spinner("loading libraries") if visible else nullcontext():
         import_module(module)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pricekit.cli.options import (
 )
 from pricekit.cli.project import interrupted_run, next_run, with_project
 from pricekit.cli.terminal import begin, show_result
+from pricekit.options import check_columns_soon
 from pricekit.support.staging import continued
 
 
@@ -73,7 +75,8 @@ def train(dry_run: bool, **flags: Any) -> None:
     """
     config = flags["config"]
     flags = with_project(as_arguments(flags))
-    begin(f"reading {flags['table']}", "pricekit.runs.train")
+    check = partial(check_columns_soon, flags["table"], flags)
+    begin(f"reading {flags['table']}", "pricekit.runs.train", check)
     if dry_run:
         _dry_run(flags)
         return

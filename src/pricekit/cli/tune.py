@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from pricekit.cli.options import (
 )
 from pricekit.cli.project import interrupted_search, next_search, with_project
 from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.options import check_columns_soon
 from pricekit.support.staging import continued
 
 if TYPE_CHECKING:
@@ -67,7 +69,8 @@ def tune(**flags: Any) -> None:
     """
     config = flags["config"]
     flags = with_project(as_arguments(flags))
-    begin(f"reading {flags['table']}", "pricekit.workflows.tuning.tune")
+    check = partial(check_columns_soon, flags["table"], flags)
+    begin(f"reading {flags['table']}", "pricekit.workflows.tuning.tune", check)
     from pricekit import api
     from pricekit.metrics import metric_named
     from pricekit.workflows.tuning.folder import START, is_search
