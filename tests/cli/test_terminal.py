@@ -23,7 +23,7 @@ TINY = (
 def test_the_first_line_comes_before_any_heavy_import():
     code = (
         "import sys, pricekit.cli.terminal as t\n"
-        "def begin(message, module):\n"
+        "def begin(message, *_):\n"
         "    print(message, [m for m in ('torch', 'pandas', 'numpy', 'pydantic', 'rich') if m in sys.modules])\n"
         "    sys.exit(0)\n"
         "t.begin = begin\n"
