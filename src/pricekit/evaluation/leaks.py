@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -181,10 +180,11 @@ def _by_category(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) 
 
 
 def _by_number(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) -> np.ndarray:
-    from sklearn.isotonic import IsotonicRegression
+    """Predict by a function that only rises or only falls, whichever the ranks do."""
+    from scipy.optimize import isotonic_regression
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about an uncertain direction
-        model = IsotonicRegression(increasing="auto", out_of_bounds="clip").fit(values, log_price)
-    found: np.ndarray = model.predict(others)
-    return found
+    points, place, rows = np.unique(values, return_inverse=True, return_counts=True)
+    rank, rank_of_price = (pd.Series(each).rank() for each in (values, log_price))
+    rises = bool(rank.cov(rank_of_price) >= 0)
+    fitted = isotonic_regression(np.bincount(place, log_price) / rows, weights=rows, increasing=rises)
+    return np.interp(others, points, fitted.x)

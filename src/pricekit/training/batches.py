@@ -70,7 +70,7 @@ def split_whole_groups(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split rows so that each group is in one part, whatever its size; arguments and result as of `split_groups`.
 
-    Uses the StratifiedGroupKFold of scikit-learn with bins of the price's rank, and holds out its first fold.
+    Holds out one of the `stratified_folds` of bins of the price's rank.
 
     Args:
         price: float64 (N,).
@@ -78,17 +78,45 @@ def split_whole_groups(
         fraction: share of the validation rows, above 0 and below 1.
         seed: of the random split.
     """
-    from sklearn.model_selection import StratifiedGroupKFold
-
     folds = int(np.clip(round(1 / fraction), 2, len(np.unique(groups))))
     rank = np.argsort(np.argsort(price, kind="stable"), kind="stable")
     bins = rank * max(1, min(PRICE_BINS, len(price) // folds)) // len(price)
-    splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
-    train, held_out = max(
-        splitter.split(price[:, None], bins, groups),
-        key=lambda parts: -abs(len(parts[1]) - fraction * len(price)) if len(parts[1]) else -np.inf,
-    )
-    return train, held_out
+    fold = stratified_folds(bins, groups, folds, seed)
+    rows = np.bincount(fold, minlength=folds)
+    chosen = np.argmin(np.where(rows, np.abs(rows - fraction * len(price)), np.inf))
+    return np.flatnonzero(fold != chosen), np.flatnonzero(fold == chosen)
+
+
+def stratified_folds(bins: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """Return the fold of each row, int64 (N,), from 0: each group in one fold, each bin spread over all folds.
+
+    The groups, those with the most uneven bins first, go to the fold that leaves the shares of the bins most even; if
+    several do, to the one with the fewest rows.
+
+    Args:
+        bins: int64 (N,).
+        groups: int64 (N,).
+        folds: their number.
+        seed: of the order of groups that are equally uneven.
+    """
+    _, of_bin, size = np.unique(bins, return_inverse=True, return_counts=True)
+    names, of_group = np.unique(groups, return_inverse=True)
+    counts = np.zeros((len(names), len(size)))
+    np.add.at(counts, (of_group, of_bin), 1)
+    order = np.random.RandomState(seed).permutation(len(names))
+    order = order[np.argsort(-counts[order].std(axis=1), kind="stable")]
+    filled, one = np.zeros((folds, len(size))), np.eye(folds)[:, :, None]
+    found = np.zeros(len(names), np.int64)
+    for group in order:
+        shares = (filled + one * counts[group]) / size  # of each fold, with the group in each of them
+        uneven, rows, best = shares.std(axis=1).mean(axis=1).tolist(), filled.sum(axis=1).tolist(), 0
+        for fold in range(1, folds):
+            equal = abs(uneven[fold] - uneven[best]) <= 1e-8 + 1e-5 * uneven[best]
+            if uneven[fold] < uneven[best] or (equal and rows[fold] < rows[best]):
+                best = fold
+        filled[best] += counts[group]
+        found[group] = best
+    return found[of_group]
 
 
 def split_by_time(time: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:

@@ -21,9 +21,9 @@ from pricekit.storage import Address
 from pricekit.support.files import write_atomically, write_text
 from pricekit.support.log import logger
 from pricekit.table import Table, source_name
+from pricekit.training.batches import PRICE_BINS, stratified_folds
 
 FOLDS, PLAN = "folds.parquet", "plan.json"
-PRICE_BINS = 20
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def folds_by_time(time: np.ndarray, folds: int) -> np.ndarray:
 def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """Return the fold of each row, int64 (N,), from 0: stratified by price bin, each group in one fold.
 
-    Uses the StratifiedGroupKFold of scikit-learn with bins of the price's rank.
+    The bins are those of the price's rank.
 
     Args:
         price: (N,).
@@ -165,8 +165,6 @@ def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -
         ConfigError: fewer than 2 folds, or more than rows.
         DataError: there are fewer groups than folds, or the groups are so large that a fold would be empty.
     """
-    from sklearn.model_selection import StratifiedGroupKFold
-
     check_folds(folds, len(price))
     distinct = len(np.unique(groups))
     if distinct < folds:
@@ -178,10 +176,7 @@ def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -
         )
     rank = np.argsort(np.argsort(price, kind="stable"), kind="stable")
     bins = rank * min(PRICE_BINS, len(price) // folds) // len(price)
-    splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
-    found = np.full(len(price), -1, np.int64)
-    for fold, (_, held) in enumerate(splitter.split(price[:, None], bins, groups)):
-        found[held] = fold
+    found = stratified_folds(bins, groups, folds, seed)
     if len(np.unique(found)) < folds:
         raise DataError(
             f"the groups of equal texts are so large that they fill fewer than {folds} folds; use fewer folds",
