@@ -1,13 +1,19 @@
-"""How long a command takes to start, and what installed plugin packages add to it.
+"""How long a command takes to start, what installed plugin packages add to it, and the CPU time until training begins.
 
     python benchmarks/startup.py [--plugins 12] [--runs 11]
+    python benchmarks/startup.py --sources ../before/src src [--rows 1000] [--runs 11]
 
 Processes in turn, medians. The packages register one loss each; the broken ones fail at import. `python -c pass` is
 taken off the first line, `plugins list` without packages off the others, which are divided by their number.
+
+The second form prints the CPU seconds, of all threads, that source folders need until a missing column is an error, and
+until the first optimizer step on generated rows.
 """
 
 import argparse
 import os
+import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -16,6 +22,7 @@ import time
 from pathlib import Path
 
 from pricekit.cli.terminal import show_table
+from pricekit.datasets import make_catalog
 
 GOOD = """
 import pricekit
@@ -24,6 +31,21 @@ def pricekit_register_losses(register):
     register("{name}", "{name}:Loss", "a toy")
 """
 BROKEN = "import a_library_that_is_not_there"
+FIRST_STEP = """
+import os, sys
+import pricekit as pk
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+steps = []
+
+def end(*_):
+    steps.append(1)
+    if len(steps) == 2:  # the first one checks the plugins
+        os._exit(1)
+
+register_optimizer_step_pre_hook(end)
+pk.train(sys.argv[1], out=sys.argv[2])
+"""
 
 
 def main() -> None:
@@ -33,7 +55,12 @@ def main() -> None:
     )
     parser.add_argument("--plugins", type=int, default=12)
     parser.add_argument("--runs", type=int, default=11)
+    parser.add_argument("--sources", nargs="+", type=Path, default=[])
+    parser.add_argument("--rows", type=int, default=1000)
     options = parser.parse_args()
+    if options.sources:
+        measure_sources(options.sources, options.rows, options.runs)
+        return
     with tempfile.TemporaryDirectory() as folder:
         good, broken = Path(folder) / "good", Path(folder) / "broken"
         install(good, "good", GOOD, options.plugins)
@@ -55,6 +82,37 @@ def main() -> None:
         added = 1000 * over(seconds[name], seconds["none"]) / options.plugins
         rows.append([f"a {name} plugin package", f"{added:.1f}"])
     show_table("start", ["what", "ms"], rows, stderr=False)
+
+
+def measure_sources(sources: list[Path], rows: int, runs: int) -> None:
+    """Print the CPU seconds of each source folder until an error and until the first step."""
+    with tempfile.TemporaryDirectory() as folder:
+        table, run = Path(folder) / "table.csv", str(Path(folder) / "run")
+        make_catalog(rows).to_csv(table, index=False)
+        ways = {
+            "import torch": ("-c", "import torch"),
+            "a missing column": ("-m", "pricekit", "train", str(table), "--text", "missing", "--out", run),
+            "until the first step": ("-c", FIRST_STEP, str(table), run),
+        }
+        seconds: dict[tuple[str, Path], list[float]] = {(way, path): [] for way in ways for path in sources}
+        for number in range(runs + 1):
+            for (way, path), found in seconds.items():
+                cpu = cpu_seconds(ways[way], path)
+                found += [cpu] if number else []  # the first time, bytecode is written
+                shutil.rmtree(run, ignore_errors=True)
+    medians = {way: [statistics.median(seconds[way, path]) for path in sources] for way in ways}
+    lines = [[way, *(f"{value:.2f}" for value in values)] for way, values in medians.items()]
+    show_table("start", ["CPU seconds", *map(str, sources)], lines, stderr=False)
+
+
+def cpu_seconds(arguments: tuple[str, ...], source: Path) -> float:
+    """Return the CPU seconds of a process that imports pricekit from a folder."""
+    environment = os.environ | {"PYTHONPATH": str(source.absolute())}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], capture_output=True, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def install(folder: Path, name: str, source: str, count: int) -> None:
