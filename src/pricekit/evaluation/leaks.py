@@ -187,4 +187,5 @@ def _by_number(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) ->
     rank, rank_of_price = (pd.Series(each).rank() for each in (values, log_price))
     rises = bool(rank.cov(rank_of_price) >= 0)
     fitted = isotonic_regression(np.bincount(place, log_price) / rows, weights=rows, increasing=rises)
-    return np.interp(others, points, fitted.x)
+    found: np.ndarray = np.interp(others, points, fitted.x)
+    return found
