@@ -123,7 +123,8 @@ def tune(
     optuna()
     if Processes().count > 1:
         raise ConfigError(
-            "a search starts its own processes; start it without a launcher such as torchrun", parameters=("processes",)
+            "a search starts its own processes; start it without a launcher such as torchrun",
+            parameters=("processes",),
         )
     with owned(out, "search", TrainingError):
         folder = working_folder(out, files.is_search, files.FACTS, resume=resume, overwrite=overwrite)
