@@ -120,9 +120,10 @@ def train_blazing(tree: Tree) -> None:
 
 
 def cross_validate(tree: Tree) -> None:
-    """Cross-validate in three folds, and combine their models."""
+    """Cross-validate in three folds, and combine their models with another one."""
     tree.run("cv", "products.csv", "--out", "cv", "--folds", "3", *TINY_BAG)
-    tree.run("ensemble", "cv", "--out", "run")
+    tree.run("train", "products.csv", "--out", "single", *TINY_BAG, "--seed", "1")
+    tree.run("ensemble", "single", "cv", "--out", "run")
 
 
 def train_warm(tree: Tree) -> None:
