@@ -18,9 +18,6 @@ Data flows one way: a source is opened, read as raw chunks, and assembled to a `
     output/       predictions, rejected rows and other frames to files
 """
 
-import warnings
-from typing import Any
-
 from pricekit.table.files import check_columns, files_size, iter_files, table_files
 from pricekit.table.formats.frame import is_frame
 from pricekit.table.guess import ColumnGuess, guess_columns
@@ -73,15 +70,3 @@ __all__ = [
     "write_frame",
     "write_rejected",
 ]
-
-_RENAMED = {"Reading": "ReadOptions", "AS_FOUND": "DEFAULT_READ_OPTIONS"}
-
-
-def __getattr__(name: str) -> Any:
-    """Return an object under its name of version 0.1, with a warning."""
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    new = _RENAMED[name]
-    message = f"{__name__}.{name} is now {__name__}.{new}; the next version of pricekit removes the old name"
-    warnings.warn(message, DeprecationWarning, stacklevel=2)
-    return globals()[new]
