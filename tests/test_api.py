@@ -294,14 +294,6 @@ def test_the_runs_of_a_temporary_cross_validation_outlive_its_object(frame):
     assert all((run.path / "run.json").is_file() for run in runs)
 
 
-def test_a_run_with_removed_settings_resumes(frame, tmp_path):
-    run = pk.train(frame, out=tmp_path / "run", **TINY)
-    (run.path / "files.json").unlink()  # runs of version 0.1 have none
-    file = run.path / "config.toml"
-    file.write_text(file.read_text().replace("[speed]\n", "[speed]\nfused_optimizer = true\n"))
-    assert pk.train(frame, out=run.path, resume=True).metrics == run.metrics
-
-
 NO_PATHS = [None, 5, b"run", "", "a\0b", ["run"], {}]
 
 

@@ -188,9 +188,7 @@ class _Feature(BaseModel):
     name: _Name
     package: _Name
     version: _Name
-    columns: list[_Name] | None = Field(
-        None, max_length=MOST_FEATURE_COLUMNS, description="None in models older than this field"
-    )
+    columns: list[_Name] = Field(max_length=MOST_FEATURE_COLUMNS)
     options: dict[str, Any]
     state: Any
     assets: dict[str, str] = Field({}, max_length=MOST_ASSETS, description="the file of each asset")
@@ -202,7 +200,7 @@ class _Record(BaseModel):
     columns: _ColumnNames
     max_length: int = Field(ge=1, le=MAX_LENGTH)
     pad_id: int = Field(ge=0, le=LARGEST_ID)
-    facts_first: bool = False
+    facts_first: bool
     features: list[_Feature] = Field(max_length=MOST_FEATURES)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pricekit.errors import TrainingError, check_intact, path_of
+from pricekit.formats import check_run_format
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +56,7 @@ class Run:
     def __init__(self, path: PathLike) -> None:
         self.path = path_of(path, "path")
         self._owner: CrossValidation | Tuning | None = None
-        self.facts = _read_json(self.path / "run.json", "run")
+        self.facts = _read_facts(self.path / "run.json", "run")
         listed = self.path / "ensemble.json"
         record = _read_json(listed, "ensemble") if listed.exists() else {"members": []}
         self.members: list[dict[str, Any]] = record["members"]
@@ -141,7 +142,7 @@ class CrossValidation:
 
     def __init__(self, path: PathLike) -> None:
         self.path = path_of(path, "path")
-        self.facts = _read_json(self.path / "cv.json", "cross-validation")
+        self.facts = _read_facts(self.path / "cv.json", "cross-validation")
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -202,7 +203,7 @@ class Tuning:
 
     def __init__(self, path: PathLike) -> None:
         self.path = path_of(path, "path")
-        self.facts = _read_json(self.path / "tune.json", "search")
+        self.facts = _read_facts(self.path / "tune.json", "search")
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -282,6 +283,12 @@ def delete_with(handle: Run | CrossValidation | Tuning, folder: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
     weakref.finalize(handle, delete)
+
+
+def _read_facts(file: Path, kind: str) -> dict[str, Any]:
+    facts = _read_json(file, kind)
+    check_run_format(facts, file.parent)
+    return facts
 
 
 def _read_json(file: Path, kind: str) -> dict[str, Any]:

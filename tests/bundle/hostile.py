@@ -22,9 +22,14 @@ def put(bundle: Path, name: str, content: bytes) -> None:
 
 def write_manifest(bundle: Path, manifest: dict[str, Any]) -> None:
     """Replace the manifest, with a valid hash of its own."""
+    (bundle / MANIFEST).write_bytes(sealed(manifest))
+
+
+def sealed(manifest: dict[str, Any]) -> bytes:
+    """Return the bytes of a manifest with a valid hash of its own."""
     values = {name: value for name, value in manifest.items() if name != "sha256"}
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-    (bundle / MANIFEST).write_text(json.dumps({**values, "sha256": digest}), "utf-8")
+    return json.dumps({**values, "sha256": digest}).encode()
 
 
 def change(bundle: Path, name: str, edit: Callable[[dict[str, Any]], object]) -> None:

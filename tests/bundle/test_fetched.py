@@ -12,6 +12,7 @@ from pricekit.errors import BundleError, DataError
 from pricekit.prediction.predictor import Predictor
 from pricekit.storage import Address
 from pricekit.support.files import write_text
+from tests.bundle.hostile import sealed
 
 TEXTS = ["Item Name: Green Tea, 20 Count (Pack of 6)"]
 BUNDLE, RUN = Address("memory://models/bundle"), Address("memory://models/run")
@@ -51,9 +52,8 @@ def test_a_bundle_is_fetched_once(remote, failing):
 def test_a_new_version_of_a_bundle_is_fetched(remote, bundle):
     first = fetch_model(BUNDLE)
     manifest = json.loads((bundle / "manifest.json").read_text())
-    del manifest["sha256"]
     manifest["created"] = "2030"
-    remote.pipe("/models/bundle/manifest.json", json.dumps(manifest).encode())
+    remote.pipe("/models/bundle/manifest.json", sealed(manifest))
     second = fetch_model(BUNDLE)
     assert first != second
     assert first.is_dir()
@@ -90,18 +90,16 @@ def test_a_truncated_bundle_is_refused(remote):
 @pytest.mark.parametrize("name", ["../x", "a/b", "/x"])
 def test_a_name_outside_of_the_folder_is_refused(remote, name):
     manifest = json.loads(remote.cat("/models/bundle/manifest.json"))
-    del manifest["sha256"]
     manifest["files"][name] = {"sha256": "0" * 64, "bytes": 1}
-    remote.pipe("/models/bundle/manifest.json", json.dumps(manifest).encode())
+    remote.pipe("/models/bundle/manifest.json", sealed(manifest))
     with pytest.raises(BundleError, match="which is outside its folder"):
         fetch_model(BUNDLE)
 
 
 def test_a_bundle_beyond_the_limits_is_refused_before_it_is_fetched(remote, failing):
     manifest = json.loads(remote.cat("/models/bundle/manifest.json"))
-    del manifest["sha256"]
     manifest["files"]["model.onnx"]["bytes"] = 1 << 50
-    remote.pipe("/models/bundle/manifest.json", json.dumps(manifest).encode())
+    remote.pipe("/models/bundle/manifest.json", sealed(manifest))
     calls = failing("cat_file", ())
     with pytest.raises(BundleError, match="memory://models/bundle"):
         fetch_model(BUNDLE)

@@ -7,8 +7,9 @@ import onnx
 import pytest
 
 from pricekit.bundle import MANIFEST, open_bundle
-from pricekit.bundle.manifest import SCHEMA_VERSION, json_schema
+from pricekit.bundle.manifest import json_schema
 from pricekit.errors import BundleError, PluginError
+from pricekit.formats import FORMAT
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import load_preprocessor
 from tests.bundle.hostile import write_manifest
@@ -35,7 +36,7 @@ def _put_graph(copy, content):
 def test_a_bundle_contains_the_files_of_its_manifest(bundle):
     manifest = open_bundle(bundle).manifest
     assert set(manifest["files"]) == {p.name for p in bundle.iterdir()} - {MANIFEST}
-    assert manifest["schema_version"] == 2  # its texts are read facts first
+    assert manifest["schema_version"] == FORMAT
     assert manifest["precision"] == "fp32"
     assert 0 < manifest["metrics"]["smape"] < 200
     assert {(p["kind"], p["name"], p["package"]) for p in manifest["plugins"]} == {
@@ -79,9 +80,14 @@ def test_an_altered_bundle_is_refused_and_names_the_file(copy, name, harm):
         ("", "damaged"),
         ("{", "damaged"),
         ("[]", "damaged"),
-        ("{}", "damaged"),
+        (
+            "{}",
+            f"no schema version, but this pricekit reads the schema version {FORMAT}; export the run again",
+        ),
         ("[" * 100_000, "damaged"),
-        ('{"schema_version": 1e999}', "damaged"),
+        ('{"schema_version": 1e999}', "has the schema version inf"),
+        ('{"schema_version": [4]}', "has no schema version"),
+        (f'{{"schema_version": {FORMAT}}}', "damaged"),
     ],
 )
 def test_a_damaged_manifest_is_refused(copy, text, message):
@@ -90,19 +96,32 @@ def test_a_damaged_manifest_is_refused(copy, text, message):
         open_bundle(copy)
 
 
-MEMBER = {"weight": 1.0, "model": "model.onnx", "tokenizer": "t", "preprocess": "p"}
+CHECKS = {
+    "shapes": [[1, 1]],
+    "max_relative_difference": 0.0,
+    "smape_change": 0.0,
+    "batch_sensitivity_relative_difference": 0.0,
+    "batch_sensitivity_share_of_sd": 0.0,
+}
+MEMBER = {
+    "weight": 1.0,
+    "model": "model.onnx",
+    "tokenizer": "t",
+    "preprocess": "p",
+    "metrics": {"smape": 50.0},
+    "verified": CHECKS,
+}
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"schema_version": 0}, "schema_version"),
         ({"files": []}, "files"),
         ({"files": {"model.onnx": {"sha256": 1}}}, r"files\.model\.onnx"),
         ({"metrics": {"smape": "low"}}, r"metrics\.smape"),
         ({"metrics": {"smape": "50.1"}}, r"metrics\.smape"),
         ({"rows": {"train": "5"}}, r"rows\.train"),
-        ({"verified": {"shapes": [[1, 2, 3]], "max_relative_difference": 0}}, "verified"),
+        ({"verified": CHECKS | {"shapes": [[1, 2, 3]]}}, "verified"),
         ({"members": [MEMBER, MEMBER]}, "members: .*do not sum to 1"),
     ],
 )
@@ -134,10 +153,24 @@ def test_an_altered_manifest_is_refused(copy):
     path.write_text(path.read_text("utf-8").replace(f'"table": "{table}"', '"table": "other.csv"'), "utf-8")
     with pytest.raises(BundleError, match=r"manifest\.json was altered"):
         open_bundle(copy)
-    manifest = json.loads(path.read_text("utf-8"))
-    del manifest["sha256"]  # as in bundles of version 0.1
-    path.write_text(json.dumps(manifest), "utf-8")
-    assert open_bundle(copy).manifest["table"] == "other.csv"
+
+
+@pytest.mark.parametrize("name", ["sha256", "metric", "constant_score", "currency", "verified"])
+def test_a_manifest_without_a_fact_is_refused(copy, name):
+    manifest = json.loads((copy / MANIFEST).read_text("utf-8"))
+    del manifest[name]
+    (copy / MANIFEST).write_text(json.dumps(manifest), "utf-8")
+    with pytest.raises(BundleError, match=rf"damaged.*\({name}: Field required\)"):
+        open_bundle(copy)
+
+
+@pytest.mark.parametrize("name", ["intervals.json", "sketch.json"])
+def test_a_bundle_without_a_common_file_is_refused(copy, name):
+    files = json.loads((copy / MANIFEST).read_text("utf-8"))["files"]
+    del files[name]
+    _edit(copy, files=files)
+    with pytest.raises(BundleError, match=f"lists no {name}"):
+        open_bundle(copy)
 
 
 def test_a_manifest_that_is_too_large_is_not_read(copy):
@@ -166,9 +199,11 @@ def test_inspect_shows_and_checks_the_files(pricekit, copy):
     assert "README.md was altered" in err
 
 
-def test_a_newer_schema_is_rejected_with_advice(copy):
-    _edit(copy, schema_version=SCHEMA_VERSION + 1)
-    with pytest.raises(BundleError, match="upgrade pricekit"):
+@pytest.mark.parametrize("version", [FORMAT - 1, FORMAT + 1, "4", True])
+def test_another_schema_is_refused_with_advice(copy, version):
+    _edit(copy, schema_version=version)
+    said = rf"has the schema version {version!r}, but this .* reads the schema version {FORMAT}; export the run again"
+    with pytest.raises(BundleError, match=said):
         open_bundle(copy)
 
 

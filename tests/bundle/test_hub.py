@@ -11,6 +11,7 @@ from pricekit.bundle import MANIFEST, sign_bundle
 from pricekit.bundle.keys import read_signing_key
 from pricekit.bundle.signature import SIGNATURE
 from pricekit.errors import BundleError, ConfigError
+from tests.bundle.hostile import sealed
 from tests.bundle.hub_server import TOKEN, running
 
 
@@ -102,9 +103,8 @@ def test_a_revision_is_pulled(hub, bundle, tmp_path):
 def _list(files, name, content=b"x"):
     """Add a file to the manifest."""
     manifest = json.loads(files[MANIFEST])
-    manifest.pop("sha256", None)
     manifest["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-    return {**files, MANIFEST: json.dumps(manifest).encode(), name: content}
+    return {**files, MANIFEST: sealed(manifest), name: content}
 
 
 HARMS = {
@@ -120,7 +120,7 @@ HARMS = {
         lambda files: {n: c for n, c in files.items() if n != "model.onnx"},
         "model.onnx of .* is missing",
     ),
-    "manifest": (lambda files: {**files, MANIFEST: b"{}"}, "damaged"),
+    "manifest": (lambda files: {**files, MANIFEST: b"{}"}, "has no schema version"),
     "long manifest": (lambda files: {**files, MANIFEST: b" " * (2 << 20)}, "over 1048576 bytes"),
     "folder": (lambda files: _list(files, "sub/x.bin"), "outside its folder"),
     "parent": (lambda files: _list(files, "../x.bin"), "outside its folder"),

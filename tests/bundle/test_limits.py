@@ -281,11 +281,12 @@ def test_the_size_of_all_files_is_limited(copy, monkeypatch):
 def share(bundle, *members):
     """Give a bundle members of equal weight, each with the names of its graph and tokenizer."""
     manifest = json.loads((bundle / MANIFEST).read_text())
+    shared = {name: manifest[name] for name in ("metrics", "verified")} | {"preprocess": "preprocess.json"}
     facts = [
-        {"weight": 1 / len(members), "model": model, "tokenizer": tokens, "preprocess": "preprocess.json"}
+        {"weight": 1 / len(members), "model": model, "tokenizer": tokens, **shared}
         for model, tokens in members
     ]
-    write_manifest(bundle, {**manifest, "schema_version": 2, "members": facts})
+    write_manifest(bundle, {**manifest, "members": facts})
 
 
 @pytest.fixture

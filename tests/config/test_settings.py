@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricekit.config import RunConfig, build_config, merge, parse_override, read_saved_config, read_toml
+from pricekit.config import RunConfig, build_config, merge, parse_override, read_toml
 from pricekit.config.resolve import configure
 from pricekit.errors import ConfigError, PluginError
 
@@ -145,15 +145,3 @@ def test_auto_epochs_are_as_many_as_a_thousand_steps_take(rows, epochs):
     by_tokens = build_config([{"max_length": 100, "training": {"epochs": "auto", "batch_tokens": 6400}}])
     assert by_tokens.for_rows(rows).training.epochs == epochs
     assert build_config([{"training": {"epochs": 3}}]).for_rows(rows).training.epochs == 3
-
-
-@pytest.mark.parametrize("setting", ["fused_optimizer = true", 'cache = "folder"'])
-def test_a_removed_setting_is_ignored_in_a_saved_configuration_and_refused_in_a_new_one(tmp_path, setting):
-    name = setting.split()[0]
-    text = RunConfig().to_toml().replace("[speed]", f"[speed]\n{setting}")
-    (tmp_path / "config.toml").write_text(text)
-    assert read_saved_config(tmp_path / "config.toml") == RunConfig()
-    assert read_saved_config(tmp_path / "config.toml", {"seed": 7}).seed == 7
-    with pytest.raises(ConfigError, match=rf"speed\.{name} was removed, because") as error:
-        build_config([read_toml(tmp_path / "config.toml")])
-    assert error.value.facts["setting"] == f"speed.{name}"

@@ -89,10 +89,10 @@ def test_labels_differ_from_a_table_of_copies(logged):
     words = series(rng.choice(["shirt", "lamp", "pen"], 300))
     price = np.exp(rng.normal(size=300))
     assert are_labels(equal_texts(words), price)
-    assert len(set(split_groups_of(words, price, near=True))) == 300
+    assert len(set(split_groups_of(words, price))) == 300
     assert "the texts are labels (3 distinct texts for 300 rows" in logged()
     copies = series([text_of(np.random.default_rng(seed)) for seed in range(20)] * 15)
     same = equal_texts(copies)
     assert not are_labels(same, np.tile(price[:20], 15))
-    assert np.array_equal(split_groups_of(copies, np.tile(price[:20], 15), near=False), same)
+    assert np.array_equal(split_groups_of(copies, np.tile(price[:20], 15)), same)
     assert not are_labels(np.zeros(0, int), np.zeros(0))

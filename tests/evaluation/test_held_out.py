@@ -124,7 +124,7 @@ def test_shared_rows_are_counted(rows):
         (None, "does not exist; expected the folder of a run"),
         ([], "has no held_out.parquet; expected the folder"),
         (["config.toml", "source.json"], "not a finished run.*resume it"),
-        (["config.toml", "source.json", "run.json"], "older pricekit.*evaluate"),
+        (["config.toml", "source.json", "run.json"], "is damaged; train again"),
         (["manifest.json"], "is a bundle.*Use the run"),
     ],
 )

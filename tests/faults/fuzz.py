@@ -24,7 +24,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "v0.1" / "bundle-int8"
+GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
 
 INSTRUMENTED = ("pricekit.table", "pricekit.bundle", "pricekit.preprocess", "pricekit.tokens")
 """Packages whose coverage guides the fuzzer."""

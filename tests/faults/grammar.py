@@ -381,11 +381,12 @@ def _members(bundle: Path, rng: random.Random) -> None:
     count = rng.choice([0, 1, 2, 60, 300])
     names = ["model.onnx", "tokenizer.json", "preprocess.json"]
     rng.shuffle(names) if rng.random() < 0.3 else None
-    member = {
+    member: dict[str, Any] = {
         "weight": 1 / max(1, count),
         **dict(zip(("model", "tokenizer", "preprocess"), names, strict=True)),
     }
-    write_manifest(bundle, {**manifest, "schema_version": 2, "members": [member] * count})
+    member |= {name: manifest[name] for name in ("metrics", "verified")}
+    write_manifest(bundle, {**manifest, "members": [member] * count})
 
 
 def _outside(bundle: Path, rng: random.Random) -> None:
@@ -402,7 +403,7 @@ def _outside(bundle: Path, rng: random.Random) -> None:
 
 
 def self_test(bundle: Path, rng: random.Random) -> None:
-    """Add a self-test, mutated or with other bytes; the bundles of older versions have none."""
+    """Add a self-test, mutated or with other bytes."""
     reads = json.loads((bundle / "preprocess.json").read_text("utf-8"))["columns"]["text"]
     rows = [["Green tea"] * len(reads), [""] * len(reads)]
     record = {"columns": reads, "rows": rows, "prices": [9.5, 4.0], "tolerance": 1e-4}

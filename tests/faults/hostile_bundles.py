@@ -19,7 +19,7 @@ from tests.faults.models import write_table
 TRIALS, SHORT = 400, 40
 REQUIREMENT = "no code, no outside access, at most 2 GB and 10 s, no traceback, one paragraph"
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "v0.1" / "bundle-int8"
+GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
 MEMORY = 2_100 << 20
 """Bytes: 2 GiB, and what the limit of a process cannot count, such as pages shared with others."""
 SECONDS_TO_INSPECT = 40

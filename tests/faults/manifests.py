@@ -14,13 +14,13 @@ from tests.faults.grammar import RULES
 TRIALS, SHORT = 2_500, 200
 REQUIREMENT = "opens, or one paragraph"
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "v0.1"
+GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
 NAMES = ("mutated manifest", "mutated preprocess", "columns", "features", "members", "outside")
 
 
 def trial(case: Case) -> str:
     """Change a file of a bundle, and read the bundle."""
-    bundle = Path(shutil.copytree(GOLDEN / "bundle-int8", case.folder / "bundle"))
+    bundle = Path(shutil.copytree(GOLDEN, case.folder / "bundle"))
     (case.folder / "secret").write_text("secret")
     RULES[case.random.choice(NAMES)](bundle, case.random)
     try:

@@ -73,15 +73,14 @@ def test_a_run_and_its_bundle_contain_the_assets(run, bundle):
     assert record["state"] == {"rows": LengthByTable.rows}
     assert record["assets"]["adds-one.onnx"] == graph_of(bundle)
     manifest = open_bundle(bundle).manifest
-    assert manifest["schema_version"] == 3
     assert set(assets_in(bundle)) < set(manifest["files"])
     assert_same_prices(run.path, bundle)
 
 
-def test_a_bundle_without_assets_stays_as_it_was(catalog, tmp_path):
+def test_a_model_without_assets_has_no_files_of_assets(catalog, tmp_path):
     run = train(catalog, tmp_path / "run", "optimized22")
     run.export(tmp_path / "bundle")
-    assert open_bundle(tmp_path / "bundle").manifest["schema_version"] == 2
+    assert not assets_in(tmp_path / "bundle")
     (record,) = json.loads((tmp_path / "run" / "preprocess.json").read_text())["features"]
     assert "assets" not in record
     assert not assets_in(tmp_path / "run")

@@ -1,19 +1,9 @@
-"""Rebuild the golden bundle: a tiny model of schema version 1, and its expected prices.
+"""Rebuild the golden bundle, a tiny model of the current format, and its expected prices.
 
 python tests/golden/build.py
 
-The folder v0.1 is not rebuilt: version 0.1 wrote it, from the same table (`make_catalog(200, seed=1)`), and
-v0.1/prices.json holds the prices that version 0.1 then gave for `TEXTS`.
-
-    pricekit train golden.csv --out run-0     with the settings `TINY`
-    pricekit train golden.csv --out run-1     with features fast15 and numbers, loss focal-smape, 8 epochs
-    pricekit ensemble run-0 run-1 --out ensemble
-    pricekit export run-0 --out bundle-fp16 --precision fp16
-    pricekit export run-0 --out bundle-int8 --precision int8
-    pricekit export ensemble --out bundle-ensemble
-
-`ensemble/members/0` and `ensemble/members/1` are copies of the two runs. ensemble.json holds their names
-instead of their paths.
+Until version 0.2.0 is released, every change of what a run or a bundle means raises `pricekit.formats.FORMAT` and
+rebuilds this bundle.
 """
 
 import json

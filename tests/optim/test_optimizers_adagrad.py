@@ -97,20 +97,3 @@ def test_parameters_that_join_later_have_steps_of_their_own():
             sum((p**2).sum() * (step + 1) for p in parameters[step > 1 :]).backward()
             optimizer.step()
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(mine, theirs, strict=True))
-
-
-def test_a_state_of_version_0_1_continues_with_equal_steps():
-    """Version 0.1 counted the steps in an int."""
-    runs = []
-    for of_0_1 in (False, True):
-        weight = nn.Parameter(torch.ones(3, 2))
-        optimizer = RowwiseAdagrad([weight], lr=0.1)
-        _train(optimizer, [weight])
-        saved = optimizer.state_dict()
-        if of_0_1:
-            saved["state"][0]["step"] = int(saved["state"][0]["step"])
-        optimizer = RowwiseAdagrad([weight], lr=0.1)
-        optimizer.load_state_dict(saved)
-        _train(optimizer, [weight])
-        runs.append(weight.detach())
-    assert torch.equal(*runs)

@@ -1,15 +1,12 @@
 """Loss and validation metric by epoch."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pricekit.errors import DataError
 from pricekit.plots import LearningCurveDisplay
-
-ENSEMBLE = Path(__file__).parents[1] / "golden" / "v0.1" / "ensemble"
 
 
 def write_run(folder, scores, best=None, metric="smape"):
@@ -35,7 +32,9 @@ def test_a_run_has_a_curve_with_its_best_epoch(run):
 
 
 def test_members_and_folds_are_told_apart(tmp_path):
-    shown = LearningCurveDisplay.from_model(ENSEMBLE)
+    for number in range(2):
+        write_run(tmp_path / "ensemble" / "members" / str(number), [3, 2], 2)
+    shown = LearningCurveDisplay.from_model(tmp_path / "ensemble")
     assert [curve.name for curve in shown.curves] == ["member 0", "member 1"]
     write_run(tmp_path / "fold-0" / "members" / "_$x$", [3, 2], 2, "rmsle")
     write_run(tmp_path / "fold-10", [3, 1, 2], 2, "rmsle")

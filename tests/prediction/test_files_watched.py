@@ -16,8 +16,6 @@ from pricekit.monitoring.counts.priced import read_priced_rows
 from pricekit.prediction import files
 from pricekit.support.locks import owned
 
-OLD = "tests/golden/bundle"
-
 
 @pytest.fixture(scope="module")
 def model(bundle):
@@ -223,7 +221,7 @@ def test_nothing_is_priced_for_a_file_that_cannot_be_extended(model, catalog, tm
     with pytest.raises(DataError, match="cannot be written: File name too long"):
         model.predict_file(catalog, out, watch=tmp_path / "new" / f"{300 * 'x'}.json")
     with pytest.raises(BundleError, match="has no sketch of its training table"):
-        pk.Predictor.load(OLD, "ort-cpu").predict_file(catalog, out, watch=sketch)
+        pk.Predictor(model.members).predict_file(catalog, out, watch=sketch)
     with pytest.raises(ConfigError, match="the output is a folder"):
         pk.predict(model.origin.path, tmp_path / "*.csv", f"{tmp_path}/prices/", watch=sketch)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["table.csv"]

@@ -141,10 +141,9 @@ def test_an_unavailable_interval_level_is_an_error_before_the_work(bundle, catal
 
 
 def test_a_model_without_intervals_predicts_and_reports_it(bundle):
-    predictor = Predictor.load(bundle)
-    old = Predictor(predictor.members)
-    with pytest.raises(ConfigError, match="train and export it again"):
-        old.interval(np.ones(1), 0.9)
+    alone = Predictor(Predictor.load(bundle).members)
+    with pytest.raises(ConfigError, match="has no price intervals; load one from a run or a bundle"):
+        alone.interval(np.ones(1), 0.9)
     assert Intervals(np.array([]), np.array([0.9]), np.array([[0.0]])).bounds(np.ones(1), 0.9)[0] == 1
 
 

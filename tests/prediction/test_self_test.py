@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -25,9 +24,8 @@ from pricekit.prediction.self_test import FILE, MOST_ROWS, TOLERANCES, make_self
 from pricekit.runs.source import Source
 from pricekit.runs.train import train
 from pricekit.table import Columns
-from tests.bundle.hostile import change, put
+from tests.bundle.hostile import change, put, write_manifest
 
-OLD = Path("tests/golden/bundle")
 ENGINE = "ort-cpu"
 
 
@@ -262,12 +260,18 @@ def test_nothing_is_published_when_invented_rows_have_no_price(run, tmp_path, mo
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("model", [OLD, "run"])
-def test_a_model_without_a_self_test_says_so(model, request):
-    path = request.getfixturevalue(model) if isinstance(model, str) else model
-    assert len(pk.load(path).predict(["tea"])) == 1
-    with pytest.raises(BundleError, match=r"has no self-test: only bundles have one.*export the run again"):
-        pk.load(path, self_test=True)
+def _without_self_test(copy):
+    manifest = json.loads((copy / "manifest.json").read_text("utf-8"))
+    del manifest["files"][FILE]
+    write_manifest(copy, manifest)
+    return copy
+
+
+def test_a_model_without_a_self_test_says_so(run, copy):
+    for path in (run, _without_self_test(copy)):
+        assert len(pk.load(path).predict(["tea"])) == 1
+        with pytest.raises(BundleError, match=r"has no self-test: only bundles have one.*export the run"):
+            pk.load(path, self_test=True)
 
 
 COLUMNS = Columns(("title", "brand"))
@@ -342,8 +346,8 @@ def test_inspect_runs_the_self_test_when_asked(pricekit, copy, record):
     assert "failed in the engine ort-cpu" in " ".join(err.split())
 
 
-def test_inspect_of_an_older_bundle_says_that_it_has_no_self_test(pricekit):
-    code, out, err = pricekit("inspect", OLD, "--self-test")
+def test_inspect_of_a_bundle_without_a_self_test_says_so(pricekit, copy):
+    code, out, err = pricekit("inspect", _without_self_test(copy), "--self-test")
     assert (code, out) == (1, "")
     assert "has no self-test" in " ".join(err.split())
 

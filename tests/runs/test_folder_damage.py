@@ -96,9 +96,7 @@ def test_held_out_rows_sample_and_facts_are_checked(copy):
         pk.Run(copy)
 
 
-@pytest.mark.parametrize(
-    "name", sorted({*STARTED} - {"taught.parquet", "out_of_fold.parquet", "pseudo_labelled.parquet"})
-)
+@pytest.mark.parametrize("name", sorted({*STARTED} - {"out_of_fold.parquet", "pseudo_labelled.parquet"}))
 def test_an_unfinished_run_is_checked_before_any_work(stopped, tmp_path, name):
     copy = shutil.copytree(stopped, tmp_path / "copy")
     _flip(copy / name)
@@ -112,7 +110,7 @@ def test_a_damaged_source_is_not_reported_as_an_absent_run(stopped, tmp_path, ca
     for call in (is_run, is_started, pk.load, lambda path: pk.train(catalog, out=path, resume=True)):
         with pytest.raises(TrainingError, match=r"source\.json was altered or damaged"):
             call(copy)
-    (copy / LISTING).unlink()  # as in older runs
+    (copy / LISTING).unlink()
     with pytest.raises(TrainingError, match=r"source\.json is damaged"):
         is_run(copy)
     (copy / "config.toml").unlink()

@@ -166,19 +166,3 @@ def test_the_teacher_of_a_fold_has_not_seen_its_rows(pricekit, catalog, new, run
         )
         assert code == 1
         assert said in " ".join(err.split())
-
-
-def test_a_run_of_version_0_1_keeps_its_pseudo_labelled_rows(run, catalog, new, tmp_path):
-    source, out = Source(catalog, unpriced=(new,), teachers=(run,)), tmp_path / "student"
-    train(source, tiny_config(ONE_EPOCH), out)
-    rows = read_pseudo_labelled(out)
-    (out / "pseudo_labelled.parquet").rename(out / "taught.parquet")
-    (out / "files.json").unlink()
-    old = read_pseudo_labelled(out)
-    assert old.text.equals(rows.text)
-    assert np.array_equal(old.known_price, rows.known_price)
-    (out / "last.safetensors").unlink()
-    (out / "run.json").unlink()
-    assert train(Source(catalog), tiny_config(ONE_EPOCH), out, resume=True)["rows"]["pseudo_labelled"] == 60
-    train(Source(catalog), tiny_config(ONE_EPOCH), out, overwrite=True)
-    assert not (out / "taught.parquet").exists()

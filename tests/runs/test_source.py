@@ -12,10 +12,8 @@ from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.features.fit.folds import folds_of
-from pricekit.runs.folder.names import STARTED
-from pricekit.runs.source import EQUAL, Source, load_split
+from pricekit.runs.source import Source, load_split
 from pricekit.runs.train import train
-from pricekit.support.digests import list_files
 
 ONE_EPOCH = {"training": {"epochs": 1}}
 
@@ -77,8 +75,6 @@ def test_near_duplicates_are_in_one_part_and_the_log_says_so(logged):
     assert not products_of(split.train) & products_of(split.valid)
     held_out = f"{len(split.valid)} of 180 rows are held out to validate on"
     assert f"{held_out}; near-duplicates stay together: 180 rows in 60 groups" in logged()
-    older = load_split(Source(packs()), tiny_config(), kept_together=EQUAL)
-    assert products_of(older.train) & products_of(older.valid)
 
 
 def test_the_groups_of_the_split_are_those_of_the_out_of_fold_features():
@@ -88,24 +84,3 @@ def test_the_groups_of_the_split_are_those_of_the_out_of_fold_features():
     fold = folds_of(train_rows)
     assert (pd.Series(fold).groupby(train_rows.together).nunique() == 1).all()
     assert (pd.Series(folds_of(replace(train_rows, together=None))).groupby(names).nunique() > 1).any()
-
-
-@pytest.mark.parametrize("recorded", [True, False])
-def test_a_run_with_the_split_of_version_0_1_resumes_with_it(tmp_path, recorded):
-    frame, out = packs(), tmp_path / "run"
-    older = load_split(Source(frame), tiny_config(ONE_EPOCH), kept_together=EQUAL)
-    train(Source(frame), tiny_config(ONE_EPOCH), out, split=older)
-    (out / "run.json").unlink()
-    source = json.loads((out / "source.json").read_text())
-    assert source["kept_together"] == "equal texts"
-    if not recorded:  # as in version 0.1
-        del source["kept_together"]
-        list_files(out, STARTED, {"source.json": json.dumps(source)})
-        (out / "source.json").write_text(json.dumps(source))
-    resumed = train(Source(frame), tiny_config(ONE_EPOCH), out, resume=True)
-    assert resumed["rows"] == older.count()
-
-
-def test_a_run_records_its_split(tmp_path):
-    train(Source(packs()), tiny_config(ONE_EPOCH), tmp_path / "run")
-    assert json.loads((tmp_path / "run" / "source.json").read_text())["kept_together"] == "near-duplicates"

@@ -55,7 +55,7 @@ def test_files_of_living_processes_and_of_the_user_are_kept(tmp_path, dead, logg
         _of(out, os.getppid()),
         _of(out, dead, where="0123abcd"),  # of another machine, just now
         _of(tmp_path / "run2", dead),
-        tmp_path / ".run.0123abcd.tmp",  # of version 0.1, just now
+        tmp_path / ".run.0123abcd.tmp",  # without a process, just now
         tmp_path / ".run.tmp",
         tmp_path / ".tmpAbc123",
         tmp_path / "run.0123abcd.tmp",

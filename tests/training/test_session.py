@@ -1,10 +1,7 @@
 """The parts of a training, and its checkpoints."""
 
-import json
-
 import pytest
 import torch
-from safetensors import safe_open
 
 from conftest import tiny_config
 from pricekit.errors import ConfigError
@@ -29,24 +26,3 @@ def test_the_average_of_the_weights_is_saved(catalog, run, tmp_path):
 def test_checkpointing_needs_layers(catalog, tmp_path):
     with pytest.raises(ConfigError, match=r"'bag' has no layers to checkpoint"):
         train(Source(catalog), tiny_config({"speed": {"gradient_checkpointing": True}}), tmp_path / "run")
-
-
-def test_a_checkpoint_holds_the_keys_of_version_0_1(run):
-    """Runs of version 0.1 resume, and version 0.1 resumes runs of this one."""
-    with safe_open(run / "last.safetensors", "pt") as file:
-        record = json.loads(file.metadata()["pricekit"])
-    assert list(record["state"]) == [
-        *(
-            "epoch",
-            "steps_in_epoch",
-            "step",
-            "position",
-            "best_smape",
-            "best_epoch",
-            "seconds",
-            "loss",
-            "rows",
-        ),
-        *("parts", "skipped", "precision"),
-    ]
-    assert {"state", "scaler", "optimizer", "groups"} <= set(record)

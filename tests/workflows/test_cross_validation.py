@@ -134,7 +134,7 @@ def test_a_killed_cross_validation_resumes_where_it_stopped(done, table, tmp_pat
     assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.parametrize("listed", [True, False], ids=["with digests", "of an older version"])
+@pytest.mark.parametrize("listed", [True, False], ids=["with digests", "without digests"])
 def test_a_damaged_plan_is_named_before_any_work(done, table, tmp_path, listed):
     out = shutil.copytree(done[0], tmp_path / "cv")
     (out / "plan.json").write_bytes(b'{"digest": "\xe0')

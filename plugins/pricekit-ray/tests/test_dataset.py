@@ -37,7 +37,7 @@ def _cluster():
 
 @pytest.fixture(scope="module")
 def bundle():
-    return Path(__file__).parents[3] / "tests" / "golden" / "v0.1" / "bundle-fp16"
+    return Path(__file__).parents[3] / "tests" / "golden" / "bundle"
 
 
 @pytest.fixture(scope="module")

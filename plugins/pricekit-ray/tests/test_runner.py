@@ -41,7 +41,7 @@ def address():
 
 @pytest.fixture(scope="module")
 def bundle():
-    return Path(__file__).parents[3] / "tests" / "golden" / "v0.1" / "bundle-fp16"
+    return Path(__file__).parents[3] / "tests" / "golden" / "bundle"
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import shutil
 import threading
 import time
@@ -16,7 +17,7 @@ from pricekit_serve.requests.rows import Rows
 from starlette.testclient import TestClient
 
 from pricekit.errors import BundleError, ConfigError
-from tests.bundle.hostile import change
+from tests.bundle.hostile import change, write_manifest
 
 ROWS = {"rows": [{"catalog_content": "Green Tea, 20 Count"}]}
 
@@ -267,7 +268,11 @@ def test_a_new_bundle_that_fails_its_self_test_is_refused_once(link, wrong, capl
     assert said[1].startswith("the model m stays, because its new bundle is refused: the self-test of ")
 
 
-def test_a_bundle_without_a_self_test_is_served_and_the_log_says_so(logged):
-    models = models_of("tests/golden/bundle")
+def test_a_bundle_without_a_self_test_is_served_and_the_log_says_so(served, tmp_path, logged):
+    bundle = shutil.copytree(served, tmp_path / "copy")
+    manifest = json.loads((bundle / "manifest.json").read_text("utf-8"))
+    del manifest["files"]["self_test.json"]
+    write_manifest(bundle, manifest)
+    models = models_of(bundle)
     assert models.get("m").predictor.invented is None
     assert "the bundle of the model m has no self-test, so nothing checks its prices" in logged()

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 import pricekit as pk
-from pricekit.errors import BundleError, ConfigError, DataError
+from pricekit.errors import ConfigError, DataError
 from pricekit.monitoring.counts import count as count_module
 from pricekit.monitoring.counts import priced as priced_module
 from pricekit.monitoring.counts.priced import BusyError, add_to_file, read_priced_rows
@@ -258,8 +258,6 @@ def test_what_cannot_be_kept_is_an_error_at_the_start(served, predictor, tmp_pat
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ConfigError, match=r"the folder of sketches .* cannot be created"):
         app(served, engine="ort-cpu", sketches=tmp_path / "file")
-    with pytest.raises(BundleError, match="has no sketch of its training table"):
-        app("tests/golden/bundle", engine="ort-cpu", sketches=tmp_path)
     (tmp_path / f"shop-{predictor.digest[:12]}.json").write_text("mine")
     with pytest.raises(DataError, match="no sketch of priced rows"):
         app(served, engine="ort-cpu", sketches=tmp_path)

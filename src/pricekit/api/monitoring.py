@@ -59,7 +59,7 @@ def drift(
         Alarms, measures, and frames of features, values, words, missing fields and rows.
 
     Raises:
-        BundleError: the model has no sketch, because an older pricekit trained it, or cannot be opened.
+        BundleError: the model cannot be opened.
         ConfigError: a limit names an unknown measure, or jinja2 or matplotlib is not installed for `out`; or options
             that choose columns or rows are given for a sketch.
         DataError: the table has no rows, or cannot be read; or another model priced the rows of the sketch.

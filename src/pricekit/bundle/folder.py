@@ -5,10 +5,10 @@
     tokenizer.json    a `tokenizers` tokenizer
     preprocess.json   columns, length, feature plugins with their fitted state
     asset-HASH.onnx, asset-HASH.bin    files that features need, see `pricekit.features.assets`; most bundles have none
-    intervals.json    half widths of the price intervals; older bundles have none
+    intervals.json    half widths of the price intervals
     comparables.parquet, comparables.json    products with prices and their index; most bundles have none
-    sketch.json       what tables are compared with, see `pricekit.monitoring`; older bundles have none
-    self_test.json    invented rows and their prices; older bundles have none
+    sketch.json       what tables are compared with, see `pricekit.monitoring`
+    self_test.json    invented rows and their prices; none if a feature cannot price them
     README.md         the model card
     signature.json    who wrote the manifest, see `signature.py`; unsigned bundles have none
 
@@ -37,12 +37,14 @@ from pricekit.bundle.manifest import (
     PARTS,
     check_name,
     digest_of,
+    listed_files,
     read_manifest,
     sha256,
 )
 from pricekit.bundle.signature import SIGNATURE, not_signed, sign_manifest
 from pricekit.errors import BundleError
 from pricekit.features.assets import is_asset
+from pricekit.formats import FORMAT
 from pricekit.support.cpus import available_memory
 from pricekit.support.files import others, publish_folder, write_atomically
 from pricekit.support.staging import read_whole
@@ -82,7 +84,6 @@ def write_bundle(
     files: Mapping[str, bytes],
     facts: Mapping[str, Any],
     *,
-    schema_version: int = 1,
     key: SigningKey | None = None,
 ) -> dict[str, Any]:
     """Write a complete bundle or nothing; return its manifest.
@@ -91,14 +92,13 @@ def write_bundle(
         path: the folder; an existing one is replaced.
         files: contents by file name.
         facts: the values of the manifest other than schema version and hashes.
-        schema_version: the lowest version whose readers predict the right prices.
         key: signs the manifest; None: nobody does.
 
     Raises:
         BundleError: the bundle would exceed the limits of those that are read.
     """
     listed = {name: {"sha256": sha256(content), "bytes": len(content)} for name, content in files.items()}
-    manifest = {"schema_version": schema_version, **facts, "files": listed}
+    manifest = {"schema_version": FORMAT, **facts, "files": listed}
     manifest["sha256"] = digest_of(manifest)
     text = (json.dumps(manifest, ensure_ascii=False, indent=2) + "\n").encode()
     check_sizes({name: len(content) for name, content in files.items()}, _names(manifest), "the bundle")
@@ -115,8 +115,12 @@ def is_bundle(path: Path) -> bool:
 
 
 def unlisted_files(path: Path) -> list[str]:
-    """Return the names of files in a bundle's folder that its manifest does not list; raises BundleError."""
-    return others(path, [MANIFEST, SIGNATURE, *read_manifest(path)[0]["files"]])
+    """Return the names of files in a bundle's folder that its manifest, of any format, does not list.
+
+    Raises:
+        BundleError: there is no manifest of a bundle.
+    """
+    return others(path, [MANIFEST, SIGNATURE, *listed_files(path)])
 
 
 def open_bundle(path: Path, trust: Trust | None = None) -> Bundle:
@@ -169,7 +173,8 @@ def files_of_bundle(bundle: Bundle) -> dict[str, bytes]:
 def _open_bundle(path: Path, trust: Trust | None) -> Bundle:
     manifest, digest = read_manifest(path, trust)
     listed = manifest["files"]
-    required = [member[part] for member in _members(manifest) for part in PARTS]
+    parts = [member[part] for member in _members(manifest) for part in PARTS]
+    required = [*parts, "intervals.json", "sketch.json"]
     for name in required:
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {shorten(name)} in its manifest; export it again")

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import AliasChoices, BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from pricekit.bundle.keys import Trust
 from pricekit.bundle.signature import SIGNATURE, check_signature
 from pricekit.errors import BundleError, first_invalid_field
+from pricekit.formats import FORMAT, check_bundle_format
 from pricekit.support.text import shorten
 
 MANIFEST = "manifest.json"
@@ -25,9 +26,6 @@ PARTS = {"model": "model.onnx", "tokenizer": "tokenizer.json", "preprocess": "pr
 """The parts of a member, and their files in a bundle with one member."""
 MAX_MANIFEST_BYTES = 1 << 20
 _LONGEST_NAME = 80
-
-SCHEMA_VERSION = 3
-"""The highest known version: 3 has assets, 2 several members or rearranged texts; any other bundle is written as 1."""
 
 MOST_MEMBERS = 64
 
@@ -56,20 +54,12 @@ class Verified(BaseModel):
 
     shapes: list[tuple[int, int]] = Field(description="rows and tokens of each batch")
     max_relative_difference: float = Field(description="the largest relative difference of a price")
-    smape_change: float | None = Field(
-        None, description="on the sample rows, in points, against torch float32"
+    smape_change: float = Field(description="on the sample rows, in points, against torch float32")
+    batch_sensitivity_relative_difference: float = Field(
+        description="largest relative difference between a row's price alone and in a batch"
     )
-    batch_sensitivity_relative_difference: float | None = Field(
-        None,
-        validation_alias=AliasChoices("batch_sensitivity_relative_difference", "company_relative_difference"),
-        description="largest relative difference between a row's price alone and in a batch; bundles of version 0.1 "
-        "call it company_relative_difference",
-    )
-    batch_sensitivity_share_of_sd: float | None = Field(
-        None,
-        validation_alias=AliasChoices("batch_sensitivity_share_of_sd", "company_share_of_sd"),
-        description="the same for log prices, as a share of their standard deviation; bundles of version 0.1 call it "
-        "company_share_of_sd",
+    batch_sensitivity_share_of_sd: float = Field(
+        description="the same for log prices, as a share of their standard deviation"
     )
 
 
@@ -87,53 +77,43 @@ class MemberFacts(BaseModel):
     model: str = Field(description="its graph: a name among the files")
     tokenizer: str = Field(description="its tokenizer")
     preprocess: str = Field(description="its columns, length and features")
-    metrics: dict[str, float] | None = Field(None, description="on its own held-out rows")
-    verified: Verified | None = None
+    metrics: dict[str, float] = Field(description="on its own held-out rows")
+    verified: Verified
 
 
 class Manifest(BaseModel, extra="allow"):
     """The facts that readers of bundles rely on; a manifest may contain others."""
 
-    schema_version: int = Field(ge=1, description="a reader refuses a higher version than it knows")
+    schema_version: int = Field(ge=FORMAT, le=FORMAT, description="a reader refuses any other")
     files: dict[str, FileFacts] = Field(description="every file but the manifest, by its name in the folder")
     members: list[MemberFacts] | None = Field(
         None,
         min_length=1,
         max_length=MOST_MEMBERS,
-        description="of schema version 2: the models whose log prices are averaged",
+        description="the models whose log prices are averaged; a bundle with one model lists none",
     )
-    pricekit_version: str | None = Field(None, description="the version that wrote the bundle")
-    created: str | None = Field(None, description="date and time of the export, ISO 8601, UTC")
-    precision: Literal["fp32", "fp16", "int8"] | None = Field(None, description="of the graph's products")
-    float32_nodes: list[str] | None = Field(
-        None,
+    pricekit_version: str = Field(description="the version that wrote the bundle")
+    created: str = Field(description="date and time of the export, ISO 8601, UTC")
+    precision: Literal["fp32", "fp16", "int8"] = Field(description="of the graph's products")
+    float32_nodes: list[str] = Field(
         description="nodes of an fp16 graph that stay in float32 because they would overflow; for "
         "several graphs, each name starts with the member's number",
     )
-    opset: int | None = Field(None, description="of the graph")
-    table: str | None = Field(
-        None, description="name of the file that the model was trained on, without folders"
-    )
-    currency: str | None = Field(None, description="of the predicted prices, as found in the training table")
-    rows: dict[str, int] | None = Field(None, description="trained on, validated on, unusable")
+    opset: int = Field(description="of the graph")
+    table: str = Field(description="name of the file that the model was trained on, without folders")
+    currency: str | None = Field(description="of the predicted prices, as found in the training table")
+    rows: dict[str, int] = Field(description="trained on, validated on, unusable")
     best_epoch: int | None = Field(
-        None, description="the epoch whose weights these are; after a refit, the number of its epochs"
+        None,
+        description="of one model: the epoch whose weights these are; after a refit, the number of its epochs",
     )
     refit: RefitFacts | None = Field(
         None, description="of a model that a second pass trained; metrics and intervals are of the first"
     )
-    metrics: dict[str, float] | None = Field(None, description="on the validation rows")
-    metric: str | None = Field(
-        None,
-        description="what the training minimised, one of `metrics`; none: smape, in bundles of version 0.1",
-    )
-    constant_score: float | None = Field(
-        None,
-        validation_alias=AliasChoices("constant_score", "constant_smape"),
-        description="that metric of the best constant price, on the same rows; bundles of version 0.1 call it "
-        "constant_smape",
-    )
-    plugins: list[PluginFacts] | None = None
+    metrics: dict[str, float] = Field(description="on the validation rows")
+    metric: str = Field(description="what the training minimised, one of `metrics`")
+    constant_score: float = Field(description="that metric of the best constant price, on the same rows")
+    plugins: list[PluginFacts]
     training_rows_in: list[str] | None = Field(
         None,
         description="features whose state contains texts, words of texts, or prices of single training rows",
@@ -141,10 +121,8 @@ class Manifest(BaseModel, extra="allow"):
     comparables: int | None = Field(
         None, ge=1, description="products with prices that the bundle contains, to show beside a price"
     )
-    verified: Verified | None = None
-    sha256: str | None = Field(
-        None, description="of the other values, as JSON with sorted keys; older bundles have none"
-    )
+    verified: Verified
+    sha256: str = Field(description="of the other values, as JSON with sorted keys")
 
     @field_validator("members")
     @classmethod
@@ -173,11 +151,21 @@ def read_manifest(path: Path, trust: Trust | None = None) -> tuple[dict[str, Any
     if trust is not None:
         check_signature(path, content, trust)
     manifest = _parsed(path, content)
-    if "sha256" in manifest and manifest["sha256"] != digest_of(manifest):
+    if manifest["sha256"] != digest_of(manifest):
         raise BundleError(
             f"{path / MANIFEST} was altered: its SHA-256 differs from its own; copy or export the bundle again"
         )
     return manifest, sha256(content)
+
+
+def listed_files(path: Path) -> list[str]:
+    """Return the names of the files that a manifest of any format lists; raises BundleError if it lists none."""
+    try:
+        manifest = dict(json.loads(_manifest_bytes(path).decode("utf-8")))
+        int(manifest["schema_version"])
+        return list(dict(manifest["files"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        raise BundleError(f"{path / MANIFEST} is not a bundle's manifest", path=str(path)) from None
 
 
 def _manifest_bytes(path: Path) -> bytes:
@@ -196,20 +184,14 @@ def _manifest_bytes(path: Path) -> bytes:
 
 def _parsed(path: Path, content: bytes) -> dict[str, Any]:
     try:
-        manifest = json.loads(content.decode("utf-8"))
-        version = int(manifest["schema_version"])
-        if version <= SCHEMA_VERSION:
-            Manifest.model_validate_json(content, strict=True)
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        manifest = dict(json.loads(content.decode("utf-8")))
+        check_bundle_format(manifest, path)
+        Manifest.model_validate_json(content, strict=True)
+    except (ValueError, TypeError, RecursionError) as error:
         raise BundleError(
             f"{path / MANIFEST} is damaged: it is not a bundle's manifest{first_invalid_field(error)}; export it again"
         ) from None
-    if version > SCHEMA_VERSION:
-        raise BundleError(
-            f"the bundle {path} has schema version {version}, this pricekit reads up to {SCHEMA_VERSION}; "
-            "upgrade pricekit, or export the run again with this version"
-        )
-    return dict(manifest)
+    return manifest
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:

@@ -121,10 +121,9 @@ def train(dry_run: bool, **flags: Any) -> None:
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
     from pricekit.options import ModelOptions, model_path, path_or_frame, read_options_of, table_or_none
-    from pricekit.runs.folder.states import kept_together
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.refit import refits
-    from pricekit.runs.source import NEAR, Source, load_split
+    from pricekit.runs.source import Source, load_split
     from pricekit.runs.warm.seen import earlier_texts
     from pricekit.runs.warm.settings import new_config
     from pricekit.support.log import logger
@@ -145,10 +144,8 @@ def _dry_run(flags: dict[str, Any]) -> None:
     init = model_path(flags["init"], "init") if flags["init"] else None
     config = resumed_model(out, source, given, init) if out else new_config(given, init)
     run = None if out is None or has_members(out) else out
-    kept = kept_together(run) if run else NEAR
     seen = earlier_texts(config.init, *([out, *out.glob("members/*")] if out else []))
-    checked: dict[str, Any] = {"checked": out is not None, "kept_together": kept, "seen": seen}
-    split = load_split(source, config, allow_leak=flags["allow_leak"], **checked)
+    split = load_split(source, config, allow_leak=flags["allow_leak"], checked=out is not None, seen=seen)
     split = add_pseudo_labels(source, split, config, run)
     second = "; then a second pass on all of them" if refits(config, source) else ""
     members = f" {counted(len(config.members), 'model')}" if config.members else ""

@@ -19,25 +19,12 @@ from pricekit.errors import ConfigError, explain_invalid
 Layer = Mapping[str, Any]
 """A part of a configuration, as nested tables."""
 
-REMOVED = {
-    ("speed", "fused_optimizer"): "because it had no measurable effect",
-    ("speed", "cache"): "because an unfinished run keeps its inputs, and a search caches by itself",
-}
-"""Removed settings that change no result, with the reasons. Saved configurations may contain them, new ones may not."""
-
 
 def build_config(layers: Iterable[Layer]) -> RunConfig:
     """Merge layers over the defaults, later layers over earlier ones, and validate; raises ConfigError."""
     merged: dict[str, Any] = RunConfig().model_dump()
     for layer in layers:
         merged = merge(merged, layer)
-    for (section, key), reason in REMOVED.items():
-        if isinstance(merged.get(section), Mapping) and key in merged[section]:
-            raise ConfigError(
-                f"the setting {section}.{key} was removed, {reason}; leave it out",
-                parameters=("settings", "config"),
-                setting=f"{section}.{key}",
-            )
     try:
         return RunConfig.model_validate(merged)
     except ValidationError as error:
@@ -75,15 +62,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_saved_config(path: Path, *layers: Layer) -> RunConfig:
-    """Read the complete configuration that a run saved, with layers over it; raises ConfigError.
-
-    Removed settings are ignored.
-    """
-    saved = read_toml(path)
-    for section, key in REMOVED:
-        if isinstance(saved.get(section), dict):
-            saved[section].pop(key, None)
-    return build_config([saved, *layers])
+    """Read the complete configuration that a run saved, with layers over it; raises ConfigError."""
+    return build_config([read_toml(path), *layers])
 
 
 def parse_override(text: str) -> dict[str, Any]:

@@ -267,8 +267,6 @@ def _session(
     options.log_severity_level = 4 if settings.get("enable_cuda_graph") == "1" else 3
     # Spinning threads would take CPU time from the tokenizer and from other processes.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Without VNNI, products of uint8 and int8 overflow if the weights have all 8 bits, as in bundles of version 0.1.
-    options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         session = ort.InferenceSession(
             model,

@@ -75,8 +75,8 @@ def read_record(path: Path) -> EngineRecord:
         if found["machine"] != _machine():
             return EngineRecord(path)
         sizes = {str(name): int(tokens) for name, tokens in found["batch_tokens"].items()}
-        checked = tuple(map(str, found.get("checked", sizes)))
-        return EngineRecord(path, str(found["fastest"]), sizes, checked, bool(found.get("without_gpu")))
+        checked = tuple(map(str, found["checked"]))
+        return EngineRecord(path, str(found["fastest"]), sizes, checked, bool(found["without_gpu"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return EngineRecord(path)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pricekit.likeness.equal import equal_texts, few_distinct
+from pricekit.likeness.equal import few_distinct
 from pricekit.likeness.pairs import Compared, compare, similar_pairs
 from pricekit.metrics import smape_terms
 from pricekit.support.log import logger
@@ -96,29 +96,27 @@ def are_labels(groups: np.ndarray, price: np.ndarray) -> bool:
 
 
 def split_groups_of(
-    texts: pd.Series, price: np.ndarray, *, near: bool, folder: Path | None = None, shown: bool = True
+    texts: pd.Series, price: np.ndarray, *, folder: Path | None = None, shown: bool = True
 ) -> np.ndarray:
     """Return the group of each row, int64 (N,): a split must keep each group on one side.
 
-    Rows with equal texts form a group. If the texts are labels, each row is its own group: new rows will have the
-    same labels.
+    Rows with equal or nearly equal texts form a group. If the texts are labels, each row is its own group: new rows
+    will have the same labels.
 
     Args:
         texts: (N,).
         price: (N,).
-        near: also group near-duplicates.
         folder: for a file that many texts need; see `compare`.
         shown: show a progress bar.
     """
-    compared = compare(texts, folder=folder, shown=shown) if near else None
-    groups = equal_texts(texts) if compared is None else compared.same
-    if are_labels(groups, price):
+    compared = compare(texts, folder=folder, shown=shown)
+    if are_labels(compared.same, price):
         logger.warning(
-            f"the texts are labels ({groups.max() + 1:,} distinct texts for {len(groups):,} rows at many prices), so "
-            "rows with equal texts are split like other rows."
+            f"the texts are labels ({compared.same.max() + 1:,} distinct texts for {len(texts):,} rows at many "
+            "prices), so rows with equal texts are split like other rows."
         )
-        return np.arange(len(groups))
-    return groups if compared is None else _near_groups(compared)
+        return np.arange(len(texts))
+    return _near_groups(compared)
 
 
 def joined_groups(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -43,15 +43,14 @@ class Goal:
 
 
 def goal_of(facts: Mapping[str, Any]) -> Goal:
-    """Return the goal of a run, an ensemble or a cross-validation from its facts, those of older versions included.
+    """Return the goal of a run, an ensemble or a cross-validation from its facts.
 
     Args:
         facts: the content of `run.json` or `cv.json`.
     """
-    metric = metric_named(facts.get("metric", DEFAULT))
+    metric = metric_named(facts["metric"])
     values = facts["metrics"] if "metrics" in facts else facts["scores"]
-    constant = facts["constant_score"] if "constant_score" in facts else facts["constant_smape"]
-    return Goal(metric, values[metric.name], constant)
+    return Goal(metric, values[metric.name], facts["constant_score"])
 
 
 def constant_score(rows: Table | HeldOut, known: Table | HeldOut, metric: Metric) -> float:

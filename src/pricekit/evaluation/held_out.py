@@ -210,10 +210,7 @@ def _absence(folder: Path) -> str:
         return f"{folder} has no {FILE}; {_EXPECTED}."
     if not (folder / "run.json").is_file():
         return f"{folder} is not a finished run, so it has no {FILE}; resume it to finish it."
-    return (
-        f"{folder} has no {FILE}: an older pricekit trained it. Train it again, or evaluate it on a table with other "
-        "rows."
-    )
+    return f"{folder} has no {FILE}, so it is damaged; train again."
 
 
 def _groups(table: Table) -> pd.DataFrame:

@@ -28,7 +28,7 @@ Predicts the price of a product from its catalogue text. Made with pricekit {ver
 - best epoch {best_epoch}, seed {seed}
 
 {precision}
-{training_rows}{sketch}{use}
+{training_rows}{use}
 The graph `model.onnx` takes `input_ids` and `attention_mask`, int64 (batch, length), and `features`,
 float32 (batch, {columns}). It returns `price`, float32 (batch,), in the currency of the training table.
 
@@ -54,7 +54,7 @@ Rows of {table}; text from {text}; price from {price}.
 {members}
 
 {precision}
-{training_rows}{sketch}{use}
+{training_rows}{use}
 {limits}"""
 
 _METRICS = """| metric | value |
@@ -86,15 +86,13 @@ Give it only to people who may see the training table.
 
 """
 
-_SKETCH = """## Sketch of the training table
+_USE = """## Sketch of the training table
 
 `sketch.json` contains shares of the training table, so that `pricekit drift THIS_FOLDER products.csv` can say whether
 another table differs: quantiles of features and predicted prices, shares of missing fields, and how many rows have the
 most frequent words and values, such as brands. It contains no row, and no word or value of fewer than five rows.
 
-"""
-
-_USE = """## Usage
+## Usage
 
 ```
 pip install "pricekit[cpu]"     # or, in the folder of pricekit's sources: pip install ".[cpu]"
@@ -143,7 +141,6 @@ def ensemble_card(ensemble: Ensemble, facts: Mapping[str, Any]) -> str:
         members="\n".join(members),
         precision=_PRECISION[facts["precision"]] + "\n",
         training_rows=_training_rows(facts),
-        sketch="" if ensemble.sketch is None else _SKETCH,
         use=_USE,
         limits=_LIMITS,
     )
@@ -170,7 +167,6 @@ def model_card(run: LoadedRun, facts: Mapping[str, Any]) -> str:
         columns=len(run.preprocessor.features.names),
         precision=_PRECISION[facts["precision"]] + "\n",
         training_rows=_training_rows(facts),
-        sketch="" if run.sketch is None else _SKETCH,
         use=_USE,
         limits=_LIMITS,
     )

@@ -114,17 +114,14 @@ def _export(
         runs = [run for run, _ in ensemble.members]
         products = _read_products(comparables, runs[0], ensemble.facts)
         report, files, facts = _export_members(ensemble, precision)
-        version = 2
     else:
         run = open_run(path)
         runs = [run]
         products = _read_products(comparables, run, run.facts)
-        version = 2 if run.config.facts_first else 1
         exported = _export_model(run, precision)
         report, files = exported.report, exported.files
         facts = _facts(precision, run.facts | _training_rows_in([run]), exported.float32_nodes, report)
         files |= _common_files(model_card(run, facts), run.intervals, run.sketch)
-    version = 3 if any(map(is_asset, files)) else version
     files |= _self_test(Bundle(out, facts, files, ""), precision, runs)
     if products is not None:
         members = {name: content for name, content in files.items() if name.endswith(PARTS["preprocess"])}
@@ -133,7 +130,7 @@ def _export(
         files[CARD] += comparables_section(len(products)).encode()
     files |= {INVENTORY: make_inventory(files, facts, runs)}
     with _within_limits():
-        manifest = write_bundle(out, files, facts, schema_version=version, key=key)
+        manifest = write_bundle(out, files, facts, key=key)
     with tracked_by(runs[0].config.track):
         notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
     return report
@@ -144,7 +141,7 @@ def _read_products(source: TableSource | None, run: LoadedRun, facts: Mapping[st
     if source is None:
         return None
     table = read_usable(source, run.preprocessor.columns)[0]
-    require_same_currency(facts.get("currency"), table.currency)
+    require_same_currency(facts["currency"], table.currency)
     return some_rows(_in_training_order(table, run.path))
 
 
@@ -297,19 +294,15 @@ def _float32_graph(run: LoadedRun, inputs: Inputs, folder: Path) -> Path:
     return file
 
 
-def _common_files(card: str, intervals: Intervals | None, sketch: Sketch | None) -> dict[str, bytes]:
+def _common_files(card: str, intervals: Intervals, sketch: Sketch) -> dict[str, bytes]:
     """Return the files that all members of a bundle share."""
-    files = {CARD: card.encode()}
-    if intervals is not None:
-        files["intervals.json"] = (json.dumps(intervals.to_json()) + "\n").encode()
-    if sketch is not None:
-        files[SKETCH] = sketch.to_text().encode()
-    return files
+    saved = (json.dumps(intervals.to_json()) + "\n").encode()
+    return {CARD: card.encode(), "intervals.json": saved, SKETCH: sketch.to_text().encode()}
 
 
 def _self_test(bundle: Bundle, precision: str, runs: Sequence[LoadedRun]) -> dict[str, bytes]:
     """Return the file with invented rows and their prices; none if a feature cannot do without the rows of a table."""
-    names = {name for run in runs if run.sketch for name in run.sketch.others}
+    names = {name for run in runs for name in run.sketch.others}
     frame = read_sample(runs[0]).frame if names else pd.DataFrame()
     others = {name: is_numeric_dtype(frame[name]) for name in frame if name in names}
     try:
@@ -343,7 +336,7 @@ def _facts(
         "precision": precision,
         "float32_nodes": float32_nodes,
         "opset": OPSET,
-        **facts,
+        **{name: value for name, value in facts.items() if name != "format"},
         "verified": _verification_facts(report),
     }
 

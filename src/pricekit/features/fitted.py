@@ -167,7 +167,7 @@ def _restore(record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedFea
         if here == made_with:
             raise
         raise PluginError(f"{error} (the model was made with {made_with}; {here} is installed)") from error
-    columns = record.get("columns") or list(part.plugin.names)  # missing in older models
+    columns = record["columns"]
     if list(part.plugin.names) != columns:
         raise PluginError(
             f"the feature '{name}' of {here} has the columns {', '.join(part.plugin.names)}; the model was made with "

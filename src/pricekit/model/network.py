@@ -50,8 +50,6 @@ class NumericEncoding(nn.Module):
         self.register_buffer("varies", torch.ones(features))
         self.register_buffer("start", torch.zeros(features, bins))
         self.register_buffer("width", torch.ones(features, bins))
-        before_loading: Any = self.register_load_state_dict_pre_hook
-        before_loading(_add_varies)
 
     def fit(self, features: Tensor) -> None:
         """Fit the constants to the training rows, float32 (N, K)."""
@@ -75,12 +73,6 @@ class NumericEncoding(nn.Module):
             return standardised
         parts = ((features[:, :, None] - self.start) / self.width).clamp(0, 1) - 0.5
         return torch.cat([standardised, (parts * self.varies[:, None]).flatten(1)], 1)
-
-
-def _add_varies(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
-    """Load weights that are older than `varies`: every feature counts, as in their training."""
-    if f"{prefix}mean" in state:
-        state.setdefault(f"{prefix}varies", torch.ones_like(state[f"{prefix}mean"]))
 
 
 def _squash(features: Tensor) -> Tensor:

@@ -138,8 +138,8 @@ def require_sketch(sketch: Sketch | None) -> Sketch:
     """Return the sketch of a model; raises BundleError if it has none."""
     if sketch is None:
         raise BundleError(
-            "the model has no sketch of its training table, because an older pricekit trained it; train and export it "
-            "again"
+            "the model has no sketch of its training table, because it was not loaded from a run or a bundle; load it "
+            "with pricekit.load"
         )
     return sketch
 

@@ -51,7 +51,7 @@ class Distribution(_Strict):
         own: the PSI of held-out rows of the same table, less what chance gives. It is above 0 for features that
             remember training rows, such as the number of rows of a brand.
         own_distance: the same of the distance.
-        low: the fifth lowest value, so that it is the number of no single row; None in sketches of older versions.
+        low: the fifth lowest value, so that it is the number of no single row.
         high: the fifth highest value.
     """
 
@@ -59,8 +59,8 @@ class Distribution(_Strict):
     rows: list[_Count] = Field(max_length=BINS + 1)
     own: float = Field(0.0, ge=0)
     own_distance: _Share = 0.0
-    low: float | None = None
-    high: float | None = None
+    low: float
+    high: float
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Distribution:
@@ -87,8 +87,7 @@ class Distribution(_Strict):
 
     def outside(self, values: np.ndarray) -> np.ndarray:
         """Return which values, (N,), are beyond the range of the training rows, bool (N,)."""
-        low, high = (-np.inf if self.low is None else self.low), (np.inf if self.high is None else self.high)
-        return (values < np.float32(low)) | (values > np.float32(high))
+        return (values < np.float32(self.low)) | (values > np.float32(self.high))
 
 
 class FieldSketch(_Strict):
@@ -217,11 +216,10 @@ def distribution_of(values: np.ndarray) -> Distribution:
     if not inside:  # nearly all rows have the highest value: the bin below it is the one to watch
         below = values[values < values.max()]
         inside = [_rounded(float(below.max() if len(below) else values.max()))]
-    plain = Distribution(cuts=inside, rows=[0] * (len(inside) + 1))
     few = min(RANGE_ROWS, (len(values) + 1) // 2)
     low, high = np.partition(values, few - 1)[few - 1], np.partition(values, -few)[-few]
-    bins = {"rows": plain.count(values).tolist(), "low": float(low), "high": float(high)}
-    return plain.model_copy(update=bins)
+    plain = Distribution(cuts=inside, rows=[0] * (len(inside) + 1), low=float(low), high=float(high))
+    return plain.model_copy(update={"rows": plain.count(values).tolist()})
 
 
 def _rounded(value: float) -> float:

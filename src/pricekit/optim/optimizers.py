@@ -87,9 +87,8 @@ def _adamw(values: list[Tensor], states: list[dict[str, Any]], group: dict[str, 
     """Update all dense parameters in one call."""
     for value, state in zip(values, states, strict=True):
         if not state:
-            state |= {"step": 0, "exp_avg": torch.zeros_like(value), "exp_avg_sq": torch.zeros_like(value)}
-        # A number in a new state and in checkpoints of version 0.1.
-        state["step"] = torch.as_tensor(state["step"], dtype=torch.float32, device=value.device)
+            step = torch.zeros((), dtype=torch.float32, device=value.device)
+            state |= {"step": step, "exp_avg": torch.zeros_like(value), "exp_avg_sq": torch.zeros_like(value)}
     means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
     torch_adamw(
         values,

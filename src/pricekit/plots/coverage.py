@@ -238,7 +238,9 @@ def coverage_of(found: Judged) -> tuple[np.ndarray, np.ndarray]:
     """
     rows, fold = found.rows, found.rows.fold
     if found.predictor is not None or found.path is None:
-        fitted = {0: _required(found.predictor.intervals if found.predictor else None, "this model")}
+        if found.predictor is None:
+            raise ConfigError("prices alone have no price intervals; name the model")
+        fitted = {0: found.predictor.require_intervals()}
         fold = np.zeros(len(rows), np.int64)
     elif (found.path / "cv.json").is_file():
         fitted = {int(number): _read(found.path / f"fold-{number}") for number in np.unique(fold)}
@@ -259,14 +261,5 @@ def coverage_of(found: Judged) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read(folder: Path) -> Intervals:
-    file = folder / FILE
     check_intact(folder, [FILE])
-    return _required(read_intervals(file.read_text("utf-8"), folder) if file.is_file() else None, str(folder))
-
-
-def _required(intervals: Intervals | None, whose: str) -> Intervals:
-    if intervals is None:
-        raise ConfigError(
-            f"{whose} has no price intervals: a version without them trained it; train it again"
-        )
-    return intervals
+    return read_intervals((folder / FILE).read_text("utf-8"), folder)

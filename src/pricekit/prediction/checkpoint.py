@@ -78,7 +78,6 @@ class PredictionCheckpoint:
         if self.folder.is_dir() and not any(self.folder.glob(_WINDOWS)):
             self.clear()
             with suppress(OSError):
-                (self.folder / "lock").unlink(missing_ok=True)  # of version 0.1
                 self.folder.rmdir()
 
     def found(self) -> tuple[int, list[str]]:

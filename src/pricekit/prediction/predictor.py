@@ -55,10 +55,10 @@ class Predictor:
     Attributes:
         members: the models, at least one; their weights sum to 1.
         digest: identifies the model by its contents.
-        intervals: None for a model older than price intervals.
+        intervals: of the prices; None for a predictor that was not loaded from a folder.
         currency: the currency of the prices; None if the training table did not show one.
         origin: None for a predictor that was not loaded from a folder.
-        sketch: of the training table; None for a model that is older than sketches.
+        sketch: of the training table; None for a predictor that was not loaded from a folder.
         products: reads the products with prices that the model contains; None if it contains none.
         invented: rows with the prices that they had at the export, for `self_test`; None for a model without them.
 
@@ -97,14 +97,12 @@ class Predictor:
     def from_bundle(cls, reader: BundleReader, engine: str = AUTO) -> Predictor:
         """Open a bundle that was read; raises PluginError, BundleError."""
         bundle, members = reader.bundle, reader.open_members(engine)
-        saved = bundle.files.get("intervals.json")
-        intervals = None if saved is None else read_intervals(saved, bundle.path)
+        intervals = read_intervals(bundle.files["intervals.json"], bundle.path)
         names = {member.engine.name for member in members}
         origin = Origin(bundle.path.absolute(), names.pop() if len(names) == 1 else engine, _load_bundle)
-        drawn = bundle.files.get(SKETCH)
-        sketch = None if drawn is None else read_sketch(drawn, bundle.path)
+        sketch = read_sketch(bundle.files[SKETCH], bundle.path)
         products = cache(partial(read_products, bundle.files, bundle.path)) if ROWS in bundle.files else None
-        currency = bundle.manifest.get("currency")
+        currency = bundle.manifest["currency"]
         kept = bundle.files.get(SELF_TEST)
         invented = None if kept is None else read_self_test(kept, reader.columns, bundle.path)
         return cls(members, bundle.digest, intervals, currency, origin, sketch, products, invented)
@@ -276,8 +274,8 @@ class Predictor:
             Engine, number of rows, largest relative difference, and the tolerance.
 
         Raises:
-            BundleError: a price differs by more than the tolerance; or the model has no self-test, as runs and older
-                bundles.
+            BundleError: a price differs by more than the tolerance; or the model has no self-test, as runs have
+                none.
             PluginError: a feature or the engine fails.
 
         Example:
@@ -297,13 +295,16 @@ class Predictor:
         Raises:
             ConfigError: the model has no intervals, or none of that level.
         """
+        return self.require_intervals().bounds(price, level)
+
+    def require_intervals(self) -> Intervals:
+        """Return the price intervals; raises ConfigError if there are none."""
         if self.intervals is None:
             raise ConfigError(
-                "this model has no price intervals: it was trained by a version without them; train and export it "
-                "again, or leave the interval out",
+                "this model has no price intervals; load one from a run or a bundle, or leave the interval out",
                 parameters=("interval",),
             )
-        return self.intervals.bounds(price, level)
+        return self.intervals
 
     def check_interval(self, level: float) -> None:
         """Raise ConfigError unless the model has intervals of that level."""

@@ -204,8 +204,8 @@ def require_self_test(found: SelfTest | None) -> SelfTest:
     """Return the self-test of a model; raises BundleError if it has none."""
     if found is None:
         raise BundleError(
-            "the model has no self-test: only bundles have one, and those of older versions have none; export the run "
-            "again"
+            "the model has no self-test: only bundles have one, if their features can price invented rows; export the "
+            "run"
         )
     return found
 

@@ -210,9 +210,6 @@ def _explain(subject: Subject, place: int) -> Explanation | None:
 
 def _intervals(subject: Subject) -> Iterator[Block]:
     path = subject.path
-    if not any(path.glob("**/intervals.json")):
-        yield Paragraph("This model has no price intervals: it was trained by a version without them.")
-        return
     if subject.held_out and (path / "run.json").is_file():
         yield Paragraph(
             "The intervals were fitted on these rows, so their coverage by level is close to the nominal one in any "

@@ -148,12 +148,8 @@ def _row(subject: Unpriced, place: int, beside: Comparables | None) -> Product:
 
 
 def _intervals(subject: Unpriced) -> Iterator[Block]:
-    intervals = subject.predictor.intervals
-    if intervals is None:
-        yield Paragraph("This model has no price intervals: it was trained by a version without them.")
-        return
     rows = []
-    for level in intervals.levels:
+    for level in subject.predictor.require_intervals().levels:
         low, high = subject.predictor.interval(subject.predicted, level)
         rows.append([f"{level:.0%}", f"{float(np.median(high / low)):.2f}"])
     yield TableBlock(

@@ -5,7 +5,7 @@ members/NAME              the run of each member; its name is a number if the ru
 ensemble.json             the folder and the weight of each member, and the run that it is, or is a copy of
 held_out.parquet          rows that no member was trained on, with the ensemble's predictions
 intervals.json            half widths of the price intervals
-sketch.json               that of the first member, with the ensemble's predictions; older ensembles have none
+sketch.json               that of the first member, with the ensemble's predictions
 run.json                  table, rows, plugins, metrics on the held-out rows
 files.json                size and SHA-256 of these files, and of each member's files.json
 """
@@ -20,6 +20,7 @@ from typing import Any
 
 from pricekit.errors import TrainingError, check_intact
 from pricekit.evaluation.held_out import FILE as HELD_OUT
+from pricekit.formats import check_run_format
 from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals, read_intervals
@@ -51,20 +52,20 @@ class Ensemble:
         members: the runs and the weights of their log prices, which sum to 1.
         facts: the contents of `run.json`.
         intervals: fitted on the held-out rows.
-        sketch: of the training table; None for older ensembles.
+        sketch: of the training table.
     """
 
     path: Path
     members: tuple[tuple[LoadedRun, float], ...]
     facts: dict[str, Any]
-    intervals: Intervals | None
-    sketch: Sketch | None = None
+    intervals: Intervals
+    sketch: Sketch
 
     def predictor(self) -> Predictor:
         """Return a predictor that runs all members in torch."""
         members = tuple(run.member(weight) for run, weight in self.members)
         origin = Origin(self.path.absolute(), None, load_model)
-        currency = self.facts.get("currency")
+        currency = self.facts["currency"]
         return Predictor(members, self.digest(), self.intervals, currency, origin, self.sketch)
 
     def digest(self) -> str:
@@ -116,20 +117,19 @@ def _open_ensemble(path: Path) -> Ensemble:
     )
     try:
         listed = json.loads((path / ENSEMBLE).read_text("utf-8"))["members"]
-        members = [
-            (_folder_of(member, number), float(member["weight"])) for number, member in enumerate(listed)
-        ]
+        members = [(_folder_of(member), float(member["weight"])) for member in listed]
         facts = json.loads((path / "run.json").read_text("utf-8"))
         intervals = (path / INTERVALS).read_text("utf-8")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(f"the ensemble {path} is damaged ({error}); create it again") from None
+    check_run_format(facts, path)
     runs = tuple((open_run(path / MEMBERS / name), weight) for name, weight in members)
     return Ensemble(path, runs, facts, read_intervals(intervals, path), read_sketch_of(path))
 
 
-def _folder_of(member: dict[str, Any], number: int) -> str:
-    """Return the name of a member's folder; older ensembles only number them. Raises ValueError."""
-    name = str(member.get("folder", number))
+def _folder_of(member: dict[str, Any]) -> str:
+    """Return the name of a member's folder; raises ValueError."""
+    name = str(member["folder"])
     if name in ("", ".", "..") or Path(name).name != name:
         raise ValueError(f"{name!r} is not the name of a folder")
     return name

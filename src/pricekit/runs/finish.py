@@ -17,6 +17,7 @@ from pricekit.errors import PluginError
 from pricekit.evaluation.calibration import fit_intervals
 from pricekit.evaluation.goal import Goal, constant_score, goal_of
 from pricekit.evaluation.held_out import held_out_of, write_held_out
+from pricekit.formats import FORMAT
 from pricekit.metrics import metric_named, price_metrics
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
@@ -74,6 +75,7 @@ def measure(prepared: Prepared, state: TrainingState, out: Path, started: float)
         _write_sketch(prepared, out, prices)
     init = {"init": found} if (found := read_source(prepared.folder).get("init")) else {}
     return init | {
+        "format": FORMAT,
         "table": prepared.source.table_name,
         "currency": split.train.currency,
         "rows": split.count(),
@@ -98,11 +100,10 @@ def _write_sketch(prepared: Prepared, out: Path, predicted: np.ndarray) -> None:
 
 
 def renew_sketch(prepared: Prepared, out: Path) -> None:
-    """Write the sketch of all rows into the folder of the second pass, unless the first one wrote none."""
-    if (first := read_sketch_of(out)) is not None:
-        inputs, preprocessor = prepared.job.train.inputs, read_preprocessor(prepared.folder)
-        sketch = second_sketch(first, all_rows(prepared.split), inputs, preprocessor)
-        write_text(prepared.folder / SKETCH, sketch.to_text())
+    """Write the sketch of all rows into the folder of the second pass."""
+    inputs, preprocessor = prepared.job.train.inputs, read_preprocessor(prepared.folder)
+    sketch = second_sketch(read_sketch_of(out), all_rows(prepared.split), inputs, preprocessor)
+    write_text(prepared.folder / SKETCH, sketch.to_text())
 
 
 def complete_run(

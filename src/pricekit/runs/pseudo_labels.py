@@ -20,7 +20,7 @@ from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import read_held_out, was_refitted
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.folder.contents import write_parquet
-from pricekit.runs.folder.names import OLD_PSEUDO_LABELLED, PSEUDO_LABELLED
+from pricekit.runs.folder.names import PSEUDO_LABELLED
 from pricekit.runs.load import load_model
 from pricekit.runs.source import Source, Split, columns_of
 from pricekit.support.log import logger
@@ -177,11 +177,10 @@ def write_pseudo_labelled(folder: Path, pseudo_labelled: Table) -> None:
 
 
 def read_pseudo_labelled(folder: Path) -> Table | None:
-    """Read the rows that `write_pseudo_labelled` or version 0.1 wrote; None if there are none."""
-    paths = [folder / name for name in (PSEUDO_LABELLED, OLD_PSEUDO_LABELLED) if (folder / name).is_file()]
-    if not paths:
+    """Read the rows that `write_pseudo_labelled` wrote; None if there are none."""
+    if not (folder / PSEUDO_LABELLED).is_file():
         return None
-    frame = pd.read_parquet(paths[0])
+    frame = pd.read_parquet(folder / PSEUDO_LABELLED)
     kept = frame[[name for name in map(str, frame) if name.startswith("column ")]]
     return Table(
         ids=frame["_id"],

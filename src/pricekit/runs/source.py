@@ -34,9 +34,6 @@ from pricekit.table.stored import texts_in_parts
 from pricekit.table.usable import MIN_ROWS
 from pricekit.training.batches import split_by_time, split_groups, split_whole_groups
 
-EQUAL, NEAR = "equal texts", "near-duplicates"
-"""The rows that a split keeps in one part. Runs of versions before 0.2 do not record it, and kept equal texts."""
-
 MIN_NEW_ROWS = 20
 """Number of rows that a run which continues another one must add."""
 
@@ -73,7 +70,7 @@ class Source:
         if split.pseudo_labelled is not None:
             facts["unpriced"] = [source_name(table) for table in self.unpriced]
             facts["teachers"] = list(map(str, self.teachers))
-        return facts | {"kept_together": split.kept_together, "digest": split.digest()}
+        return facts | {"digest": split.digest()}
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class Split:
         rejected: unusable rows of each table.
         leaks: columns that no feature may read.
         pseudo_labelled: rows that teachers priced.
-        kept_together: `NEAR` or `EQUAL`, the rows that are in one part; None if the user made the parts.
+        own: whether pricekit made the parts, with near-duplicates in one; else the user did.
     """
 
     train: Table
@@ -94,14 +91,14 @@ class Split:
     rejected: list[pd.DataFrame]
     leaks: tuple[str, ...] = ()
     pseudo_labelled: Table | None = None
-    kept_together: str | None = None
+    own: bool = False
 
     def digest(self) -> str:
         """Return a hash of the texts and prices of both parts, in order."""
         return digest_of(self.train, self.valid)
 
     def count(self) -> dict[str, int]:
-        """Return the number of rows of each part, for `run.json`; version 0.1 wrote "taught"."""
+        """Return the number of rows of each part, for `run.json`."""
         counts = {
             "train": len(self.train),
             "valid": len(self.valid),
@@ -136,7 +133,6 @@ def load_split(
     *,
     allow_leak: bool = False,
     checked: bool = False,
-    kept_together: str = NEAR,
     seen: Seen | None = None,
     folder: Path | None = None,
 ) -> Split:
@@ -149,7 +145,6 @@ def load_split(
         config: of the run.
         allow_leak: train even if columns or texts leak the price.
         checked: skip the check for leaks, as in a resumed run.
-        kept_together: `NEAR`; `EQUAL` repeats the split of a run of version 0.1.
         seen: texts of earlier runs that this one continues; only other rows are validated on.
         folder: where the texts of a large table are stored; None: they are kept in memory.
 
@@ -159,10 +154,9 @@ def load_split(
     table, rejected = load_rows(source, config, folder)
     leaks = () if checked else check_leaks(table, config, allow_leak=allow_leak)
     if source.valid is None:
-        near = kept_together == NEAR
-        table = with_duplicates(table, near=near, shown=config.speed.progress)
+        table = with_duplicates(table, shown=config.speed.progress)
         parts = split_table(table, config, seen)
-        split = Split(*parts, [rejected], leaks, kept_together=kept_together)
+        split = Split(*parts, [rejected], leaks, own=True)
         check_weights(split.train, split.valid)
         _log_split(split)
         return split
@@ -205,7 +199,7 @@ def _log_split(split: Split) -> None:
         )
         return
     sizes = [rows for rows in np.bincount(np.append(train, valid)) if rows > 1]
-    kept = f"; {split.kept_together} stay together: {sum(sizes):,} rows in {counted(len(sizes), 'group')}"
+    kept = f"; near-duplicates stay together: {sum(sizes):,} rows in {counted(len(sizes), 'group')}"
     apart = not np.isin(valid, train).any()
     logger.info(
         f"{len(valid):,} of {len(train) + len(valid):,} rows are held out to validate on"
@@ -240,15 +234,14 @@ def load_rows(source: Source, config: RunConfig, folder: Path | None = None) -> 
     return table, rejected
 
 
-def with_duplicates(table: Table, *, near: bool, shown: bool) -> Table:
+def with_duplicates(table: Table, *, shown: bool) -> Table:
     """Return the table with the rows that a split keeps together: duplicates, and the groups that the user named.
 
     Args:
         table: N rows.
-        near: near-duplicates stay together, too.
         shown: show a progress bar.
     """
-    together = split_groups_of(table.text, table.known_price, near=near, folder=table.folder, shown=shown)
+    together = split_groups_of(table.text, table.known_price, folder=table.folder, shown=shown)
     if table.group is not None:
         together = joined_groups(together, table.group)
     return replace(table, together=together)

@@ -222,7 +222,7 @@ def _refit(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
         )
     if job.processes.main:
         job.model.cpu()
-        job.model.estimate_share = facts.get("estimate_share", 0.0)
+        job.model.estimate_share = facts["estimate_share"]
         if complete:
             renew_sketch(prepared, out)
             complete_run(part, facts, job.model, REFIT_FINISHED)

@@ -1,7 +1,6 @@
 """Temporary files and folders: names that tell their owner, and what killed processes left behind.
 
-A temporary name is `.NAME.MACHINE.PROCESS.RANDOM.tmp`, or `.old` for a folder that another one is replacing. Version
-0.1 wrote `.NAME.RANDOM.tmp`.
+A temporary name is `.NAME.MACHINE.PROCESS.RANDOM.tmp`, or `.old` for a folder that another one is replacing.
 """
 
 from __future__ import annotations

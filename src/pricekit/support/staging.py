@@ -160,7 +160,7 @@ def keep_others(old: Path, new: Path, own: Callable[[Path], bool]) -> None:
     The marker lists the files. It first lists those that are about to be linked; after a kill, they are linked again.
     """
     files = {file.relative_to(old).as_posix(): file for file in _others(old, own)}
-    kept = _read_kept(new, files)
+    kept = _read_kept(new)
     due = [name for name, file in files.items() if _is_due(file, new / name, kept.get(name))]
     if due:
         rest = {name: marks for name, marks in kept.items() if name not in due}
@@ -173,10 +173,10 @@ def _keep_later(old: Path, new: Path) -> None:
     """Link the files that users wrote into the old folder after the new one was complete, while nothing ran."""
     since = (new / _COMPLETE).stat().st_mtime_ns
     files = {file.relative_to(old).as_posix(): file for file in _others(old, lambda _: False)}
-    kept = _read_kept(new, files)
+    kept = _read_kept(new)
     for name, file in files.items():
         added = name not in kept and not os.path.lexists(new / name) and file.lstat().st_mtime_ns > since
-        if added or _is_due(file, new / name, kept.get(name, [])):
+        if added or _is_due(file, new / name, kept.get(name)):
             _keep(file, new / name)
 
 
@@ -187,16 +187,12 @@ def _others(folder: Path, own: Callable[[Path], bool]) -> Iterator[Path]:
             yield from () if own(file.relative_to(folder)) else (file,)
 
 
-def _read_kept(new: Path, files: Mapping[str, Path]) -> dict[str, list[list[int]]]:
-    """Return the names of the files that earlier calls kept, with the marks of `_keep`; without marks if unknown."""
+def _read_kept(new: Path) -> dict[str, list[list[int]]]:
+    """Return the names of the files that earlier calls kept, with the marks of `_keep`."""
     marker = new / _KEPT
     if not marker.exists():
         return {}
-    try:
-        record = json.loads(marker.read_text("utf-8"))
-    except ValueError:  # it was empty in earlier versions, and only its time counted
-        since = marker.stat().st_mtime_ns
-        return {name: [] for name, file in files.items() if file.lstat().st_mtime_ns <= since}
+    record = json.loads(marker.read_text("utf-8"))
     for name in record["begun"]:
         (new / name).unlink(missing_ok=True)
     return dict(record["kept"])
@@ -212,11 +208,11 @@ def _is_due(file: Path, copy: Path, marks: list[list[int]] | None) -> bool:
     Args:
         file: in the old folder.
         copy: in the new folder; it may not exist.
-        marks: as `_keep` returned them; empty if they are unknown, None for a file that was not kept before.
+        marks: as `_keep` returned them; None for a file that was not kept before.
     """
     if not os.path.lexists(copy):
         return marks is None  # otherwise a plugin deleted it
-    if not marks:
+    if marks is None:
         return False
     before, after = marks
     compared = slice(1) if before[0] == after[0] else slice(1, None)  # a link changes with its file

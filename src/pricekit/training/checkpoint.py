@@ -53,13 +53,6 @@ class TrainingState:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
-NEWER = ("rate_factor", "history")
-"""The values that version 0.1 does not know. A checkpoint stores them elsewhere, so that 0.1 can resume from it."""
-
-BEST_SCORE, ITS_OLD_NAME = "best_score", "best_smape"
-"""A checkpoint stores `best_score` under the name of version 0.1."""
-
-
 @dataclass(frozen=True)
 class EpochResult:
     """The result of an epoch and its validation.
@@ -118,15 +111,10 @@ def save_checkpoint(
     """
     tensors = _prefixed(_MODEL, model) | (_prefixed(_EMA, ema) if ema is not None else {})
     record: dict[str, Any] = {
-        "state": {
-            ITS_OLD_NAME if name == BEST_SCORE else name: value
-            for name, value in state.items()
-            if name not in NEWER
-        },
+        "state": dict(state),
         "scaler": scaler.state_dict() if scaler else {},
         "run": run,
         "name": path.name,
-        "newer": {name: state[name] for name in NEWER if name in state},
     }
     if optimizer is not None:
         moments, numbers = _flatten(optimizer.state_dict()["state"])
@@ -219,9 +207,7 @@ def read_state(path: Path, run: str = "") -> dict[str, Any]:
         sealed = check_seal(path)
         with safe_open(path, framework="pt") as file:
             record = _record(file)
-        state = {**record["state"], **record.get("newer", {})}
-        if ITS_OLD_NAME in state:
-            state[BEST_SCORE] = state.pop(ITS_OLD_NAME)
+        state: dict[str, Any] = record["state"]
     except FileNotFoundError:
         raise TrainingError(
             f"there is no checkpoint {path}; train into a new folder", parameters=("out",), path=str(path)

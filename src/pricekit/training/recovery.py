@@ -91,34 +91,16 @@ def write_metrics(folder: Path, history: Sequence[dict[str, Any]]) -> None:
 
 
 def restore_metrics(folder: Path, state: TrainingState) -> None:
-    """Write `metrics.jsonl` from the state of the checkpoint that a run continues from; log it if it was damaged.
-
-    The checkpoints of version 0.1 have no history. Then the lines of the file are the history.
-    """
+    """Write `metrics.jsonl` from the state of the checkpoint that a run continues from; log it if it was damaged."""
     path = folder / METRICS
     try:
         found = path.read_text("utf-8") if path.exists() else ""
     except (OSError, ValueError):
         found = "damaged"
-    if state.epoch and not state.history:
-        state.history = _read_lines(found, state.epoch)
     if not found.startswith(_lines(state.history)):
         logger.warning(f"{path} was altered or damaged; it is written again from the checkpoint")
     if state.history:
         write_metrics(folder, state.history)
-
-
-def _read_lines(text: str, epochs: int) -> list[dict[str, Any]]:
-    """Return the readable lines of `metrics.jsonl` up to an epoch."""
-    records = []
-    for line in text.splitlines():
-        try:
-            record = json.loads(line)
-            if record["epoch"] <= epochs:
-                records.append(dict(record))
-        except (ValueError, KeyError, TypeError):
-            logger.warning(f"a line of {METRICS} is damaged; it is left out")
-    return records
 
 
 def _lines(history: Sequence[dict[str, Any]]) -> str:

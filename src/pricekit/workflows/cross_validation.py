@@ -26,6 +26,7 @@ from pricekit.evaluation.goal import Goal, goal_of
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
+from pricekit.formats import FORMAT
 from pricekit.mapped import folder_for_files
 from pricekit.metrics import metric_named
 from pricekit.options import config_of
@@ -286,6 +287,7 @@ def _facts(source: Source, config: RunConfig, runs: list[dict[str, Any]], scores
     logger.info(f"{seconds:,.0f} s of training; {metric.title} of a constant price {metric.write(constant)}")
     warn_if_useless(Goal(metric, scores.metrics[metric.name], constant))
     return {
+        "format": FORMAT,
         "table": source.table_name,
         "metric": metric.name,
         "folds": folds,

@@ -18,6 +18,7 @@ from pricekit.evaluation.goal import constant_score, metric_of
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, write_held_out
 from pricekit.features.assets import assets_in
+from pricekit.formats import FORMAT
 from pricekit.metrics import Metric, price_metrics
 from pricekit.monitoring.make import prices_of
 from pricekit.monitoring.sketch import FILE as SKETCH
@@ -242,8 +243,9 @@ def _facts(runs: Sequence[Path], ensemble: HeldOut, metric: Metric) -> dict[str,
     facts = [json.loads((run / "run.json").read_text("utf-8")) for run in runs]
     plugins = {json.dumps(plugin, sort_keys=True): plugin for one in facts for plugin in one["plugins"]}
     return {
+        "format": FORMAT,
         "table": facts[0]["table"],
-        "currency": facts[0].get("currency"),
+        "currency": facts[0]["currency"],
         "rows": {**facts[0]["rows"], "valid": len(ensemble)},
         "metric": metric.name,
         "metrics": price_metrics(ensemble.predicted, ensemble.price, metric.name, ensemble.weight),
@@ -308,8 +310,6 @@ def write_ensemble(folder: Path, combined: Combined, names: Sequence[str]) -> No
 
 
 def _write_sketch(folder: Path, first: Path, held_out: HeldOut) -> None:
-    """Write the sketch of the first member, with the predictions of the ensemble, if the member has one."""
-    (folder / SKETCH).unlink(missing_ok=True)
-    if (sketch := read_sketch_of(first)) is not None:
-        prices = prices_of(held_out.predicted, held_out.price)
-        write_text(folder / SKETCH, sketch.model_copy(update={"prices": prices}).to_text())
+    """Write the sketch of the first member, with the predictions of the ensemble."""
+    prices = prices_of(held_out.predicted, held_out.price)
+    write_text(folder / SKETCH, read_sketch_of(first).model_copy(update={"prices": prices}).to_text())

@@ -16,7 +16,7 @@ import pandas as pd
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError, TrainingError, check_intact
 from pricekit.runs.checks import check_leaks
-from pricekit.runs.source import NEAR, Source, Split, check_weights, digest_of, split_table, with_duplicates
+from pricekit.runs.source import Source, Split, check_weights, digest_of, split_table, with_duplicates
 from pricekit.storage import Address
 from pricekit.support.files import write_atomically, write_text
 from pricekit.support.log import logger
@@ -71,7 +71,7 @@ class FoldPlan:
         parts = replace(self.table, together=self.groups).take(others), self.held_out(fold)
         if config.training.keep == "best" or config.members:
             parts = split_table(parts[0], config)
-        return Split(*parts, [self.rejected], self.leaks, kept_together=NEAR)
+        return Split(*parts, [self.rejected], self.leaks, own=True)
 
 
 def make_plan(
@@ -92,7 +92,7 @@ def make_plan(
         check_weights(*(table.take(np.flatnonzero(fold == held)) for held in range(-1, folds)))
         logger.info(f"each of the {folds} folds is scored by a model of the rows before it")
         return FoldPlan(table, rejected, fold, np.arange(len(table)), leaks)
-    groups = with_duplicates(table, near=True, shown=config.speed.progress).together
+    groups = with_duplicates(table, shown=config.speed.progress).together
     assert groups is not None
     sizes = [rows for rows in np.bincount(groups) if rows > 1]
     if sizes:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError
+from pricekit.formats import FORMAT
 from pricekit.support.digests import list_files
 from pricekit.workflows.ranking.contenders import find_contenders, read_contender
 from tests.workflows.ranking.folders import worse, write_cv, write_ensemble, write_run
@@ -72,8 +73,9 @@ def test_a_damaged_model_in_a_folder_is_left_out_and_a_named_one_is_an_error(tmp
     [
         ("run.json", "{", TrainingError, "run.json is missing or damaged"),
         ("run.json", "[1]", TrainingError, "run.json is missing or damaged"),
-        ("run.json", "{}", TrainingError, "seconds"),
-        ("run.json", '{"seconds": "long"}', TrainingError, "is damaged"),
+        ("run.json", "{}", TrainingError, "has no format"),
+        ("run.json", f'{{"format": {FORMAT}}}', TrainingError, "seconds"),
+        ("run.json", f'{{"format": {FORMAT}, "seconds": "long"}}', TrainingError, "is damaged"),
         ("config.toml", "=", ConfigError, "not valid TOML"),
         ("config.toml", "seed = -1", ConfigError, "seed"),
         ("held_out.parquet", "", DataError, "damaged"),
@@ -96,7 +98,7 @@ def test_damaged_ensembles_are_named(tmp_path, name, content):
     with pytest.raises(TrainingError, match="both is damaged"):
         read_contender(folder)
     shutil.rmtree(folder / "members")
-    (folder / name).write_text('{"members": [{}]}')
+    (folder / name).write_text('{"members": [{"folder": "0"}]}')
     with pytest.raises(TrainingError, match=r"members/0/run.json is missing"):
         read_contender(folder)
 

@@ -40,17 +40,16 @@ def save_model(reader: BundleReader, path: Path, model: Model) -> None:
         signature=signature(reader),
         model_config=dict(CONFIG),
         pip_requirements=requirements(reader),
-        metadata={"pricekit": reader.bundle.manifest.get("pricekit_version"), "digest": reader.bundle.digest},
+        metadata={"pricekit": reader.bundle.manifest["pricekit_version"], "digest": reader.bundle.digest},
     )
 
 
 def signature(reader: BundleReader) -> ModelSignature:
     """Return the columns that the model reads; cells besides the texts may have any type."""
-    files = reader.bundle.files
-    sketch = read_sketch(files[SKETCH], reader.bundle.path) if SKETCH in files else None
+    sketch = read_sketch(reader.bundle.files[SKETCH], reader.bundle.path)
     texts = [ColSpec("string", name) for name in reader.columns.text]
     inputs = None  # any: the model does not tell which columns it reads
-    if sketch is not None and len(sketch.others) < MOST_OTHERS:
+    if len(sketch.others) < MOST_OTHERS:
         others = [ColSpec(AnyType(), name, required=False) for name in sketch.others]
         inputs = Schema([*texts, *others])
     outputs = Schema([TensorSpec(np.dtype("float32"), (-1,))])

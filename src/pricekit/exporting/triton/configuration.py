@@ -32,23 +32,20 @@ class Interface:
 
     Attributes:
         columns: the columns that it reads.
-        highest: the highest level of its price intervals; None if it has none.
+        highest: the highest level of its price intervals.
     """
 
     columns: tuple[str, ...]
-    highest: float | None
+    highest: float
 
     def text(self) -> str:
         """Return the inputs, one text for each row and column, and the outputs, as part of a configuration."""
-        names = ("price", *BOUNDS) if self.highest is not None else ("price",)
-        outputs = _listed("output", [_tensor(name, "TYPE_FP32") for name in names])
+        outputs = _listed("output", [_tensor(name, "TYPE_FP32") for name in ("price", *BOUNDS)])
         return _listed("input", [_tensor(name, "TYPE_STRING") for name in self.columns]) + "\n" + outputs
 
     def configuration(self, name: str) -> str:
         """Return the `config.pbtxt` of a model."""
-        values = {"engine": "ort-cpu"}
-        if self.highest is not None:
-            values["interval"] = f"{min(LEVEL, self.highest):g}"
+        values = {"engine": "ort-cpu", "interval": f"{min(LEVEL, self.highest):g}"}
         parameters = [
             f"  {{ key: {quoted(key)} value {{ string_value: {quoted(value)} }} }}"
             for key, value in values.items()

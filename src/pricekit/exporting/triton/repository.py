@@ -20,9 +20,8 @@ def interface_of(run: Path) -> Interface:
     """Return what the model of a run or an ensemble reads and returns; raises TrainingError."""
     opened = open_ensemble(run) if is_ensemble(run) else open_run(run)
     columns = opened.predictor().columns.text
-    others = () if opened.sketch is None else opened.sketch.others
-    highest = None if opened.intervals is None else float(opened.intervals.levels[-1])
-    return Interface(tuple(dict.fromkeys([*columns, *others])), highest)
+    read = tuple(dict.fromkeys([*columns, *opened.sketch.others]))
+    return Interface(read, float(opened.intervals.levels[-1]))
 
 
 def model_folder(repository: Path, bundle: Path, interface: Interface) -> Path:

@@ -25,15 +25,24 @@ from pricekit.table import write_rejected
 from pricekit.table.stored import texts_in_parts
 
 
-def read_sketch_of(path: Path) -> Sketch | None:
-    """Return the sketch of a run or an ensemble; None if it has none. Raises BundleError if it is damaged."""
-    kept = path / SKETCH
-    return read_sketch(kept.read_bytes(), path) if kept.is_file() else None
+def read_sketch_of(path: Path) -> Sketch:
+    """Return the sketch of a run or an ensemble; raises TrainingError, BundleError if it is missing or damaged."""
+    return read_sketch(read_kept(path, SKETCH), path)
+
+
+def read_kept(path: Path, name: str) -> bytes:
+    """Return the content of a file of a run or an ensemble; raises TrainingError if it cannot be read."""
+    try:
+        return (path / name).read_bytes()
+    except OSError as error:
+        raise TrainingError(
+            f"{path / name} is missing or damaged ({error}); train again", path=str(path)
+        ) from None
 
 
 def require_plugins(path: Path) -> None:
     """Raise PluginError if a plugin of a run is not loaded."""
-    for plugin in read_source(path).get("plugins", []):  # the oldest runs do not list them
+    for plugin in read_source(path)["plugins"]:
         registry().require(plugin["kind"], plugin["name"], plugin["package"], plugin["version"])
 
 

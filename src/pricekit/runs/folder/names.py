@@ -18,7 +18,7 @@ last-1.safetensors, …     earlier checkpoints, in case the last one is damaged
 best.safetensors          weights with the lowest validation SMAPE, or the last ones
 intervals.json            calibrated widths of price intervals
 held_out.parquet          validation rows with their predicted prices
-sketch.json               what tables are compared with (`pricekit.monitoring`); runs of older versions have none
+sketch.json               what tables are compared with (`pricekit.monitoring`)
 run.json                  table, rows, plugins, metrics of the best weights; written last
 files.json                size and SHA-256 of the files that are read again, except checkpoints to resume from
 refit                     the same files of a second pass, on all rows, until it is complete and replaces the first one
@@ -40,8 +40,7 @@ SOURCE = "source.json"
 BACKBONE = "backbone.json"
 INTERVALS = "intervals.json"
 OUT_OF_FOLD = "out_of_fold.parquet"
-PSEUDO_LABELLED, OLD_PSEUDO_LABELLED = "pseudo_labelled.parquet", "taught.parquet"
-"""The second name is that of version 0.1."""
+PSEUDO_LABELLED = "pseudo_labelled.parquet"
 
 REFIT, COMPLETE = "refit", ".complete"
 """The folder in a run's folder in which a second pass trains, on all rows; a file in it says that it is complete."""
@@ -61,7 +60,7 @@ FILES = (
         "rejected.parquet",
         "sample.parquet",
     ),
-    *("tokenizer.json", "preprocess.json", OUT_OF_FOLD, PSEUDO_LABELLED, OLD_PSEUDO_LABELLED),
+    *("tokenizer.json", "preprocess.json", OUT_OF_FOLD, PSEUDO_LABELLED),
     *("metrics.jsonl", *INPUTS, LAST, BEST, INTERVALS, HELD_OUT, SKETCH, SOURCE),
 )
 

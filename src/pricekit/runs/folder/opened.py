@@ -13,6 +13,7 @@ from pricekit.config import RunConfig, read_saved_config
 from pricekit.engines.loaded import LoadedEngine
 from pricekit.errors import TrainingError, check_intact
 from pricekit.features.assets import assets_in
+from pricekit.formats import check_run_format
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.monitoring.sketch import FILE as SKETCH
@@ -25,6 +26,7 @@ from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Preprocessor
 from pricekit.runs.folder.contents import (
     read_architecture,
+    read_kept,
     read_preprocessor,
     read_sketch_of,
     require_plugins,
@@ -49,8 +51,8 @@ class LoadedRun:
         preprocessor: turns a table into model inputs.
         model: with the best weights, on the CPU.
         facts: the content of `run.json`.
-        intervals: calibrated on the validation rows; None for runs without them.
-        sketch: of the training table; None for runs without it.
+        intervals: calibrated on the validation rows.
+        sketch: of the training table.
     """
 
     path: Path
@@ -58,13 +60,13 @@ class LoadedRun:
     preprocessor: Preprocessor
     model: PriceModel
     facts: dict[str, Any]
-    intervals: Intervals | None = None
-    sketch: Sketch | None = None
+    intervals: Intervals
+    sketch: Sketch
 
     def predictor(self) -> Predictor:
         """Return a predictor that runs the model in torch."""
         origin = Origin(self.path.absolute(), None, load_model)
-        currency = self.facts.get("currency")
+        currency = self.facts["currency"]
         return Predictor((self.member(),), self.digest(), self.intervals, currency, origin, self.sketch)
 
     def digest(self) -> str:
@@ -94,13 +96,13 @@ def files_digest(files: Iterable[Path]) -> str:
 
 
 def open_run(path: Path) -> LoadedRun:
-    """Open a finished run with its best weights.
+    """Open a finished run of this format with its best weights.
 
     Args:
         path: the folder of the run.
 
     Raises:
-        TrainingError: the folder is not a finished run, or a file is damaged.
+        TrainingError: the folder is not a finished run, it has another format, or a file is damaged.
         PluginError, ConfigError: a plugin is missing, or rejects the options of the run.
     """
     return read_whole(path, _open_run)
@@ -118,16 +120,16 @@ def _open_run(path: Path) -> LoadedRun:
             f"{path} is not a run: expected the folder that training wrote, with {SOURCE}", path=str(path)
         )
     check_intact(path, (*_READ, *assets_in(path)))
+    facts = json.loads((path / "run.json").read_text("utf-8"))
+    check_run_format(facts, path)
     require_plugins(path)
     config = read_saved_config(path / "config.toml")
     preprocessor = read_preprocessor(path)
     model = build_model(ModelPlugins.create(config), config, preprocessor, read_architecture(path), None)
     load_checkpoint(path / BEST, model, run=run_id(path))
-    facts, kept = json.loads((path / "run.json").read_text("utf-8")), path / INTERVALS
-    model.estimate_share = float(facts.get("estimate_share", 0.0))
-    intervals = read_intervals(kept.read_text("utf-8"), path) if kept.is_file() else None
-    sketch = read_sketch_of(path)
-    return LoadedRun(path, config, preprocessor, model, facts, intervals, sketch)
+    model.estimate_share = float(facts["estimate_share"])
+    intervals = read_intervals(read_kept(path, INTERVALS).decode(), path)
+    return LoadedRun(path, config, preprocessor, model, facts, intervals, read_sketch_of(path))
 
 
 def read_sample(run: LoadedRun) -> Table:

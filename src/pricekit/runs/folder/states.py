@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.errors import TrainingError, check_intact
+from pricekit.formats import check_run_format
 from pricekit.runs.folder.names import BACKBONE, SOURCE
-from pricekit.runs.source import EQUAL
 from pricekit.support.digests import DamagedError, read_listing
 
 
@@ -40,18 +40,15 @@ def names_rows(file: Path) -> bool:
 
 
 def read_source(path: Path) -> dict[str, Any]:
-    """Return the content of a run's `source.json`."""
-    return dict(json.loads((path / SOURCE).read_text("utf-8")))
-
-
-def kept_together(path: Path) -> str:
-    """Return the rows that the split of a run keeps in one part; older runs, which do not record it, equal texts."""
-    return str(read_source(path).get("kept_together") or EQUAL)
+    """Return the content of a run's `source.json`; raises TrainingError if the run has another format."""
+    facts = dict(json.loads((path / SOURCE).read_text("utf-8")))
+    check_run_format(facts, path)
+    return facts
 
 
 def run_id(path: Path) -> str:
-    """Return the id that a run got when it was started; "" for older runs."""
-    return str(read_source(path).get("run", ""))
+    """Return the id that a run got when it was started."""
+    return str(read_source(path)["run"])
 
 
 def is_started(out: Path) -> bool:

@@ -91,7 +91,7 @@ def continue_parts(warm: WarmStart, split: Split, known: Mapping[str, np.ndarray
 
     A validation table of the user's is not learned from.
     """
-    own = split.kept_together is not None
+    own = split.own
     preprocessor, facts = warm.fit(all_rows(split) if own else split.train)
     out_of_fold = known or warm.out_of_fold(split.train)
     held_out = warm.out_of_fold(split.valid) if own and not known else {}

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pricekit.features.fit.folds import Sample
+from pricekit.formats import FORMAT
 from pricekit.preprocess import without_price
 from pricekit.runs.checks import check_feature_leaks, check_plugins
 from pricekit.runs.folder.contents import write_out_of_fold, write_split
@@ -111,7 +112,8 @@ def _write_run(
     clear_run(out)
     out.mkdir(parents=True, exist_ok=True)
     files.publish()
-    facts = source.facts(split) | {"run": run, "plugins": [entry.facts() for entry in setup.entries]}
+    facts = {"format": FORMAT} | source.facts(split)
+    facts |= {"run": run, "plugins": [entry.facts() for entry in setup.entries]}
     facts |= {} if first is None else first.to_json()
     facts |= {} if fitted.init is None else {"init": fitted.init}
     write_text(out / SOURCE, json.dumps(facts, indent=2) + "\n")

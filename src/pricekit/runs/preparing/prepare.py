@@ -14,14 +14,14 @@ from pricekit.features.assets import assets_in
 from pricekit.mapped import folder_for_files
 from pricekit.runs.checks import check_rates
 from pricekit.runs.folder.names import FINISHED, REFIT_FINISHED, STARTED
-from pricekit.runs.folder.states import is_started, kept_together, run_id
+from pricekit.runs.folder.states import is_started, run_id
 from pricekit.runs.inputs import InputFiles
 from pricekit.runs.preparing.new_run import check_free, prepare_new_run
 from pricekit.runs.preparing.reopen import reopen_run
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.refit import TAKEN_OVER, FirstPass
 from pricekit.runs.setup import Setup, plugins_of
-from pricekit.runs.source import NEAR, Source, Split, load_split
+from pricekit.runs.source import Source, Split, load_split
 from pricekit.runs.warm.seen import earlier_texts
 from pricekit.runs.warm.start import WarmStart
 from pricekit.support.digests import unlist_files
@@ -118,7 +118,6 @@ def _read_split(source: Source, config: RunConfig, out: Path, *, resume: bool, a
         config,
         allow_leak=allow_leak,
         checked=resume,
-        kept_together=kept_together(out) if resume and is_started(out) else NEAR,
         seen=earlier_texts(config.init, *((out, out.parent) if resume else ())),
         folder=folder_for_files(out),
     )

@@ -40,7 +40,7 @@ def reopen_run(
     check_same_rows(out, split)
     config, rows = setup.config, rows_of(split, first)
     seen = None if config.init is None else read_seen(out)
-    own = split.kept_together is not None
+    own = split.own
     held_out = seen.columns_of(split.valid.text) if seen is not None and own and not first else {}
     fitted = Fitted(read_preprocessor(out), read_architecture(out), read_out_of_fold(out), held_out)
     with progress("preparing", 2, shown=config.speed.progress) as advance:

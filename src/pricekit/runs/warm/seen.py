@@ -120,12 +120,12 @@ def read_seen(folder: Path) -> Seen:
     """Read `seen.parquet`.
 
     Raises:
-        TrainingError: there is none, as in runs of earlier versions, or it is damaged.
+        TrainingError: it is missing or damaged.
     """
     if not (folder / FILE).is_file():
         raise TrainingError(
-            f"the run {folder} does not record the rows that it was trained on, so new rows cannot be told from old "
-            "ones: it is of an earlier version of pricekit. Train once from the start",
+            f"the run {folder} has no {FILE}, so new rows cannot be told from those that it was trained on; train once "
+            "from the start",
             parameters=("init",),
             path=str(folder),
         )

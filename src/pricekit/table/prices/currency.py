@@ -263,10 +263,6 @@ def require_same_currency(trained: str | None, other: str | None, whose: str = "
     """
     if not trained or not other:
         return
-    trained, other = (
-        canonical(trained),
-        canonical(other),
-    )  # version 0.1 stored some signs instead of their codes
     if not (may_mean(other, trained) or may_mean(trained, other)):
         raise DataError(
             f"the training prices are in {label(trained)}, but the prices {whose} are in {label(other)}. Convert one "

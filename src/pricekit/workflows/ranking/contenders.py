@@ -12,6 +12,7 @@ from pricekit.config import read_saved_config
 from pricekit.config.layers import leaves
 from pricekit.errors import DataError, PricekitError, TrainingError, check_intact
 from pricekit.evaluation.held_out import HeldOut, read_held_out
+from pricekit.formats import check_run_format
 from pricekit.support.log import logger
 
 Kind = Literal["run", "ensemble", "cross-validation"]
@@ -92,7 +93,9 @@ def read_contender(path: Path) -> Contender:
         raise DataError(f"{path} is not a model, but contains {len(held_out)} held-out rows", path=str(path))
     if not (path / _FACTS[kind]).is_file():
         raise TrainingError(f"{path} is not finished: it has no {_FACTS[kind]}; resume it", path=str(path))
-    facts, held_out = _read_json(path, _FACTS[kind]), read_held_out(path)
+    facts = _read_json(path, _FACTS[kind])
+    check_run_format(facts, path)
+    held_out = read_held_out(path)
     try:
         parts = _parts(path, kind, facts)
         runs = tuple(_runs(path, kind, parts))
@@ -103,8 +106,8 @@ def read_contender(path: Path) -> Contender:
             kind=kind,
             parts=max(1, len(parts)),
             held_out=held_out,
-            currency=facts_of_runs[0].get("currency"),
-            metric=str(facts.get("metric", "smape")),
+            currency=facts_of_runs[0]["currency"],
+            metric=str(facts["metric"]),
             seconds=float(seconds),
             bytes=sum(_size(run / name) for run in runs for name in _FOR_PREDICTION),
             runs=runs,
@@ -161,7 +164,7 @@ def _parts(path: Path, kind: Kind, facts: Mapping[str, Any]) -> list[Path]:
         return [path / f"fold-{int(fold['fold'])}" for fold in facts["folds"]]
     if kind == "ensemble":
         members = _read_json(path, "ensemble.json")["members"]
-        names = [str(one.get("folder", number)) for number, one in enumerate(members)]
+        names = [str(one["folder"]) for one in members]
         if any(Path(name).name != name for name in names):
             raise ValueError(f"expected names of folders, found {names}")
         return [path / "members" / name for name in names]

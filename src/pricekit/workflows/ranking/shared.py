@@ -14,7 +14,7 @@ from pricekit.evaluation.compare import common_rows, row_keys
 from pricekit.evaluation.scores import MIN_ROWS
 from pricekit.support.log import logger
 from pricekit.support.text import counted
-from pricekit.table.prices.currency import canonical, may_mean
+from pricekit.table.prices.currency import may_mean
 from pricekit.workflows.ranking.contenders import Contender
 
 _WORTH = 2
@@ -104,12 +104,12 @@ def _largest(holders: _Holders, sets: np.ndarray, least: int) -> np.ndarray:
 
 def _currency_of(one: Contender, usual: str) -> str:
     """Return the currency of a model, or the usual one if it is unknown or may mean that: "$" may mean USD."""
-    own = canonical(one.currency) if one.currency else usual
+    own = one.currency or usual
     return usual if may_mean(own, usual) or may_mean(usual, own) else own
 
 
 def _usual_currency(found: Sequence[Contender]) -> str:
-    known = Counter(canonical(one.currency) for one in found if one.currency)
+    known = Counter(one.currency for one in found if one.currency)
     return known.most_common(1)[0][0] if known else ""
 
 

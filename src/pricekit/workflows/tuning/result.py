@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.config import RunConfig
+from pricekit.formats import FORMAT
 from pricekit.metrics import metric_named
 from pricekit.runs.load import load_model
 from pricekit.runs.source import Source
@@ -62,6 +63,7 @@ def finish(task: Task, study: Study) -> dict[str, Any]:
     write_text(out / files.CONFIG, config.to_toml())
     states = {name: (trials["state"] == name).sum() for name in STATES}
     return {
+        "format": FORMAT,
         "table": task.table,
         "metric": metric.name,
         "rows": {

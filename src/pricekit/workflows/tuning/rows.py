@@ -9,7 +9,6 @@ import numpy as np
 
 from pricekit.config import RunConfig
 from pricekit.runs.source import (
-    NEAR,
     Source,
     Split,
     check_weights,
@@ -40,13 +39,13 @@ class SearchRows:
         plan = self.plan
         others = np.flatnonzero(plan.fold != number if plan.table.time is None else plan.fold < number)
         parts = replace(plan.table, together=plan.groups).take(others), plan.held_out(number)
-        return Split(*parts, [plan.rejected], plan.leaks, kept_together=NEAR)
+        return Split(*parts, [plan.rejected], plan.leaks, own=True)
 
     def whole(self, config: RunConfig) -> Split:
         """Return all rows that trials see, in the parts that `train` makes of a table."""
         plan = self.plan
         parts = split_table(replace(plan.table, together=plan.groups), config)
-        return Split(*parts, [plan.rejected], plan.leaks, kept_together=NEAR)
+        return Split(*parts, [plan.rejected], plan.leaks, own=True)
 
     def growth(self) -> float:
         """Return how many times as many rows `whole` has as a fold trains on, in the mean."""
@@ -70,7 +69,7 @@ def load_search_rows(source: Source, config: RunConfig, folds: int, *, allow_lea
         ConfigError: the number of folds is invalid.
     """
     table, rejected = load_rows(source, config)
-    table = with_duplicates(table, near=True, shown=config.speed.progress)
+    table = with_duplicates(table, shown=config.speed.progress)
     seen, final = split_table(table, config)
     check_weights(seen, final)
     which = "latest " if table.time is not None else ""
