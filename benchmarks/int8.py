@@ -2,7 +2,7 @@
 
     python benchmarks/int8.py RUN products.csv [--rows 256] [--repeats 7]
 
-"of each batch" is ONNX Runtime's `quantize_dynamic`, with which version 0.1 exported. Changes are those of log prices
+"of each batch" is ONNX Runtime's `quantize_dynamic`. Changes are those of log prices
 from float32, in their standard deviations. Then follows how many times as fast as float32 a graph is: medians of
 rounds in turn, processor time of one thread. The last column is the largest relative difference between a row's
 price alone and in a batch of all rows, padded to the longest.

@@ -15,7 +15,7 @@ CHANGELOG = Path(__file__).resolve().parents[1] / "CHANGELOG.md"
 def notes(changelog: str, version: str) -> str:
     r"""Return the section of a version, without its title.
 
-    A title names its version, and may say more: "## Unreleased: 0.2.0" or "## 0.1.0, unreleased".
+    A title names its version, and may say more: "## Unreleased: 0.2.0" or "## 0.2.0, unreleased".
 
     Args:
         changelog: the text of a changelog in Markdown, with a title of second level for each version.

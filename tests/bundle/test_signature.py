@@ -75,8 +75,7 @@ def _another(copy, other):
 def _of_another_bundle(copy, other):
     """Move the signature to a bundle with another manifest, which nobody has signed."""
     manifest = json.loads((copy / MANIFEST).read_text())
-    del manifest["sha256"]
-    (copy / MANIFEST).write_text(json.dumps({**manifest, "created": "2030"}))
+    write_manifest(copy, {**manifest, "created": "2030"})
 
 
 def _claim(copy, other):
