@@ -15,7 +15,7 @@ from pricekit.core.loader import registry
 from pricekit.exporting.export import export_run
 from pricekit.exporting.inventory import INVENTORY, make_inventory
 
-FACTS = {"precision": "fp32", "created": "2026-01-02T03:04:05+00:00"}
+FACTS = {"plugins": [], "precision": "fp32", "created": "2026-01-02T03:04:05+00:00"}
 
 
 @pytest.fixture(scope="module")

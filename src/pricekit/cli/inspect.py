@@ -76,18 +76,16 @@ def _signature(bundle: str, trust: list[str] | None) -> str:
 def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     kept = [(name, manifest[name]) for name in _SHOWN.split() if manifest.get(name) is not None]
     facts = [(name.replace("_", " "), str(value)) for name, value in kept]
-    facts += [(f"{part} rows", f"{count:,}") for part, count in (manifest.get("rows") or {}).items()]
+    facts += [(f"{part} rows", f"{count:,}") for part, count in manifest["rows"].items()]
     refit = manifest.get("refit")
     if refit is not None:
         facts.append(("refit", f"on all {refit['rows']:,} rows; the metrics are of the pass before"))
-    facts += [(name, f"{value:,.2f}") for name, value in (manifest.get("metrics") or {}).items()]
-    for plugin in manifest.get("plugins") or []:
+    facts += [(name, f"{value:,.2f}") for name, value in manifest["metrics"].items()]
+    for plugin in manifest["plugins"]:
         facts.append((plugin["kind"], f"{plugin['name']} of {plugin['package']} {plugin['version']}"))
     if names := manifest.get("training_rows_in"):
         facts.append(("contains", f"data of training rows, such as words and prices, for {', '.join(names)}"))
     if products := manifest.get("comparables"):
         facts.append(("contains", f"ids, texts and prices of {counted(products, 'product')}"))
-    if verified := manifest.get("verified"):
-        difference = verified["max_relative_difference"]
-        facts.append(("verified", f"{len(verified['shapes'])} shapes, relative difference {difference:.1e}"))
-    return facts
+    shapes, difference = (manifest["verified"][name] for name in ("shapes", "max_relative_difference"))
+    return [*facts, ("verified", f"{len(shapes)} shapes, relative difference {difference:.1e}")]

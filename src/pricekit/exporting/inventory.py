@@ -61,7 +61,7 @@ def make_inventory(files: Mapping[str, bytes], facts: Mapping[str, Any], runs: S
 
 def _feature_packages(facts: Mapping[str, Any]) -> list[str]:
     """Return the packages of the features, which a prediction needs; a plugin in a file is none."""
-    return [plugin["package"] for plugin in facts.get("plugins") or [] if plugin["kind"] == "feature"]
+    return [plugin["package"] for plugin in facts["plugins"] if plugin["kind"] == "feature"]
 
 
 def _libraries(names: Iterable[str]) -> Iterator[Component]:

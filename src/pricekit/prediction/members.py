@@ -127,7 +127,7 @@ class BundleReader:
         cache = cache_folder() / "bundles" / self.bundle.digest
         if number:
             cache /= str(number)
-        precision = self.bundle.manifest.get("precision") or "fp32"
+        precision = self.bundle.manifest["precision"]
         return Graph(model, preprocessor.max_length, len(preprocessor.features.names), cache, precision)
 
 

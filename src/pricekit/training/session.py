@@ -261,8 +261,7 @@ class Session:
         """Continue from a checkpoint; raises TrainingError."""
         run = self.job.run
         record = load_checkpoint(path, self.job.model, self.optimizer, self.ema, self.stepper.scaler, run=run)
-        known = [field.name for field in fields(TrainingState) if field.name in record]  # 0.1 wrote fewer
-        self.state = TrainingState(**{name: record[name] for name in known})
+        self.state = TrainingState(**{field.name: record[field.name] for field in fields(TrainingState)})
         self.stepper.load_state_dict(record)
         self.stepper.taken = self.state.step
 

@@ -58,7 +58,7 @@ def signature(reader: BundleReader) -> ModelSignature:
 
 def requirements(reader: BundleReader) -> list[str]:
     """Return the packages that the model needs, in the versions of this environment."""
-    plugins = reader.bundle.manifest.get("plugins") or []
+    plugins = reader.bundle.manifest["plugins"]
     features = sorted({p["package"] for p in plugins if p["kind"] == "feature"} - {"pricekit"})
     names = ["pricekit[cpu]", "pricekit-mlflow", *features]
     return [_pinned(name) for name in names]
