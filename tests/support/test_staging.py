@@ -284,18 +284,6 @@ def test_changes_before_a_resumed_training_are_kept_as_those_after_it(begun, lin
     assert not (new / "state.txt").exists()
 
 
-def test_a_marker_of_an_earlier_version_counts_by_its_time(begun):
-    new = staging_of(begun)
-    (new / ".kept").write_text("")
-    (new / "log.txt").unlink()
-    (begun / "later.txt").write_text("later")
-    later = (new / ".kept").stat().st_mtime + 10
-    os.utime(begun / "later.txt", (later, later))
-    with replacing(begun, new, _own):
-        pass
-    assert _read(begun) == NEW | {"state.txt": "of a plugin", "later.txt": "later"}
-
-
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_changes_after_a_kill_at_any_moment_are_kept(tmp_path):
     for step in range(100):

@@ -261,5 +261,7 @@ def coverage_of(found: Judged) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read(folder: Path) -> Intervals:
+    if not (folder / FILE).is_file():
+        raise ConfigError(f"{folder} has no price intervals; train again")
     check_intact(folder, [FILE])
     return read_intervals((folder / FILE).read_text("utf-8"), folder)

@@ -15,7 +15,6 @@ from pricekit.table.prices.currency import (
     find_currency,
     is_known,
     may_mean,
-    require_same_currency,
     sign_pattern,
 )
 
@@ -54,7 +53,3 @@ def test_the_meaning_of_currency_signs(sign: str, code: str) -> None:
 @pytest.mark.parametrize("text", ["T 5", "K", "Le", "-", "fl 3", "12 oz"])
 def test_letters_with_another_meaning_are_not_signs(text: str) -> None:
     assert sign_pattern().search(text) is None
-
-
-def test_currencies_that_version_0_1_stored_as_signs_are_the_same_currency() -> None:
-    require_same_currency("Sk", "SKK")
