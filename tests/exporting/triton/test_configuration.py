@@ -43,12 +43,6 @@ def test_the_configuration_is_valid_and_names_every_column():
     assert values == {"engine": "ort-cpu", "interval": "0.9"}
 
 
-def test_a_model_without_intervals_has_one_output():
-    found = _parsed(Interface(("text",), None).configuration("a"))
-    assert [each.name for each in found.output] == ["price"]
-    assert "interval" not in found.parameters
-
-
 def test_the_level_is_one_that_the_model_has():
     assert 'string_value: "0.75"' in Interface(("text",), 0.75).configuration("a")
 
