@@ -47,5 +47,5 @@ def test_it_is_the_same_after_it_is_written(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(TrainingError, match="has no seen.parquet.*train once from the start"):
+    with pytest.raises(TrainingError, match=r"has no seen\.parquet.*train once from the start"):
         read_seen(tmp_path)
