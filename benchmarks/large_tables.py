@@ -36,9 +36,9 @@ EVERY, PART, VALID_ROWS = 0.05, 100_000, 10_000
 
 TRAIN = """
 import sys
-import pricekit.table.stored as stored
+import pricekit.table.source as source
 if int(sys.argv[1]) >= 0:
-    stored.LARGE_BYTES = int(sys.argv[1])
+    source.LARGE_BYTES = int(sys.argv[1])
 sys.argv = ["pricekit", *sys.argv[2:]]
 from pricekit.cli.main import main
 main()

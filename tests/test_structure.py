@@ -27,7 +27,7 @@ TEST_FILES = {
     "cli/test_commands.py": "the commands one after the other",
     "core/test_plugins.py": "the loader and the registry together",
     "model/backbones/test_contract.py": "all built-in backbones",
-    "table/formats/test_formats.py": "all formats",
+    "table/test_formats.py": "all formats",
     "table/test_bad_input.py": "reading unusable tables in every format",
     "table/test_real_tables.py": "reading excerpts of public tables",
     "cli/test_parity.py": "the commands against the public functions",

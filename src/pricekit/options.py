@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, get_type_h
 
 from pricekit.errors import ConfigError, DataError, PricekitError, check_limit, path_of
 from pricekit.storage import location_of
-from pricekit.support.files import describe_failure
-from pricekit.support.leftovers import restore
+from pricekit.support.files import describe_failure, restore
 from pricekit.support.text import did_you_mean
 
 if TYPE_CHECKING:

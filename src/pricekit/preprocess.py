@@ -19,9 +19,9 @@ from pricekit.errors import BundleError, first_invalid_field, is_panic
 from pricekit.features.assets import MOST_ASSETS
 from pricekit.features.fitted import FittedFeatures
 from pricekit.features.rowwise import FEW
-from pricekit.mapped import rows_read
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.cpus import in_threads
+from pricekit.support.mapped import rows_read
 from pricekit.support.text import shorten
 from pricekit.table import Columns, Table
 from pricekit.tokens import Tokens, WordCache, encode, pad_rows

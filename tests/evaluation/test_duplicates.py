@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pricekit.evaluation import duplicates
 from pricekit.evaluation.duplicates import are_labels, duplicate_groups, irreducible_error, split_groups_of
-from pricekit.likeness.equal import equal_texts
+from pricekit.likeness import equal_texts
 from pricekit.metrics import smape
 
 WORDS = ["quiet", "river", "lantern", "copper", "maple", "harbour", "velvet", "cinder", "saffron", "meadow"]

@@ -51,8 +51,7 @@ def prices(content: bytes) -> None:
     import pyarrow as pa
 
     from pricekit.table import ReadOptions
-    from pricekit.table.prices.parse import parse_price
-    from pricekit.table.prices.price_format import price_format
+    from pricekit.table.price_columns import parse_price, price_format
 
     lines = content.decode("utf-8", "ignore").split("\n")
     with _explained():

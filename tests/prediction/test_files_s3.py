@@ -19,7 +19,7 @@ FILES = 8
 def s3(catalog, monkeypatch, tmp_path):
     monkeypatch.setenv("PRICEKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("pricekit.storage.connect.PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr("pricekit.storage.copies.PART_BYTES", 2000)  # many requests for each file
+    monkeypatch.setattr("pricekit.storage.local.PART_BYTES", 2000)  # many requests for each file
     monkeypatch.setattr(predict_module, "WINDOW", 64)
     with s3_server() as (system, faults):
         table = pd.read_csv(catalog)

@@ -31,8 +31,8 @@ TREES = {
 }
 REFIT = {"training": {"refit": True, "epochs": 2}}
 LARGE = {
-    "pricekit.table.stored.LARGE_BYTES": 0,
-    "pricekit.table.stored.PART_ROWS": 50,
+    "pricekit.table.source.LARGE_BYTES": 0,
+    "pricekit.table.table.PART_ROWS": 50,
     "pricekit.table.usable.PART_ROWS": 50,
 }
 """What to set so that every table is larger than memory."""
@@ -129,7 +129,7 @@ def test_a_full_disk_leaves_nothing(pricekit, catalog, tmp_path, large, monkeypa
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    target = {"table": "pricekit.table.stored._append", "inputs": "pricekit.runs.inputs._write_at"}[stage]
+    target = {"table": "pricekit.table.table._append", "inputs": "pricekit.runs.inputs._write_at"}[stage]
     monkeypatch.setattr(target, full)
     out = tmp_path / "run"
     code, _, err = pricekit("train", catalog, "--out", out, "--epochs", 1, "--features", "optimized22")

@@ -85,7 +85,7 @@ def test_a_connection_that_is_cut_within_a_part_loses_only_this_part(s3, monkeyp
     system, faults = s3
     content = os.urandom(300_000)
     system.pipe("shop/in/x.csv", content)
-    monkeypatch.setattr("pricekit.storage.copies.PART_BYTES", 10_000)
+    monkeypatch.setattr("pricekit.storage.local.PART_BYTES", 10_000)
     faults.every(3, "cut", "503", "reset")
     with fetch(X) as path:
         assert path.read_bytes() == content
@@ -105,9 +105,9 @@ def test_a_large_file_is_uploaded_in_parts_of_which_some_fail(s3, monkeypatch):
 
 
 def options_of_uploads():
-    from pricekit.storage import publish
+    from pricekit.storage import local
 
-    return publish._OPTIONS
+    return local._OPTIONS
 
 
 def test_an_upload_that_fails_leaves_the_old_file(s3, monkeypatch):

@@ -16,7 +16,7 @@ from filelock import SoftFileLease
 
 from pricekit.errors import TrainingError
 from pricekit.support import locks
-from pricekit.support.leftovers import machine, start_of
+from pricekit.support.files import machine, start_of
 from pricekit.support.locks import owned, read_owner, renewed_in_child
 
 HOLD = """

@@ -314,7 +314,7 @@ def test_a_text_joined_from_long_columns_is_cut_too(tmp_path: Path) -> None:
 
 
 def test_an_oversized_cell_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pricekit.table.formats.delimited._MAX_CELL_CHARS", 1000)
+    monkeypatch.setattr("pricekit.table.delimited._MAX_CELL_CHARS", 1000)
     before = csv.field_size_limit(1000)
     try:
         with pytest.raises(DataError, match=r"line 3 cannot be read: field larger.*quote"):

@@ -135,9 +135,9 @@ def test_nothing_after_the_limit_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_a_chunk_ends_at_64_mb_of_text(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (
-        "formats.delimited.MAX_CHUNK_CHARS",
-        "formats.jsonlines.MAX_CHUNK_CHARS",
-        "formats.parquet.MAX_CHUNK_BYTES",
+        "delimited.MAX_CHUNK_CHARS",
+        "jsonlines.MAX_CHUNK_CHARS",
+        "parquet.MAX_CHUNK_BYTES",
     ):
         monkeypatch.setattr(f"pricekit.table.{module}", 10_000)
     texts = [f"{i}" * 1000 for i in range(1, 100)]
@@ -404,7 +404,7 @@ def test_late_json_keys_do_not_become_columns(tmp_path: Path) -> None:
 def test_json_rows_with_different_keys_do_not_make_large_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pricekit.table.formats.jsonlines.MAX_CHUNK_CELLS", 1000)
+    monkeypatch.setattr("pricekit.table.jsonlines.MAX_CHUNK_CELLS", 1000)
     path = tmp_path / "t.jsonl"
     path.write_text("".join(json.dumps({"text": f"t{i}", f"key {i}": "x"}) + "\n" for i in range(200)))
     chunks = list(iter_table(path, Columns(("text",), None, None), notices=lambda _: None))

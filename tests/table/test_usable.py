@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.table import REASONS, Columns, Table, read_table, row_reasons, split_usable
-from pricekit.table.prices.parse import parse_price
-from pricekit.table.prices.price_format import PriceFormat
+from pricekit.table.price_columns import PriceFormat, parse_price
 
 NAN = math.nan
 

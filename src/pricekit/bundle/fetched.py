@@ -25,8 +25,7 @@ from pricekit.bundle.signature import MAX_SIGNATURE_BYTES, SIGNATURE, not_signed
 from pricekit.errors import BundleError, DataError
 from pricekit.storage import Address, cache_folder, download, files_below, fingerprint, for_all, size_of
 from pricekit.support.digests import LISTING, DamagedError, check_files, list_files
-from pricekit.support.files import replace_folder, sync
-from pricekit.support.leftovers import delete_leftovers, temporary_path
+from pricekit.support.files import delete_leftovers, replace_folder, sync, temporary_path
 from pricekit.support.log import logger
 from pricekit.support.text import shorten
 

@@ -22,8 +22,7 @@ from pricekit.bundle.manifest import MANIFEST, MAX_MANIFEST_BYTES, check_name, r
 from pricekit.bundle.signature import MAX_SIGNATURE_BYTES, SIGNATURE
 from pricekit.errors import BundleError, ConfigError
 from pricekit.support.causes import raise_outside_cause
-from pricekit.support.files import replace_folder, sync, temporary_folder
-from pricekit.support.leftovers import temporary_path
+from pricekit.support.files import replace_folder, sync, temporary_folder, temporary_path
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.support.text import shorten

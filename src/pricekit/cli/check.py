@@ -95,7 +95,7 @@ def _command(report: TableReport) -> list[str]:
 
 def _show(page: dict[str, Any], text: tuple[str, ...]) -> None:
     """Print a `TableReport` as one page."""
-    from pricekit.table.formats.delimited import NAMES
+    from pricekit.table.delimited import NAMES
 
     separated = page["delimiter"] and f"{NAMES.get(page['delimiter'], repr(page['delimiter']))}-separated"
     facts = [fact for fact in (page["format"], page["encoding"], separated) if fact]

@@ -33,7 +33,7 @@ from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.support.text import shorten
 from pricekit.table import Columns, Table, TableSource, read_usable
-from pricekit.table.prices.currency import require_same_currency
+from pricekit.table.currency import require_same_currency
 
 INDEX, ROWS = "comparables.json", "comparables.parquet"
 MOST_CHARACTERS = 1_000

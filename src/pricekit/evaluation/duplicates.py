@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pricekit.likeness.equal import few_distinct
-from pricekit.likeness.pairs import Compared, compare, similar_pairs
+from pricekit.likeness import Compared, compare, few_distinct, similar_pairs
 from pricekit.metrics import smape_terms
 from pricekit.support.log import logger
 

@@ -13,16 +13,14 @@ from pricekit.evaluation.leaks import IN_TEXT, Leaks, as_strings, find_leaks, pr
 from pricekit.evaluation.suspects import Suspect, describe_suspects, find_suspects, rows_of_equal_years
 from pricekit.features.cells.profile import profile_columns
 from pricekit.features.labelled_lines import as_strings as as_text_array
-from pricekit.likeness.equal import equal_texts
+from pricekit.likeness import equal_texts
 from pricekit.support.text import counted, shorten
 from pricekit.table import ColumnGuess, Columns, Table, split_usable
-from pricekit.table.guess import describe_headless
-from pricekit.table.model import RAGGED
-from pricekit.table.prices.parse import count_currencies
-from pricekit.table.prices.price_format import PriceFormat
+from pricekit.table.guess import counts_later, describe_headless
+from pricekit.table.price_columns import PriceFormat, count_currencies
 from pricekit.table.profile import Profile
 from pricekit.table.read import Facts
-from pricekit.table.roles.choose import counts_later
+from pricekit.table.table import RAGGED
 from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
 
 SMALL_TABLE = 1000

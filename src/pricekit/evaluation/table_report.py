@@ -38,10 +38,10 @@ from pricekit.table import (
     TableSource,
     guess_columns,
 )
-from pricekit.table.prices.price_format import PriceFormat
+from pricekit.table.guess import reasons_left_out
+from pricekit.table.price_columns import PriceFormat
 from pricekit.table.profile import Profile, text_lengths
 from pricekit.table.read import Facts, read_with_facts
-from pricekit.table.roles.choose import reasons_left_out
 from pricekit.table.usable import MIN_ROWS
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pricekit.table import Columns, Table
 from pricekit.table.columns import as_model_text, join_text
-from pricekit.table.model import ReadWarnings
+from pricekit.table.table import ReadWarnings
 
 _LABEL = re.compile(r"[^:\n]{1,40}:[ \t]+")
 _BETWEEN_PHRASES = re.compile(r"[,;:.!?]+(?=\s|$)|[()\[\]{}|•]+|\s[-–—/&+]\s")

@@ -55,7 +55,7 @@ from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress, tracked
 from pricekit.table import Table, TableSource, read_usable
-from pricekit.table.prices.currency import require_same_currency
+from pricekit.table.currency import require_same_currency
 
 
 @dataclass(frozen=True)

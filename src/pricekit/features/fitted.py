@@ -19,7 +19,7 @@ from pricekit.features.assets import check_assets, file_of, read_assets, split_s
 from pricekit.support.log import logger
 from pricekit.support.text import shorten
 from pricekit.table import Table
-from pricekit.table.stored import parts_of
+from pricekit.table.table import parts_of
 
 LOCAL = "local"
 """In the `json_schema_extra` of an option: a path that only `fit` reads, of which a bundle contains the file name."""

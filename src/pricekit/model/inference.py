@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from pricekit.core.contracts import Batch, PriceBatch
-from pricekit.mapped import WINDOW_ROWS
 from pricekit.preprocess import Inputs
 from pricekit.support.log import logger
+from pricekit.support.mapped import WINDOW_ROWS
 from pricekit.support.progress import Advance
 from pricekit.tokens import batches_by_length
 

@@ -27,7 +27,7 @@ from pricekit.table import (
     table_files,
 )
 from pricekit.table.columns import as_model_text, join_text
-from pricekit.table.model import ReadWarnings
+from pricekit.table.table import ReadWarnings
 
 
 @dataclass(frozen=True)

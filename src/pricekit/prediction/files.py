@@ -34,7 +34,7 @@ from pricekit.table import (
     iter_files,
     table_files,
 )
-from pricekit.table.files import warn_of_other_formats
+from pricekit.table.many_files import warn_of_other_formats
 
 if TYPE_CHECKING:
     from pricekit.prediction.predictor import Predictor

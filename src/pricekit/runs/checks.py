@@ -18,12 +18,12 @@ from pricekit.errors import ConfigError, DataError, PluginError
 from pricekit.evaluation.duplicates import irreducible_error
 from pricekit.evaluation.leaks import find_leaks
 from pricekit.features.fitted import FittedFeatures
-from pricekit.likeness.equal import equal_texts
-from pricekit.mapped import rows_read
+from pricekit.likeness import equal_texts
 from pricekit.model.inference import to_tensors
 from pricekit.model.network import PriceModel
 from pricekit.optim.policies import Quick
 from pricekit.support.log import logger
+from pricekit.support.mapped import rows_read
 from pricekit.table import Columns, Table
 from pricekit.training.batches import PricedInputs
 from pricekit.training.session import Job

@@ -19,15 +19,14 @@ import numpy as np
 
 from pricekit import __version__
 from pricekit.features.fit.cache import add_rows, new_digest, read_entry, write_entry
-from pricekit.mapped import map_file, nameless_file
 from pricekit.preprocess import Inputs, Preprocessor, without_price
-from pricekit.support.files import write_atomically
-from pricekit.support.leftovers import temporary_path
+from pricekit.support.files import temporary_path, write_atomically
 from pricekit.support.log import logger
+from pricekit.support.mapped import map_file, nameless_file
 from pricekit.support.progress import progress
 from pricekit.support.staging import target_of
 from pricekit.table import Table
-from pricekit.table.stored import parts_of
+from pricekit.table.table import parts_of
 from pricekit.tokens import Tokens
 
 TRAIN, VALID = "train.inputs", "valid.inputs"

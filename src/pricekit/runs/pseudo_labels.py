@@ -36,7 +36,7 @@ from pricekit.table import (
     row_reasons,
     source_name,
 )
-from pricekit.table.prices.currency import require_same_currency
+from pricekit.table.currency import require_same_currency
 
 MAX_RATIO = 4
 """Maximum number of pseudo-labelled rows per priced row; of more rows, a random part is used."""

@@ -28,9 +28,9 @@ from pricekit.table import (
     read_usable,
     source_name,
 )
-from pricekit.table.prices.currency import require_same_currency
-from pricekit.table.rowinfo import with_row_info
-from pricekit.table.stored import texts_in_parts
+from pricekit.table.currency import require_same_currency
+from pricekit.table.row_info import with_row_info
+from pricekit.table.table import texts_in_parts
 from pricekit.table.usable import MIN_ROWS
 from pricekit.training.batches import split_by_time, split_groups, split_whole_groups
 

@@ -5,14 +5,11 @@ It is below `table`, so that everything that reads or writes tables can use it:
     address.py    Location: a local path or an Address such as s3://bucket/new.csv; `location_of` reads a user's text
     connect.py    the fsspec file system of an address; repeated calls; errors in one sentence
     listing.py    what exists, files of a folder or a pattern, sizes, fingerprints
-    copies.py     a local copy to read
-    publish.py    a local file to write, which then appears at the location as a whole; small texts; deletion
-    cache.py      the cache folder; the local place of a remote output's lock and checkpoint
+    local.py      a local copy to read; a local file to write, which then appears at the location as a whole; the
+                  cache folder, and in it the local place of a remote output's lock and checkpoint
 """
 
 from pricekit.storage.address import Address, Location, is_remote, location_of
-from pricekit.storage.cache import cache_folder, working_path
-from pricekit.storage.copies import Copy, Part, download, fetch
 from pricekit.storage.listing import (
     check_bucket,
     exists,
@@ -26,7 +23,18 @@ from pricekit.storage.listing import (
     size_of,
     split_pattern,
 )
-from pricekit.storage.publish import delete, published, read_text, write_text
+from pricekit.storage.local import (
+    Copy,
+    Part,
+    cache_folder,
+    delete,
+    download,
+    fetch,
+    published,
+    read_text,
+    working_path,
+    write_text,
+)
 
 __all__ = [
     "Address",

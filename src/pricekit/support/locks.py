@@ -27,7 +27,7 @@ from typing import TypeVar
 from filelock import LeaseCompromise, SoftFileLease, Timeout
 
 from pricekit.support.causes import is_temporary
-from pricekit.support.leftovers import delete_leftovers, machine, process_runs, restore, start_of
+from pricekit.support.files import delete_leftovers, machine, process_runs, restore, start_of
 from pricekit.support.log import logger
 from pricekit.support.staging import settle
 
@@ -49,10 +49,10 @@ class Owner:
     Attributes:
         process: its number.
         host: the name of the machine.
-        machine: as of `pricekit.support.leftovers.machine`.
+        machine: as of `pricekit.support.files.machine`.
         kind: what it writes, such as "run".
         since: when it began, in ISO format.
-        started: as of `pricekit.support.leftovers.start_of`; "" if it is unknown.
+        started: as of `pricekit.support.files.start_of`; "" if it is unknown.
         renewed: time stamp of the file, in nanoseconds.
     """
 

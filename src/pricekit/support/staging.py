@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from pricekit.support.files import replace_folder, sync, write_text
-from pricekit.support.leftovers import is_temporary
+from pricekit.support.files import is_temporary, replace_folder, sync, write_text
 from pricekit.support.log import logger
 
 Item = TypeVar("Item")

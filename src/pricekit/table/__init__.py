@@ -2,37 +2,47 @@
 
 Data flows one way: a source is opened, read as raw chunks, and assembled to a `Table`.
 
-    options.py    ReadOptions: the user's options for reading
-    source.py     a file or a frame to an OpenedTable
-    formats/      raw chunks of CSV, JSON lines, Parquet and frames; detection of encoding and delimiter
-    guess.py      guesses of the text, price and id columns, from profile.py
-    profile.py    the kind of each column
-    columns.py    Arrow columns to clean text and to pandas
-    prices/       written prices to numbers
-    assemble.py   raw chunks to a Table
-    read.py       read_table, iter_table: all of the above in order
-    files.py      tables in several files
-    texts.py      a list of texts to a Table
-    usable.py     usable and rejected rows
-    model.py      Table, Columns, reasons for rejection
-    output/       predictions, rejected rows and other frames to files
+    table.py          Table, Columns, reasons for rejection; tables larger than memory
+    source.py         ReadOptions; a file or a frame to an OpenedTable
+    delimited.py      raw chunks of CSV, TSV and TXT
+    jsonlines.py      raw chunks of JSON lines
+    parquet.py        raw chunks of Parquet
+    frame.py          raw chunks of frames in memory
+    encoding.py       encodings of text files
+    columns.py        Arrow columns to clean text and to pandas
+    price_cells.py    one written price to a number
+    price_columns.py  the format of a column of prices; its cells to numbers
+    currency.py       currencies and their signs
+    profile.py        the kind of each column
+    guess.py          guesses of the text, price and id columns, from their profiles
+    read.py           read_table, iter_table: all of the above in order
+    many_files.py     tables in several files
+    usable.py         usable and rejected rows
+    row_info.py       weights, groups and times of rows
+    write.py          predictions, rejected rows and other frames to files
 """
 
-from pricekit.table.files import check_columns, files_size, iter_files, table_files
-from pricekit.table.formats.frame import is_frame
+from pricekit.table.frame import is_frame
 from pricekit.table.guess import ColumnGuess, guess_columns
-from pricekit.table.model import MAX_TEXT_CHARS, NO_PRICE, REASONS, Columns, Notices, Table, concat_tables
-from pricekit.table.output.write import (
+from pricekit.table.many_files import check_columns, files_size, iter_files, table_files
+from pricekit.table.read import (
+    check_labelled,
+    column_names,
+    iter_table,
+    read_frame,
+    read_table,
+    table_of_texts,
+)
+from pricekit.table.source import DEFAULT_READ_OPTIONS, ArrowStream, ReadOptions, TableSource, source_name
+from pricekit.table.table import MAX_TEXT_CHARS, NO_PRICE, REASONS, Columns, Notices, Table, concat_tables
+from pricekit.table.usable import count_reasons, read_usable, row_reasons, split_usable
+from pricekit.table.write import (
     PredictionWriter,
     check_output,
     read_predictions,
     write_frame,
     write_rejected,
 )
-from pricekit.table.read import column_names, iter_table, read_frame, read_table
-from pricekit.table.source import DEFAULT_READ_OPTIONS, ArrowStream, ReadOptions, TableSource, source_name
-from pricekit.table.texts import check_labelled, table_of_texts
-from pricekit.table.usable import count_reasons, read_usable, row_reasons, split_usable
 
 __all__ = [
     "DEFAULT_READ_OPTIONS",

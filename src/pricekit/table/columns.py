@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pricekit.errors import DataError
 from pricekit.support.text import shorten
-from pricekit.table.model import MAX_TEXT_CHARS, ReadWarnings
+from pricekit.table.table import MAX_TEXT_CHARS, ReadWarnings
 
 _NULLABLE = {
     getattr(pa, kind.lower())(): pd.api.types.pandas_dtype(kind)

@@ -1,17 +1,16 @@
-"""Guesses of the text, price and id columns of a table, for users who have not named them."""
+"""Guess the text, price and id columns of a table for users who have not named them; say why others are left out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pricekit.errors import DataError
 from pricekit.support.log import logger
 from pricekit.support.text import shorten
-from pricekit.table.formats.delimited import TITLE_HINT, looks_like_data
-from pricekit.table.model import Columns, ReadWarnings
-from pricekit.table.profile import Profile, profile, without_header
-from pricekit.table.roles.choose import guess_id, guess_price, guess_text
+from pricekit.table.delimited import TITLE_HINT, looks_like_data
+from pricekit.table.profile import PRICE_NAME, Profile, profile, without_header
 from pricekit.table.source import (
     DEFAULT_READ_OPTIONS,
     OpenedTable,
@@ -20,8 +19,300 @@ from pricekit.table.source import (
     no_rows,
     open_table,
 )
+from pricekit.table.table import Columns, ReadWarnings
 
-_ROWS = 8192
+
+def words_of(name: str) -> list[str]:
+    """Split the name of a column into lower-case words.
+
+    Example:
+        >>> words_of("ProductName"), words_of("host_id"), words_of("Số lượng")
+        (['product', 'name'], ['host', 'id'], ['số', 'lượng'])
+    """
+    spaced = re.sub(r"(?<=[^\W\d_A-Z])(?=[A-Z])", " ", name)
+    return [word for word in re.split(r"[\W_]+", spaced.casefold()) if word]
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+TITLE = (
+    _set(
+        "title titles titel titre título titulo titolo tytuł tytul titul otsikko rubrik başlık baslik judul "
+    ),
+    _set(
+        "name nom nombre nome nazwa naam navn namn nimi název nazev názov nazov denumire ime naziv isim adı adi "
+        "nama tên bezeichnung artikelbezeichnung produktbezeichnung artikelname produktname productname "
+        "producttitle itemname libelle libellé intitulé denominazione denominación descrizione_breve headline "
+        "produktnavn varenavn produktnamn tuotenimi megnevezés megnevezes "
+    ),
+    _set(
+        "product products item items article artikel articulo artículo articolo produkt produit producto "
+        "produto prodotto ürün urun barang sản termék termek tuote vare vara wine book game "
+    ),
+    _set("model modell modelo modele modèle modello designation désignation variant trim "),
+)
+"""Words that name a title, from the surest to the least sure."""
+TITLE_SIGNS = re.compile(
+    "назван|наимен|назва|заголов|товар|品名|商品名|名称|名稱|标题|標題|タイトル|製品名|상품명|제목|이름|ชื่อ|اسم|عنوان|שם|כותרת"
+    "|όνομα|τίτλος|नाम"
+)
+OF_OTHERS = _set(
+    "brand brands marke marque marca marka merk category categories kategorie catégorie categoria categoría "
+    "kategoria type typ tipo tür class group department section host seller vendor shop store merchant user "
+    "owner dealer author artist taster reviewer customer agent winery region province city country state "
+    "neighbourhood neighborhood color colour size file image picture photo first last domain company "
+    "manufacturer publisher condition status id sku code number url link date price unit currency "
+    "verkäufer hersteller vendeur fabricante vendedor händler farbe couleur "
+)
+"""Words that say that a name, a type or a model is of something else than the product."""
+
+DESCRIPTIONS = _set(
+    "description descriptions desc details detail summary text content about overview body comment comments "
+    "beschreibung descripción descripcion descrição descricao descrizione opis beskrivelse beskrivning popis "
+    "açıklama kuvaus leírás omschrijving features specs specification specifications highlights note notes "
+)
+"""Words that name a description."""
+
+RECORDED = re.compile(
+    r"crawl|scrap|creat|updat|modif|insert|upload|fetch|import|export|timestamp"
+    r"|time ?stamp|last|post(ed|ing)|listed|added"
+    r"|review|expir|expire|seen|accessed|retriev|collected|download|erstellt|angelegt"
+    r"|geändert|aktualis|abruf|einstell"
+    r"|créé|créat|creaci|creac|criad|criaç|mise à jour|ajout|actualiz|atualiz|aggiorn"
+    r"|inserim|dodan|aktualiz|utworz|создан"
+    r"|обновл|добавл|публикации объяв|更新|作成|登録|创建|抓取|采集|上架|등록|수정|tạo|cập nhật|oluştur|güncel",
+    re.IGNORECASE,
+)
+"""Dates of record keeping: when somebody created, changed or read the row."""
+DESCRIBED = re.compile(
+    r"publi|release|registr|zulassung|manufact|product|built|build|vintage|erschein"
+    r"|parution|construct|year|jahr|année"
+    r"|año|anno|ano\b|год|年|launch|model|harvest|born|origin|founded|выпуск|issue|edition|made",
+    re.IGNORECASE,
+)
+"""Dates that belong to the product."""
+
+COUNTER = re.compile(
+    r"views\b|viewed|view ?count|visits?\b|visitors|clicks?\b|impressions|likes?\b"
+    r"|favou?rit|wish|watch(ers|ing)|sold\b"
+    r"|sales\b|orders\b|purchas|downloads|bids?\b|\bin stock|stock\b|inventory|availab"
+    r"|num.* ratings?\b|ratings\b"
+    r"|ratings? (count|total|number|num)|(number|num|count|total|no) (of )?ratings?"
+    r"|reviews?\b.*(count|per|number|num)"
+    r"|reviews\b|votes|comments|followers|shares\b|popularity|bestseller|best seller"
+    r"|listings count|days (on|listed)"
+    r"|aufrufe|ansicht|verkauft|verkäufe|bewertungen|lager|verfügbar|vues\b|ventes"
+    r"|\bavis\b|vendu|disponib|ventas|vistas"
+    r"|visitas|reseñas|valoraciones|vendid|vendas|avaliaç|visualiz|recensioni|vendite"
+    r"|visite|venduti|giacenza"
+    r"|просмотр|продаж|отзыв|остат|налич|перегляд|відгук|浏览|瀏覽|销量|銷量|评论数|評論數|库存|庫存|評価数|レビュー数|閲覧|販売数|在庫"
+    r"|조회|판매량|리뷰|재고|lượt|đã bán|đánh giá|tồn kho|satış|satıl|yorum|görüntü|stok|sprzeda"
+    r"|wyświetl|opinii|dostępn"
+    r"|terjual|ulasan|dilihat|verkocht|bekeken|voorraad|sålda|visning|antal bud|solgt"
+    r"|myyty|prodáno|skladem|eladott",
+    re.IGNORECASE,
+)
+"""Counts and states that arise after the price was set."""
+NOT_A_COUNTER = re.compile(
+    r"scor|point|star|averag|\bavg|mean\b|punkt|note\b|rating$|review text", re.IGNORECASE
+)
+
+INDEX = re.compile(
+    r"^(unnamed:? ?\d+|column ?1|index|level_0|idx|row|row ?(id|nr|no|num|number)"
+    r"|rownames|#|№|nº|n°|lfd\.? ?nr\.?|stt"
+    r"|序号|编号|連番|番号|번호|п/п|№ ?п/п)?[_.]?$",
+    re.IGNORECASE,
+)
+"""Names of a running number."""
+PARTY = _set(
+    "host seller user owner vendor shop store customer merchant dealer agent member reviewer profile account "
+    "buyer client author verkäufer vendeur vendedor "
+)
+ENTITY = _set(
+    "product item listing sku asin train test row record order offer ad article artikel post sample entry "
+    "goods produkt producto scrape "
+)
+CODES = _set("isbn isbn10 isbn13 ean gtin upc asin uuid guid barcode vin sku ")
+
+
+MAX_TEXT_COLUMNS = 32
+_MAX_LONG_TEXTS = 4
+"""Further long texts come after the other columns, if there are too many columns."""
+_LONG_WORDS = 8
+_TITLE_WORDS = 1.5
+"""Titles have at least this many words on average."""
+_LONGEST_TITLE = 25
+_NEARLY_ALL = 0.9
+_MANY = 0.3
+"""Numbers with a name such as "house_id" and a larger share of distinct cells identify; others are categories."""
+_MANY_VALUES = 50
+_IDENTIFIES_ROWS = "identifies rows"
+_MIN_FILLED = 0.05
+"""A column with a smaller share of filled cells does not describe products."""
+
+_TEXT_NAME = re.compile(
+    r"title|name|desc|text|content|product|item|about|summary|titel|bezeichnung|beschreibung|artikel|titre|nom\b|libell"
+    r"|título|titulo|nombre|descri|titolo|nazwa|opis|назв|наимен|опис|товар"
+    r"|商品|品名|名称|名稱|标题|説明|상품|제목|tên|mô tả|ürün|ชื่อ|اسم|שם",
+    re.IGNORECASE,
+)
+_ID_NAME = re.compile(
+    r"(?i:(^|[^a-z])(id|sku|asin|ean|gtin|upc|isbn|isbn1[03]|mpn|barcode|uid|uuid|guid|nr|no|s\.n|r[eé]f[eé]ren[cz](e|ia|a))\.?$|артикул|код|номер"
+    r"|品番)|[a-z]I[dD]$"
+)
+
+
+def guess_price(columns: Sequence[Profile]) -> str | None:
+    """Return the most likely price column: by its name, else by its currency signs."""
+    named = [c for c in columns if c.kind in ("number", "price") and PRICE_NAME.search(c.name)]
+    signed = [c for c in columns if c.kind == "price"]
+    called = [c for c in columns if c.name.casefold() == "price"]  # with words among the prices
+    ranked = sorted(named, key=lambda c: (c.name.casefold() != "price", c.kind != "price", len(c.name)))
+    return next((column.name for column in [*ranked, *signed, *called]), None)
+
+
+def guess_text(columns: Sequence[Profile]) -> tuple[str, ...]:
+    """Return the columns that may describe a product: the title, the others from short to long, counters last.
+
+    Columns with a reason in `reasons_left_out` are missing.
+    """
+    if any(c.name == "catalog_content" and c.kind == "text" for c in columns):
+        return ("catalog_content",)
+    title = _title(columns)
+    if title is None:
+        return ()
+    kept = _most_useful([c for c in columns if c is not title and not _reason(c)])
+    ordered = sorted(kept, key=lambda c: (counts_later(c), c.words))
+    return (title.name, *(column.name for column in ordered))
+
+
+def reasons_left_out(columns: Sequence[Profile], used: Sequence[str | None]) -> dict[str, str]:
+    """Return why each column that is not used is left out.
+
+    Args:
+        columns: all columns of the table.
+        used: the text columns, the price and the id.
+    """
+    others = [column for column in columns if column.name not in used]
+    if "catalog_content" in used:
+        return {c.name: _reason(c) or "catalog_content has the text" for c in others}
+    return {c.name: _reason(c) or "not among the chosen columns" for c in others}
+
+
+def counts_later(column: Profile) -> bool:
+    """Return whether a column holds counts or dates that may only exist after the price was set."""
+    name = " ".join(words_of(column.name))
+    shown = name if column.kind == "number" else f"{name} {column.example}"  # "4.0 out of 5 stars"
+    counter = bool(COUNTER.search(name)) and not NOT_A_COUNTER.search(shown)
+    undated = column.kind == "date" and not DESCRIBED.search(name)
+    return undated or (counter and column.kind in ("number", "category"))
+
+
+def guess_id(columns: Sequence[Profile], taken: Sequence[str | None]) -> str | None:
+    """Return a column that identifies rows: `sample_id`, one with a name such as "sku", or a running number."""
+    free = [c for c in columns if c.name and c.name not in taken]
+    if any(c.name == "sample_id" for c in free):
+        return "sample_id"
+    named = [c for c in free if c.unique and (_ID_NAME.search(c.name) or _is_index(c))]
+    named.sort(key=lambda c: bool(PARTY & {*words_of(c.name)}))
+    running = [c for c in free if c.unique and c.kind == "number" and _reason(c).startswith(_IDENTIFIES_ROWS)]
+    return next((column.name for column in [*named, *running]), None)
+
+
+def _title(columns: Sequence[Profile]) -> Profile | None:
+    """Return the column with the name of a title, even if its cells repeat; else of a text; else the longest title."""
+    texts = [c for c in columns if c.kind in ("text", "category")]
+    able = [c for c in texts if not _is_coded(c) and c.values > 1] or texts
+    ranked = sorted((c for c in able if _title_rank(c) < len(TITLE)), key=_title_order)
+    if ranked:
+        return ranked[0]
+    long = [c for c in able if c.kind == "text"] or able
+    named = [c for c in long if _TEXT_NAME.search(c.name) and not OF_OTHERS & {*words_of(c.name)}]
+    if named:
+        return min([c for c in named if c.words >= _TITLE_WORDS] or named, key=lambda c: c.words)
+    return max([c for c in long if c.words < _LONGEST_TITLE] or long, key=lambda c: c.words, default=None)
+
+
+def _title_order(column: Profile) -> tuple[bool, int, float]:
+    several = column.words >= _TITLE_WORDS
+    return not several and _title_rank(column) > 1, _title_rank(column), column.words
+
+
+def _title_rank(column: Profile) -> int:
+    """Return how surely the name is that of a title, from 0; `len(TITLE)` if it is not."""
+    words = words_of(column.name)
+    if (OF_OTHERS | DESCRIPTIONS) & {*words}:
+        return len(TITLE)
+    ends = {*words[:1], *words[-1:]}
+    signs = 1 if TITLE_SIGNS.search(column.name) else len(TITLE)
+    return min(signs, next((rank for rank, names in enumerate(TITLE) if ends & names), len(TITLE)))
+
+
+def _most_useful(columns: list[Profile]) -> list[Profile]:
+    """Return at most `MAX_TEXT_COLUMNS` - 1 columns: counters and many long texts go first."""
+    long = [c.name for c in columns if c.words >= _LONG_WORDS][_MAX_LONG_TEXTS:]
+    ranked = sorted(columns, key=lambda c: (counts_later(c), c.name in long))
+    return ranked[: MAX_TEXT_COLUMNS - 1]
+
+
+def _is_coded(column: Profile) -> bool:
+    """Return whether the cells are codes: single words that hardly repeat."""
+    return column.kind == "text" and column.words < _TITLE_WORDS and column.distinct > _NEARLY_ALL
+
+
+def _is_index(column: Profile) -> bool:
+    return column.kind == "number" and column.distinct == 1.0 and bool(INDEX.search(column.name.strip()))
+
+
+def _reason(column: Profile) -> str:
+    """Return why a column does not describe products, or ""."""
+    if column.values == 0:
+        return "empty"
+    if column.filled < _MIN_FILLED:
+        return f"nearly empty: {column.filled:.1%} of its cells are filled"
+    if column.values == 1:
+        return f"constant: every filled cell is {shorten(column.example)!r}"
+    if column.kind == "address":
+        return "addresses of pages or images"
+    if column.kind == "price" or (column.kind == "number" and PRICE_NAME.search(column.name)):
+        return "another price, which may reveal the price"
+    return _reason_of_time(column) or _reason_of_identifier(column)
+
+
+def _reason_of_time(column: Profile) -> str:
+    stamps = column.kind == "number" and re.fullmatch(r"1[0-9]{9}([0-9]{3})?([.]\d+)?", column.example)
+    if not (column.kind == "date" or stamps) or not RECORDED.search(" ".join(words_of(column.name))):
+        return ""
+    return "date of record keeping, not of the product"
+
+
+def _reason_of_identifier(column: Profile) -> str:
+    if column.counts:
+        return f"{_IDENTIFIES_ROWS}: running numbers or codes"
+    if _is_index(column):
+        return f"{_IDENTIFIES_ROWS}: a running number"
+    if column.distinct > _NEARLY_ALL and _ID_NAME.search(column.name):
+        return f"{_IDENTIFIES_ROWS}: {column.distinct:.0%} of its cells differ"
+    if _is_coded(column):
+        return f"codes: single words, of which {column.distinct:.0%} differ"
+    return _reason_of_number(column) if column.kind == "number" else ""
+
+
+def _reason_of_number(column: Profile) -> str:
+    words = words_of(column.name)
+    if words and words[-1] in CODES:
+        return "codes of products"
+    if not words or words[-1] not in ("id", "ids") or column.values <= _MANY_VALUES:
+        return ""
+    owner = {*words[-2:-1]}
+    if owner & PARTY:
+        return "identifies sellers or users, not products"
+    return "identifies rows or products" if owner & ENTITY or column.distinct > _MANY else ""
+
+
+_PROFILED_ROWS = 8192
 """Number of rows from which the kind of each column is determined."""
 
 
@@ -116,7 +407,7 @@ def _with_names(
 
 
 def _profiles(file: OpenedTable) -> list[Profile]:
-    first = next(file.chunks(_ROWS, ReadWarnings()), None)
+    first = next(file.chunks(_PROFILED_ROWS, ReadWarnings()), None)
     if first is None or not len(first.columns):
         raise no_rows(file)
     return profile(file.name, first.columns)

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pricekit.table.columns import as_text, flat, readable
-from pricekit.table.formats.delimited import looks_like_data
-from pricekit.table.prices.cells import Cell, read_cell
-from pricekit.table.prices.price_format import is_numeric
-from pricekit.table.prices.price_text import PLAIN_NUMBER
+from pricekit.table.delimited import looks_like_data
+from pricekit.table.price_cells import PLAIN_NUMBER, Cell, read_cell
+from pricekit.table.price_columns import is_numeric
 
 _MAX_CATEGORY_SHARE = 0.3
 """A column of short texts with a smaller share of distinct cells holds categories."""

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pricekit.errors import DataError, NoRowsError
 from pricekit.storage import Address, Copy, Location, Part, fetch, is_remote, location_of
-from pricekit.table.formats.delimited import Layout, detect_delimiter, first_row, read_delimited
-from pricekit.table.formats.encoding import Charset, check_readable, detect_charset
-from pricekit.table.formats.frame import as_arrow, is_frame, read_arrow
-from pricekit.table.formats.jsonlines import read_json_lines
-from pricekit.table.formats.parquet import read_parquet
-from pricekit.table.model import Notices, RawChunk, ReadWarnings, format_of
-from pricekit.table.prices.currency import is_known
+from pricekit.table.currency import is_known
+from pricekit.table.delimited import Layout, detect_delimiter, first_row, read_delimited
+from pricekit.table.encoding import Charset, check_readable, detect_charset
+from pricekit.table.frame import as_arrow, is_frame, read_arrow
+from pricekit.table.jsonlines import read_json_lines
+from pricekit.table.parquet import read_parquet
+from pricekit.table.table import Notices, RawChunk, ReadWarnings, format_of
 
 _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
 
@@ -93,6 +95,8 @@ _PARQUET = b"PAR1"
 """The first bytes of a Parquet file, whose columns are at the end."""
 _PART_BYTES = 1 << 20
 """As much of a file shows its columns, except in rare cases."""
+LARGE_BYTES = 1 << 26
+"""A table of more bytes is stored. In memory, training takes about eight times the bytes of its table."""
 
 
 class ArrowStream(Protocol):
@@ -242,3 +246,16 @@ def _detected(file: OpenedTable, read_options: ReadOptions, notices: Notices) ->
         return replace(file, charset=charset)
     delimiter = read_options.delimiter or detect_delimiter(path, charset, _EXPECTED[kind], notices)
     return replace(file, charset=charset, layout=Layout(charset, delimiter, read_options.names))
+
+
+def is_large(file: OpenedTable) -> bool:
+    """Return whether a table is stored rather than kept in memory: by the bytes of its cells, without reading them."""
+    if file.kind == "frame":
+        return int(file.origin.nbytes) > LARGE_BYTES
+    if file.kind == "parquet":
+        with suppress(pa.ArrowException, OSError):  # reported by whoever reads the table
+            facts = pq.read_metadata(file.origin)  # its columns are compressed
+            size = sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups))
+            return bool(size > LARGE_BYTES)
+        return False
+    return Path(file.origin).stat().st_size > LARGE_BYTES

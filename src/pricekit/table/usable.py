@@ -12,7 +12,11 @@ import pandas as pd
 
 from pricekit.errors import DataError
 from pricekit.support.log import logger
-from pricekit.table.model import (
+from pricekit.table.currency import is_currency
+from pricekit.table.price_columns import count_currencies
+from pricekit.table.read import Facts, iter_with_facts, read_with_facts
+from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, TableSource, is_large, open_table
+from pricekit.table.table import (
     DUPLICATE_ID,
     NO_PRICE,
     NO_TEXT,
@@ -20,17 +24,14 @@ from pricekit.table.model import (
     NOT_FINITE,
     NOT_POSITIVE,
     OTHER_CURRENCY,
+    PART_ROWS,
     RAGGED,
     Columns,
     Notices,
     Table,
     concat_tables,
+    stored,
 )
-from pricekit.table.prices.currency import is_currency
-from pricekit.table.prices.parse import count_currencies
-from pricekit.table.read import Facts, iter_with_facts, read_with_facts
-from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, TableSource, open_table
-from pricekit.table.stored import PART_ROWS, is_large, stored
 
 MIN_ROWS = 10
 """Minimum number of usable rows for training."""

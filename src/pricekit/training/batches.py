@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pricekit.config import RunConfig, TrainingConfig
-from pricekit.mapped import WINDOW_ROWS
 from pricekit.preprocess import Inputs
+from pricekit.support.mapped import WINDOW_ROWS
 from pricekit.tokens import batches_by_length
 
 PRICE_BINS = 20

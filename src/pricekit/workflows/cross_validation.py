@@ -27,7 +27,6 @@ from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Scores, scores_of
 from pricekit.formats import FORMAT
-from pricekit.mapped import folder_for_files
 from pricekit.metrics import metric_named
 from pricekit.options import config_of
 from pricekit.runs.ensemble import clear_ensemble
@@ -45,6 +44,7 @@ from pricekit.support.digests import LISTING, list_files, unlist_files
 from pricekit.support.files import is_free, leftovers, write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger, silence
+from pricekit.support.mapped import folder_for_files
 from pricekit.support.progress import progress
 from pricekit.support.staging import replacing
 from pricekit.training.parallel.processes import Processes

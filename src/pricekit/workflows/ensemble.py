@@ -28,8 +28,7 @@ from pricekit.runs.folder.names import FILES, INTERVALS
 from pricekit.runs.folder.overwrite import check_replaceable
 from pricekit.runs.folder.states import is_run
 from pricekit.support.digests import LISTING, list_files
-from pricekit.support.files import is_free, others, replace_folder, sync, write_text
-from pricekit.support.leftovers import temporary_path
+from pricekit.support.files import is_free, others, replace_folder, sync, temporary_path, write_text
 from pricekit.support.locks import owned
 from pricekit.support.progress import progress
 from pricekit.training.checkpoint import checkpoints

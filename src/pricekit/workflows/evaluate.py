@@ -28,8 +28,8 @@ from pricekit.runs.load import load_model, read_model
 from pricekit.storage import Address, Location
 from pricekit.support.log import logger
 from pricekit.table import Table, check_output, read_usable, source_name, write_frame
-from pricekit.table.prices.currency import require_same_currency
-from pricekit.table.rowinfo import with_row_info
+from pricekit.table.currency import require_same_currency
+from pricekit.table.row_info import with_row_info
 
 LEVEL = 0.9
 """Level of the interval whose coverage is reported."""

@@ -19,7 +19,6 @@ from pricekit.config import RunConfig
 from pricekit.config.resolve import member_configs
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.evaluation.goal import goal_of, metric_of
-from pricekit.mapped import folder_for_files
 from pricekit.runs.ensemble import CONFIG, FINISHED, MEMBERS, clear_ensemble, is_ensemble, is_own
 from pricekit.runs.finish import warn_if_useless
 from pricekit.runs.folder.names import SOURCE
@@ -35,6 +34,7 @@ from pricekit.support.digests import list_files, unlist_files
 from pricekit.support.files import is_free, write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger, silence
+from pricekit.support.mapped import folder_for_files
 from pricekit.support.progress import progress
 from pricekit.support.staging import continued, replacing
 from pricekit.support.text import duration

@@ -17,7 +17,7 @@ from pricekit.errors import ConfigError, DataError, PluginError
 from pricekit.prediction.folders import Job, run
 from pricekit.prediction.folders import job as job_module
 from pricekit.prediction.folders.parts import parts_of
-from pricekit.support.leftovers import machine
+from pricekit.support.files import machine
 
 
 @pytest.fixture(scope="module")

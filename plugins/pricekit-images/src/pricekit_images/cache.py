@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from pricekit.storage import cache_folder
-from pricekit.support.leftovers import temporary_path
+from pricekit.support.files import temporary_path
 from pricekit.support.log import logger
 from pricekit_images.unusable import UnusableError
 

@@ -22,7 +22,7 @@ from pricekit.core.contracts import State
 from pricekit.features.assets import split_state
 from pricekit.support.files import write_atomically
 from pricekit.support.log import logger
-from pricekit.table.model import Table
+from pricekit.table.table import Table
 
 _STATE = "state"
 

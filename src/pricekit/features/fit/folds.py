@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pricekit.likeness.equal import equal_texts, few_distinct
+from pricekit.likeness import equal_texts, few_distinct
 from pricekit.support.log import logger
 from pricekit.table import Table
 

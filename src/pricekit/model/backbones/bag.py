@@ -19,8 +19,8 @@ from torch.nn import functional
 
 from pricekit.config import Search, Section
 from pricekit.core.contracts import State
-from pricekit.mapped import rows_read
 from pricekit.model.backbones.bpe import train_bpe
+from pricekit.support.mapped import rows_read
 from pricekit.tokens import Tokens
 
 _CHECKS: Any = torch.sparse.check_sparse_tensor_invariants

@@ -24,8 +24,7 @@ from pricekit.monitoring.rows import ComparedRows
 from pricekit.monitoring.sketch import Sketch
 from pricekit.preprocess import Inputs, Preprocessor
 from pricekit.storage import Address, Location, location_of
-from pricekit.support.files import describe_failure, write_text
-from pricekit.support.leftovers import temporary_path
+from pricekit.support.files import describe_failure, temporary_path, write_text
 from pricekit.support.locks import existing
 from pricekit.table import Table
 

@@ -23,9 +23,9 @@ from pricekit.support.causes import causes, is_temporary
 from pricekit.support.files import describe_failure
 from pricekit.support.log import logger
 from pricekit.table import Columns, PredictionWriter, ReadOptions, Table, iter_table
-from pricekit.table.files import ids_without_rows
-from pricekit.table.model import Notices
+from pricekit.table.many_files import ids_without_rows
 from pricekit.table.source import DEFAULT_READ_OPTIONS
+from pricekit.table.table import Notices
 
 if TYPE_CHECKING:
     import pandas as pd

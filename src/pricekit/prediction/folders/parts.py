@@ -8,8 +8,8 @@ from pathlib import Path
 from pricekit.errors import DataError
 from pricekit.storage import Address, Location, is_folder
 from pricekit.table import table_files
-from pricekit.table.files import fixed_part, warn_of_other_formats
-from pricekit.table.model import format_of
+from pricekit.table.many_files import fixed_part, warn_of_other_formats
+from pricekit.table.table import format_of
 
 RECORDS = "_pricekit"
 """The folder of records in an output folder. Readers of tables leave out names that begin with "_"."""

@@ -16,7 +16,7 @@ from pricekit.prediction.folders.parts import RECORDS, Part, parts_of
 from pricekit.prediction.folders.runners import in_processes, in_turn, runner_of
 from pricekit.prediction.workers import worthwhile
 from pricekit.storage import Location, exists, files_below, for_all, is_folder, size_of, working_path
-from pricekit.support.leftovers import delete_abandoned
+from pricekit.support.files import delete_abandoned
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress

@@ -22,7 +22,7 @@ from pricekit.runs.folder.states import read_source
 from pricekit.runs.source import Split
 from pricekit.support.files import write_atomically
 from pricekit.table import write_rejected
-from pricekit.table.stored import texts_in_parts
+from pricekit.table.table import texts_in_parts
 
 
 def read_sketch_of(path: Path) -> Sketch:

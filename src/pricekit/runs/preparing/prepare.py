@@ -11,7 +11,6 @@ from pricekit.config import RunConfig
 from pricekit.core.registry import Entry
 from pricekit.errors import check_intact
 from pricekit.features.assets import assets_in
-from pricekit.mapped import folder_for_files
 from pricekit.runs.checks import check_rates
 from pricekit.runs.folder.names import FINISHED, REFIT_FINISHED, STARTED
 from pricekit.runs.folder.states import is_started, run_id
@@ -26,6 +25,7 @@ from pricekit.runs.warm.seen import earlier_texts
 from pricekit.runs.warm.start import WarmStart
 from pricekit.support.digests import unlist_files
 from pricekit.support.log import logger, silence
+from pricekit.support.mapped import folder_for_files
 from pricekit.training.checkpoint import LAST
 from pricekit.training.recovery import recover_checkpoint
 from pricekit.training.session import Job

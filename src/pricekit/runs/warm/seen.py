@@ -17,7 +17,7 @@ import pandas as pd
 
 from pricekit.errors import TrainingError, check_intact
 from pricekit.support.files import write_atomically
-from pricekit.table.stored import texts_in_parts
+from pricekit.table.table import texts_in_parts
 
 FILE = "seen.parquet"
 

@@ -21,7 +21,7 @@ from pricekit.runs.warm.seen import NOTHING, Seen, read_seen
 from pricekit.support.log import logger
 from pricekit.support.text import counted
 from pricekit.table import Table
-from pricekit.table.prices.currency import require_same_currency
+from pricekit.table.currency import require_same_currency
 from pricekit.tokens import Tokens
 from pricekit.training.batches import PricedInputs
 

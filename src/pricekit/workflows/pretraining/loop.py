@@ -21,7 +21,7 @@ from pricekit.config import SpeedConfig, TrainingConfig
 from pricekit.errors import TrainingError
 from pricekit.model.backbones.encoder import FLOAT32_ONLY
 from pricekit.model.inference import is_out_of_memory
-from pricekit.support.leftovers import temporary_path
+from pricekit.support.files import temporary_path
 from pricekit.support.progress import Advance
 from pricekit.tokens import Tokens, pad_rows
 from pricekit.training.batches import epoch_batches

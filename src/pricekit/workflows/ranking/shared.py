@@ -14,7 +14,7 @@ from pricekit.evaluation.compare import common_rows, row_keys
 from pricekit.evaluation.scores import MIN_ROWS
 from pricekit.support.log import logger
 from pricekit.support.text import counted
-from pricekit.table.prices.currency import may_mean
+from pricekit.table.currency import may_mean
 from pricekit.workflows.ranking.contenders import Contender
 
 _WORTH = 2

@@ -1,0 +1,110 @@
+"""JSON lines: one object per line, every value as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pricekit.errors import DataError, NoRowsError
+from pricekit.table.columns import text_array
+from pricekit.table.encoding import Charset, bytes_read, open_text
+from pricekit.table.table import RawChunk, ReadWarnings
+
+MAX_CHUNK_CHARS = 64 << 20
+MAX_CHUNK_CELLS = 4 << 20
+_CONSTANTS = {True: "true", False: "false", None: ""}
+
+
+def read_json_lines(
+    path: Path, rows: int, charset: Charset, read_warnings: ReadWarnings
+) -> Iterator[RawChunk]:
+    """Yield chunks of at most `rows` rows, `MAX_CHUNK_CELLS` cells or about `MAX_CHUNK_CHARS` characters.
+
+    Every column is text: numbers keep their notation, null and missing keys become "", and a list or object becomes
+    its JSON. The columns are the keys of the first chunk. Keys that only occur later are ignored and counted in
+    `read_warnings`, so memory stays bounded even if every object has different keys.
+
+    Raises:
+        DataError: a line that is not a JSON object, an empty file, a different encoding.
+    """
+    names: dict[str, None] = {}
+    chunk: list[dict[str, str]] = []
+    chars = 0
+    first = True
+    # Only "\n" ends a line, because the other line ends may occur between two JSON tokens.
+    with open_text(path, charset, newline="\n") as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.isspace():
+                continue
+            row = _row(path, number, line)
+            if first:
+                names.update(dict.fromkeys(row))
+            elif not row.keys() <= names.keys():
+                row = _with_known_keys(row, names, read_warnings)
+            chunk.append(row)
+            chars += len(line)
+            full = len(chunk) >= rows or len(chunk) * len(names) >= MAX_CHUNK_CELLS
+            if full or chars >= MAX_CHUNK_CHARS:
+                yield _chunk(names, chunk, bytes_read(stream))
+                chunk, chars, first = [], 0, False
+        if chunk:
+            yield _chunk(names, chunk, bytes_read(stream))
+    if not names:
+        raise NoRowsError(
+            f"{path} has no rows: at least one JSON object with a key is expected.", parameters=("table",)
+        )
+
+
+def _with_known_keys(
+    row: dict[str, str], names: dict[str, None], read_warnings: ReadWarnings
+) -> dict[str, str]:
+    read_warnings.new_key_rows += 1
+    read_warnings.first_new_key = read_warnings.first_new_key or next(key for key in row if key not in names)
+    return {key: value for key, value in row.items() if key in names}
+
+
+def _row(path: Path, number: int, line: str) -> dict[str, str]:
+    row = _load(path, number, line, as_written=True)
+    if any(isinstance(value, dict | list) for value in row.values()):
+        plain = _load(path, number, line, as_written=False)
+        row |= {key: value for key, value in plain.items() if isinstance(value, dict | list)}
+    return {key: value if isinstance(value, str) else _text(value) for key, value in row.items()}
+
+
+def _load(path: Path, number: int, line: str, as_written: bool) -> dict[str, Any]:
+    number_of: dict[str, Any] = {}
+    if as_written:
+        number_of = {"parse_float": str, "parse_int": str, "parse_constant": str}
+    try:
+        row = json.loads(line.removeprefix("\ufeff"), **number_of)
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{path}: line {number:,} is not JSON: {error}. One object per line is expected.",
+            parameters=("table",),
+            line=number,
+        ) from None
+    if not isinstance(row, dict):
+        raise DataError(
+            f"{path}: line {number:,} is a JSON {type(row).__name__}, not an object. One object per line is "
+            'expected, such as {"sample_id": 1, "catalog_content": "...", "price": 9.5}.',
+            parameters=("table",),
+            line=number,
+        )
+    return row
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return _CONSTANTS[value]
+
+
+def _chunk(names: dict[str, None], rows: list[dict[str, str]], position: int) -> RawChunk:
+    written = text_array(list(names)).to_pylist()
+    arrays = [text_array([row.get(name, "") for row in rows]) for name in names]
+    columns = pa.table(dict(zip(written, arrays, strict=True)))
+    return RawChunk(columns, None, position)

@@ -1,1 +1,0 @@
-"""Write predictions, rejected rows and other frames to files, atomically."""

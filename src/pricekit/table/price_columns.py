@@ -1,0 +1,418 @@
+"""Read a column of prices: detect its format, then convert its cells to numbers.
+
+All cells together decide whether "." and "," are decimal marks or thousands separators; 565.000 alone is ambiguous.
+Arrow converts plain numbers. Other cells that differ only in their digits are analysed once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pricekit.support.text import shorten
+from pricekit.table.columns import as_text
+from pricekit.table.currency import SHARED, canonical, decimals_of, label, may_mean
+from pricekit.table.price_cells import PLAIN_NUMBER, Cell, read_cell
+from pricekit.table.source import ReadOptions
+from pricekit.table.table import NOT_A_NUMBER, NOT_FINITE, OTHER_CURRENCY
+
+THREE = r"^[+-]?[1-9][0-9]{0,2}\.[0-9]{3}$"
+"""Plain numbers whose point may separate thousands."""
+DOTTED = r"^[+-]?[0-9]*\.[0-9]"
+"""Plain numbers with a point."""
+
+_BARE_THOUSANDS = r"^[+-]?[1-9][0-9]{3,}$"
+_BARE_HUNDREDS = r"^[+-]?[1-9][0-9]{2}$"
+_MAX_NUMBER_CHARS = 400  # the longest finite float64 written out is 309 digits before the point
+_EXAMPLES, _KINDS = 3, 50
+_MIN_DECIMAL_SHARE = 0.05
+"""If a smaller share of the numbers with a mark has other than three digits after it, the mark separates thousands and
+these numbers are errors: prices with two decimals never have three, and of prices with three one in ten has fewer."""
+_MIN_CELLS = 3
+"""Number of numbers without a sign that must agree before "." counts as a thousands separator."""
+_ROUND = r"[059]$"
+_MIN_ROUND_SHARE = 0.6
+"""Most prices in thousands end in 0, 5 or 9; of computed numbers with three decimals, three in ten."""
+MAX_OTHER_CURRENCIES = 0.01
+"""A column with a larger share of prices outside its main currency is in several currencies."""
+
+
+@dataclass(frozen=True)
+class PriceFormat:
+    """The format of the prices of a table.
+
+    Attributes:
+        decimal: the decimal mark, "." or ",".
+        multiplied_decimal: the decimal mark of numbers with a word such as million: 1.2M shows that of 1.125M.
+        strict: the user set the decimal mark, so cells that show the other one are not numbers.
+        ambiguous: cells with a mark before three digits; other cells or a default decide its meaning.
+        guessed: hardly any other cell decided that, so the guess may be wrong.
+        contradicting: cells that show the other decimal mark; each is read by its own mark.
+        currency: the currency of the prices, None if no cell shows one; prices in other currencies are rejected.
+        currencies: number of cells per currency.
+        several: cells with several prices.
+        formatted: cells that are prices but not plain numbers.
+        examples: up to three of those cells, of different kinds if possible.
+    """
+
+    decimal: str = "."
+    multiplied_decimal: str = "."
+    strict: bool = False
+    ambiguous: int = 0
+    guessed: bool = False
+    contradicting: int = 0
+    currency: str | None = None
+    currencies: dict[str, int] = field(default_factory=dict)
+    several: int = 0
+    formatted: int = 0
+    examples: tuple[str, ...] = ()
+
+    def factor_of(self, cell: Cell) -> float:
+        """Return the multiplier of a cell's number."""
+        return cell.factor * (0.01 if cell.in_pence and self.currency in ("£", "GBP") else 1)
+
+    def decimal_of(self, cell: Cell) -> str:
+        """Return the decimal mark of a cell that does not show it itself."""
+        return self.multiplied_decimal if abs(cell.factor) > 1 and not self.strict else self.decimal
+
+    @property
+    def others(self) -> int:
+        """The number of cells in a currency other than that of the column."""
+        main = self.currency
+        return sum(n for name, n in self.currencies.items() if main and not may_mean(name, main))
+
+    @property
+    def mixed(self) -> bool:
+        """Whether so many prices are in other currencies that the user must choose one."""
+        return self.others > MAX_OTHER_CURRENCIES * sum(self.currencies.values())
+
+
+@dataclass
+class _Evidence:
+    """Statistics of the cells of a column, as numbers of rows.
+
+    Attributes:
+        decimals: by decimal mark and currency, of cells that show their decimal mark.
+        multiplied: by decimal mark, of cells with a multiplier.
+        millions: by ambiguous mark, of cells in millions or billions.
+        ambiguous: by ambiguous mark, of the other cells.
+        plain_ambiguous: plain numbers whose point may separate thousands.
+        plain_round: those among them that end in 0, 5 or 9.
+        bare_thousands: plain whole numbers of at least four digits.
+        bare_hundreds: those of three digits.
+        currencies: by currency.
+        several: cells with several prices.
+        formatted: prices that are not plain numbers.
+        examples: cells by kind.
+    """
+
+    decimals: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    multiplied: Counter[str] = field(default_factory=Counter)
+    millions: Counter[str] = field(default_factory=Counter)
+    ambiguous: Counter[str] = field(default_factory=Counter)
+    plain_ambiguous: int = 0
+    plain_round: int = 0
+    bare_thousands: int = 0
+    bare_hundreds: int = 0
+    currencies: Counter[str] = field(default_factory=Counter)
+    several: int = 0
+    formatted: int = 0
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def add(self, column: pa.Array) -> None:
+        """Count the cells of a part of the column."""
+        if is_numeric(column.type):
+            return
+        cells = pc.utf8_trim_whitespace(as_text(column))
+        number = plain_numbers(cells)
+        plain = cells.filter(pa.array(number))
+        with_three = plain.filter(pc.match_substring_regex(plain, THREE))
+        three = len(with_three)
+        self.plain_ambiguous += three
+        self.plain_round += int(as_mask(pc.match_substring_regex(with_three, _ROUND)).sum())
+        self.decimals[".", None] += int(as_mask(pc.match_substring_regex(plain, DOTTED)).sum()) - three
+        self.bare_thousands += int(as_mask(pc.match_substring_regex(plain, _BARE_THOUSANDS)).sum())
+        self.bare_hundreds += int(as_mask(pc.match_substring_regex(plain, _BARE_HUNDREDS)).sum())
+        if three and "plain" not in self.examples:
+            self.examples.setdefault("plain", with_three[0].as_py())
+        others = cells.filter(pa.array(~number))
+        shapes, shape = group_by_shape(others)
+        for text, rows in zip(shapes, np.bincount(shape, minlength=len(shapes)).tolist(), strict=True):
+            self._add_cell(text, rows)
+        for text in others.slice(0, _KINDS).to_pylist():
+            self._add_example(text, text)
+
+    def _add_cell(self, text: str, rows: int) -> None:
+        cell = read_cell(text) if text else ""
+        if isinstance(cell, str):
+            return
+        self.formatted += rows
+        self.several += rows * cell.has_several
+        if abs(cell.factor) > 1:  # 1.5 million shows nothing about 1.500
+            self.multiplied[cell.decimal_mark or ""] += rows
+            self.millions[cell.ambiguous_mark] += rows * (abs(cell.factor) in (1e6, 1e9))
+        elif cell.decimal_mark:
+            self.decimals[cell.decimal_mark, cell.currency] += rows
+        elif cell.ambiguous_mark:
+            self.ambiguous[cell.ambiguous_mark] += rows
+        if cell.currency:
+            self.currencies[cell.currency] += rows
+        marks = f"{cell.ambiguous_mark} {cell.decimal_mark}"
+        kind = f"{cell.currency} {cell.has_several} {marks} {len(cell.digits) > 3}"
+        self._add_example(kind, text)
+
+    def shown(self, mark: str, currency: str | None) -> int:
+        """Return the number of cells that show this decimal mark, without those in other currencies."""
+        return sum(
+            rows
+            for (found, of), rows in self.decimals.items()
+            if found == mark and not (of and currency and not may_mean(of, currency))
+        )
+
+    def _add_example(self, kind: str, text: str) -> None:
+        if (
+            len(self.examples) < _KINDS
+            and text not in self.examples.values()
+            and isinstance(read_cell(text), Cell)
+        ):
+            self.examples.setdefault(kind, text)
+
+
+def price_format(columns: Iterable[pa.Array], read_options: ReadOptions) -> PriceFormat:
+    """Detect the price format from all cells of a column, in one or several parts."""
+    seen = _Evidence()
+    for column in columns:
+        seen.add(column)
+    currency = _currency(seen, read_options)
+    decimal, guessed = _decimal(seen, currency)
+    decimal = read_options.decimal or decimal
+    plain_too = decimal == ","
+    kept = {text: kind for kind, text in seen.examples.items() if plain_too or kind != "plain"}
+    # Prices in the column's currency come first, and one of each kind before several of the same kind.
+    examples = sorted(kept, key=lambda text: (shows_other_currency(text, currency), kept[text] == text))
+    return PriceFormat(
+        decimal=decimal,
+        multiplied_decimal=_multiplied_decimal(seen, decimal),
+        strict=read_options.decimal is not None,
+        ambiguous=sum(seen.ambiguous.values()) + seen.plain_ambiguous,
+        guessed=guessed and read_options.decimal is None,
+        contradicting=0 if read_options.decimal else seen.shown("," if decimal == "." else ".", currency),
+        currency=currency,
+        currencies=dict(seen.currencies.most_common()),
+        several=seen.several,
+        formatted=seen.formatted + plain_too * seen.plain_ambiguous,
+        examples=tuple(examples[:_EXAMPLES]),
+    )
+
+
+def shows_other_currency(text: str, currency: str | None) -> bool:
+    """Return whether a cell shows a currency other than the column's."""
+    cell = read_cell(text)
+    return isinstance(cell, Cell) and bool(
+        cell.currency and currency and not may_mean(cell.currency, currency)
+    )
+
+
+def _currency(seen: _Evidence, read_options: ReadOptions) -> str | None:
+    if read_options.currency:
+        return canonical(read_options.currency)
+    if not seen.currencies:
+        return None
+    main = seen.currencies.most_common(1)[0][0]
+    # In a column with "NOK", "kr" is Norwegian; in a column with "CAD", "$" may be either dollar.
+    codes = () if main in ("$", "£") else SHARED.get(main, ())
+    return next((name for name in codes if name in seen.currencies), main)
+
+
+def _multiplied_decimal(seen: _Evidence, decimal: str) -> str:
+    for found in (seen.multiplied, seen.millions):  # 1.125 million cannot be 1125 million
+        if found["."] != found[","]:
+            return "." if found["."] > found[","] else ","
+    return decimal
+
+
+def _decimal(seen: _Evidence, currency: str | None) -> tuple[str, bool]:
+    """Return the decimal mark, and whether it is a guess."""
+    point, comma = seen.shown(".", currency), seen.shown(",", currency)
+    points, commas = seen.ambiguous["."] + seen.plain_ambiguous, seen.ambiguous[","]
+    if not points and not commas:
+        return ("," if comma > point else "."), False
+    point *= point >= _MIN_DECIMAL_SHARE * points
+    comma *= comma >= _MIN_DECIMAL_SHARE * commas
+    if point != comma:
+        return ("." if point > comma else ","), False
+    if currency and decimals_of(currency) == 3:
+        return ("." if points >= commas else ","), True
+    if commas > points:
+        return ".", bool(points or seen.shown(",", currency))
+    # Plain numbers, as programs write them: among 3, 12000 or 3.418, 1.125 is not eleven hundred. Among 916 and 730 it
+    # is, because these would be far more expensive than all prices with a mark.
+    uneven = seen.plain_round < _MIN_ROUND_SHARE * seen.plain_ambiguous and seen.bare_hundreds < _MIN_CELLS
+    if not seen.formatted and (points < _MIN_CELLS or seen.bare_thousands or uneven):
+        return ".", points >= _MIN_CELLS and not seen.bare_thousands
+    return ",", True
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return whether a column of this Arrow type contains numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def group_by_shape(cells: pa.Array) -> tuple[list[str], np.ndarray]:
+    """Group cells that differ only in their digits; returns one cell of each group, and the group of each cell.
+
+    `read_cell` returns the same for all cells of a group, except for the digits. A single 0 before a mark forms a
+    separate group, because it shows that the mark is a decimal mark.
+
+    Returns:
+        The first cell of each group, and the group of each cell, int64 (N,).
+    """
+    shape = pc.replace_substring_regex(cells, r"(^|[^0-9.,])0(\s?[.,])", "\\1\ue000\\2")
+    coded = pc.replace_substring_regex(shape, "[0-9]", "5").dictionary_encode()
+    code = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    first = np.unique(code, return_index=True)[1]
+    return cells.take(pa.array(first)).to_pylist(), code
+
+
+def plain_numbers(cells: pa.Array) -> np.ndarray:
+    """Return which cells are numbers that `float` accepts, without underscores, bool (N,)."""
+    short = pc.less_equal(pc.binary_length(cells), _MAX_NUMBER_CHARS)
+    return as_mask(pc.and_(short, pc.match_substring_regex(cells, PLAIN_NUMBER)))
+
+
+def as_mask(booleans: pa.Array) -> np.ndarray:
+    """Return Arrow booleans without nulls as a writable numpy array, (N,)."""
+    return np.array(booleans.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+_NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
+
+
+def parse_price(column: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.ndarray]:
+    """Return prices, float64 (N,), or NaN, and flaws, object (N,): why a non-empty cell has no price, or ""."""
+    if is_numeric(column.type):
+        return _finite(
+            np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+        )
+    cells = pc.utf8_trim_whitespace(as_text(column))
+    number = plain_numbers(cells)
+    if form.decimal == ",":
+        pattern = DOTTED if form.strict else THREE
+        number &= ~as_mask(pc.match_substring_regex(cells, pattern))
+    values = np.full(len(cells), np.nan)
+    values[number] = cells.filter(pa.array(number)).to_numpy(zero_copy_only=False).astype(np.float64)
+    values, flaws = _finite(values)
+    other = ~number & as_mask(pc.not_equal(cells, ""))
+    values[other], flaws[other] = _read_others(cells.filter(pa.array(other)), form)
+    flaws[as_mask(pc.match_substring_regex(cells, _NOT_FINITE))] = NOT_FINITE
+    return values, flaws
+
+
+def read_as(text: str, form: PriceFormat) -> float:
+    """Return the number in one cell, or NaN."""
+    return float(parse_price(pa.array([text], pa.large_string()), form)[0][0])
+
+
+def _read_others(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.ndarray]:
+    values, flaws = np.full(len(cells), np.nan), np.full(len(cells), "", dtype=object)
+    if not len(cells):
+        return values, flaws
+    shapes, shape = group_by_shape(cells)
+    ordered = np.argsort(shape, kind="stable")
+    ends = np.cumsum(np.bincount(shape, minlength=len(shapes)))[:-1]
+    for text, rows in zip(shapes, np.split(ordered, ends), strict=True):
+        value, flaw = _read(text, form)
+        cell = read_cell(text)
+        if flaw or not isinstance(cell, Cell) or len(rows) == 1:
+            values[rows], flaws[rows] = value, flaw
+        elif cell.start < 0:
+            read = [_read(text, form) for text in cells.take(pa.array(rows)).to_pylist()]
+            values[rows], flaws[rows] = [one[0] for one in read], [one[1] for one in read]
+        else:
+            values[rows] = _digits(cells.take(pa.array(rows)), cell, form) * form.factor_of(cell)
+    return values, flaws
+
+
+def _digits(cells: pa.Array, like: Cell, form: PriceFormat) -> np.ndarray:
+    """Return the numbers of cells that differ from the cell `like` only in their digits, float64 (N,)."""
+    mark = form.decimal_of(like) if form.strict or not like.decimal_mark else like.decimal_mark
+    written = pc.utf8_slice_codeunits(cells, like.start, like.start + like.length)
+    kept = pc.replace_substring_regex(written, f"[^0-9{mark}]", "")
+    found = pc.replace_substring(kept, mark, ".").to_numpy(zero_copy_only=False)
+    return np.asarray(found.astype(np.float64))
+
+
+def _read(text: str, form: PriceFormat) -> tuple[float, str]:
+    cell = read_cell(text)
+    if not isinstance(cell, Cell):
+        return np.nan, cell
+    if shows_other_currency(text, form.currency):
+        return np.nan, OTHER_CURRENCY
+    value = cell.value(form.decimal_of(cell), strict=form.strict)
+    return (np.nan, NOT_A_NUMBER) if value is None else (value * form.factor_of(cell) / cell.factor, "")
+
+
+def _finite(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    flaws = np.full(len(values), "", dtype=object)
+    infinite = np.isinf(values)
+    flaws[infinite] = NOT_FINITE
+    values[infinite] = np.nan
+    return values, flaws
+
+
+def describe_prices(form: PriceFormat) -> str:
+    """Return a summary of how prices were read, or "" if all cells are unambiguous plain numbers."""
+    if not form.formatted and not form.others and not form.guessed:
+        return ""
+    parts = [f"decimal mark '{form.decimal}'"]
+    if form.currency:
+        parts.insert(0, f"currency {label(form.currency)}")
+    if form.examples:
+        parts.insert(0, examples(form))
+    sentences = [f"prices read: {'; '.join(parts)}. Set decimal and currency to override this."]
+    if form.guessed:
+        sentences.append(_describe_guess(form))
+    if form.contradicting:
+        sentences.append(
+            f"Cells that show the other decimal mark, and are read with it: {form.contradicting:,}."
+        )
+    if form.several:
+        sentences.append(
+            "Cells with several prices, of which the first one is used, or the one after a word such as 'now': "
+            f"{form.several:,}."
+        )
+    if form.others:
+        sentences.append(
+            f"Rejected because of another currency: {form.others:,} ({count_currencies(form, others=True)})."
+        )
+    return " ".join(sentences)
+
+
+def _describe_guess(form: PriceFormat) -> str:
+    thousands = "." if form.decimal == "," else ","
+    return (
+        f"{form.ambiguous:,} cells have a '.' or ',' before three digits, and hardly any other cell shows its meaning: "
+        f"'{form.decimal}' is assumed to be the decimal mark and '{thousands}' the thousands separator. If that is "
+        f"wrong, set decimal to '{thousands}'."
+    )
+
+
+def examples(form: PriceFormat) -> str:
+    """Return some cells with their parsed numbers."""
+    return ", ".join(f"'{shorten(text)}' as {_number(read_as(text, form))}" for text in form.examples)
+
+
+def count_currencies(form: PriceFormat, *, others: bool = False) -> str:
+    """Return the number of cells per currency, most frequent first; with `others`, without the column's currency."""
+    main = form.currency if others else None
+    shown = {name: count for name, count in form.currencies.items() if not main or not may_mean(name, main)}
+    return ", ".join(f"{label(name)}: {count:,}" for name, count in shown.items())
+
+
+def _number(value: float) -> str:
+    return "no price" if np.isnan(value) else np.format_float_positional(float(f"{value:.12g}"), trim="-")

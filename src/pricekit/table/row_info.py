@@ -1,0 +1,167 @@
+"""What columns say about rows besides texts and prices: how much a row counts, its group, and its time."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from pandas.tseries.api import guess_datetime_format
+
+from pricekit.errors import DataError
+from pricekit.support.log import logger
+from pricekit.support.text import did_you_mean, shorten
+from pricekit.table.table import Table
+
+
+def with_row_info(
+    table: Table, weight: str | None = None, group: str | None = None, time: str | None = None
+) -> Table:
+    """Return the table with the weights, groups and times that its columns state.
+
+    Args:
+        table: usable rows.
+        weight: the column of weights, numbers of at least 0.
+        group: the column whose equal cells are one group; a row with an empty cell is a group of its own.
+        time: the column of dates, times or numbers such as years.
+
+    Raises:
+        DataError: a column is missing, or a cell is not of the expected kind.
+
+    Example:
+        >>> import pandas as pd
+        >>> from pricekit.table import Columns, read_frame
+        >>> frame = pd.DataFrame({"title": ["tea", "ink"], "price": [2.0, 3.0], "year": [2024, 2025]})
+        >>> with_row_info(read_frame(frame, Columns(("title",), "price", None)), time="year").time.tolist()
+        [2024.0, 2025.0]
+    """
+    if weight is not None:
+        table = replace(table, weight=_weights(_column(table, "weight", weight), table))
+    if group is not None:
+        table = replace(table, group=_groups(_column(table, "group", group)))
+    if time is not None:
+        table = replace(table, time=_times(_column(table, "time", time), table))
+    return table
+
+
+def _column(table: Table, role: str, name: str) -> pd.Series:
+    if name not in table.frame:
+        names = [str(each) for each in table.frame]
+        raise DataError(
+            f"the table has no column '{shorten(name)}' for {_ROLES[role]}; it has "
+            f"{shorten(', '.join(names), 300)}.{did_you_mean(name, names)}",
+            parameters=(role,),
+            column=name,
+            candidates=names,
+        )
+    column: pd.Series = table.frame[name]
+    return column
+
+
+_ROLES: Mapping[str, str] = {"weight": "weights", "group": "groups", "time": "times"}
+
+
+def _wrong(role: str, column: pd.Series, table: Table, wrong: np.ndarray, expected: str) -> DataError:
+    """Return the error about the first of some wrong cells, bool (N,)."""
+    place = int(np.flatnonzero(wrong)[0])
+    row = place if table.rows is None else int(table.rows[place])
+    return DataError(
+        f"the column '{column.name}' has {str(column.iloc[place])!r} in row {row:,} (counted from 0); expected "
+        f"{expected}. {int(wrong.sum()):,} of {len(column):,} cells are wrong; fix them, or leave the "
+        f"{_ROLES[role]} out",
+        parameters=(role,),
+        column=str(column.name),
+    )
+
+
+def _weights(column: pd.Series, table: Table) -> np.ndarray:
+    """Return weights, float64 (N,), at least 0, some above 0."""
+    found = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    if (wrong := ~(np.isfinite(found) & (found >= 0))).any():
+        raise _wrong("weight", column, table, wrong, "numbers of at least 0")
+    if not (found > 0).any():
+        raise DataError(
+            f"all weights in the column '{column.name}' are 0; expected some above 0", parameters=("weight",)
+        )
+    return found
+
+
+def _groups(column: pd.Series) -> np.ndarray:
+    """Return the group of each row, int64 (N,)."""
+    text = column.astype("str").fillna("").str.strip()
+    groups = pd.factorize(text)[0].astype(np.int64)
+    empty = text.eq("").to_numpy(bool)
+    groups[empty] = groups.max(initial=-1) + 1 + np.arange(empty.sum())
+    count = len(np.unique(groups))
+    if count < 2:
+        raise DataError(
+            f"all rows have the same group in the column '{column.name}'; expected at least two groups, of which some "
+            "are held out. Choose another column, or leave the groups out",
+            parameters=("group",),
+        )
+    if count == len(groups):
+        logger.warning(
+            f"each row has a group of its own in the column '{column.name}', so it keeps none together"
+        )
+    return groups
+
+
+def _times(column: pd.Series, table: Table) -> np.ndarray:
+    """Return times, float64 (N,): numbers as they are, dates and times in seconds since 1970, UTC."""
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        found = _seconds(pd.to_datetime(column, utc=True))
+    else:
+        found = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        blank = column.astype("str").fillna("").str.strip().eq("").to_numpy(bool)
+        if not (np.isfinite(found) | blank).all():
+            found = _parsed(column, table)
+    if (wrong := ~np.isfinite(found)).any():
+        raise _wrong("time", column, table, wrong, "dates, times or numbers")
+    if np.ptp(found) == 0:
+        raise DataError(
+            f"all times in the column '{column.name}' are equal ({column.iloc[0]}), so no rows are later than others. "
+            "Choose another column, or leave the times out",
+            parameters=("time",),
+        )
+    return found
+
+
+def _parsed(column: pd.Series, table: Table) -> np.ndarray:
+    """Return dates and times written as text, in the one format that fits all of them."""
+    text = column.astype("str")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pandas warns about an order of day and month that it then changes
+        readings = [
+            _seconds(pd.to_datetime(text, errors="coerce", utc=True, dayfirst=dayfirst))
+            for dayfirst in (False, True)
+        ]
+        # pandas reads each cell by itself if it does not recognise the first one, and would accept several formats.
+        if guess_datetime_format(text.iloc[0]) is None:
+            shape = text.str.replace(r"\d+", "0", regex=True).str.replace(r"[^\W\d_]+", "a", regex=True)
+            readings = [np.where(shape == shape.iloc[0], times, np.nan) for times in readings]
+    month_first, day_first = readings
+    if np.isfinite(month_first).all() and np.isfinite(day_first).all():
+        if not np.array_equal(month_first, day_first):
+            logger.warning(
+                f"the times in the column '{column.name}', such as {text.iloc[0]!r}, are read with the month first; "
+                "write them as 2026-01-31 if the day is first"
+            )
+        return month_first
+    found = min(readings, key=lambda times: int(np.isnan(times).sum()))
+    if (wrong := np.isnan(found)).any():
+        expected = (
+            f"dates or times in one format, like {text[~wrong].iloc[0]!r}" if (~wrong).any() else _TIMES
+        )
+        raise _wrong("time", column, table, wrong, expected)
+    return found
+
+
+_TIMES = "dates, times or numbers, such as 2026-01-31 or 2026"
+
+
+def _seconds(times: pd.Series) -> np.ndarray:
+    """Return seconds since 1970, float64 (N,), NaN for missing times."""
+    since = (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
+    return since.to_numpy(np.float64)

@@ -1,0 +1,402 @@
+"""Write predictions and other frames to CSV, TSV, JSON lines or Parquet, atomically."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pricekit.errors import DataError
+from pricekit.storage import Address, Location, check_bucket, is_folder, published
+from pricekit.support.files import LONGEST_NAME, behind_link, delete_leftovers, write_atomically
+from pricekit.table.columns import as_frame, as_text, flat, keeps_type
+from pricekit.table.table import format_of
+
+_ROW_GROUP = 1 << 17
+
+
+class Sink(Protocol):
+    """An open file to which frames with the same columns and types are appended."""
+
+    def write(self, frame: pd.DataFrame) -> None:
+        """Append the rows of a frame."""
+
+    def close(self) -> None:
+        """Finish the file."""
+
+
+def open_sink(path: Path, kind: str) -> Sink:
+    """Start a file of one of the formats of `format_of`."""
+    if kind == "parquet":
+        return _ParquetSink(path)
+    if kind == "jsonl":
+        return _JsonSink(path)
+    return _DelimitedSink(path, "\t" if kind == "tsv" else ",")
+
+
+class _DelimitedSink:
+    def __init__(self, path: Path, delimiter: str) -> None:
+        self._delimiter = delimiter
+        self._has_header = False
+        self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115 - closed by close()
+
+    def write(self, frame: pd.DataFrame) -> None:
+        if not self._has_header:
+            names = [str(name) for name in frame.columns]
+            self._rows([names], quote_all="\r" in "".join(names))
+            self._has_header = True
+        columns = [_decimals(frame[name], "") or _plain(frame[name], missing="") for name in frame.columns]
+        # Python below 3.13 does not quote a single carriage return, at which a reader would end the row.
+        quote_all = any(isinstance(cell, str) and "\r" in cell for cells in columns for cell in cells)
+        self._rows(zip(*columns, strict=True), quote_all)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _rows(self, rows: Iterable[Iterable[Any]], quote_all: bool) -> None:
+        writer = csv.writer(
+            self._file,
+            delimiter=self._delimiter,
+            lineterminator="\n",
+            quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL,
+        )
+        writer.writerows(rows)
+
+
+class _JsonSink:
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115 - closed by close()
+
+    def write(self, frame: pd.DataFrame) -> None:
+        names = [str(name) for name in frame.columns]
+        columns = [_floats(frame[name]) or _plain(frame[name], missing=None) for name in frame.columns]
+        for row in zip(*columns, strict=True):
+            line = json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, default=str)
+            self._file.write(line + "\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _ParquetSink:
+    """Collects chunks into row groups of a suitable size; all have the types of the first chunk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pending: list[pa.Table] = []
+        self._schema: pa.Schema | None = None
+        self._file: pq.ParquetWriter | None = None
+
+    def write(self, frame: pd.DataFrame) -> None:
+        # Arrow would guess the type of Python objects from the values of each chunk.
+        objects = {name: "str" for name in frame.columns if frame[name].dtype == object}
+        chunk = pa.Table.from_pandas(frame.astype(objects), self._schema, preserve_index=False)
+        chunk = chunk.replace_schema_metadata()
+        self._schema = self._schema or chunk.schema
+        self._pending.append(chunk)
+        if sum(map(len, self._pending)) >= _ROW_GROUP:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        if self._file is not None:
+            self._file.close()
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        table = pa.concat_tables(self._pending)
+        self._pending = []
+        if self._file is None:
+            self._file = pq.ParquetWriter(self._path, table.schema)
+        self._file.write_table(table)
+
+
+def _decimals(column: pd.Series, missing: str | None) -> list[Any]:
+    """Return floats as their shortest decimals (12.34 for a float32, not 12.34000015258789); [] for other types."""
+    if not isinstance(column.dtype, np.dtype) or column.dtype.kind != "f":
+        return []
+    written = column.to_numpy().astype(str).astype(object)
+    written[column.isna()] = missing
+    return written.tolist()
+
+
+def _floats(column: pd.Series) -> list[float | None]:
+    return [None if cell is None else float(cell) for cell in _decimals(column, None)]
+
+
+def _plain(column: pd.Series, missing: str | None) -> list[Any]:
+    """Return cells as Python values."""
+    if not column.isna().any():
+        return column.tolist()
+    return column.astype(object).where(column.notna(), missing).tolist()
+
+
+_NO_IDS = pd.Series([], dtype="str", name="id")
+
+
+def check_output(path: Location, read: Sequence[Location] = ()) -> None:
+    """Check that a file can be written, before the work that computes its content.
+
+    Whether a remote file may be written is known only when it is uploaded.
+
+    Args:
+        path: the file to write.
+        read: the tables from which it is computed.
+
+    Raises:
+        DataError: the path is not a file, has an unknown suffix or too long a name, is in a folder or bucket that does
+            not exist, or is one of the tables.
+    """
+    if not isinstance(path, Path):
+        _check_address(path, read)
+        return
+    if problem := _problem(path) or _problem_of_name(path):
+        raise DataError(problem, parameters=("out",), path=str(path))
+    local = [table for table in read if isinstance(table, Path)]
+    if path.exists() and any(table.exists() and path.samefile(table) for table in local):
+        raise _is_the_table(path)
+
+
+def _check_address(address: Address, read: Sequence[Location]) -> None:
+    if problem := _problem_of_suffix(address):
+        raise DataError(problem, parameters=("out",), path=str(address))
+    if address.is_stream:
+        return
+    if address in read:
+        raise _is_the_table(address)
+    if is_folder(address):
+        raise DataError(f"{address} is a folder. Name a file to write.", parameters=("out",))
+    check_bucket(address)
+
+
+def _is_the_table(path: Location) -> DataError:
+    return DataError(f"{path} is the table itself. Name another file.", parameters=("out",), path=str(path))
+
+
+def _problem(path: Path) -> str:
+    """Return the reason why a file cannot be written, "" if there is none."""
+    if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # bytes that are not UTF-8
+        return f"the file name {str(path)!r} is not valid UTF-8. Name another file."
+    with _explained(path):
+        if path.exists() and not path.is_file():
+            kind = "a folder" if path.is_dir() else "a pipe or a device"
+            return f"{path} is {kind}. Name a file to write."
+    return ""
+
+
+def _problem_of_name(path: Path) -> str:
+    """Return the problem with the suffix, the folder or the name length of a file, "" if there is none."""
+    if problem := _problem_of_suffix(path):
+        return problem
+    with _explained(path):
+        target = behind_link(path)
+        if not target.parent.is_dir():
+            return f"{path} cannot be written: there is no folder {target.parent}. Create it."
+    if len(os.fsencode(target.name)) > LONGEST_NAME:
+        return f"{path} cannot be written: its name is too long. At most {LONGEST_NAME} bytes are expected."
+    return ""
+
+
+def _problem_of_suffix(path: Location) -> str:
+    try:
+        format_of(path)
+    except DataError:
+        return (
+            f"{path}: the suffix {path.suffix or '(none)'!r} names no format that can be written. Name it .csv, .tsv, "
+            ".parquet or .jsonl."
+        )
+    return ""
+
+
+def write_frame(path: Location, frame: pd.DataFrame) -> None:
+    """Write a frame without its index; the suffix names the format, as for `PredictionWriter`.
+
+    Raises:
+        DataError: as for `check_output`, or several columns have the same name, or the system refuses to write.
+    """
+    names = [str(name) for name in frame.columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(
+            f"{path}: two columns would have the name {twice[0]!r}. Rename one of them.",
+            parameters=("table",),
+            column=twice[0],
+        )
+    check_output(path)
+    if isinstance(path, Path):
+        delete_leftovers(behind_link(path), locked=False)
+    with _FrameWriter(path) as writer:
+        writer.write(frame)
+
+
+@contextmanager
+def atomic_output(path: Path) -> Iterator[Path]:
+    """Like `write_atomically`, with a DataError that names the file that could not be written."""
+    with _explained(path), write_atomically(path) as temporary:
+        yield temporary
+
+
+class PredictionWriter:
+    """Writes a column of ids and the float column `price` in chunks, in the order given.
+
+    Use it as a context manager. The suffix names the format: .csv, .tsv, .parquet, .pq, .jsonl or .ndjson. The file
+    appears only if the block ends without an error. The id column has the name of the first ids, or "id" if they have
+    none.
+
+    Args:
+        path: the file to write; an existing one is replaced at the end. A remote one is uploaded at the end.
+
+    Raises:
+        DataError: as for `check_output`, or the ids are named "price", or the system refuses to write.
+    """
+
+    def __init__(self, path: Location) -> None:
+        self._path = path if isinstance(path, Address) else Path(path)
+        self._frames = _FrameWriter(self._path)
+        self._id_name = ""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self._frames)
+            stack.push(self._without_rows)
+            self._stack = stack.pop_all()
+        return self
+
+    def write(self, ids: pd.Series, price: np.ndarray, more: Mapping[str, np.ndarray] | None = None) -> None:
+        """Append rows: ids (N,), prices, and columns with more prices, float (N,), in the currency of the table."""
+        if len(ids) != len(price):
+            raise ValueError(f"{len(ids)} ids and {len(price)} prices; one price for each id is expected")
+        self._id_name = self._id_name or str(ids.name or "id")
+        prices = {"price": price, **(more or {})}
+        if self._id_name in prices:
+            raise DataError(
+                f"{self._path}: the id column cannot be '{self._id_name}', because the predictions have this name. "
+                "Name another id column.",
+                parameters=("id",),
+                column=self._id_name,
+            )
+        if format_of(self._path) == "parquet":
+            prices = {name: values.astype(np.float64) for name, values in prices.items()}
+        self._frames.write(pd.DataFrame({self._id_name: ids.array, **prices}))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def _without_rows(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and not self._id_name:
+            self.write(_NO_IDS, np.empty(0))
+
+
+def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, np.ndarray]:
+    """Return the ids and the prices, float32 (N,), of a Parquet file from a `PredictionWriter`.
+
+    Args:
+        path: the file.
+        text_ids: convert the ids to text.
+    """
+    table = pq.read_table(path)
+    name, ids = table.column_names[0], flat(table.column(0))
+    frame = as_frame({name: as_text(ids) if text_ids else ids})
+    return frame[name], table.column("price").to_numpy().astype(np.float32)
+
+
+class _FrameWriter:
+    """Appends frames with the same columns; a context manager like `PredictionWriter`."""
+
+    def __init__(self, path: Location) -> None:
+        check_output(path)
+        self._path = path
+
+    def __enter__(self) -> Self:
+        with _explained(self._path), ExitStack() as stack:
+            temporary = stack.enter_context(published(self._path))
+            temporary.touch()  # fail now rather than after an hour of predicting
+            self._sink = open_sink(temporary, format_of(self._path))
+            stack.callback(self._sink.close)
+            self._stack = stack.pop_all()
+        return self
+
+    def write(self, frame: pd.DataFrame) -> None:
+        with _explained(self._path):
+            self._sink.write(frame)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # The sink is closed first; if that fails, write_atomically removes the file. An error inside the block is not
+        # raised here, so it is not explained as an error of writing.
+        with _explained(self._path):
+            self._stack.__exit__(kind, error, trace)
+
+
+@contextmanager
+def _explained(path: Location) -> Iterator[None]:
+    """Name the file that could not be written; the system only reports the reason."""
+    try:
+        yield
+    except BrokenPipeError:  # whoever reads the output has read enough
+        raise
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written: {error.strerror or error}.", parameters=("out",), path=str(path)
+        ) from None
+
+
+def write_rejected(path: Path, frames: Sequence[pd.DataFrame]) -> None:
+    """Write the rejected rows of several tables, as `split_usable` returns them, to one Parquet file.
+
+    A column keeps its type if it is the same in all frames, else it becomes text. A column that a frame lacks is
+    filled with nulls.
+
+    Args:
+        path: the file to write, atomically.
+        frames: at least one.
+
+    Raises:
+        DataError: the system refuses to write.
+    """
+    tables = [_arrow(frame) for frame in frames]
+    mixed = _mixed(tables)
+    tables = [_with_text(table, mixed) for table in tables]
+    with atomic_output(path) as temporary:
+        pq.write_table(pa.concat_tables(tables, promote_options="default"), temporary)
+
+
+def _arrow(frame: pd.DataFrame) -> pa.Table:
+    return pa.table({str(name): _cells(frame[name]) for name in frame.columns})
+
+
+def _cells(column: pd.Series) -> pa.Array:
+    try:
+        cells = pa.array(column, from_pandas=True)
+    except pa.ArrowException:  # objects of mixed types
+        cells = pa.array(column.astype("str"), from_pandas=True)
+    cells = flat(pa.chunked_array([cells]) if isinstance(cells, pa.Array) else cells)
+    plain = keeps_type(cells.type) or pa.types.is_boolean(cells.type) or pa.types.is_null(cells.type)
+    return cells if plain else as_text(cells)
+
+
+def _mixed(tables: list[pa.Table]) -> set[str]:
+    types: dict[str, set[pa.DataType]] = {}
+    for field in (field for table in tables for field in table.schema):
+        if not pa.types.is_null(field.type):
+            types.setdefault(field.name, set()).add(field.type)
+    return {name for name, found in types.items() if len(found) > 1}
+
+
+def _with_text(table: pa.Table, names: set[str]) -> pa.Table:
+    cells = {name: flat(table.column(name)) for name in table.column_names}
+    return pa.table({name: as_text(c) if name in names else c for name, c in cells.items()})
