@@ -20,7 +20,7 @@ import peers
 from pricekit import smape
 from pricekit.cli.terminal import show_table
 from pricekit.evaluation.held_out import HeldOut, read_held_out
-from pricekit.features.fit.features import fit_features
+from pricekit.features.fit import fit_features
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.table import table_of_texts

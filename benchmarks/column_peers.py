@@ -28,12 +28,11 @@ import numpy as np
 import pandas as pd
 import peers
 
-from pricekit.evaluation.compare import compare
+from pricekit.evaluation.comparison import compare
 from pricekit.evaluation.held_out import HeldOut, read_held_out
-from pricekit.features.cells.cut import cut, find_labels
-from pricekit.features.cells.profile import Column, columns_of, values_of
+from pricekit.features.cells import Column, columns_of, cut, find_labels, values_of
 from pricekit.features.labelled_lines import as_strings, join_texts
-from pricekit.features.trees.inputs import inputs_of
+from pricekit.features.trees import inputs_of
 from pricekit.support.log import logger
 
 OUTSIDE = Path(__file__).with_name("outside_peers.py")

@@ -25,15 +25,13 @@ from neighbour_encodings import encodings
 
 import pricekit as pk
 from pricekit.cli.terminal import show_table
-from pricekit.comparables.facts import facts_of
-from pricekit.comparables.far import MOST_ROWS, mark_far
-from pricekit.comparables.products import Products, products_of
-from pricekit.comparables.search import find_comparables
-from pricekit.evaluation.errors import error_table
+from pricekit.comparables.products import Products, facts_of, products_of
+from pricekit.comparables.similar import MOST_COMPARED, find_comparables, mark_far
+from pricekit.evaluation.error_report import error_table
 from pricekit.evaluation.groups import quantities_of
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.features.labelled_lines import as_list
-from pricekit.features.neighbours.nearest import nearest
+from pricekit.features.neighbours import nearest
 from pricekit.metrics import smape
 from pricekit.runs.folder.opened import LoadedRun, open_run
 from pricekit.table import Table, read_usable
@@ -84,8 +82,8 @@ def _quality(run: LoadedRun, table: Table, held_out: np.ndarray, by: str) -> lis
 def _far(run: Path, table: Table, held_out: np.ndarray) -> list[list[str]]:
     found = read_held_out(run)
     rows = error_table(found, quantities_of(found.text))
-    if len(rows) > MOST_ROWS:
-        rows = rows.sample(MOST_ROWS, random_state=0)
+    if len(rows) > MOST_COMPARED:
+        rows = rows.sample(MOST_COMPARED, random_state=0)
     far = mark_far(rows, products_of(table.take(np.flatnonzero(~held_out))))
     return [
         [name or "nothing", f"{len(part):,}", f"{part['error'].mean():.1f}"]

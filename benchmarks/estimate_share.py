@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from pricekit.cli.terminal import show_table
-from pricekit.evaluation.compare import compare
+from pricekit.evaluation.comparison import compare
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.runs.folder.opened import open_run
 

@@ -17,10 +17,9 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from pricekit.features.catalog import OPTIMIZED22, State, compute, fit_names
-from pricekit.features.columns import COLUMNS
+from pricekit.features.catalog import COLUMNS, OPTIMIZED22, State, compute, fit_names
 from pricekit.features.labelled_lines import as_strings
-from pricekit.features.rowwise import RowwiseTexts
+from pricekit.features.parsed import RowwiseTexts
 
 REPEATS = 5
 FEW_ROWS = 5000

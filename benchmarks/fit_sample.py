@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pricekit as pk
 from pricekit.cli.terminal import logging_to_terminal, show_table
-from pricekit.features.fit import folds
+from pricekit.features import fit
 
 
 def main() -> None:
@@ -30,14 +30,14 @@ def main() -> None:
     )
     options = parser.parse_args()
     with logging_to_terminal():
-        lines = [_line(1 << 40, folds.FOLDS, options)]
+        lines = [_line(1 << 40, fit.FOLDS, options)]
         lines += [_line(rows, each, options) for rows in options.rows for each in options.folds or [2]]
     header = ["rows", "folds", *(f"seed {seed}" for seed in range(options.seeds)), "mean SMAPE"]
     show_table("fitted to a sample", header, lines, stderr=False)
 
 
 def _line(rows: int, count: int, options: argparse.Namespace) -> list[str]:
-    folds.MOST_ROWS, folds.FEW_FOLDS, scores = rows, count, []
+    fit.MOST_ROWS, fit.FEW_FOLDS, scores = rows, count, []
     for seed in range(options.seeds):
         with tempfile.TemporaryDirectory() as folder:
             run = pk.train(

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from pricekit.features.neighbours.nearest import MOST_TERMS, index_texts, nearest, open_index
+from pricekit.features.neighbours import MOST_TERMS, index_texts, nearest, open_index
 from pricekit.metrics import smape
 from pricekit.runs.folder.opened import LoadedRun, open_run
 from pricekit.table import table_of_texts

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from pricekit.features.neighbours.feature import Neighbours
+from pricekit.features.neighbours import Neighbours
 from pricekit.table import table_of_texts
 
 ROUNDS = 5

@@ -18,7 +18,7 @@ import pandas as pd
 
 import pricekit as pk
 from pricekit.cli.terminal import show_table
-from pricekit.evaluation.compare import compare
+from pricekit.evaluation.comparison import compare
 from pricekit.evaluation.held_out import HeldOut, read_held_out
 
 

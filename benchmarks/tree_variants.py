@@ -29,11 +29,10 @@ import peers
 from scipy.sparse import csr_matrix, hstack
 
 from pricekit.cli.terminal import show_table
-from pricekit.evaluation.compare import compare
+from pricekit.evaluation.comparison import compare
 from pricekit.evaluation.held_out import HeldOut, read_held_out
-from pricekit.features.cells.profile import values_of
-from pricekit.features.trees.feature import Trees
-from pricekit.features.trees.inputs import PRIOR_ROWS, Inputs, inputs_of
+from pricekit.features.cells import values_of
+from pricekit.features.trees import PRIOR_ROWS, Inputs, Trees, inputs_of
 from pricekit.table import Table, table_of_texts
 
 MOST_ROUNDS = 1500

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from conftest import tiny_config
 from pricekit.exporting.export import export_run
-from pricekit.features.fit.features import fit_features
+from pricekit.features.fit import fit_features
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import SHORT_LINE_CHARACTERS, Preprocessor, short_lines_first
 from pricekit.runs.folder.opened import open_run

@@ -17,7 +17,7 @@ from pricekit.config import RunConfig, SpeedConfig, build_config
 from pricekit.core.contracts import Policy
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
-from pricekit.features.fit.features import fit_features
+from pricekit.features.fit import fit_features
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.source import columns_of

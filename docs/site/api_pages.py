@@ -12,12 +12,12 @@ from public_names import public_names
 
 PARTS = (
     "pricekit.metrics.Metric",
-    "pricekit.evaluation.compare.ComparedRun",
+    "pricekit.evaluation.comparison.ComparedRun",
     "pricekit.workflows.ranking.leaderboard.Entry",
-    "pricekit.explanation.result.Factor",
+    "pricekit.explanation.attribution.Factor",
     "pricekit.exporting.verify.ShapeCheck",
     "pricekit.evaluation.suspects.Suspect",
-    "pricekit.evaluation.table_findings.Duplicates",
+    "pricekit.evaluation.table_report.Duplicates",
     "pricekit.evaluation.leaks.Leaks",
     "pricekit.table.source.ReadOptions",
     "pricekit.plots.learning.Curve",

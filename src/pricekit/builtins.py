@@ -10,13 +10,13 @@ def pricekit_register_features(register: Register) -> None:
         register(name.lower(), f"pricekit.features.catalog:{name}", f"{size} features of catalogue text")
     others = {
         "numbers": ("numbers:Numbers", "labelled numbers, such as 'year: 2004'"),
-        "columns": ("cells.feature:CellNumbers", "numbers and amounts in any column, such as 3 x 200 g"),
+        "columns": ("cells:CellNumbers", "numbers and amounts in any column, such as 3 x 200 g"),
         "trees": (
-            "trees.feature:Trees",
+            "trees:Trees",
             "the log price that boosted trees predict from columns, words and optimized22",
         ),
         "neighbours": (
-            "neighbours.feature:Neighbours",
+            "neighbours:Neighbours",
             "prices of the most similar training rows, whose words and prices become part of the bundle",
         ),
     }

@@ -18,7 +18,7 @@ from pricekit.core.contracts import Batch
 from pricekit.errors import BundleError, first_invalid_field, is_panic
 from pricekit.features.assets import MOST_ASSETS
 from pricekit.features.fitted import FittedFeatures
-from pricekit.features.rowwise import FEW
+from pricekit.features.parsed import FEW
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.cpus import in_threads
 from pricekit.support.mapped import rows_read

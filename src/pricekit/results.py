@@ -268,7 +268,7 @@ class Tuning:
 
 
 def _score(facts: Mapping[str, Any]) -> str:
-    from pricekit.evaluation.goal import goal_of
+    from pricekit.evaluation.scores import goal_of
 
     goal = goal_of(facts)
     return f"{goal.metric.name}={goal.metric.write(goal.score)}"

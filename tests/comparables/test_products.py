@@ -12,9 +12,9 @@ import pytest
 import pricekit as pk
 from pricekit.comparables import products as module
 from pricekit.comparables.products import INDEX, ROWS, files_of, products_of, read_products
-from pricekit.comparables.search import find_comparables
+from pricekit.comparables.similar import find_comparables
 from pricekit.errors import BundleError, DataError
-from pricekit.features.neighbours.feature import Neighbours
+from pricekit.features.neighbours import Neighbours
 
 HERE = Path("bundle")
 

@@ -12,7 +12,7 @@ from conftest import TINY
 from pricekit.bundle import MANIFEST, open_bundle
 from pricekit.errors import BundleError, ExportError, PluginError, TrainingError
 from pricekit.features.assets import ASSET_BYTES, MOST_ASSETS, assets_in, file_of
-from pricekit.features.fit.features import fit_features
+from pricekit.features.fit import fit_features
 from pricekit.features.fitted import plain_state
 from pricekit.prediction.shipped import Shipped
 from pricekit.testing import CheckFailed, check_feature

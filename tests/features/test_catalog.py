@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricekit.features import columns
+from pricekit.features import catalog
 from pricekit.features.catalog import (
     BALANCED20,
     FAST15,
@@ -131,7 +131,7 @@ def test_the_sets_are_nested_and_agree() -> None:
     assert ULTRA25[:22] == OPTIMIZED22
     assert OPTIMIZED22[:20] == BALANCED20
     assert BALANCED20[:15] == FAST15
-    assert set(ULTRA25) == set(columns.COLUMNS)
+    assert set(ULTRA25) == set(catalog.COLUMNS)
     state = Ultra25().fit(table)
     widest = Ultra25().transform(table, state)
     for each in SETS:

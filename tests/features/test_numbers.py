@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pricekit.features import labelled_lines
 from pricekit.features.numbers import Numbers
-from pricekit.features.rowwise import FEW
+from pricekit.features.parsed import FEW
 from pricekit.table import Table
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from pricekit.monitoring.counts.model import Half
+from pricekit.monitoring.counts import Half
 from pricekit.monitoring.domain import HASHES, Domain, sketch_vectors, some_half, vectors_of
+from pricekit.monitoring.fields import documents_of
 from pricekit.monitoring.sketch import distribution_of
-from pricekit.monitoring.words import documents_of
 
 
 def _auc(sketch, trained_on, vectors):

@@ -11,8 +11,8 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import BundleError, ConfigError, DataError
-from pricekit.monitoring.counts import watch
-from pricekit.monitoring.counts.priced import read_priced_rows
+from pricekit.monitoring import priced_rows
+from pricekit.monitoring.priced_rows import read_priced_rows
 from pricekit.prediction import files
 from pricekit.support.locks import owned
 
@@ -81,7 +81,7 @@ def test_processes_count_the_same(model, catalog, tmp_path, sketch):
 
 
 def test_of_many_rows_some_are_counted(model, catalog, tmp_path, sketch, monkeypatch):
-    monkeypatch.setattr(watch, "MOST_OF_WINDOW", 10)
+    monkeypatch.setattr(priced_rows, "MOST_OF_WINDOW", 10)
     model.predict_file(catalog, tmp_path / "prices.csv", watch=sketch)
     found = read_priced_rows(sketch)
     assert (found.rows, found.counts.rows) == (400, 70)
@@ -141,7 +141,7 @@ def test_a_resumed_prediction_counts_each_row_once(model, catalog, tmp_path, ske
 KILLED = """
 import os, sys
 import pricekit as pk
-from pricekit.monitoring.counts.watch import Watch
+from pricekit.monitoring.priced_rows import Watch
 from pricekit.prediction import files
 from pricekit.prediction.checkpoint import PredictionCheckpoint
 
@@ -183,7 +183,7 @@ def test_an_error_of_the_sketch_says_that_the_prices_are_complete(
     model, catalog, tmp_path, sketch, monkeypatch
 ):
     out = tmp_path / "prices.csv"
-    monkeypatch.setattr(watch, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(priced_rows, "WAIT_SECONDS", 0.0)
     message = (
         rf"all prices are complete, in {out}, but .* the sketch {sketch}: another thread .* resume the pred"
     )

@@ -12,8 +12,8 @@ import torch
 
 from conftest import tiny_config
 from pricekit.config.layers import read_saved_config
-from pricekit.features.fit.folds import sample_of
-from pricekit.features.trees.feature import Trees
+from pricekit.features.fit import sample_of
+from pricekit.features.trees import Trees
 from pricekit.runs.folder.contents import read_out_of_fold, read_preprocessor
 from pricekit.runs.folder.names import STARTED
 from pricekit.runs.folder.opened import open_run
@@ -141,7 +141,7 @@ def test_a_full_disk_leaves_nothing(pricekit, catalog, tmp_path, large, monkeypa
 
 
 def test_rows_outside_of_the_sample_are_predicted_from_it(catalog, tmp_path, large, monkeypatch, logged):
-    monkeypatch.setattr("pricekit.features.fit.folds.MOST_ROWS", 150)
+    monkeypatch.setattr("pricekit.features.fit.MOST_ROWS", 150)
     seen = []
     fit = Trees.fit
     monkeypatch.setattr(
@@ -165,7 +165,7 @@ def test_rows_outside_of_the_sample_are_predicted_from_it(catalog, tmp_path, lar
 def test_the_first_pass_keeps_the_predictions_of_rows_outside_of_the_sample(
     catalog, tmp_path, large, monkeypatch
 ):
-    monkeypatch.setattr("pricekit.features.fit.folds.MOST_ROWS", 150)
+    monkeypatch.setattr("pricekit.features.fit.MOST_ROWS", 150)
     out = tmp_path / "run"
     train(Source(catalog), tiny_config(TREES), out)
     rows, own = load_split(Source(catalog), tiny_config()).train, read_preprocessor(out)

@@ -11,7 +11,7 @@ from conftest import tiny_config
 from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
 from pricekit.evaluation.held_out import read_held_out
-from pricekit.features.fit.folds import folds_of
+from pricekit.features.fit import folds_of
 from pricekit.runs.source import Source, load_split
 from pricekit.runs.train import train
 

@@ -11,8 +11,8 @@ from conftest import tiny_config
 from pricekit.config import build_config, read_toml
 from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
-from pricekit.evaluation.goal import Goal
 from pricekit.evaluation.held_out import read_held_out
+from pricekit.evaluation.scores import Goal
 from pricekit.metrics import SMAPE, smape
 from pricekit.runs.finish import warn_if_useless
 from pricekit.runs.folder.opened import open_run, read_sample

@@ -9,7 +9,7 @@ import pricekit as pk
 from pricekit.config import RunConfig
 from pricekit.config.resolve import configure, explain
 from pricekit.config.settings import MetricName
-from pricekit.evaluation.goal import goal_of
+from pricekit.evaluation.scores import goal_of
 from pricekit.metrics import METRICS
 
 TINY = {"epochs": 3, "features": ["optimized22"], "refit": False, "settings": {"backbone.members": 1}}

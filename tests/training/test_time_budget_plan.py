@@ -49,7 +49,7 @@ def test_a_short_budget_has_no_second_pass(logged):
 
 
 def test_a_feature_that_takes_too_long_is_left_out(logged, monkeypatch):
-    monkeypatch.setattr("pricekit.features.fit.budget._seconds_for", lambda *_: 1e6)
+    monkeypatch.setattr("pricekit.features.fit._seconds_for", lambda *_: 1e6)
     table = pk.make_catalog(120, seed=2)
     run = pk.train(table, epochs=1, time_budget=60, features=["optimized22", "trees"])
     assert "the feature 'trees' would take about 1,000,000 s" in logged()

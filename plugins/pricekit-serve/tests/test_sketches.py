@@ -20,9 +20,9 @@ from starlette.testclient import TestClient
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError
-from pricekit.monitoring.counts import count as count_module
-from pricekit.monitoring.counts import priced as priced_module
-from pricekit.monitoring.counts.priced import BusyError, add_to_file, read_priced_rows
+from pricekit.monitoring import counts as count_module
+from pricekit.monitoring import priced_rows as priced_module
+from pricekit.monitoring.priced_rows import BusyError, add_to_file, read_priced_rows
 from pricekit.support.locks import owned
 
 

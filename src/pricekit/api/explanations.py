@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from pricekit.comparables.search import K
+from pricekit.comparables.similar import K
 from pricekit.errors import DataError
-from pricekit.explanation.explain import EVALUATIONS
+from pricekit.explanation.attribution import EVALUATIONS
 from pricekit.options import (
     ReadingOptions,
     WeighedOptions,
@@ -26,8 +26,8 @@ from pricekit.results import Keys, PathLike
 from pricekit.support.text import counted, shorten
 
 if TYPE_CHECKING:
-    from pricekit.comparables.result import Comparables
-    from pricekit.explanation.result import Explanation
+    from pricekit.comparables.similar import Comparables
+    from pricekit.explanation.attribution import Explanation
     from pricekit.table import Table, TableSource
     from pricekit.workflows.importance.result import Importance
 
@@ -128,7 +128,7 @@ def comparables(
         >>> [len(each.products) for each in found]
         [3, 3]
     """
-    from pricekit.comparables.search import check_request
+    from pricekit.comparables.similar import check_request
     from pricekit.runs.load import read_model
     from pricekit.table import read_table
 

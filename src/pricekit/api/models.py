@@ -18,8 +18,8 @@ from pricekit.storage import location_of
 from pricekit.support.log import logger
 
 if TYPE_CHECKING:
-    from pricekit.evaluation.compare import Comparison
-    from pricekit.evaluation.errors import ErrorReport
+    from pricekit.evaluation.comparison import Comparison
+    from pricekit.evaluation.error_report import ErrorReport
     from pricekit.evaluation.scores import Scores
     from pricekit.exporting.verify import VerificationReport
     from pricekit.prediction.sandbox import Inspection
@@ -137,7 +137,7 @@ def compare(*runs: PathLike, metric: str | None = None) -> Comparison:
         >>> pk.compare(old, new).rows
         30
     """
-    from pricekit.evaluation.compare import compare_folders
+    from pricekit.evaluation.comparison import compare_folders
 
     if len(runs) < 2:
         raise ConfigError(f"compare needs at least two runs, got {len(runs)}", parameters=("runs",))

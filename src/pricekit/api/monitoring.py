@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pricekit.errors import ConfigError
-from pricekit.monitoring.limits import limits_of
+from pricekit.monitoring.alarms import limits_of
 from pricekit.options import (
     PricedOptions,
     columns_over,
@@ -21,9 +21,9 @@ from pricekit.results import PathLike
 from pricekit.storage import Address, check_bucket, location_of
 
 if TYPE_CHECKING:
-    from pricekit.monitoring.counts.priced import PricedRows
-    from pricekit.monitoring.result import Drift
-    from pricekit.monitoring.rows import ComparedRows
+    from pricekit.monitoring.counts import ComparedRows
+    from pricekit.monitoring.differences import Drift
+    from pricekit.monitoring.priced_rows import PricedRows
     from pricekit.prediction.predictor import Predictor
     from pricekit.table import TableSource
 
@@ -52,7 +52,7 @@ def drift(
         out: also write an HTML page, which needs no network; an existing file is replaced.
         engine: as for `load`.
         fail_over: limits by measure, such as {"psi": 0.2} or ["psi=0.2"]; `failures` of the result names those that are
-            exceeded. `pricekit.monitoring.limits.MEASURES` lists the measures.
+            exceeded. `pricekit.monitoring.alarms.MEASURES` lists the measures.
         **options: see below.
 
     Returns:
@@ -89,7 +89,7 @@ def drift(
 
 def _priced_rows(table: Any, options: Mapping[str, Any]) -> PricedRows | None:
     """Return the content of a sketch of priced rows, None for a table; raises ConfigError, DataError."""
-    from pricekit.monitoring.counts.priced import is_priced_rows, read_priced_rows
+    from pricekit.monitoring.priced_rows import is_priced_rows, read_priced_rows
 
     source = path_or_frame(table)
     if not isinstance(source, Path) or not is_priced_rows(source):
@@ -103,8 +103,8 @@ def _priced_rows(table: Any, options: Mapping[str, Any]) -> PricedRows | None:
 
 
 def _rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> ComparedRows:
-    from pricekit.monitoring.compare import require_sketch
-    from pricekit.monitoring.rows import read_rows
+    from pricekit.monitoring.counts import read_rows
+    from pricekit.monitoring.differences import require_sketch
 
     return read_rows(
         path_or_frame(table),

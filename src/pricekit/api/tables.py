@@ -89,7 +89,7 @@ def compute_features(
     """
     import pandas as pd
 
-    from pricekit.features.fit.features import fit_features
+    from pricekit.features.fit import fit_features
     from pricekit.table import Columns, check_output, read_table, write_frame
 
     source = path_or_frame(table)

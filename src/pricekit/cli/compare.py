@@ -24,7 +24,7 @@ def compare(runs: tuple[str, ...], metric: str | None, as_json: bool) -> None:
     paired bootstrap interval of the difference, and a verdict. The verdict is "better" or "worse" if the interval does
     not contain 0, and "cannot tell" otherwise.
     """
-    begin(f"reading {counted(len(runs), 'run')}", "pricekit.evaluation.compare")
+    begin(f"reading {counted(len(runs), 'run')}", "pricekit.evaluation.comparison")
     from pricekit import api
 
     found = api.compare(*runs, metric=metric)

@@ -65,7 +65,7 @@ def cv(**flags: Any) -> None:
     begin(f"reading {flags['table']}", "pricekit.workflows.cross_validation", check)
     from pricekit import api
     from pricekit.cli.show_scores import show_scores
-    from pricekit.evaluation.goal import goal_of
+    from pricekit.evaluation.scores import goal_of
     from pricekit.training.parallel.processes import Processes
     from pricekit.workflows.cross_validation import CONFIG, is_cv
 

@@ -40,7 +40,7 @@ def ensemble(runs: tuple[str, ...], out: str, metric: str | None, overwrite: boo
     """
     begin(f"reading {counted(len(runs), 'model')}", "pricekit.workflows.ensemble")
     from pricekit import api
-    from pricekit.evaluation.goal import goal_of
+    from pricekit.evaluation.scores import goal_of
 
     found = api.ensemble(runs, out=out, overwrite=overwrite, metric=metric)
     best = show_members(found.path)
@@ -58,7 +58,7 @@ def ensemble(runs: tuple[str, ...], out: str, metric: str | None, overwrite: boo
 
 def show_members(path: Path) -> float:
     """Print the models of an ensemble with their weights and what each is worth; return the best one's score."""
-    from pricekit.evaluation.goal import goal_of
+    from pricekit.evaluation.scores import goal_of
 
     record = json.loads((path / "ensemble.json").read_text("utf-8"))
     goal = goal_of(json.loads((path / "run.json").read_text("utf-8")))

@@ -34,7 +34,7 @@ def features(**flags: Any) -> None:
     prediction uses that state.
     """
     flags = with_project(as_arguments(flags))
-    begin(f"reading {flags['table']}", "pricekit.features.fit.features")
+    begin(f"reading {flags['table']}", "pricekit.features.fit")
     from pricekit import api
 
     frame = api.compute_features(**flags)

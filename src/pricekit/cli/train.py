@@ -81,7 +81,7 @@ def train(dry_run: bool, **flags: Any) -> None:
         _dry_run(flags)
         return
     from pricekit import api
-    from pricekit.evaluation.goal import goal_of
+    from pricekit.evaluation.scores import goal_of
     from pricekit.runs.ensemble import CONFIG
     from pricekit.runs.folder.names import BACKBONE
     from pricekit.training.parallel.processes import Processes

@@ -2,9 +2,6 @@
 
 | module | purpose |
 |---|---|
-| facts.py | brand, unit and size of a product, to compare only like with like |
-| products.py | products with prices: their index, and how a bundle stores them |
-| search.py | the nearest products of many rows |
-| far.py | rows whose prices are far from those of similar products |
-| result.py | what users see: text, HTML, JSON |
+| products.py | products with prices: their facts, their index, and how a bundle stores them |
+| similar.py | the nearest products of many rows, what users see of them, and rows whose prices are far from theirs |
 """

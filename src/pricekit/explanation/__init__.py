@@ -3,7 +3,5 @@
 | module | purpose |
 |---|---|
 | parts.py | a row as a tree of lines, phrases and words; rows without some of them |
-| attribution.py | the contributions of the parts to the log price |
-| explain.py | prices rows without parts of them, many at a time |
-| result.py | what users see: text, HTML, JSON |
+| attribution.py | the contributions of the parts to the log price, and what users see of them |
 """

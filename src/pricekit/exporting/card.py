@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pricekit.evaluation.goal import goal_of
+from pricekit.evaluation.scores import goal_of
 from pricekit.runs.ensemble import Ensemble
 from pricekit.runs.folder.opened import LoadedRun
 from pricekit.support.text import counted, printable, shorten

@@ -170,6 +170,15 @@ def joined_texts(texts: pd.Series) -> Texts:
     return shared(texts, joined_texts, lambda: join_texts(as_strings(texts)))
 
 
+def slices(data: Bytes, start: Ints, end: Ints) -> pa.LargeStringArray:
+    """Return byte ranges as strings, (M,); each must begin and end between characters."""
+    length = end - start
+    offset = np.concatenate([[0], np.cumsum(length)])
+    where = np.arange(offset[-1]) + np.repeat(start - offset[:-1], length)
+    buffers = [None, pa.py_buffer(offset), pa.py_buffer(data[where])]
+    return pa.Array.from_buffers(pa.large_string(), len(start), buffers)
+
+
 def _pieces(data: Bytes, start: Ints, cut: Ints) -> pa.LargeStringArray:
     """Return each line as two strings over the same bytes, split at `cut`, (2L,)."""
     offset = np.empty(2 * len(start) + 1, np.int64)

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from pricekit.config import Section
 from pricekit.features.labelled_lines import as_list, as_strings, batches, numpy_of
-from pricekit.features.rowwise import FEW
+from pricekit.features.parsed import FEW
 from pricekit.table import Table
 
 FIT_ROWS = 20_000

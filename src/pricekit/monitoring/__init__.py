@@ -3,15 +3,12 @@
 | module | purpose |
 |---|---|
 | sketch.py | what a model keeps of its training table: sketch.json |
-| make.py | a sketch from training rows |
-| words.py | the distinct words of texts |
-| fields.py | labelled lines, columns, brands and units of rows |
-| shares.py | how much the shares of two tables differ, and what chance does |
+| training_sketch.py | a sketch from training rows |
+| fields.py | words, labelled lines, columns, brands and units of rows |
 | domain.py | rows as vectors: the domain classifier, and the rows least like the training rows |
-| rows.py | the rows of a table that are compared, whatever it lacks |
-| counts/ | rows as counts in the bins of a sketch, which can be added up |
-| differences.py | such counts against the sketch |
-| compare.py | a table, or a file of counts, against a sketch |
-| limits.py | what counts as an alarm, and limits that users set |
-| result.py | what users see |
+| counts.py | the rows of a table that are compared, as counts in the bins of a sketch |
+| priced_rows.py | counts of rows that a model has priced: the file that `predict` and `serve` extend |
+| shares.py | how much the shares of two tables differ, and what chance does |
+| differences.py | counts against the sketch, and what users see |
+| alarms.py | what counts as an alarm, and limits that users set |
 """

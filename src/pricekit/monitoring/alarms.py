@@ -1,13 +1,132 @@
-"""Which differences are alarms: large ones, beyond chance. A small probability alone is none."""
+"""Measures of drift: which differences are alarms, and limits that users set.
+
+Alarms are large differences beyond chance. A small probability alone is none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+from pricekit.errors import ConfigError
+from pricekit.support.text import did_you_mean, shorten
 
-from pricekit.monitoring.limits import ALARMS, LEAST_ROWS, Measure
-from pricekit.support.text import shorten
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+MEASURES = {
+    "psi": "the highest PSI of a feature, a field or the predicted price",
+    "distance": "the largest distance of a feature, a field or the predicted price",
+    "auc": "the AUC of the domain classifier",
+    "unknown_words": "by how much the share of unknown words has grown",
+    "unknown_tokens": "by how much the share of unknown tokens has grown",
+    "unknown_brands": "by how much the share of rows without a frequent brand has grown",
+    "missing_columns": "the number of missing columns",
+    "smape": "by how many points SMAPE has grown",
+}
+"""What limits are set for."""
+
+ALARMS = {
+    "psi": 0.2,
+    "auc": 0.75,
+    "unknown_words": 0.1,
+    "unknown_tokens": 0.05,
+    "unknown_brands": 0.2,
+    "missing_columns": 0.0,
+    "smape": 10.0,
+}
+"""An alarm is raised above these. They are effect sizes, not probabilities: see docs/drift.md."""
+
+Limits = Mapping[str, float] | Iterable[str] | str | None
+"""Limits by measure, or texts such as "psi=0.2"."""
+
+LEAST_ROWS = 100
+"""Fewer rows, of the training or of the new table, raise no alarm."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure of drift.
+
+    Attributes:
+        name: one of `MEASURES`.
+        value: compared with limits; None if it was not computed.
+        where: the feature, field or columns that it belongs to; "" for all rows.
+        then: the value of the training rows, of measures that have one.
+        now: the value of the new rows.
+        chance: the value that chance gives at most; what is not above it raises no alarm.
+    """
+
+    name: str
+    value: float | None
+    where: str = ""
+    then: float | None = None
+    now: float | None = None
+    chance: float = 0.0
+
+    def exceeds(self, limit: float) -> bool:
+        """Return whether the value is known, over a limit, and beyond chance."""
+        return self.value is not None and self.value > max(limit, self.chance)
+
+    def sentence(self, limit: float) -> str:
+        """Return what is over a limit."""
+        of = f" ({shorten(self.where, 80)})" if self.where else ""
+        both = f", from {self.then:.3g} to {self.now:.3g}" if self.then is not None else ""
+        return f"{self.name} is {self.value:.3g}{of}{both}; the limit is {limit:g}."
+
+
+def limits_of(given: Limits) -> dict[str, float]:
+    """Return limits by measure, from a mapping or from texts such as "psi=0.2".
+
+    Raises:
+        ConfigError: a measure is unknown, or a limit is not a number of at least 0.
+
+    Example:
+        >>> limits_of(["psi=0.2", "auc=0.8"])
+        {'psi': 0.2, 'auc': 0.8}
+    """
+    if given is None:
+        return {}
+    texts = [given] if isinstance(given, str) else given
+    pairs = texts.items() if isinstance(texts, Mapping) else [_pair(text) for text in texts]
+    return {_known(name): _number(name, value) for name, value in pairs}
+
+
+def _pair(text: Any) -> tuple[str, str]:
+    name, equals, value = str(text).partition("=")
+    if not equals:
+        raise ConfigError(
+            f"fail_over has {str(text)!r}; expected a measure and its limit, such as psi=0.2",
+            parameters=("fail_over",),
+        )
+    return name.strip(), value.strip()
+
+
+def _known(name: Any) -> str:
+    if name not in MEASURES:
+        raise ConfigError(
+            f"fail_over names the measure {shorten(str(name))!r}, which does not exist."
+            f"{did_you_mean(str(name), MEASURES)} Available: {', '.join(MEASURES)}",
+            parameters=("fail_over",),
+            candidates=list(MEASURES),
+        )
+    return str(name)
+
+
+def _number(name: Any, value: Any) -> float:
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise ConfigError(
+            f"the limit of {name} is {value!r}; expected a number of at least 0", parameters=("fail_over",)
+        )
+    return found
+
 
 LEAST_MISSING = 0.2
 """An alarm if the share of rows without a field grows by this much."""
@@ -26,7 +145,7 @@ def alarms_of(
     rows: int,
     trained_on: int,
 ) -> Iterator[str]:
-    """Yield one sentence for each alarm; arguments as of `pricekit.monitoring.result.Drift`."""
+    """Yield one sentence for each alarm; arguments as of `pricekit.monitoring.differences.Drift`."""
     columns = measures["missing_columns"]
     if columns.value:
         yield f"Columns are missing: {shorten(columns.where, 200)}."

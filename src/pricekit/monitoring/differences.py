@@ -1,18 +1,144 @@
-"""Counts of rows against the sketch of a training table."""
+"""A table, or counts of priced rows, against the sketch of a training table; and what users see of the drift."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import html
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pricekit.monitoring.counts.model import Counts, FieldCounts
-from pricekit.monitoring.domain import Domain
+from pricekit.errors import BundleError, DataError
+from pricekit.metrics import smape_terms
+from pricekit.monitoring.alarms import LEAST_ROWS, Measure, alarms_of, failures_of
+from pricekit.monitoring.counts import (
+    ComparedRows,
+    Counts,
+    FieldCounts,
+    Priced,
+    Seen,
+    count,
+    describe_rows,
+    see,
+)
+from pricekit.monitoring.domain import Domain, some_half
 from pricekit.monitoring.fields import BRAND, UNIT
-from pricekit.monitoring.limits import Measure
+from pricekit.monitoring.priced_rows import PricedRows
 from pricekit.monitoring.shares import Difference, difference, surprise
 from pricekit.monitoring.sketch import Distribution, FieldSketch, Sketch
+from pricekit.preprocess import Inputs, Preprocessor
+from pricekit.support.progress import progress
+from pricekit.support.text import counted, printable, shorten
+from pricekit.table import Table
+
+SHOWN = 15
+"""Rows of each frame in a notebook and on a terminal."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Drift:
+    """How the rows of a table differ from those that a model was trained on.
+
+    Attributes:
+        rows: the number of rows that were compared.
+        trained_on: the number of training rows in the sketch.
+        alarms: one sentence for each difference that is large; empty if nothing has changed much, or if there are too
+            few rows.
+        failures: one sentence for each limit of the user's that was exceeded.
+        measures: by name; `value` of each is what limits are compared with, None if it was not computed.
+        features: the largest first: `name`; `kind`, "feature", "text", "price" or "field"; `psi` and `distance`, both
+            less what chance gives; `chance`, the PSI that chance gives; `rank`, the mean rank of the new values among
+            those of the training, 0.5 without a shift, NaN for fields.
+        values: of fields whose shares have changed: `field`, `value`, `then` and `now`, shares of the rows, and
+            `change`: "gone", "new" or "".
+        words: whose shares have changed most: `word`, `then`, `now`.
+        missing: `field`, and the shares of rows without it: `then`, `now`.
+        outliers: the rows least like the training rows: `row`, from 0, `id`, `distance`, 1 for an average training row,
+            `new_words`, which training rows hardly had, and `text`.
+        price_bins: predicted prices: `up_to`, and the shares of rows `then` and `now`.
+        notes: sentences on what was left out.
+    """
+
+    rows: int
+    trained_on: int
+    alarms: tuple[str, ...]
+    failures: tuple[str, ...]
+    measures: Mapping[str, Measure]
+    features: pd.DataFrame
+    values: pd.DataFrame
+    words: pd.DataFrame
+    missing: pd.DataFrame
+    outliers: pd.DataFrame
+    price_bins: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: whether the table has drifted."""
+        if self.alarms:
+            return f"The table has drifted: {counted(len(self.alarms), 'alarm')}."
+        if min(self.rows, self.trained_on) < LEAST_ROWS:
+            return "There are too few rows for an alarm."
+        return "No drift: the table resembles the training table."
+
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """Return the frames by name."""
+        names = ("features", "values", "words", "missing", "outliers", "price_bins")
+        return {name: getattr(self, name) for name in names}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, as `pricekit drift --json` prints them; None for what was not computed."""
+        measures = {
+            name: {"value": each.value, "where": each.where, "then": each.then, "now": each.now}
+            for name, each in self.measures.items()
+        }
+        return {
+            "rows": self.rows,
+            "trained_on": self.trained_on,
+            "verdict": self.verdict,
+            "alarms": list(self.alarms),
+            "failures": list(self.failures),
+            "measures": measures,
+            **{name: _records(frame) for name, frame in self.frames().items()},
+            "notes": list(self.notes),
+        }
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, default=str)
+
+    def __repr__(self) -> str:
+        known = [f"{name}={each.value:.3g}" for name, each in self.measures.items() if each.value is not None]
+        return f"Drift({counted(self.rows, 'row')}, {counted(len(self.alarms), 'alarm')}; {', '.join(known)})"
+
+    def _repr_html_(self) -> str:
+        sentences = "".join(
+            f"<li>{html.escape(printable(each))}</li>" for each in (*self.alarms, *self.notes)
+        )
+        shown = (
+            f"<h4>{name}</h4>{_short(frame).to_html(index=False, border=0, float_format='{:.3g}'.format)}"
+            for name, frame in self.frames().items()
+            if len(frame) and name != "price_bins"
+        )
+        return f"<p><b>{html.escape(self.verdict)}</b></p><ul>{sentences}</ul>" + "".join(shown)
+
+
+def _short(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the first rows of a frame, with short texts that cannot change a page."""
+    return frame.head(SHOWN).map(lambda cell: shorten(printable(cell), 80) if isinstance(cell, str) else cell)
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    known = frame.astype(object).where(frame.notna(), None)
+    return [
+        {str(name): value.item() if isinstance(value, np.generic) else value for name, value in row.items()}
+        for row in known.to_dict("records")
+    ]
+
 
 SURPRISING = 20.0
 """G² of a change that is not chance: ten rows expected, and none found."""
@@ -36,7 +162,7 @@ class Differences:
         self._sketch, self._counts, self._missing = sketch, counts, missing
 
     def features(self) -> pd.DataFrame:
-        """Return the frame `features` of the result; see `pricekit.monitoring.result.Drift`."""
+        """Return the frame `features` of the result; see `pricekit.monitoring.differences.Drift`."""
         found = [
             [name, kind, each.psi, each.distance, each.chance, rank]
             for name, kind, each, rank in self._shifts()
@@ -186,3 +312,197 @@ def grown(name: str, then: float | None, now: float | None) -> Measure:
     if then is None or now is None:
         return Measure(name, None, then=then, now=now)
     return Measure(name, now - then, then=then, now=now)
+
+
+WINDOW = 2048
+"""Rows that are priced at a time."""
+SIGMAS = 3.0
+"""Standard errors by which SMAPE may grow by chance."""
+MOST_OUTLIERS, MOST_NEW_WORDS = 10, 8
+LEAST_PRICES = 10
+"""Rows with known prices, of which fewer have no SMAPE."""
+
+_OUTLIERS = ["row", "id", "distance", "new_words", "text"]
+
+
+def compare(
+    sketch: Sketch,
+    rows: ComparedRows,
+    preprocessor: Preprocessor,
+    prepare: Callable[[Table], list[Inputs]],
+    price: Callable[[list[Inputs]], np.ndarray],
+    limits: Mapping[str, float],
+) -> Drift:
+    """Return how a table differs from the training table.
+
+    Args:
+        sketch: of the training table.
+        rows: of the table.
+        preprocessor: of the model's first member, which the sketch belongs to.
+        prepare: returns the model inputs of rows, for each member.
+        price: returns the prices of such inputs.
+        limits: of the user, by measure.
+
+    Raises:
+        DataError: there are no rows.
+        BundleError: the sketch belongs to another model.
+    """
+    if not len(rows.table):
+        raise DataError("the table has no rows; expected at least one", parameters=("table",))
+    names = preprocessor.features.names
+    if not {*sketch.features, *sketch.vector.features} <= set(names):
+        raise BundleError("the sketch of the model names features that it does not have; export it again")
+    missing_other = any(name in rows.missing for name in sketch.others)
+    priced = _priced(rows.table, prepare, price) if rows.readable and not missing_other else None
+    with progress("comparing", 1) as advance:
+        domain = Domain(sketch.vector, sketch.rows)
+        seen = see(sketch, domain, rows, names, priced)
+        counts = count(sketch, seen, preprocessor, some_half(len(rows.table)))
+        smape = _smape(sketch, seen)
+        notes = tuple(_notes(sketch, seen, smape))
+        found = _drift(sketch, counts, domain, limits, smape=smape, notes=notes, missing=rows.missing)
+        found = replace(found, outliers=_outliers(sketch, domain, seen))
+        advance(1)
+    return found
+
+
+def compare_priced(sketch: Sketch, priced: PricedRows, limits: Mapping[str, float]) -> Drift:
+    """Return how priced rows, of which only counts are left, differ from the training table.
+
+    Args:
+        sketch: of the training table of the model that priced them.
+        priced: the counts.
+        limits: of the user, by measure.
+
+    Raises:
+        DataError: there are no rows, or another model priced them.
+    """
+    priced.require(sketch)
+    if not priced.counts.rows:
+        raise DataError("the sketch has no rows; expected at least one", parameters=("table",))
+    missing = tuple(name for name in sketch.others if name not in priced.counts.fields)
+    return _drift(
+        sketch,
+        priced.counts,
+        Domain(sketch.vector, sketch.rows),
+        limits,
+        smape=Measure("smape", None),
+        notes=tuple(_notes_of_sketch(sketch, priced)),
+        missing=missing,
+    )
+
+
+def _drift(
+    sketch: Sketch,
+    counts: Counts,
+    domain: Domain,
+    limits: Mapping[str, float],
+    *,
+    smape: Measure,
+    notes: tuple[str, ...],
+    missing: tuple[str, ...],
+) -> Drift:
+    """Return the result, without rows."""
+    found = Differences(sketch, counts, missing)
+    features, values, absent = found.features(), found.values(), found.missing()
+    measures = {each.name: each for each in (*found.measures(features, domain), smape)}
+    alarms = alarms_of(measures, features, values, absent, counts.rows, sketch.rows)
+    return Drift(
+        rows=counts.rows,
+        trained_on=sketch.rows,
+        alarms=tuple(alarms),
+        failures=tuple(failures_of(measures, limits, missing, counts.rows, sketch.rows)),
+        measures=measures,
+        features=features,
+        values=values,
+        words=found.words(),
+        missing=absent,
+        outliers=pd.DataFrame(columns=_OUTLIERS),
+        price_bins=found.price_bins(),
+        notes=notes,
+    )
+
+
+def require_sketch(sketch: Sketch | None) -> Sketch:
+    """Return the sketch of a model; raises BundleError if it has none."""
+    if sketch is None:
+        raise BundleError(
+            "the model has no sketch of its training table, because it was not loaded from a run or a bundle; load it "
+            "with pricekit.load"
+        )
+    return sketch
+
+
+def _priced(
+    table: Table,
+    prepare: Callable[[Table], list[Inputs]],
+    price: Callable[[list[Inputs]], np.ndarray],
+) -> Priced:
+    features, tokens, predicted = [], [], []
+    with progress("pricing", len(table)) as advance:
+        for start in range(0, len(table), WINDOW):
+            window = table.take(np.arange(start, min(start + WINDOW, len(table))))
+            inputs = prepare(window)
+            features.append(inputs[0].features)
+            tokens.append(inputs[0].tokens.ids)
+            predicted.append(price(inputs))
+            advance(len(window))
+    return Priced(*map(np.concatenate, (features, tokens, predicted)))
+
+
+def _outliers(sketch: Sketch, domain: Domain, seen: Seen) -> pd.DataFrame:
+    """Return the rows least like the training rows."""
+    if seen.vectors is None:
+        return pd.DataFrame(columns=_OUTLIERS)
+    distances = domain.distances(seen.vectors)
+    farthest = np.argsort(-distances, kind="stable")[:MOST_OUTLIERS]
+    found = [_outlier(sketch, seen, int(row), float(distances[row])) for row in farthest]
+    return pd.DataFrame(found, columns=_OUTLIERS)
+
+
+def _outlier(sketch: Sketch, seen: Seen, row: int, distance: float) -> tuple[int, object, float, str, str]:
+    table = seen.rows.table
+    new = [word for word in seen.documents.words_of(row) if word not in sketch.words]
+    number = row if table.rows is None else int(table.rows[row])
+    words = " ".join(new[:MOST_NEW_WORDS])
+    return number, table.ids.iloc[row], distance, words, str(table.text.iloc[row])
+
+
+def _smape(sketch: Sketch, seen: Seen) -> Measure:
+    """Return by how much SMAPE has grown, if at least ten rows have a known price."""
+    then, price = sketch.prices, seen.rows.table.price
+    if then is None or price is None or seen.priced is None:
+        return Measure("smape", None)
+    known = np.isfinite(price) & (price > 0)
+    if known.sum() < LEAST_PRICES:
+        return Measure("smape", None, then=then.smape)
+    terms = smape_terms(seen.priced.predicted[known], price[known])
+    variance = then.deviation**2 / max(1, sum(then.predicted.rows)) + terms.var() / len(terms)
+    found = grown("smape", then.smape, float(terms.mean()))
+    return replace(found, chance=SIGMAS * math.sqrt(variance))
+
+
+def _notes(sketch: Sketch, seen: Seen, smape: Measure) -> Iterator[str]:
+    yield from describe_rows(seen.rows)
+    if seen.rows.missing and seen.priced is None:
+        yield "So features, predicted prices and the domain classifier are skipped."
+    elif seen.rows.missing:
+        yield "Missing columns are read as empty."
+    yield from _few(sketch, len(seen.rows.table), "rows of the table")
+    if seen.priced is not None and smape.value is None:
+        yield "SMAPE is not computed: fewer than ten rows have a known price."
+
+
+def _notes_of_sketch(sketch: Sketch, priced: PricedRows) -> Iterator[str]:
+    rows = priced.counts.rows
+    if priced.rows > rows:
+        yield f"Of {priced.rows:,} priced rows, {rows:,} drawn by chance are compared."
+    yield from _few(sketch, rows, "priced rows")
+    yield "The sketch contains no true prices and no rows, so SMAPE is not computed, and no rows are shown."
+
+
+def _few(sketch: Sketch, rows: int, which: str) -> Iterator[str]:
+    few = min(rows, sketch.rows)
+    if few < LEAST_ROWS:
+        whose = which if rows == few else "training rows"
+        yield f"Only {few:,} {whose} are compared, too few for an alarm: expected at least {LEAST_ROWS}."

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pricekit.monitoring.fields import Documents
 from pricekit.monitoring.sketch import HASHES, Distribution, VectorSketch, unpacked
-from pricekit.monitoring.words import Documents
 
 RIDGE = 0.1
 """The weight of the identity in the matrix of correlations, which few rows estimate badly."""

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError
-from pricekit.evaluation.errors import grouping_by
-from pricekit.evaluation.goal import metric_of
+from pricekit.evaluation.error_report import grouping_by
 from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price
-from pricekit.evaluation.scores import scores_with_intervals
+from pricekit.evaluation.scores import metric_of, scores_with_intervals
 from pricekit.metrics import Metric
 from pricekit.options import WeighedOptions, with_options
 from pricekit.plots.drawing import (

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from pricekit.errors import DataError
-from pricekit.evaluation.goal import metric_of
 from pricekit.evaluation.held_out import HeldOut
+from pricekit.evaluation.scores import metric_of
 from pricekit.metrics import Metric
 from pricekit.options import model_path, table_or_none
 from pricekit.plots.drawing import require_matplotlib

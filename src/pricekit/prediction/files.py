@@ -12,9 +12,8 @@ import numpy as np
 
 from pricekit import __version__
 from pricekit.errors import ConfigError, DataError
-from pricekit.monitoring.compare import require_sketch
-from pricekit.monitoring.counts.priced import PricedRows
-from pricekit.monitoring.counts.watch import Watch
+from pricekit.monitoring.differences import require_sketch
+from pricekit.monitoring.priced_rows import PricedRows, Watch
 from pricekit.prediction.checkpoint import PredictionCheckpoint
 from pricekit.prediction.intervals import BOUNDS
 from pricekit.prediction.windows import priced

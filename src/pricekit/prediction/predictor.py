@@ -13,18 +13,14 @@ import numpy as np
 import pandas as pd
 
 from pricekit.comparables.products import ROWS, Products, chosen_products, read_products
-from pricekit.comparables.result import Comparables
-from pricekit.comparables.search import K, check_request, find_comparables
+from pricekit.comparables.similar import Comparables, K, check_request, find_comparables
 from pricekit.engines.choose import AUTO
 from pricekit.errors import ConfigError, check_limit
-from pricekit.explanation.explain import EVALUATIONS, explain_rows
-from pricekit.explanation.result import Explanation
-from pricekit.monitoring.compare import compare, compare_priced, require_sketch
-from pricekit.monitoring.counts.priced import PricedRows
-from pricekit.monitoring.counts.watch import count_priced, watch_file
-from pricekit.monitoring.limits import Limits, limits_of
-from pricekit.monitoring.result import Drift
-from pricekit.monitoring.rows import ComparedRows, read_rows, rows_of
+from pricekit.explanation.attribution import EVALUATIONS, Explanation, explain_rows
+from pricekit.monitoring.alarms import Limits, limits_of
+from pricekit.monitoring.counts import ComparedRows, read_rows, rows_of
+from pricekit.monitoring.differences import Drift, compare, compare_priced, require_sketch
+from pricekit.monitoring.priced_rows import PricedRows, count_priced, watch_file
 from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.sketch import Sketch, read_sketch
 from pricekit.prediction import files, workers

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from pricekit.monitoring.counts.priced import PricedRows
+from pricekit.monitoring.priced_rows import PricedRows
 from pricekit.prediction.workers import Found, price_in_processes, worthwhile
 from pricekit.table import Table
 

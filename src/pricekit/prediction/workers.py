@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pricekit.errors import ConfigError, PluginError
-from pricekit.monitoring.counts.priced import PricedRows
+from pricekit.monitoring.priced_rows import PricedRows
 from pricekit.prediction.processes import in_new_processes
 from pricekit.support.cpus import available_memory, used_memory
 from pricekit.table import Table

@@ -13,8 +13,7 @@ import numpy as np
 
 from pricekit.comparables.products import Products, products_of
 from pricekit.errors import PricekitError
-from pricekit.evaluation.compare import Comparison, compare_folders
-from pricekit.evaluation.goal import metric_of
+from pricekit.evaluation.comparison import Comparison, compare_folders
 from pricekit.evaluation.held_out import (
     FILE,
     HeldOut,
@@ -23,7 +22,7 @@ from pricekit.evaluation.held_out import (
     read_held_out,
     report_refit,
 )
-from pricekit.evaluation.scores import Scores, scores_of
+from pricekit.evaluation.scores import Scores, metric_of, scores_of
 from pricekit.evaluation.table_report import TableReport, profile_table
 from pricekit.metrics import Metric
 from pricekit.options import columns_over, names_of, read_options_of

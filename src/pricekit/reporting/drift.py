@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError
-from pricekit.monitoring.limits import ALARMS, MEASURES
-from pricekit.monitoring.result import Drift
+from pricekit.monitoring.alarms import ALARMS, MEASURES
+from pricekit.monitoring.differences import Drift
 from pricekit.plots.drawing import DASHES, SIZE, axes_for, finish, heading, inks, legend, legend_below
 from pricekit.plots.words import PLAIN, number, plain
 from pricekit.reporting.blocks import (

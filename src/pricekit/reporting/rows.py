@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pricekit.comparables.result import Comparables
+from pricekit.comparables.similar import Comparables
 from pricekit.evaluation.groups import amount
-from pricekit.explanation.result import Explanation, Factor, name_of
+from pricekit.explanation.attribution import Explanation, Factor, name_of
 from pricekit.reporting.blocks import Piece, Product
 from pricekit.support.text import shorten
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from pricekit.comparables.far import FAR, compare_rows
+from pricekit.comparables.similar import FAR_CELLS, compare_rows
 from pricekit.errors import PricekitError
-from pricekit.evaluation.errors import ErrorReport, find_errors
-from pricekit.evaluation.goal import constant_score
+from pricekit.evaluation.error_report import ErrorReport, find_errors
 from pricekit.evaluation.groups import amount
-from pricekit.explanation.result import Explanation
+from pricekit.evaluation.scores import constant_score
+from pricekit.explanation.attribution import Explanation
 from pricekit.plots import (
     CoverageDisplay,
     DecileDisplay,
@@ -193,7 +193,7 @@ def _worst(subject: Subject, errors: ErrorReport, count: int) -> Iterator[Produc
         prices = f"true price {amount(row['price'])}, predicted {amount(row['predicted'])}"
         facts = [prices, f"error {row['error']:.3g}"]
         beside = compared[place] if compared else None
-        if beside and (far := FAR[beside.is_far(float(row["price"])), beside.far]):
+        if beside and (far := FAR_CELLS[beside.is_far(float(row["price"])), beside.far]):
             facts.append(f"far from similar products: {_FAR_WORDS[far]}")
         title = str(row["id"]) or f"row {row['row']}"
         yield product_of(title, facts, row["text"], _explain(subject, positions[int(row["row"])]), beside)

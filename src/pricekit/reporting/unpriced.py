@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.comparables.far import MOST_ROWS as MOST_COMPARED
 from pricekit.comparables.products import Products
-from pricekit.comparables.result import Comparables
+from pricekit.comparables.similar import MOST_COMPARED as MOST_COMPARED
+from pricekit.comparables.similar import Comparables
 from pricekit.errors import DataError
-from pricekit.evaluation.goal import goal_of
 from pricekit.evaluation.groups import amount
+from pricekit.evaluation.scores import goal_of
 from pricekit.evaluation.table_report import TableReport
 from pricekit.options import columns_over, read_options_of
 from pricekit.prediction.predictor import Predictor

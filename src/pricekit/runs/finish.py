@@ -15,14 +15,14 @@ import torch
 from pricekit.config import RunConfig
 from pricekit.errors import PluginError
 from pricekit.evaluation.calibration import fit_intervals
-from pricekit.evaluation.goal import Goal, constant_score, goal_of
 from pricekit.evaluation.held_out import held_out_of, write_held_out
+from pricekit.evaluation.scores import Goal, constant_score, goal_of
 from pricekit.formats import FORMAT
 from pricekit.metrics import metric_named, price_metrics
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
-from pricekit.monitoring.make import first_sketch, second_sketch
 from pricekit.monitoring.sketch import FILE as SKETCH
+from pricekit.monitoring.training_sketch import first_sketch, second_sketch
 from pricekit.runs.folder.contents import read_preprocessor, read_sketch_of
 from pricekit.runs.folder.names import FINISHED, INTERVALS, SAMPLE_ROWS
 from pricekit.runs.folder.opened import open_run, read_sample

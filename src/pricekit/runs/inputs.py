@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pricekit import __version__
-from pricekit.features.fit.cache import add_rows, new_digest, read_entry, write_entry
+from pricekit.features.table_cache import add_rows, new_digest, read_entry, write_entry
 from pricekit.preprocess import Inputs, Preprocessor, without_price
 from pricekit.support.files import temporary_path, write_atomically
 from pricekit.support.log import logger

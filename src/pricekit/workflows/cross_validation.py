@@ -22,10 +22,9 @@ import numpy as np
 from pricekit.config import RunConfig
 from pricekit.core.calls import observed
 from pricekit.errors import ConfigError, TrainingError, check_intact
-from pricekit.evaluation.goal import Goal, goal_of
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import held_out_of, write_held_out
-from pricekit.evaluation.scores import Scores, scores_of
+from pricekit.evaluation.scores import Goal, Scores, goal_of, scores_of
 from pricekit.formats import FORMAT
 from pricekit.metrics import metric_named
 from pricekit.options import config_of

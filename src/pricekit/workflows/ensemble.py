@@ -13,15 +13,15 @@ import numpy as np
 
 from pricekit.errors import TrainingError, check_intact
 from pricekit.evaluation.calibration import fit_intervals
-from pricekit.evaluation.compare import row_keys
-from pricekit.evaluation.goal import constant_score, metric_of
+from pricekit.evaluation.comparison import row_keys
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, write_held_out
+from pricekit.evaluation.scores import constant_score, metric_of
 from pricekit.features.assets import assets_in
 from pricekit.formats import FORMAT
 from pricekit.metrics import Metric, price_metrics
-from pricekit.monitoring.make import prices_of
 from pricekit.monitoring.sketch import FILE as SKETCH
+from pricekit.monitoring.training_sketch import prices_of
 from pricekit.runs.ensemble import CONFIG, ENSEMBLE, MEMBERS, is_ensemble
 from pricekit.runs.folder.contents import read_sketch_of
 from pricekit.runs.folder.names import FILES, INTERVALS

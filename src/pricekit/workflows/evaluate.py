@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.bundle.keys import Trust
-from pricekit.comparables.far import mark_far
 from pricekit.comparables.products import Products, products_of
+from pricekit.comparables.similar import mark_far
 from pricekit.errors import ConfigError
-from pricekit.evaluation.errors import ErrorReport, find_errors
-from pricekit.evaluation.goal import metric_of
+from pricekit.evaluation.error_report import ErrorReport, find_errors
 from pricekit.evaluation.held_out import (
     FILE,
     HeldOut,
@@ -21,7 +20,7 @@ from pricekit.evaluation.held_out import (
     read_held_out,
     report_refit,
 )
-from pricekit.evaluation.scores import MIN_ROWS, Scores, scores_of
+from pricekit.evaluation.scores import MIN_ROWS, Scores, metric_of, scores_of
 from pricekit.options import columns_over, read_options_of
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import load_model, read_model

@@ -18,7 +18,7 @@ import numpy as np
 from pricekit.config import RunConfig
 from pricekit.config.resolve import member_configs
 from pricekit.errors import ConfigError, TrainingError, check_intact
-from pricekit.evaluation.goal import goal_of, metric_of
+from pricekit.evaluation.scores import goal_of, metric_of
 from pricekit.runs.ensemble import CONFIG, FINISHED, MEMBERS, clear_ensemble, is_ensemble, is_own
 from pricekit.runs.finish import warn_if_useless
 from pricekit.runs.folder.names import SOURCE

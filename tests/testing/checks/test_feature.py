@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pricekit.features import catalog
-from pricekit.features.neighbours.feature import Neighbours
+from pricekit.features.neighbours import Neighbours
 from pricekit.features.numbers import Numbers
 from pricekit.testing import CheckFailed, check_feature
 

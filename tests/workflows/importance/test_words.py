@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pricekit.explanation.result import Explanation, Factor
+from pricekit.explanation.attribution import Explanation, Factor
 from pricekit.workflows.importance import words
 from pricekit.workflows.importance.words import LEAST_ROWS, MOST_WORDS, explain_some, word_effects
 from tests.workflows.importance.models import member, share

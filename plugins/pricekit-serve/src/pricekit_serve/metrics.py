@@ -7,7 +7,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from pricekit.monitoring.counts.model import Counts
+from pricekit.monitoring.counts import Counts
 from pricekit.monitoring.fields import OWN
 from pricekit.monitoring.sketch import Sketch
 

@@ -11,9 +11,7 @@ import numpy as np
 
 from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import State
-from pricekit.features.fit.budget import too_slow
-from pricekit.features.fit.features import fit_features
-from pricekit.features.fit.folds import Sample
+from pricekit.features.fit import Sample, fit_features, too_slow
 from pricekit.preprocess import Inputs, Preprocessor, without_price
 from pricekit.runs.refit import all_rows
 from pricekit.runs.setup import Setup, plugins_of

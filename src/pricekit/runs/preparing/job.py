@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from pricekit.core.calls import plugin_call
-from pricekit.features.fit.folds import some_rows
+from pricekit.features.fit import some_rows
 from pricekit.model.network import PriceModel, build_model
 from pricekit.runs.checks import check_inputs
 from pricekit.runs.inputs import TRAIN, InputFiles

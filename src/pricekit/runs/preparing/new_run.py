@@ -10,7 +10,7 @@ import secrets
 from dataclasses import replace
 from pathlib import Path
 
-from pricekit.features.fit.folds import Sample
+from pricekit.features.fit import Sample
 from pricekit.formats import FORMAT
 from pricekit.preprocess import without_price
 from pricekit.runs.checks import check_feature_leaks, check_plugins

@@ -11,8 +11,7 @@ import numpy as np
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import plugin_call
-from pricekit.features.fit.features import continue_features
-from pricekit.features.fit.out_of_fold import uses_price
+from pricekit.features.fit import continue_features, uses_price
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.folder.contents import read_architecture

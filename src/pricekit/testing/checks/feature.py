@@ -12,7 +12,7 @@ import numpy as np
 
 from pricekit.errors import PluginError
 from pricekit.features.assets import check_assets, file_of, split_state
-from pricekit.features.fit.out_of_fold import uses_price
+from pricekit.features.fit import uses_price
 from pricekit.table import Table
 from pricekit.testing.data import (
     DIFFICULT_TEXTS,

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.errors import ConfigError
-from pricekit.evaluation.goal import metric_of
-from pricekit.evaluation.scores import MIN_ROWS
+from pricekit.evaluation.scores import MIN_ROWS, metric_of
 from pricekit.support.log import logger
 from pricekit.workflows.importance.permute import baseline_of, permute_features, permute_lines
 from pricekit.workflows.importance.result import Importance

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.evaluation.scores import score_interval
-from pricekit.explanation.explain import others_read
+from pricekit.explanation.attribution import others_read
 from pricekit.explanation.parts import Cells, label_of
 from pricekit.metrics import Metric
 from pricekit.preprocess import Inputs

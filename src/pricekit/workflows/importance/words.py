@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from pricekit.explanation.explain import explain_rows
-from pricekit.explanation.result import Explanation, Factor
+from pricekit.explanation.attribution import Explanation, Factor, explain_rows
 from pricekit.workflows.importance.rows import SEED, Share
 
 EXPLAINED = 200

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from pricekit.evaluation.compare import ComparedRun
+from pricekit.evaluation.comparison import ComparedRun
 from pricekit.metrics import Metric
 from pricekit.support.text import counted
 from pricekit.workflows.ranking.contenders import Kind

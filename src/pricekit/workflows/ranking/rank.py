@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pricekit.errors import ConfigError
-from pricekit.evaluation.compare import common_rows, compare
-from pricekit.evaluation.goal import metric_of
+from pricekit.evaluation.comparison import common_rows, compare
 from pricekit.evaluation.held_out import report_refit
+from pricekit.evaluation.scores import metric_of
 from pricekit.metrics import Metric
 from pricekit.support.progress import progress
 from pricekit.workflows.ranking.contenders import Contender, find_contenders

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError
-from pricekit.evaluation.compare import common_rows, row_keys
+from pricekit.evaluation.comparison import common_rows, row_keys
 from pricekit.evaluation.scores import MIN_ROWS
 from pricekit.support.log import logger
 from pricekit.support.text import counted

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pricekit.evaluation.compare import BETTER, verdict_of
+from pricekit.evaluation.comparison import BETTER, verdict_of
 from pricekit.evaluation.scores import score_interval
 from pricekit.metrics import Metric
 from pricekit.table import Table

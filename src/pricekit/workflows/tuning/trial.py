@@ -16,7 +16,7 @@ from pricekit.config import RunConfig
 from pricekit.core.calls import unobserved
 from pricekit.errors import PricekitError
 from pricekit.evaluation.held_out import read_held_out
-from pricekit.features.fit.cache import trim
+from pricekit.features.table_cache import trim
 from pricekit.runs.source import Source, Split
 from pricekit.runs.train import train
 from pricekit.support.causes import causes, is_temporary

@@ -14,8 +14,8 @@ import numpy as np
 
 import pricekit as pk
 from pricekit.errors import ConfigError, PricekitError
-from pricekit.monitoring.compare import require_sketch
-from pricekit.monitoring.counts.priced import (
+from pricekit.monitoring.differences import require_sketch
+from pricekit.monitoring.priced_rows import (
     WAIT_SECONDS,
     BusyError,
     PricedRows,

@@ -1,0 +1,549 @@
+"""The cells of a text: contents of the labelled lines that most texts share, and what each label yields.
+
+One description serves all readers of numbers, amounts and categories, among them the feature `columns`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from pricekit.config import Section
+from pricekit.features.labelled_lines import (
+    Bytes,
+    Ints,
+    Texts,
+    as_strings,
+    byte_table,
+    join_texts,
+    joined_texts,
+    numpy_of,
+    shared,
+    slices,
+)
+from pricekit.features.units import NONE, Measures, Totals, measure, totals
+from pricekit.features.written import Marks, Numbers, plain_bytes, read_numbers
+from pricekit.support.text import counted
+from pricekit.table import Table
+
+LABEL_BYTES = 80
+"""A colon further into a line does not end a label."""
+
+MIN_SHARE = 0.05
+"""Minimum share of the texts that have a label."""
+
+MOST_LABELS = 32
+
+FIRST_BYTES = 64
+"""The rest of a longer first word is not read."""
+
+_IN_WORD = byte_table(bytes(code for code in range(256) if code >= 128 or chr(code).isalnum()))
+"""Whether a byte belongs to a word: an ASCII letter, a digit, or a part of another character."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of N texts under L labels: byte ranges of one buffer.
+
+    Attributes:
+        data: the bytes of all texts, uint8.
+        start, end: the range of each cell, without surrounding blanks, int64 (N, L); equal for a missing cell.
+    """
+
+    data: Bytes
+    start: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def column(self, label: int, most_bytes: int | None = None) -> pa.LargeStringArray:
+        """Return the cells of one label as strings, (N,), cut after `most_bytes` at the end of a character."""
+        start, end = self.start[:, label], self.end[:, label]
+        if most_bytes is not None:
+            end = self._at_character(start, np.minimum(end, start + most_bytes), end)
+        return slices(self.data, start, end)
+
+    def first_words(self) -> Cells:
+        """Return the first word of each cell, up to `FIRST_BYTES`: letters and digits, without marks."""
+        start = self._moved(self.start, self.end, ~_IN_WORD)
+        return Cells(
+            self.data, start, self._moved(start, np.minimum(self.end, start + FIRST_BYTES), _IN_WORD)
+        )
+
+    def _moved(self, position: Ints, end: Ints, over: npt.NDArray[np.bool_]) -> Ints:
+        """Move positions over some bytes, bool (256,), at most to the end of their cells."""
+        moved, end = position.ravel().copy(), end.ravel()
+        left = np.flatnonzero(moved < end)
+        while len(left):
+            left = left[over[self.data[moved[left]]]]
+            moved[left] += 1
+            left = left[moved[left] < end[left]]
+        return moved.reshape(position.shape)
+
+    def _at_character(self, start: Ints, cut: Ints, end: Ints) -> Ints:
+        """Move cuts back to the beginning of a character."""
+        for _ in range(3):
+            inside = (
+                (cut > start)
+                & (cut < end)
+                & ((self.data[np.minimum(cut, len(self.data) - 1)] & 0xC0) == 0x80)
+            )
+            cut = cut - inside
+        return cut
+
+
+def find_labels(texts: Texts) -> list[str]:
+    """Return the labels of at least `MIN_SHARE` of the texts, in the order in which they follow in a text.
+
+    "" stands for what comes before the first of the others, or for a whole text without labels.
+    """
+    line, label = _labelled_lines(texts)
+    coded = label.dictionary_encode()
+    of, kinds = numpy_of(coded.indices), len(coded.dictionary)
+    row = _row_of(texts, line.start)
+    once, first = np.unique(row * max(kinds, 1) + of, return_index=True)
+    rows = np.bincount(once % max(kinds, 1), minlength=kinds)
+    place = np.bincount(
+        once % max(kinds, 1), weights=line.start[first] - texts.offset[row[first]], minlength=kinds
+    )
+    common = [
+        code
+        for code in np.argsort(-rows, kind="stable")[:MOST_LABELS]
+        if rows[code] >= MIN_SHARE * len(texts)
+    ]
+    common.sort(key=lambda code: place[code] / rows[code])
+    labels = ["", *coded.dictionary.take(pa.array(common, pa.int64())).to_pylist()]
+    cells = cut(texts, labels)
+    unlabelled = np.count_nonzero(cells.end[:, 0] > cells.start[:, 0])
+    return labels if unlabelled >= MIN_SHARE * max(1, len(texts)) else labels[1:]
+
+
+def cut(texts: Texts, labels: Sequence[str]) -> Cells:
+    """Cut texts into the cells of some labels; a cell reaches to the next of these labels.
+
+    Of several lines with one label, the first counts. Lines with other labels belong to the cell before them.
+    """
+    line, label = _labelled_lines(texts)
+    place = numpy_of(pc.fill_null(pc.index_in(label, pa.array(labels, pa.large_string())), -1))
+    known = np.flatnonzero(place >= 0)
+    row = _row_of(texts, line.start[known])
+    text_end = texts.offset[1:] - 1
+    follows = np.append(line.start[known], len(texts.data))[1:] - 1  # the line break before the next label
+    start = np.zeros((len(texts), len(labels)), np.int64)
+    end = np.zeros_like(start)
+    _, first = np.unique(row * len(labels) + place[known], return_index=True)
+    at = row[first], place[known[first]]
+    start[at] = line.colon[known[first]] + 1
+    end[at] = np.minimum(follows, text_end[row])[first]
+    if "" in labels:
+        before = labels.index("")
+        start[:, before] = texts.offset[:-1]
+        label = np.append(line.start[known], len(texts.data))[
+            np.searchsorted(line.start[known], texts.offset[:-1])
+        ]
+        end[:, before] = np.maximum(np.minimum(label - 1, text_end), start[:, before])
+    return _trimmed(texts.data, start, end)
+
+
+@dataclass(frozen=True)
+class _LabelledLines:
+    start: Ints
+    colon: Ints
+
+
+def _labelled_lines(texts: Texts) -> tuple[_LabelledLines, pa.LargeStringArray]:
+    """Return the lines that have a colon near their beginning, and what comes before it, each (K,)."""
+    data = texts.data
+    end = np.flatnonzero(data == ord("\n"))
+    start = np.concatenate([[0], end + 1])[: len(end)]
+    colons = np.append(np.flatnonzero(data == ord(":")), len(data))
+    colon = colons[np.searchsorted(colons, start)]
+    labelled = (colon < np.minimum(end, start + LABEL_BYTES)) & (colon > start)
+    start, colon = start[labelled], colon[labelled]
+    return _LabelledLines(start, colon), slices(data, start, colon)
+
+
+def _row_of(texts: Texts, position: Ints) -> Ints:
+    return np.searchsorted(texts.offset, position, side="right") - 1
+
+
+def _trimmed(data: Bytes, start: Ints, end: Ints) -> Cells:
+    """Remove a few blanks at both ends of the cells."""
+    blank: npt.NDArray[np.bool_] = np.append(data, np.uint8(0)) <= ord(" ")
+    blank[-1] = False
+    for _ in range(4):
+        start = start + ((start < end) & blank[start])
+        end = end - ((start < end) & blank[end - 1])
+    return Cells(data, start, end)
+
+
+FIT_ROWS = 20_000
+"""Maximum number of texts, spread over the table, that are profiled."""
+
+PART_BYTES = 1 << 20
+"""Of the texts that are read together; the work arrays take ten times the bytes, and fit into the processor's cache."""
+
+PLACES = 3
+"""Numbers of a cell that are columns of their own."""
+
+MIN_ROWS = 10
+"""Minimum number of cells that have a category, an amount or a number at a place."""
+
+_NEARLY_ALL = 0.9
+
+MOST_CATEGORIES = 256
+CATEGORY_BYTES = 60
+"""A longer cell is no category."""
+
+CELLS_AT_ONCE = 1 << 16
+"""Cells in which categories are looked up together."""
+
+LONG_BYTES = 30
+"""Cells that are longer on average have their length as a column."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What the cells of one label yield.
+
+    Attributes:
+        label: the name of the column; "" for text before the first label.
+        share: the share of texts that have the cell.
+        dot_groups, comma_groups: see `written.Marks`.
+        places: how many numbers of a cell are read, at most `PLACES`.
+        measured: cells state amounts with units.
+        cells: frequent whole cells, most frequent first.
+        words: frequent first words of cells.
+        long: cells are prose; their length is a column.
+    """
+
+    label: str
+    share: float
+    dot_groups: bool
+    comma_groups: bool
+    places: int
+    measured: bool
+    cells: list[str]
+    words: list[str]
+    long: bool
+
+    @property
+    def marks(self) -> Marks:
+        """The separators of thousands."""
+        return Marks(self.dot_groups, self.comma_groups)
+
+    def describe(self) -> str:
+        """Describe what the cells yield in a few words, such as "2 numbers, amounts, 8 categories"."""
+        found = [counted(self.places, "number")] if self.places else []
+        found += ["amounts"] if self.measured else []
+        found += (
+            ["1 category" if len(self.cells) == 1 else f"{len(self.cells)} categories"] if self.cells else []
+        )
+        found += [counted(len(self.words), "frequent first word")] if self.words and not self.cells else []
+        return ", ".join(found) or "words"
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of N texts under L labels.
+
+    Attributes:
+        cells: the cells.
+        number: the numbers of each cell by place, in their common measure where they have a unit; NaN without a number,
+            float64 (N, L, `PLACES`).
+        unit: the classes of their units, int8 (N, L, `PLACES`).
+        total: the amounts of the cells, in order of the cells (N x L).
+    """
+
+    cells: Cells
+    number: npt.NDArray[np.float64]
+    unit: npt.NDArray[np.int8]
+    total: Totals
+
+
+def profile_columns(texts: pa.LargeStringArray) -> list[Column]:
+    """Find the labels of texts, (N,) large strings without nulls, and what each of them yields.
+
+    Example:
+        >>> texts = pa.array(["tea\\nsize: 250 g", "jam\\nsize: 1 kg"] * 10, pa.large_string())
+        >>> [(column.label, column.places, column.measured) for column in profile_columns(texts)]
+        [('', 0, False), ('size', 1, True)]
+    """
+    some = texts.take(pa.array(np.arange(0, len(texts), -(-len(texts) // FIT_ROWS) or 1)))
+    joined = join_texts(some)
+    labels = find_labels(joined)
+    cells = cut(joined, labels)
+    marks = [_marks(cells.column(label)) for label in range(len(labels))]
+    values = _read(joined, labels, marks)
+    return [_column(label, values, place, marks[place]) for place, label in enumerate(labels)]
+
+
+def read_columns(texts: pa.LargeStringArray, columns: Sequence[Column]) -> Values:
+    """Read the cells of texts, (N,) large strings without nulls."""
+    return _read_columns(join_texts(texts), columns)
+
+
+def _read_columns(texts: Texts, columns: Sequence[Column]) -> Values:
+    labels, marks = [column.label for column in columns], [column.marks for column in columns]
+    return _read(texts, labels, marks)
+
+
+def columns_of(texts: pd.Series) -> list[Column]:
+    """Return `profile_columns` of a table's texts, which several features share."""
+    return shared(texts, profile_columns, lambda: profile_columns(as_strings(texts)))
+
+
+def values_of(texts: pd.Series, columns: Sequence[Column]) -> Values:
+    """Return `read_columns` of a table's texts, which several features share."""
+    return shared(texts, (read_columns, columns), lambda: _read_columns(joined_texts(texts), columns))
+
+
+class Categories:
+    """The frequent cells and first words of columns, to be found among the cells of texts.
+
+    Args:
+        columns: of the texts.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        lists = [known for column in columns for known in (column.cells, column.words)]
+        self.counts = [len(known) for known in lists]
+        """Of each column the numbers of its frequent cells and of its frequent first words, in turn."""
+        number: dict[str, int] = {}
+        for name in itertools.chain.from_iterable(lists):
+            number.setdefault(name, len(number))
+        self._names = pa.array(list(number), pa.large_string())
+        self._place = np.repeat(np.array(self.counts, np.int64)[:, None], len(number) + 1, axis=1)
+        for of, known in zip(self._place, lists, strict=True):
+            for place, name in reversed(list(enumerate(known))):
+                of[number[name]] = place
+
+    def codes(self, cells: Cells) -> dict[int, Ints]:
+        """Return the places of cells among the known ones, int64 (N,) each, by the position in `counts`.
+
+        A place counts from 1. It is 0 if the cell is empty, and the number of known ones plus 1 for other cells. All
+        columns are looked up together, because each call of Arrow takes a while; of many texts, one after the other.
+        """
+        which = [position for position, count in enumerate(self.counts) if count]
+        words, at_once = cells.first_words(), max(1, CELLS_AT_ONCE // max(1, len(cells)))
+        found: dict[int, Ints] = {}
+        for begin in range(0, len(which), at_once):
+            some = which[begin : begin + at_once]
+            chosen = [((words if position % 2 else cells), position // 2) for position in some]
+            start, end = (
+                np.concatenate([getattr(of, side)[:, label] for of, label in chosen])
+                for side in ("start", "end")
+            )
+            lower = whole(Cells(cells.data, start[:, None], end[:, None]), 0)
+            number = numpy_of(pc.fill_null(pc.index_in(lower, self._names), len(self._names)))
+            place = self._place[np.repeat(some, len(cells)), number] + 1
+            place[numpy_of(pc.binary_length(lower)) == 0] = 0
+            found |= zip(some, np.split(place, len(some)), strict=True)
+        return found
+
+
+def whole(cells: Cells, label: int) -> pa.LargeStringArray:
+    """Return the cells of a label in lower case, (N,), cut to the length of a category."""
+    return pc.utf8_lower(cells.column(label, CATEGORY_BYTES + 1))
+
+
+def _read(texts: Texts, labels: Sequence[str], marks: Sequence[Marks]) -> Values:
+    """Read the cells in parts of the texts, whose work arrays are small."""
+    parts = texts.parts(PART_BYTES) or [texts]
+    found = [_read_part(part, labels, marks) for part in parts]
+    if len(found) == 1:
+        return found[0]
+    base = np.cumsum([0, *(len(part.data) for part in parts[:-1])])
+    start, end = (
+        np.concatenate([getattr(one.cells, side) + begin for one, begin in zip(found, base, strict=True)])
+        for side in ("start", "end")
+    )
+    total = (np.concatenate([getattr(one.total, field.name) for one in found]) for field in fields(Totals))
+    return Values(
+        Cells(texts.data, start, end),
+        np.concatenate([one.number for one in found]),
+        np.concatenate([one.unit for one in found]),
+        Totals(*total),
+    )
+
+
+def _read_part(texts: Texts, labels: Sequence[str], marks: Sequence[Marks]) -> Values:
+    cells = cut(texts, labels)
+    rows, count = cells.start.shape
+    start, end = cells.start.ravel(), cells.end.ravel()
+    filled = np.flatnonzero(end > start)
+    filled = filled[np.argsort(start[filled], kind="stable")]
+    plain = plain_bytes(cells.data)
+    codes = np.array([mark.code for mark in marks], np.int8)
+    numbers = read_numbers(plain, start[filled], end[filled], codes[filled % max(count, 1)])
+    measures = measure(plain, numbers, end[filled])
+    total = totals(numbers, measures, len(filled))
+    number, unit = _by_place(numbers, measures, filled, rows * count)
+    spread = Totals(
+        _spread(total.kind, filled, rows * count, 0),
+        _spread(total.amount, filled, rows * count, 0.0),
+        _spread(total.pack, filled, rows * count, 1.0),
+    )
+    return Values(cells, number.reshape(rows, count, PLACES), unit.reshape(rows, count, PLACES), spread)
+
+
+def _by_place(
+    numbers: Numbers, measures: Measures, filled: Ints, count: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int8]]:
+    number, unit = np.full((count, PLACES), np.nan), np.zeros((count, PLACES), np.int8)
+    place = numbers.place
+    kept = np.flatnonzero(place < PLACES)
+    at = filled[numbers.cell[kept]], place[kept]
+    number[at] = (numbers.value * measures.size)[kept]
+    unit[at] = measures.kind[kept]
+    return number, unit
+
+
+def _spread(values: npt.NDArray[Any], filled: Ints, count: int, missing: float) -> npt.NDArray[Any]:
+    found = np.full(count, missing, values.dtype)
+    found[filled] = values
+    return found
+
+
+def _column(label: str, values: Values, place: int, marks: Marks) -> Column:
+    cells = values.cells
+    length = cells.end[:, place] - cells.start[:, place]
+    filled = np.count_nonzero(length)
+    per_place = np.count_nonzero(~np.isnan(values.number[:, place]), axis=0)
+    kinds = values.total.kind.reshape(-1, values.number.shape[1])[:, place]
+    measured = bool(np.count_nonzero(kinds != NONE) >= MIN_ROWS)
+    numeric = measured and per_place[0] >= _NEARLY_ALL * filled  # "1 kg" is no other category than "1000 g"
+    text = whole(cells, place)
+    short = text.filter(pa.array((length > 0) & (length <= CATEGORY_BYTES)))
+    return Column(
+        label=label,
+        share=round(filled / max(1, len(cells)), 4),
+        dot_groups=marks.dot,
+        comma_groups=marks.comma,
+        places=int(np.count_nonzero(per_place >= MIN_ROWS)),
+        measured=measured,
+        cells=[] if numeric else _frequent(short),
+        words=[] if numeric else _frequent(whole(cells.first_words(), place)),
+        long=bool(filled and length.sum() / filled > LONG_BYTES),
+    )
+
+
+def _frequent(cells: pa.LargeStringArray) -> list[str]:
+    """Return strings that occur in at least `MIN_ROWS` cells, the most frequent first; [] if there is only one."""
+    counts = cells.filter(pc.greater(pc.binary_length(cells), 0)).value_counts()
+    rows = numpy_of(pc.struct_field(counts, "counts"))
+    order = np.argsort(-rows, kind="stable")[:MOST_CATEGORIES]
+    found: list[str] = (
+        pc.struct_field(counts, "values").take(pa.array(order[rows[order] >= MIN_ROWS])).to_pylist()
+    )
+    return found if len(rows) > 1 else []
+
+
+def _marks(cells: pa.LargeStringArray) -> Marks:
+    """Decide from the unambiguous numbers of a column what separates its thousands."""
+
+    def count(expression: str) -> int:
+        return int(pc.sum(pc.match_substring_regex(cells, expression)).as_py() or 0)
+
+    comma_decimal = count(r"[0-9],[0-9]{1,2}([^0-9.,]|$)|(^|[^0-9.,])0,[0-9]")
+    dot_decimal = count(r"[0-9]\.[0-9]{1,2}([^0-9.,]|$)|(^|[^0-9.,])0\.[0-9]|[0-9]\.[0-9]{4}")
+    comma_groups = count(r"[0-9],[0-9]{3}([^0-9]|$)")
+    dot_groups = count(r"[0-9]\.[0-9]{3}(,[0-9]|\.[0-9]{3}([^0-9.]|$))")
+    round_dots = count(r"(^|[^0-9.,])[1-9][0-9]{0,2}\.[0-9]00([^0-9.,]|$)")
+    dotted = count(r"(^|[^0-9.,])[1-9][0-9]{0,2}\.[0-9]{3}([^0-9.,]|$)")
+    dots = dot_groups > dot_decimal or (not dot_decimal and (comma_decimal > 0 or 2 * round_dots > dotted))
+    return Marks(dot=dots, comma=comma_groups >= comma_decimal)
+
+
+def to_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """Return columns as plain JSON values."""
+    return [asdict(column) for column in columns]
+
+
+def from_json(columns: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """Return the columns that `to_json` described."""
+    return [Column(**column) for column in columns]
+
+
+MIN_DISTINCT = 3
+"""Minimum number of distinct values of a column; tokens distinguish two equally well."""
+
+BOUND = 1e12
+
+TOTAL, PACK = PLACES, PLACES + 1
+"""Places of the amount and of the packs of a cell, behind those of its numbers."""
+
+
+class CellNumbers:
+    """The numbers of each column by their position, and its amounts: "2.0 l / 163 hp" has two numbers.
+
+    Numbers with a unit are in its common measure, so that "1 kg" and "500 g" compare. A value is 0 where the cell is
+    missing or has no number. The values that most texts have come first.
+    """
+
+    class Options(Section):
+        """Options of `columns`."""
+
+        columns: int = Field(16, ge=1, le=256, description="maximum number of values")
+
+    def __init__(self, options: Options) -> None:
+        self.names = tuple(f"column_{n}" for n in range(1, options.columns + 1))
+        self._opened: tuple[dict[str, Any], list[Column]] | None = None
+
+    def fit(self, table: Table) -> dict[str, Any]:
+        """Choose the values: {"columns": see `profile.to_json`, "chosen": [[label, place], ...]}."""
+        columns = columns_of(table.text)
+        return {
+            "columns": to_json(columns),
+            "chosen": _choose(values_of(table.text, columns), columns, len(self.names)),
+        }
+
+    def transform(self, table: Table, state: dict[str, Any]) -> npt.NDArray[np.float32]:
+        """Return the values, float32 (N, `columns`); a row does not depend on other rows."""
+        block = np.zeros((len(table), len(self.names)))
+        values = values_of(table.text, self._open(state))
+        for number, (label, place) in enumerate(state["chosen"]):
+            block[:, number] = _value(values, label, place)
+        return np.clip(np.nan_to_num(block), -BOUND, BOUND).astype(np.float32)
+
+    def _open(self, state: dict[str, Any]) -> list[Column]:
+        """Read the columns of a state, and keep them: this takes longer than reading the cells of a row."""
+        opened = self._opened
+        if opened is None or opened[0] is not state:
+            self._opened = opened = (state, from_json(state["columns"]))
+        return opened[1]
+
+
+def _value(values: Values, label: int, place: int) -> npt.NDArray[np.float64]:
+    """Return a number, an amount or a number of packs of each text, float64 (N,); NaN where there is none."""
+    if place < PLACES:
+        return values.number[:, label, place]
+    total = values.total
+    of = slice(label, None, values.number.shape[1])
+    found = total.amount[of] if place == TOTAL else total.pack[of]
+    return np.where(found > (place == PACK), found, np.nan)
+
+
+def _choose(values: Values, columns: Sequence[Column], most: int) -> list[list[int]]:
+    """Return label and place of the values that most texts have."""
+    found = []
+    for label, column in enumerate(columns):
+        for place in [*range(column.places), *([TOTAL, PACK] if column.measured else [])]:
+            value = _value(values, label, place)
+            known = value[~np.isnan(value)]
+            same = place == TOTAL and np.array_equal(
+                known, (first := values.number[:, label, 0])[~np.isnan(first)]
+            )
+            if len(np.unique(known)) >= MIN_DISTINCT and not same:
+                found.append((-len(known), label, place))
+    return [[label, place] for _, label, place in sorted(found)[:most]]

@@ -1,0 +1,418 @@
+"""Fit features to the training rows: which rows, out of fold, within a time; and continue them with more rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pricekit.core.calls import plugin_call
+from pricekit.core.contracts import Feature, State
+from pricekit.errors import ConfigError, DataError, PluginError
+from pricekit.features.fitted import (
+    FittedFeature,
+    FittedFeatures,
+    local_options,
+    make,
+    plain_state,
+    record_of,
+    transformed,
+)
+from pricekit.likeness import equal_texts, few_distinct
+from pricekit.support.cpus import usable_cpus
+from pricekit.support.log import logger
+from pricekit.support.progress import Advance, progress
+from pricekit.table import Table
+
+FOLDS = 5
+"""Number of folds of the training rows for features that use the price."""
+
+FEW_FOLDS = 2
+"""Number of folds of a sample that is less than half of the training rows: most rows are out of fold anyway."""
+
+MOST_ROWS = 100_000
+"""Of more training rows, a sample of so many fits the tokenizer and the features. docs/scale.md has measurements."""
+
+LARGEST_GROUP = 0.05
+"""Rows of the same product, as a share of a sample, that may be part of it: all others would be too few."""
+
+
+def some_rows(count: int) -> np.ndarray:
+    """Return the numbers of all rows, or of `MOST_ROWS` that were drawn by chance, int64, ascending."""
+    if count <= MOST_ROWS:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, MOST_ROWS, replace=False))
+
+
+def sample_of(table: Table) -> np.ndarray:
+    """Return the numbers of the rows that features are fitted to, int64, ascending: all, or about `MOST_ROWS`.
+
+    Duplicates are drawn together, so that a row outside of the sample has none in it. What features learn from the
+    prices of the sample is then out of fold for all other rows. If few texts are distinct, they are labels, and each
+    row is drawn separately.
+    """
+    if len(table) <= MOST_ROWS:
+        return np.arange(len(table))
+    same = equal_texts(table.text) if table.together is None else table.together
+    _, group, rows = np.unique(same, return_inverse=True, return_counts=True)
+    if table.together is None and table.group is None and few_distinct(group):
+        return some_rows(len(table))
+    order = np.random.default_rng(0).permutation(len(rows))
+    order = order[rows[order] <= LARGEST_GROUP * MOST_ROWS]
+    drawn = np.zeros(len(rows), bool)
+    drawn[order[np.cumsum(rows[order]) <= MOST_ROWS]] = True
+    return np.flatnonzero(drawn[group])
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The training rows that the tokenizer and the features are fitted to: all of them, or a part of many.
+
+    Attributes:
+        rows: their numbers, int64 (M,), ascending.
+        table: these rows.
+        count: the number of all training rows.
+    """
+
+    rows: np.ndarray
+    table: Table
+    count: int
+
+    @classmethod
+    def of(cls, train: Table) -> Sample:
+        """Choose the rows; say so if they are not all."""
+        rows = sample_of(train)
+        if len(rows) == len(train):
+            return cls(rows, train, len(train))
+        logger.info(f"tokenizer and features are fitted to a sample of {len(rows):,} of {len(train):,} rows")
+        return cls(rows, train.take(rows), len(train))
+
+    @property
+    def folds(self) -> int:
+        """The number of folds from which the rows of the sample get their values out of fold."""
+        return FEW_FOLDS if 2 * len(self.rows) < self.count else FOLDS
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Return values of the sample, float32 (M,), at the places of its rows, float32 (N,); NaN elsewhere."""
+        if len(self.rows) == self.count:
+            return values
+        found = np.full(self.count, np.nan, np.float32)
+        found[self.rows] = values
+        return found
+
+
+def folds_of(table: Table, count: int = FOLDS) -> np.ndarray:
+    """Return the fold of each row, int64 (N,); duplicates share a fold, because one reveals the other's price.
+
+    Duplicates are the rows with equal `Table.together`, otherwise equal texts. If few texts are distinct, they are
+    labels, which recur in new rows; then each row is assigned separately. With times, the folds are consecutive parts.
+    There are `count` folds, numbered from 0.
+    """
+    same = equal_texts(table.text)
+    if (parts := _parts_by_time(table, count)) is not None:
+        return parts
+    if few_distinct(same) and table.group is None:
+        same = np.arange(len(same))
+    elif table.together is not None:
+        same = np.unique(table.together, return_inverse=True)[1]
+    folds: np.ndarray = (np.random.default_rng(0).permutation(same.max(initial=-1) + 1) % count)[same]
+    return folds
+
+
+def _parts_by_time(table: Table, count: int) -> np.ndarray | None:
+    """Return the place of each row among `count` consecutive parts, int64 (N,); None with too few different times.
+
+    So each part is predicted from rows of other times, as new rows will be.
+    """
+    if table.time is None:
+        return None
+    _, row, rows = np.unique(table.time, return_inverse=True, return_counts=True)
+    part = ((np.cumsum(rows) - rows / 2) * count / len(table)).astype(np.int64)
+    return part[row] if len(np.unique(part)) == count else None
+
+
+ROWS_AT_ONCE = 150_000
+"""Maximum number of rows to which several threads fit a feature at the same time, in all, for the sake of memory."""
+
+
+def uses_price(plugin: Feature) -> bool:
+    """Return whether a feature learns from prices."""
+    return bool(getattr(plugin, "uses_price", False))
+
+
+def fit_one(part: FittedFeature, table: Table, price: np.ndarray | None) -> FittedFeature:
+    """Fit to rows; a price feature receives a copy of their prices."""
+    fit: Any = part.plugin.fit
+    with plugin_call("feature", part.name, "fitting to the training rows"):
+        state = fit(table) if price is None else fit(table, price.copy())
+    return replace(part, state=plain_state(part.name, state))
+
+
+def fit_out_of_fold(
+    part: FittedFeature,
+    table: Table,
+    price: np.ndarray,
+    known: Mapping[str, np.ndarray],
+    *,
+    folds: int,
+    shown: bool,
+) -> tuple[FittedFeature, dict[str, np.ndarray]]:
+    """Fit a price feature to all rows; return it, and the columns that were fitted to the rows of other folds."""
+    names = part.plugin.names
+    if all(name in known for name in names):
+        return fit_one(part, table, price), {name: known[name] for name in names}
+    fold = folds_of(table, folds)
+
+    def held_out(held: int) -> np.ndarray:
+        others, rows = np.flatnonzero(fold != held), np.flatnonzero(fold == held)
+        own = make(part.name, part.options, {})  # a plugin need not support several threads
+        return transformed(fit_one(own, table.take(others), price[others]), table.take(rows))
+
+    tasks: list[Callable[[], Any]] = [
+        partial(fit_one, part, table, price),
+        *(partial(held_out, number) for number in range(folds)),
+    ]
+    with progress(f"fitting {part.name}", len(tasks), shown=shown) as advance:
+        fitted, *found = _at_once(tasks, threads_for(len(table), folds), advance)
+    block = np.zeros((len(table), len(names)), np.float32)
+    for held, values in enumerate(found):
+        block[fold == held] = values
+    return fitted, dict(zip(names, block.T, strict=True))
+
+
+def fit_cached(
+    cache: Path,
+    part: FittedFeature,
+    table: Table,
+    price: np.ndarray,
+    known: Mapping[str, np.ndarray],
+    folds: int,
+    fit: Callable[[], tuple[FittedFeature, dict[str, np.ndarray]]],
+) -> tuple[FittedFeature, dict[str, np.ndarray]]:
+    """Return what `fit` returns, from the cache if it is there; a feature that reads files is always fitted."""
+    if part.reads_files or any(part.options.get(name) for name in local_options(part)):
+        return fit()
+    from pricekit.features.table_cache import cached_fit
+
+    def fit_plain() -> tuple[State, dict[str, np.ndarray]]:
+        fitted, columns = fit()
+        return fitted.state, columns
+
+    arrays = {"price": price, **{name: known[name] for name in part.plugin.names if name in known}}
+    facts = {key: value for key, value in record_of(part).items() if key != "state"}
+    state, columns = cached_fit(cache, facts | {"folds": folds}, table, arrays, fit_plain)
+    return replace(part, state=state), columns
+
+
+def threads_for(rows: int, folds: int) -> int:
+    """Return the number of threads that fit a feature to all rows and to all but each fold."""
+    tasks = [rows, *[rows - rows // folds] * folds]
+    allowed = int(np.searchsorted(np.cumsum(tasks), ROWS_AT_ONCE, side="right"))
+    return min(len(tasks), usable_cpus(), max(1, allowed))
+
+
+def _at_once(tasks: Sequence[Callable[[], Any]], threads: int, advance: Advance) -> list[Any]:
+    """Return the results of tasks that several threads run, in order."""
+    pool = ThreadPoolExecutor(threads)
+    try:
+        futures = [pool.submit(task) for task in tasks]
+        for future in as_completed(futures):
+            future.result()
+            advance(1)
+        return [future.result() for future in futures]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+CHECKED_ROWS = 8
+"""Number of rows on which a fitted feature is checked row by row."""
+
+
+def fit_features(
+    names: Sequence[str],
+    options: Mapping[str, dict[str, Any]],
+    table: Table,
+    price: np.ndarray | None = None,
+    known: Mapping[str, np.ndarray] | None = None,
+    *,
+    folds: int = FOLDS,
+    show_progress: bool = True,
+    cache: Path | None = None,
+) -> tuple[FittedFeatures, dict[str, np.ndarray]]:
+    """Fit feature plugins on the training rows.
+
+    Args:
+        names: the names of the plugins, in order.
+        options: the options of each plugin.
+        table: the N training rows, without the price.
+        price: the training prices, float64 (N,), for features that use them.
+        known: out-of-fold columns that need not be computed again, float32 (N,), by name.
+        folds: the number of folds from which features that learn from prices find the columns of the training rows.
+        show_progress: show a bar while a feature learns from prices.
+        cache: folder of a cache for features that learn from prices.
+
+    Returns:
+        The fitted features, and by name the out-of-fold columns, float32 (N,), that replace those of `transform` on
+        the training rows: the values of a row were learned from other rows only.
+
+    Raises:
+        ConfigError, PluginError: an option or a plugin is invalid.
+        DataError: a feature uses prices, and `price` is None.
+    """
+    if unused := set(options) - set(names):
+        raise ConfigError(
+            f"feature_options names {', '.join(sorted(unused))}, not among features {', '.join(names)}",
+            parameters=("features", "settings"),
+            unknown=sorted(unused),
+            candidates=list(names),
+        )
+    parts = [make(name, options.get(name, {}), {}) for name in names]
+    out_of_fold: dict[str, np.ndarray] = {}
+    for place, part in enumerate(parts):
+        if uses_price(part.plugin):
+            prices = _required(part.name, price)
+            fit = partial(fit_out_of_fold, part, table, prices, known or {}, folds=folds, shown=show_progress)
+            part, columns = (
+                fit() if cache is None else fit_cached(cache, part, table, prices, known or {}, folds, fit)
+            )
+            out_of_fold |= columns
+        else:
+            part = fit_one(part, table, None)
+        parts[place] = part
+        _check_rows_alone(part, table)
+    fitted = FittedFeatures(tuple(parts))
+    if twice := sorted({c for c in fitted.names if fitted.names.count(c) > 1}):
+        raise ConfigError(
+            f"the features {', '.join(names)} have columns of the same name: {', '.join(twice)}; leave one feature out",
+            parameters=("features",),
+            duplicates=twice,
+        )
+    return fitted, out_of_fold
+
+
+def continue_features(
+    fitted: FittedFeatures, table: Table, price: np.ndarray, *, again: bool
+) -> tuple[FittedFeatures, dict[str, str]]:
+    """Adapt features to more training rows, and keep what a model has learned to read.
+
+    A feature that does not use prices keeps its state, because its columns must not change their meaning. One that
+    uses prices learns again or goes on learning; its columns still mean what they meant. Many rows are represented by
+    their `sample_of`.
+
+    Args:
+        fitted: the features.
+        table: the N training rows, without the price.
+        price: their prices, float64 (N,).
+        again: fit features that use prices again, because these rows contain the earlier ones; otherwise those with a
+            method `update` continue, and others keep their state.
+
+    Returns:
+        The features, and by name what happened to each: "kept", "continued" or "fitted again".
+    """
+    rows = sample_of(table)
+    if len(rows) < len(table):
+        table, price = table.take(rows), price[rows]
+    parts, done = [], {}
+    for part in fitted.parts:
+        done[part.name] = "kept"
+        if uses_price(part.plugin) and again:
+            done[part.name], part = "fitted again", fit_one(part, table, price)
+        elif uses_price(part.plugin) and hasattr(part.plugin, "update"):
+            with plugin_call("feature", part.name, "continuing with more rows"):
+                state = part.plugin.update(table, price.copy(), part.state)
+            done[part.name], part = "continued", replace(part, state=plain_state(part.name, state))
+        parts.append(part)
+    return FittedFeatures(tuple(parts)), done
+
+
+def _required(name: str, price: np.ndarray | None) -> np.ndarray:
+    if price is None:
+        raise DataError(
+            f"the feature '{name}' learns from prices, which are not read here; leave it out",
+            parameters=("features",),
+            feature=name,
+        )
+    return price
+
+
+def _check_rows_alone(part: FittedFeature, table: Table) -> None:
+    """Reject a feature whose value for a row depends on other rows, because then the row's price would, too."""
+    rows = np.arange(min(CHECKED_ROWS, len(table)))
+    together = transformed(part, table.take(rows))
+    alone = [transformed(part, table.take(rows[i : i + 1])) for i in rows]
+    if len(rows) and not np.array_equal(together, np.vstack(alone)):
+        raise PluginError(
+            f"the feature '{part.name}' returns different values for a row alone and for the same row among others; "
+            "everything learned from the training rows belongs in the state that fit returns; report it to the "
+            "plugin's author"
+        )
+
+
+PILOT_ROWS = 200
+"""Least number of rows that show how long a feature takes, under a time budget."""
+
+QUICK = 0.2
+"""Seconds of a first fit up to which no second one shows what of it happens only once, such as opening an encoder."""
+
+GROWTH = 0.8
+"""The time of a fit grows with the number of rows to this power, because a part of it does not depend on them."""
+
+
+def too_slow(
+    names: Sequence[str],
+    options: Mapping[str, dict[str, Any]],
+    table: Table,
+    price: np.ndarray,
+    seconds: float,
+    folds: int = FOLDS,
+) -> list[str]:
+    """Return the features that learn from prices and take longer than they may, by the time for a part of the rows.
+
+    Args:
+        names: the names of the plugins, in order.
+        options: the options of each plugin.
+        table: the N training rows, without the price.
+        price: the training prices, float64 (N,).
+        seconds: how long these features may take together, the first of them first.
+        folds: the number of folds, see `fit_features`.
+    """
+    found = []
+    for name in names:
+        part = make(name, options.get(name, {}), {})
+        if uses_price(part.plugin):
+            needed = _seconds_for(part, table, price, folds, seconds)
+            if needed <= seconds:
+                seconds -= needed
+                continue
+            logger.warning(
+                f"the feature '{name}' would take about {needed:,.0f} s, and the time budget leaves {seconds:,.0f} s "
+                "for it, so it is left out; give more time"
+            )
+            found.append(name)
+    return found
+
+
+def _seconds_for(part: FittedFeature, table: Table, price: np.ndarray, folds: int, most: float) -> float:
+    """Return about how long it takes to fit a feature out of fold in at most `most` seconds.
+
+    What only the first fit of a process does is done then, so the time of a second one counts, if there is enough time.
+    """
+    pilot = np.sort(np.random.default_rng(0).permutation(len(table))[: max(PILOT_ROWS, len(table) // 10)])
+    taken = _seconds_of_fit(part, table.take(pilot), price[pilot])
+    if QUICK < taken < most / 3:
+        taken = _seconds_of_fit(part, table.take(pilot), price[pilot])
+    each = taken * (len(table) / len(pilot)) ** GROWTH
+    # All rows once, and all but one fold so often; two threads hinder each other, and do the work of one and a half.
+    return float(each) * folds / ((1 + threads_for(len(table), folds)) / 2)
+
+
+def _seconds_of_fit(part: FittedFeature, table: Table, price: np.ndarray) -> float:
+    started = time.perf_counter()
+    fit_one(part, table, price)
+    return time.perf_counter() - started

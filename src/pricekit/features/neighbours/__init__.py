@@ -1,1 +1,0 @@
-"""Feature `neighbours`: the prices of the training rows with the most similar texts."""

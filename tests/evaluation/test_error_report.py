@@ -1,0 +1,80 @@
+"""The largest errors."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pricekit.errors import DataError
+from pricekit.evaluation.error_report import error_table, find_errors, groupings_of_errors, share_of_worst
+from pricekit.evaluation.groups import quantities_of
+from pricekit.metrics import smape, smape_terms
+
+
+def test_rows_are_sorted_by_error(rows):
+    some = rows(60, kind=["tea", "ink"] * 30)
+    found = error_table(some, quantities_of(some.text))
+    assert found["error"].is_monotonic_decreasing
+    assert sorted(found["row"]) == list(range(60))
+    assert found["error"].mean() == pytest.approx(smape(some.predicted, some.price))
+    worst = found.iloc[0]
+    number = int(worst["row"])
+    assert worst["error"] == smape_terms(some.predicted, some.price).max()
+    assert (worst["id"], worst["text"], worst["kind"]) == (
+        f"p{number}",
+        some.text[number],
+        ["tea", "ink"][number % 2],
+    )
+    assert worst["total"] == pytest.approx(28.3495 * (number % 40 + 1), rel=1e-4)
+    assert (worst["value"], worst["measure"]) == (number % 40 + 1, "g")
+
+
+def test_equal_errors_keep_the_order_of_the_file(rows):
+    some = rows(20)
+    exact = replace(some, predicted=some.price).take(np.arange(19, -1, -1))
+    assert error_table(exact, quantities_of(exact.text))["row"].tolist() == list(range(20))
+
+
+def test_columns_of_the_table_take_no_other_name(rows):
+    some = rows(20, error=["a", "b"] * 10, value=["c", "d"] * 10)
+    found = error_table(some, quantities_of(some.text))
+    assert list(found)[-3:] == ["error_", "value_", "text"]
+
+
+def test_the_share_of_the_worst_by_hand():
+    table = pd.DataFrame({"error": [150.0, 30, 20, 0]})
+    assert [share_of_worst(table, count) for count in (0, 1, 2, 9)] == [0, 75, 90, 100]
+    assert share_of_worst(table.tail(1), 1) == 0
+
+
+def test_the_groupings_of_rows(rows):
+    some = rows(100, kind=["tea", "ink"] * 50, brand=[f"b{n % 20}" for n in range(100)])
+    some.text[:30] = "A chair"
+    quantities = quantities_of(some.text)
+    found = groupings_of_errors(some, quantities)
+    assert [grouping.by for grouping in found] == [
+        "unit",
+        "quantity",
+        "price",
+        "kind",
+    ]  # brands are too small
+    (kind,) = groupings_of_errors(some, quantities, "kind")
+    assert kind.labels == ["ink", "tea"]
+    with pytest.raises(DataError, match=r"no column 'colour' to group by; they have kind, brand\."):
+        groupings_of_errors(some, quantities, "colour")
+
+
+def test_a_report_of_errors(rows):
+    some = rows(60, kind=["<b>tea</b>", "ink"] * 30)
+    report = find_errors(some)
+    assert report.score == pytest.approx(smape(some.predicted, some.price))
+    assert report.worst(3)["error"].is_monotonic_decreasing
+    assert report.share_of_worst(60) == pytest.approx(100)
+    found = json.loads(report.to_json(3))
+    assert (found["rows"], len(found["worst"])) == (60, 3)
+    assert {group["by"] for group in found["groups"]} == {"price", "kind"}
+    assert len(repr(report)) < 120
+    assert "<b>" not in report._repr_html_()
+    assert set(find_errors(some, "kind").groups["by"]) == {"kind"}

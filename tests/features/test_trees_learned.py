@@ -1,0 +1,48 @@
+"""The inputs of the trees that are learned from prices."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pricekit.features.fit import fit_features, folds_of
+from pricekit.features.trees import Learned
+from pricekit.table import table_of_texts
+
+
+@pytest.fixture(scope="module")
+def products():
+    random = np.random.default_rng(0)
+    table = table_of_texts([f"tea {kind} {n}" for n, kind in enumerate(random.integers(0, 9, 120))])
+    return table, np.exp(random.normal(size=120))
+
+
+@pytest.mark.parametrize("neighbours", [False, True])
+def test_no_input_of_a_training_row_depends_on_a_price_of_its_fold(products, neighbours):
+    table, price = products
+    fold = folds_of(table)
+    learned = Learned.fit(table, price, neighbours=neighbours)
+    before = learned.out_of_fold(table, price)
+    after = learned.out_of_fold(table, np.where(fold == 1, price * 7, price))
+    assert before.shape == (120, 4 if neighbours else 1)
+    assert np.array_equal(before[fold == 1], after[fold == 1])
+    assert (before[fold != 1] != after[fold != 1])[:, 0].all()
+
+
+def test_inputs_survive_json_and_do_not_depend_on_other_rows(products):
+    table, price = products
+    learned = Learned.fit(table, price, neighbours=True)
+    again = Learned.from_json(json.loads(json.dumps(learned.to_json())))
+    together = learned.columns(table)
+    assert np.array_equal(again.columns(table), together)
+    alone = np.vstack([learned.columns(table.take(np.array([row]))) for row in range(20)])
+    assert np.array_equal(alone, together[:20])
+
+
+def test_trees_with_neighbours_say_that_they_hold_training_rows(products):
+    held = {}
+    for neighbours in (False, True):
+        options = {"rounds": 3, "neighbours": neighbours}
+        fitted, _ = fit_features(["trees"], {"trees": options}, *products)
+        held[neighbours] = fitted.holding_training_rows
+    assert held == {False: [], True: ["trees"]}
