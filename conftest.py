@@ -95,7 +95,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def run(catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run; read only."""
-    from pricekit.runs.source import Source
+    from pricekit.runs.split import Source
     from pricekit.runs.train import train
 
     out = tmp_path_factory.mktemp("runs") / "run"

@@ -33,7 +33,7 @@ from pricekit.evaluation.held_out import read_held_out
 from pricekit.features.labelled_lines import as_list
 from pricekit.features.neighbours import nearest
 from pricekit.metrics import smape
-from pricekit.runs.folder.opened import LoadedRun, open_run
+from pricekit.runs.opened import LoadedRun, open_run
 from pricekit.table import Table, read_usable
 
 K = 5

@@ -24,10 +24,9 @@ from pricekit.core.contracts import Graph, PriceBatch
 from pricekit.core.loader import registry
 from pricekit.exporting.graph import export_graph
 from pricekit.exporting.precision import convert
-from pricekit.model.backbones.architectures import DEBERTA_V3_SMALL
-from pricekit.model.backbones.deberta import export_by_distance, slice_positions
-from pricekit.model.backbones.encoder import TransformerEncoder
-from pricekit.model.backbones.families import FAMILIES
+from pricekit.model.deberta import export_by_distance, slice_positions
+from pricekit.model.encoder import TransformerEncoder
+from pricekit.model.families import DEBERTA_V3_SMALL, FAMILIES
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
 

@@ -16,7 +16,7 @@ import numpy as np
 from pricekit.cli.terminal import show_table
 from pricekit.evaluation.comparison import compare
 from pricekit.evaluation.held_out import read_held_out
-from pricekit.runs.folder.opened import open_run
+from pricekit.runs.opened import open_run
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from pricekit.exporting.graph import export_graph
 from pricekit.exporting.precision import convert
 from pricekit.exporting.verify import fit_length, shapes
 from pricekit.preprocess import Inputs
-from pricekit.runs.folder.opened import LoadedRun, open_run, read_sample
+from pricekit.runs.opened import LoadedRun, open_run, read_sample
 from pricekit.table import read_table
 from pricekit.tokens import batches_by_length
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from pricekit.cli.terminal import show_table
 from pricekit.metrics import smape
-from pricekit.runs.folder.opened import open_run
+from pricekit.runs.opened import open_run
 from pricekit.support.log import logger
 from pricekit.table import Columns, Table, read_usable
 from pricekit.table.columns import equal_texts

@@ -19,7 +19,7 @@ import torch
 
 from pricekit.features.neighbours import MOST_TERMS, index_texts, nearest, open_index
 from pricekit.metrics import smape
-from pricekit.runs.folder.opened import LoadedRun, open_run
+from pricekit.runs.opened import LoadedRun, open_run
 from pricekit.table import table_of_texts
 
 NEIGHBOURS, BATCH = 8, 256

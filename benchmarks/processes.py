@@ -97,13 +97,12 @@ def train(way: str, words: list[str]) -> None:
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
     from pricekit.__main__ import run
-    from pricekit.training import loop, step
-    from pricekit.training.parallel import exchange
+    from pricekit.training import loop, parallel, step
 
     if way == SPARSE:
         step.mean_gradient = allreduce_hook
     if way == DENSE:
-        exchange.mean_rows = mean_dense
+        parallel.mean_rows = mean_dense
     epochs: list[tuple[int, float, float]] = []
 
     def train_epoch(session: Any, *rest: Any, call: Any = loop.train_epoch) -> Any:

@@ -29,16 +29,16 @@ REPLACED, RESPELLED, REPEATED, NOISE = 0.2, 0.004, 0.05, 0.3
 """Shares of words with another word, and of new spellings; share of repeated texts; deviation of the log price."""
 
 STAGES = {
-    "read the table": ("pricekit.runs.source", "load_rows"),
-    "search for leaks": ("pricekit.runs.source", "check_leaks"),
-    "search for duplicates": ("pricekit.runs.source", "with_duplicates"),
-    "split": ("pricekit.runs.source", "split_table"),
-    "tokenizer and features": ("pricekit.runs.preparing.new_run", "fit_parts"),
-    "  of these, features": ("pricekit.runs.preparing.fitted", "fit_features"),
-    "inputs": ("pricekit.runs.preparing.new_run", "inputs_of"),
-    "model": ("pricekit.runs.preparing.new_run", "new_model"),
-    "check of the plugins": ("pricekit.runs.preparing.new_run", "check_plugins"),
-    "files of the run": ("pricekit.runs.preparing.new_run", "_write_run"),
+    "read the table": ("pricekit.runs.split", "load_rows"),
+    "search for leaks": ("pricekit.runs.split", "check_leaks"),
+    "search for duplicates": ("pricekit.runs.split", "with_duplicates"),
+    "split": ("pricekit.runs.split", "split_table"),
+    "tokenizer and features": ("pricekit.runs.prepare", "fit_parts"),
+    "  of these, features": ("pricekit.runs.prepare", "fit_features"),
+    "inputs": ("pricekit.runs.prepare", "inputs_of"),
+    "model": ("pricekit.runs.prepare", "new_model"),
+    "check of the plugins": ("pricekit.runs.prepare", "check_plugins"),
+    "files of the run": ("pricekit.runs.prepare", "_write_run"),
 }
 
 

@@ -15,7 +15,7 @@ import torch
 from pydantic import BaseModel, Field
 
 import pricekit as pk
-from pricekit.model.backbones.bpe import train_bpe
+from pricekit.model.bpe import train_bpe
 from pricekit.model.losses import LogPrice
 from pricekit.optim.optimizers import adamw
 

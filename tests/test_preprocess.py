@@ -10,8 +10,8 @@ from pricekit.exporting.export import export_run
 from pricekit.features.fit import fit_features
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import SHORT_LINE_CHARACTERS, Preprocessor, short_lines_first
-from pricekit.runs.folder.opened import open_run
-from pricekit.runs.source import Source
+from pricekit.runs.opened import open_run
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.table import Columns, read_table
 

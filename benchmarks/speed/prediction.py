@@ -23,8 +23,8 @@ from pricekit.exporting.graph import export_graph
 from pricekit.model.inference import torch_engine
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
-from pricekit.runs.folder.opened import LoadedRun as TrainedRun
-from pricekit.runs.folder.opened import open_run
+from pricekit.runs.opened import LoadedRun as TrainedRun
+from pricekit.runs.opened import open_run
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.table import Table, read_table

@@ -20,16 +20,16 @@ from pricekit.datasets import make_catalog
 from pricekit.features.fit import fit_features
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.preprocess import Preprocessor, without_price
-from pricekit.runs.source import columns_of
+from pricekit.runs.split import columns_of
 from pricekit.support.log import logger
 from pricekit.table import Columns, Table, read_usable
 from pricekit.tokens import encode, pad_id_of
 from pricekit.training.batches import PricedInputs, epoch_batches
-from pricekit.training.interrupts import Interrupts
 from pricekit.training.loop import train_epoch
 from pricekit.training.machine import DTYPES, choose_precision, fast_math, torch_threads
-from pricekit.training.parallel.processes import Processes
+from pricekit.training.parallel import Processes
 from pricekit.training.session import Job, Session, start_session
+from pricekit.training.signals import Interrupts
 from speed.timing import synchronize
 
 INVENTED = 4000

@@ -27,7 +27,7 @@ def pricekit_register_features(register: Register) -> None:
 @hookimpl
 def pricekit_register_backbones(register: Register) -> None:
     """Register the pretrained backbones and those that need no download."""
-    here = "pricekit.model.backbones"
+    here = "pricekit.model"
     bag = "weighted bag of token and hashed-bigram embeddings; no download, trains in a minute on a CPU"
     register("bag", f"{here}.bag:Bag", bag)
     register("lstm", f"{here}.lstm:Lstm", "bidirectional LSTM from scratch; no download")
@@ -44,7 +44,7 @@ def pricekit_register_backbones(register: Register) -> None:
         "multilingual-e5-small": "118M parameters, 12 layers, a hundred languages",
     }
     register(
-        "encoder", f"{here}.any_encoder:AnyEncoder", "any text encoder of transformers, from its weights"
+        "encoder", f"{here}.transformer:AnyEncoder", "any text encoder of transformers, from its weights"
     )
     for name, size in pretrained.items():
         register(name, f"{here}.transformer:{name.replace('-', '_')}", f"pretrained transformer, {size}")
@@ -83,7 +83,7 @@ def pricekit_register_policies(register: Register) -> None:
     for name, summary in policies.items():
         register(name, f"pricekit.optim.policies:{name.title()}", summary)
     scratch = "lstm, transformer or mlp, from random weights, in batches of 256 rows"
-    register("scratch", "pricekit.optim.scratch:Scratch", scratch)
+    register("scratch", "pricekit.optim.policies:Scratch", scratch)
 
 
 @hookimpl

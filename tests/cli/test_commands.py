@@ -201,7 +201,7 @@ def test_a_run_interrupted_before_its_start_shows_no_resume_command(
         raise KeyboardInterrupt
 
     old = shutil.copytree(run, tmp_path / "old")
-    monkeypatch.setattr("pricekit.runs.preparing.prepare.load_split", interrupted)
+    monkeypatch.setattr("pricekit.runs.prepare.load_split", interrupted)
     for line in (["--out", tmp_path / "new"], ["--out", old, "--overwrite"]):
         code, _, err = pricekit("train", catalog, *line)
         assert (code, "continue with" in err) == (130, False)
@@ -238,7 +238,7 @@ def test_an_unexpected_error_is_one_paragraph(pricekit, catalog, tmp_path, monke
     def broken(*args, **kwargs):
         raise ZeroDivisionError("three\nlines\nlong")
 
-    monkeypatch.setattr("pricekit.runs.preparing.prepare.load_split", broken)
+    monkeypatch.setattr("pricekit.runs.prepare.load_split", broken)
     code, _, err = pricekit("train", catalog, "--out", tmp_path / "run")
     assert code == 1
     assert "unexpected error: ZeroDivisionError: three lines long" in err

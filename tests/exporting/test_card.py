@@ -7,7 +7,7 @@ from conftest import tiny_config
 from pricekit import ensemble
 from pricekit.datasets import make_catalog
 from pricekit.exporting.export import export_run
-from pricekit.runs.source import Source
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from pricekit.errors import ExportError, TrainingError
 from pricekit.exporting import export as export_module
 from pricekit.exporting.export import export_run
-from pricekit.runs.folder.opened import open_run
+from pricekit.runs.opened import open_run
 from pricekit.support.progress import use_reporter
 
 

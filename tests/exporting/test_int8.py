@@ -20,9 +20,9 @@ from pricekit.exporting.export import export_run
 from pricekit.exporting.graph import export_graph
 from pricekit.exporting.int8 import to_int8
 from pricekit.exporting.precision import Converted, convert
-from pricekit.model.backbones.transformer import SmallTransformer
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
+from pricekit.model.transformer import SmallTransformer
 from pricekit.support.progress import use_reporter
 from tests.exporting.test_export import Recorder
 

@@ -11,7 +11,7 @@ from pricekit.exporting import verify
 from pricekit.exporting.export import export_run
 from pricekit.exporting.rows import PricedOnce
 from pricekit.exporting.verify import verify_graph
-from pricekit.runs.folder.opened import open_run, read_sample
+from pricekit.runs.opened import open_run, read_sample
 
 
 def test_a_graph_that_differs_is_caught(run, bundle):

@@ -10,9 +10,9 @@ import torch
 
 import pricekit as pk
 from pricekit.datasets import make_catalog
-from pricekit.runs.folder.opened import open_run
+from pricekit.runs.opened import open_run
 from pricekit.training import session
-from tests.model.backbones.tiny_weights import KINDS, write_weights
+from tests.model.tiny_weights import KINDS, write_weights
 
 WITHOUT_TORCH = """
 import sys

@@ -16,8 +16,8 @@ import pricekit as pk
 from pricekit.config import RunConfig
 from pricekit.config.resolve import configure
 from pricekit.errors import PricekitError
-from pricekit.runs.folder.opened import open_run, read_sample
-from pricekit.runs.source import Source
+from pricekit.runs.opened import open_run, read_sample
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.support.log import logger
 from pricekit.training import loop

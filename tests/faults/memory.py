@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 import pricekit as pk
 from pricekit.cli.failures import exit_code, explain
 from pricekit.model.network import PriceModel
-from pricekit.runs.source import Source
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.training import checkpoint
 from pricekit.training.step import Objective, Stepper

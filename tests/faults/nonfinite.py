@@ -16,11 +16,11 @@ from safetensors.torch import load_file
 from pricekit.config import RunConfig
 from pricekit.config.resolve import configure
 from pricekit.errors import PricekitError
-from pricekit.runs.preparing import new_run
-from pricekit.runs.source import Source
+from pricekit.runs import prepare as preparing
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
+from pricekit.training.batches import Rows
 from pricekit.training.checkpoint import read_state
-from pricekit.training.loader import Rows
 from pricekit.training.step import Objective, Stepper
 from tests.faults.campaign import Case
 from tests.faults.damage import SETTINGS
@@ -141,7 +141,7 @@ def _in_gradient(stack: ExitStack, case: Case, config: RunConfig, value: float, 
 
 def _in_rows(stack: ExitStack, case: Case, config: RunConfig, value: float, name: str) -> list[str]:
     """Disturb a row of the table's inputs, as a plugin or a damaged cache could: no step is taken."""
-    make = new_run.inputs_of
+    make = preparing.inputs_of
 
     def disturbed(*arguments: Any) -> Any:
         found = make(*arguments)
@@ -149,7 +149,7 @@ def _in_rows(stack: ExitStack, case: Case, config: RunConfig, value: float, name
         (price if name == "price" else features).reshape(-1)[7] = value
         return replace(found, price=price, inputs=replace(found.inputs, features=features))
 
-    stack.enter_context(patch.object(new_run, "inputs_of", disturbed))
+    stack.enter_context(patch.object(preparing, "inputs_of", disturbed))
     return ["has the price"] if name == "price" else ["the feature column '"]
 
 

@@ -145,8 +145,8 @@ def test_a_run_trains_on_them_and_resumes_with_them(known, pricekit, catalog, tm
     assert len(columns) == 340
 
     from pricekit.config import build_config, read_toml
-    from pricekit.runs.preparing.prepare import prepare
-    from pricekit.runs.source import Source
+    from pricekit.runs.prepare import prepare
+    from pricekit.runs.split import Source
 
     registry.cache_clear()
     config = build_config([read_toml(run / "config.toml")])

@@ -14,7 +14,7 @@ from pricekit.config.resolve import configure
 from pricekit.datasets import make_catalog
 from pricekit.exporting.export import export_run
 from pricekit.prediction.predictor import Predictor
-from pricekit.runs.source import Source
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 
 HERE = Path(__file__).parent

@@ -12,7 +12,7 @@ from pricekit.errors import BundleError, ConfigError
 from pricekit.evaluation.calibration import fit_intervals
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.predictor import Predictor
-from pricekit.runs.folder.opened import open_run
+from pricekit.runs.opened import open_run
 
 
 def made(rows, seed=0):

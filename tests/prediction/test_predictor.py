@@ -23,9 +23,9 @@ from pricekit.bundle import open_bundle
 from pricekit.errors import BundleError, ConfigError, DataError, TrainingError
 from pricekit.prediction.members import read_bundle
 from pricekit.prediction.predictor import Predictor
-from pricekit.runs.folder.opened import open_run
 from pricekit.runs.load import load_model
-from pricekit.runs.source import Source
+from pricekit.runs.opened import open_run
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from tests.bundle.hostile import write_manifest
 

@@ -21,7 +21,7 @@ from pricekit.exporting import export as export_module
 from pricekit.exporting.export import export_run
 from pricekit.prediction.members import weighted_mean
 from pricekit.prediction.self_test import FILE, MOST_ROWS, TOLERANCES, make_self_test, read_self_test
-from pricekit.runs.source import Source
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.table import Columns
 from tests.bundle.hostile import change, put, write_manifest

@@ -11,7 +11,7 @@ from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
-from pricekit.runs.source import Source, load_split
+from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train
 from tests.cli.test_commands import TINY
 

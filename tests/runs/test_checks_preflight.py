@@ -15,10 +15,10 @@ from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.datasets import make_catalog
 from pricekit.errors import PluginError
-from pricekit.model.backbones.bag import Bag
+from pricekit.model.bag import Bag
 from pricekit.model.losses import SmapeLoss
 from pricekit.runs.checks import check_rates
-from pricekit.runs.source import Source
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 
 

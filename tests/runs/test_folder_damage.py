@@ -8,10 +8,9 @@ import pytest
 import pricekit as pk
 from conftest import TINY, tiny_config
 from pricekit.errors import DataError, PricekitError, TrainingError
-from pricekit.runs.folder.names import STARTED
-from pricekit.runs.folder.opened import open_run, read_sample
-from pricekit.runs.folder.states import is_run, is_started
-from pricekit.runs.source import Source
+from pricekit.runs.folder import STARTED, is_run, is_started
+from pricekit.runs.opened import open_run, read_sample
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.support.digests import LISTING, read_listing
 from pricekit.support.staging import staging_of

@@ -7,9 +7,9 @@ import pandas as pd
 import torch
 
 from conftest import tiny_config
-from pricekit.runs.folder.opened import open_run
 from pricekit.runs.inputs import cached_inputs
-from pricekit.runs.source import Source, load_split
+from pricekit.runs.opened import open_run
+from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train
 
 
@@ -39,7 +39,7 @@ def test_the_cache_gives_the_same_weights(catalog, run, tmp_path, monkeypatch):
     assert len(list((tmp_path / "cache").iterdir())) == 2  # the training and the validation rows
     monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)  # all comes from the cache
     split = load_split(Source(catalog), config)
-    monkeypatch.setattr("pricekit.runs.finish._check_reopened", lambda out, model: None)
+    monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
     train(Source(catalog), config, tmp_path / "second", cache=cache)
     for out in ("first", "second"):
         assert all(torch.equal(t, _weights(tmp_path / out)[n]) for n, t in _weights(run).items())

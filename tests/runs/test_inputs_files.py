@@ -14,12 +14,11 @@ from conftest import tiny_config
 from pricekit.config.layers import read_saved_config
 from pricekit.features.fit import sample_of
 from pricekit.features.trees import Trees
-from pricekit.runs.folder.contents import read_out_of_fold, read_preprocessor
-from pricekit.runs.folder.names import STARTED
-from pricekit.runs.folder.opened import open_run
+from pricekit.runs.folder import STARTED, read_out_of_fold, read_preprocessor
 from pricekit.runs.inputs import FILES, TRAIN, VALID, open_inputs
+from pricekit.runs.opened import open_run
 from pricekit.runs.refit import all_rows
-from pricekit.runs.source import Source, load_split
+from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train
 from pricekit.training import loop
 from pricekit.training.session import Session
@@ -91,7 +90,7 @@ def test_a_killed_run_resumes_to_the_same_weights(catalog, run, tmp_path, large,
     assert not set(FILES) & set(STARTED)
     if damage == "none":  # they are not computed again
         monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)
-        monkeypatch.setattr("pricekit.runs.finish._check_reopened", lambda out, model: None)
+        monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
     elif damage == "missing":
         (out / TRAIN).unlink()
     else:

@@ -7,7 +7,7 @@ import pytest
 from conftest import tiny_config
 from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
-from pricekit.runs.folder.opened import open_run
+from pricekit.runs.opened import open_run
 from pricekit.runs.pseudo_labels import (
     MAX_RATIO,
     add_pseudo_labels,
@@ -15,7 +15,7 @@ from pricekit.runs.pseudo_labels import (
     read_pseudo_labelled,
     read_unpriced,
 )
-from pricekit.runs.source import Source, load_split
+from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train
 from pricekit.table import DEFAULT_READ_OPTIONS, Columns, table_of_texts
 from pricekit.workflows.cross_validation import cross_validate

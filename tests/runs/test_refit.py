@@ -17,17 +17,15 @@ from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.options import config_of
-from pricekit.runs.folder.contents import read_out_of_fold
-from pricekit.runs.folder.names import REFIT, is_own
-from pricekit.runs.folder.opened import open_run
+from pricekit.runs.folder import REFIT, is_own, read_out_of_fold
+from pricekit.runs.opened import open_run
 from pricekit.runs.refit import all_rows
-from pricekit.runs.source import Source, Split, load_split
+from pricekit.runs.split import Source, Split, load_split
 from pricekit.runs.train import train
 from pricekit.support.progress import use_reporter
 from pricekit.support.staging import staging_of
 from pricekit.training import loop
-from pricekit.training.monitor import Monitor
-from pricekit.training.session import Session, start_session
+from pricekit.training.session import Monitor, Session, start_session
 from pricekit.training.time_budget import TimeBudget
 
 REFITTED = {"training": {"refit": True, "epochs": 4, "save_steps": 4}}

@@ -10,8 +10,8 @@ import torch
 from conftest import tiny_config
 from pricekit import api
 from pricekit.errors import TrainingError
-from pricekit.runs.folder.opened import open_run
-from pricekit.runs.source import Source
+from pricekit.runs.opened import open_run
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.support.staging import staging_of
 from pricekit.training import loop, session

@@ -14,10 +14,9 @@ from pricekit.errors import DataError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.evaluation.scores import Goal
 from pricekit.metrics import SMAPE, smape
-from pricekit.runs.finish import warn_if_useless
-from pricekit.runs.folder.opened import open_run, read_sample
-from pricekit.runs.source import Source
-from pricekit.runs.train import train
+from pricekit.runs.opened import open_run, read_sample
+from pricekit.runs.split import Source
+from pricekit.runs.train import train, warn_if_useless
 from pricekit.table import ReadOptions
 
 ONE_EPOCH = {"training": {"epochs": 1}}
@@ -65,7 +64,7 @@ def test_equal_seeds_give_equal_weights(run, catalog, tmp_path):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_number_of_threads_does_not_change_the_weights(run, catalog, tmp_path, monkeypatch, threads):
-    monkeypatch.setattr("pricekit.training.loader.cpu_threads", lambda: threads)
+    monkeypatch.setattr("pricekit.training.batches.cpu_threads", lambda: threads)
     train(Source(catalog), tiny_config(), tmp_path / "again")
     again = _weights(tmp_path / "again")
     assert all(torch.equal(t, again[n]) for n, t in _weights(run).items())

@@ -15,11 +15,11 @@ from pricekit.config import HeadConfig, RunConfig
 from pricekit.errors import TrainingError
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
-from pricekit.runs.folder.opened import open_run
-from pricekit.runs.source import Source
+from pricekit.runs.opened import open_run
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.training import loop
-from pricekit.training.checkpoint import LAST, checkpoints, read_state
+from pricekit.training.checkpoint import LAST, METRICS, checkpoints, read_state
 from pricekit.training.guard import (
     READ_EVERY,
     GradientGuard,
@@ -28,7 +28,6 @@ from pricekit.training.guard import (
     gradient_norms,
     gradient_sums,
 )
-from pricekit.training.recovery import METRICS
 from pricekit.training.step import Stepper
 
 CPU = torch.device("cpu")

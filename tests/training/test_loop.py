@@ -19,8 +19,8 @@ from safetensors import safe_open
 
 from conftest import tiny_config
 from pricekit.errors import TrainingError
-from pricekit.runs.folder.opened import open_run
-from pricekit.runs.source import Source
+from pricekit.runs.opened import open_run
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.support.progress import use_reporter
 from pricekit.training import loop
@@ -104,7 +104,7 @@ def test_a_run_killed_mid_epoch_is_resumed_to_the_same_weights(catalog, tmp_path
     out, whole = tmp_path / "run", tmp_path / "whole"
     code = (
         "import os, sys; from itertools import count; from pathlib import Path\n"
-        "from conftest import tiny_config; from pricekit.runs.source import Source\n"
+        "from conftest import tiny_config; from pricekit.runs.split import Source\n"
         "from pricekit.runs.train import train\n"
         "from pricekit.training.step import Objective; from tests.training.test_loop import KILLED\n"
         "def forward(self, batch, call=Objective.forward, number=count(1)):\n"
@@ -274,7 +274,7 @@ def _record_bars(monkeypatch):
 
 def test_one_bar_covers_all_epochs_and_counts_steps_of_the_schedule(catalog, tmp_path, monkeypatch):
     bars, reporter = _record_bars(monkeypatch)
-    monkeypatch.setattr("pricekit.training.monitor.NOTE_SECONDS", -1.0)
+    monkeypatch.setattr("pricekit.training.session.NOTE_SECONDS", -1.0)
     with reporter:
         train(Source(catalog), tiny_config(), tmp_path / "run")
     training = [bar for bar in bars if bar["title"] == "training"]

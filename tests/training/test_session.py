@@ -5,8 +5,8 @@ import torch
 
 from conftest import tiny_config
 from pricekit.errors import ConfigError
-from pricekit.runs.folder.opened import open_run
-from pricekit.runs.source import Source
+from pricekit.runs.opened import open_run
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 
 

@@ -19,8 +19,8 @@ from pricekit.errors import ConfigError, DataError, TrainingError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import smape
 from pricekit.runs import train as runs
-from pricekit.runs.folder.opened import open_run
-from pricekit.runs.source import Source
+from pricekit.runs.opened import open_run
+from pricekit.runs.split import Source
 from pricekit.training.session import Session
 from pricekit.workflows import cross_validation as cv
 from pricekit.workflows import folds

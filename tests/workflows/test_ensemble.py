@@ -13,10 +13,9 @@ from pricekit.evaluation.held_out import read_held_out
 from pricekit.exporting.export import export_run
 from pricekit.prediction.members import read_bundle
 from pricekit.prediction.predictor import Predictor
-from pricekit.runs.ensemble import open_ensemble
-from pricekit.runs.folder.opened import open_run
 from pricekit.runs.load import load_model
-from pricekit.runs.source import Source
+from pricekit.runs.opened import open_ensemble, open_run
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.workflows.ensemble import make_ensemble
 from tests.bundle.hostile import write_manifest

@@ -15,10 +15,9 @@ from pricekit.config import read_saved_config
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.evaluation.held_out import read_held_out
-from pricekit.runs.ensemble import open_ensemble
-from pricekit.runs.folder.opened import open_run
 from pricekit.runs.load import load_model
-from pricekit.runs.source import Source
+from pricekit.runs.opened import open_ensemble, open_run
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.support.staging import staging_of
 from pricekit.training.session import Session

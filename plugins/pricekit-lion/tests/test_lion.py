@@ -9,8 +9,8 @@ from conftest import tiny_config
 from pricekit.config import TrainingConfig
 from pricekit.core.loader import load
 from pricekit.errors import ConfigError
-from pricekit.runs.folder.opened import open_run
-from pricekit.runs.source import Source
+from pricekit.runs.opened import open_run
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.testing import check_policy
 from pricekit.training.step import Objective

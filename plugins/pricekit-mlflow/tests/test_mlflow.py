@@ -13,7 +13,7 @@ from conftest import tiny_config as tiny_config_of
 from pricekit.core.calls import notify, tracked_by
 from pricekit.core.loader import load
 from pricekit.exporting.export import export_run
-from pricekit.runs.source import Source
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.training import session
 from pricekit.workflows.cross_validation import cross_validate

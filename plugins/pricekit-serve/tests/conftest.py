@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 import pricekit as pk
 from conftest import tiny_config
 from pricekit.exporting.export import export_run
-from pricekit.runs.source import Source
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import tiny_config as tiny_config_of
 from pricekit.core.loader import load
-from pricekit.runs.source import Source
+from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.training import session
 

@@ -13,7 +13,7 @@ from pricekit.errors import ConfigError, path_of
 from pricekit.options import model_path
 from pricekit.results import CrossValidation, PathLike, Run, Tuning, delete_with
 from pricekit.support.log import logger, silence
-from pricekit.training.parallel.launched import launched_count, launched_rank
+from pricekit.training.launched import launched_count, launched_rank
 
 Handle = TypeVar("Handle", Run, CrossValidation, Tuning)
 

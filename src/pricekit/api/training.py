@@ -75,7 +75,7 @@ def train(
         >>> run.metrics["smape"] < 200
         True
     """
-    from pricekit.runs.source import Source
+    from pricekit.runs.split import Source
 
     started = began()
     source = Source(
@@ -136,7 +136,7 @@ def cross_validate(
         >>> len(cv.held_out)
         200
     """
-    from pricekit.runs.source import Source
+    from pricekit.runs.split import Source
 
     source = Source(
         path_or_frame(table),
@@ -247,7 +247,7 @@ def tune(
         >>> found.trials["state"].tolist()
         ['finished', 'finished']
     """
-    from pricekit.runs.source import Source
+    from pricekit.runs.split import Source
 
     started = began()
     source = Source(path_or_frame(table), read_options=read_options_of(options))

@@ -66,7 +66,7 @@ def cv(**flags: Any) -> None:
     from pricekit import api
     from pricekit.cli.show_scores import show_scores
     from pricekit.evaluation.scores import goal_of
-    from pricekit.training.parallel.processes import Processes
+    from pricekit.training.parallel import Processes
     from pricekit.workflows.cross_validation import CONFIG, is_cv
 
     if flags["resume"] and is_cv(continued(Path(flags["out"]), is_cv)):

@@ -22,7 +22,7 @@ from pricekit.cli.terminal import logging_to_terminal, print_json, prints_json
 from pricekit.errors import LostProcessError, PricekitError
 from pricekit.support.log import logger
 from pricekit.support.text import did_you_mean
-from pricekit.training.parallel.launched import launched_rank
+from pricekit.training.launched import launched_rank
 
 COMMANDS = {
     "check": "Show how pricekit reads a table, and its problems.",

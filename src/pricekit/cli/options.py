@@ -15,7 +15,7 @@ from pricekit.cli.common import again
 from pricekit.cli.completion import column_names, metric_names, plugin_names, setting_names
 from pricekit.cli.terminal import show_result
 from pricekit.support.staging import staging_of
-from pricekit.training.parallel.launched import launched_count
+from pricekit.training.launched import launched_count
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -11,7 +11,7 @@ import click
 from pricekit.storage import Location, location_of
 from pricekit.support.log import logger
 from pricekit.support.staging import target_of
-from pricekit.training.parallel.launched import launched_count
+from pricekit.training.launched import launched_count
 
 PROJECT_FILE = Path("pricekit.toml")
 RUNS, BUNDLES = Path("runs"), Path("bundles")

@@ -17,7 +17,7 @@ import click
 from pricekit.errors import PricekitError
 from pricekit.support.log import logger
 from pricekit.support.text import printable, printable_json
-from pricekit.training.parallel.launched import launched_rank
+from pricekit.training.launched import launched_rank
 
 RESULT = 35
 """The log level of a command's result: above warnings, so that --quiet prints it, and below errors."""

@@ -82,9 +82,9 @@ def train(dry_run: bool, **flags: Any) -> None:
         return
     from pricekit import api
     from pricekit.evaluation.scores import goal_of
-    from pricekit.runs.ensemble import CONFIG
-    from pricekit.runs.folder.names import BACKBONE
-    from pricekit.training.parallel.processes import Processes
+    from pricekit.runs.folder import BACKBONE
+    from pricekit.runs.opened import CONFIG
+    from pricekit.training.parallel import Processes
     from pricekit.workflows.members import is_begun
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_run()) or next_run(flags)
@@ -123,9 +123,9 @@ def _dry_run(flags: dict[str, Any]) -> None:
     from pricekit.options import ModelOptions, model_path, path_or_frame, read_options_of, table_or_none
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.refit import refits
-    from pricekit.runs.source import Source, load_split
-    from pricekit.runs.warm.seen import earlier_texts
-    from pricekit.runs.warm.settings import new_config
+    from pricekit.runs.seen import earlier_texts
+    from pricekit.runs.split import Source, load_split
+    from pricekit.runs.warm_start import new_config
     from pricekit.support.log import logger
     from pricekit.support.text import counted
     from pricekit.workflows.members import has_members, is_begun, resumed_model

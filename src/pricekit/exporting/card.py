@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pricekit.evaluation.scores import goal_of
-from pricekit.runs.ensemble import Ensemble
-from pricekit.runs.folder.opened import LoadedRun
+from pricekit.runs.opened import Ensemble, LoadedRun
 from pricekit.support.text import counted, printable, shorten
 
 CARD = "README.md"

@@ -27,7 +27,7 @@ from pricekit import __version__
 from pricekit.bundle.manifest import sha256
 from pricekit.core.contracts import WeightsSource
 from pricekit.core.loader import registry
-from pricekit.runs.folder.opened import LoadedRun
+from pricekit.runs.opened import LoadedRun
 
 INVENTORY = "inventory.cdx.json"
 UNKNOWN = "unknown"

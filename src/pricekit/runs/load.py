@@ -69,9 +69,8 @@ def _open_trained(path: Path, engine: str | None) -> Predictor:
     if not path.is_dir():
         state = "is a file" if path.exists() else "does not exist"
         raise BundleError(f"the model {path} {state}; {_EXPECTED}", path=path)
-    from pricekit.runs.ensemble import is_ensemble, open_ensemble
-    from pricekit.runs.folder.opened import open_run
-    from pricekit.runs.folder.states import is_run
+    from pricekit.runs.folder import is_run
+    from pricekit.runs.opened import is_ensemble, open_ensemble, open_run
 
     if (path / "cv.toml").is_file():
         raise BundleError(

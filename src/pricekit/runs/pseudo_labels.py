@@ -19,10 +19,9 @@ from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import read_held_out, was_refitted
 from pricekit.prediction.predictor import Predictor
-from pricekit.runs.folder.contents import write_parquet
-from pricekit.runs.folder.names import PSEUDO_LABELLED
+from pricekit.runs.folder import PSEUDO_LABELLED, write_parquet
 from pricekit.runs.load import load_model
-from pricekit.runs.source import Source, Split, columns_of
+from pricekit.runs.split import Source, Split, columns_of
 from pricekit.support.log import logger
 from pricekit.support.text import counted
 from pricekit.table import (

@@ -22,17 +22,23 @@ from pricekit.errors import TrainingError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.features.assets import assets_in
 from pricekit.preprocess import without_price
-from pricekit.runs.folder.contents import read_out_of_fold, read_preprocessor
-from pricekit.runs.folder.names import COMPLETE, FILES, INTERVALS, REFIT
-from pricekit.runs.folder.states import is_started, read_source
-from pricekit.runs.source import Source, Split
-from pricekit.runs.warm.seen import read_seen
+from pricekit.runs.folder import (
+    COMPLETE,
+    FILES,
+    INTERVALS,
+    REFIT,
+    is_started,
+    read_out_of_fold,
+    read_preprocessor,
+    read_source,
+)
+from pricekit.runs.seen import read_seen
+from pricekit.runs.split import Source, Split
 from pricekit.support.digests import LISTING, read_listing
 from pricekit.support.files import leftovers, sync, write_atomically
 from pricekit.table import Table, concat_tables
 from pricekit.training.batches import steps_per_epoch
-from pricekit.training.checkpoint import BEST, TrainingState, checkpoints, read_state
-from pricekit.training.recovery import write_metrics
+from pricekit.training.checkpoint import BEST, TrainingState, checkpoints, read_state, write_metrics
 from pricekit.training.session import Job, Stage
 
 TAKEN_OVER = (INTERVALS, HELD_OUT)

@@ -10,7 +10,7 @@ from typing import Any
 from pricekit.config.layers import read_saved_config
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.options import RESUMABLE, layers_of
-from pricekit.runs.source import Source
+from pricekit.runs.split import Source
 from pricekit.support.log import logger
 from pricekit.support.staging import can_stage, continued, staging_of
 from pricekit.table import source_name

@@ -69,7 +69,7 @@ def check_backbone(make: Make) -> list[Check]:
         PluginError: torch is not installed.
 
     Example:
-        >>> from pricekit.model.backbones.bag import Bag
+        >>> from pricekit.model.bag import Bag
         >>> check = check_backbone(lambda: Bag(Bag.Options(vocab_size=300, buckets=64, width=4)))[0]
         >>> check()
     """

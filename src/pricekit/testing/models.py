@@ -19,9 +19,9 @@ from pricekit.config import HeadConfig
 from pricekit.core.contracts import Batch
 from pricekit.errors import TrainingError
 from pricekit.exporting.graph import export_graph
-from pricekit.model.backbones.transformer import SmallTransformer
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
+from pricekit.model.transformer import SmallTransformer
 from pricekit.testing.data import (
     DIFFICULT_TEXTS,
     FEATURES,

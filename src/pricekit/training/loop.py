@@ -17,13 +17,18 @@ from pricekit.support.log import logger
 from pricekit.support.progress import Advance, progress
 from pricekit.support.text import counted, duration
 from pricekit.training.batches import PricedInputs, micro_batches
-from pricekit.training.checkpoint import BEST, LAST, EpochResult, TrainingState, load_checkpoint
+from pricekit.training.checkpoint import (
+    BEST,
+    LAST,
+    EpochResult,
+    TrainingState,
+    load_checkpoint,
+    write_metrics,
+)
 from pricekit.training.guard import SpikeError, spike
-from pricekit.training.interrupts import Interrupts, defer_interrupts
 from pricekit.training.machine import describe, fast_math, torch_threads
-from pricekit.training.monitor import EpochLoss
-from pricekit.training.recovery import write_metrics
-from pricekit.training.session import Job, Session, start_session
+from pricekit.training.session import EpochLoss, Job, Session, start_session
+from pricekit.training.signals import Interrupts, defer_interrupts
 from pricekit.training.step import random_seed
 
 

@@ -19,8 +19,7 @@ from pricekit.model.network import PriceModel
 from pricekit.support.log import logger
 from pricekit.training.guard import GradientGuard, gradient_norms
 from pricekit.training.machine import DTYPES
-from pricekit.training.parallel.exchange import mean_gradient
-from pricekit.training.parallel.processes import together
+from pricekit.training.parallel import mean_gradient, together
 
 MAX_SKIPPED = 12
 """Maximum number of consecutive steps that fp16 may skip. The scaler starts at 2^16 and halves with each."""

@@ -28,17 +28,14 @@ from pricekit.evaluation.scores import Goal, Scores, goal_of, scores_of
 from pricekit.formats import FORMAT
 from pricekit.metrics import metric_named
 from pricekit.options import config_of
-from pricekit.runs.ensemble import clear_ensemble
-from pricekit.runs.ensemble import is_own as is_own_of_ensemble
-from pricekit.runs.finish import warn_if_useless
-from pricekit.runs.folder.names import is_own
-from pricekit.runs.folder.overwrite import check_replaceable, clear_run
-from pricekit.runs.folder.states import is_replaceable, is_run, names_rows
+from pricekit.runs.folder import check_replaceable, clear_run, is_own, is_replaceable, is_run, names_rows
 from pricekit.runs.load import load_model
+from pricekit.runs.opened import clear_ensemble
+from pricekit.runs.opened import is_own_of_ensemble as is_own_of_ensemble
+from pricekit.runs.prepare import in_budget
 from pricekit.runs.resume import working_folder
-from pricekit.runs.setup import in_budget
-from pricekit.runs.source import Source, load_rows
-from pricekit.runs.train import train_unless_finished
+from pricekit.runs.split import Source, load_rows
+from pricekit.runs.train import train_unless_finished, warn_if_useless
 from pricekit.support.digests import LISTING, list_files, unlist_files
 from pricekit.support.files import is_free, leftovers, write_text
 from pricekit.support.locks import owned
@@ -46,7 +43,7 @@ from pricekit.support.log import logger, silence
 from pricekit.support.mapped import folder_for_files
 from pricekit.support.progress import progress
 from pricekit.support.staging import replacing
-from pricekit.training.parallel.processes import Processes
+from pricekit.training.parallel import Processes
 from pricekit.workflows.folds import (
     FOLDS,
     PLAN,

@@ -22,11 +22,8 @@ from pricekit.formats import FORMAT
 from pricekit.metrics import Metric, price_metrics
 from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.training_sketch import prices_of
-from pricekit.runs.ensemble import CONFIG, ENSEMBLE, MEMBERS, is_ensemble
-from pricekit.runs.folder.contents import read_sketch_of
-from pricekit.runs.folder.names import FILES, INTERVALS
-from pricekit.runs.folder.overwrite import check_replaceable
-from pricekit.runs.folder.states import is_run
+from pricekit.runs.folder import FILES, INTERVALS, check_replaceable, is_run, read_sketch_of
+from pricekit.runs.opened import CONFIG, ENSEMBLE, MEMBERS, is_ensemble
 from pricekit.support.digests import LISTING, list_files
 from pricekit.support.files import is_free, others, replace_folder, sync, temporary_path, write_text
 from pricekit.support.locks import owned

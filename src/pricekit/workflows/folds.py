@@ -16,7 +16,7 @@ import pandas as pd
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError, TrainingError, check_intact
 from pricekit.runs.checks import check_leaks
-from pricekit.runs.source import Source, Split, check_weights, digest_of, split_table, with_duplicates
+from pricekit.runs.split import Source, Split, check_weights, digest_of, split_table, with_duplicates
 from pricekit.storage import Address
 from pricekit.support.files import write_atomically, write_text
 from pricekit.support.log import logger

@@ -10,7 +10,7 @@ import numpy as np
 
 from pricekit.evaluation.held_out import HeldOut
 from pricekit.metrics import Metric
-from pricekit.runs.folder.opened import open_run, read_sample
+from pricekit.runs.opened import open_run, read_sample
 from pricekit.support.log import logger
 from pricekit.support.text import milliseconds
 from pricekit.workflows.weights import choose_weights

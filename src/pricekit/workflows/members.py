@@ -2,7 +2,7 @@
 
 members.toml      the configuration, with the settings of each member
 members/NAME      the run of each member; those of weight 0 are deleted at the end
-…                 the other files of an ensemble (`pricekit.runs.ensemble`), written at the end
+…                 the other files of an ensemble (`pricekit.runs.opened`), written at the end
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ from pricekit.config import RunConfig
 from pricekit.config.resolve import member_configs
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.evaluation.scores import goal_of, metric_of
-from pricekit.runs.ensemble import CONFIG, FINISHED, MEMBERS, clear_ensemble, is_ensemble, is_own
-from pricekit.runs.finish import warn_if_useless
-from pricekit.runs.folder.names import SOURCE
-from pricekit.runs.folder.overwrite import check_replaceable, clear_run
-from pricekit.runs.folder.states import is_started
+from pricekit.runs.folder import SOURCE, check_replaceable, clear_run, is_started
+from pricekit.runs.opened import (
+    CONFIG,
+    ENSEMBLE_FINISHED,
+    MEMBERS,
+    clear_ensemble,
+    is_ensemble,
+    is_own_of_ensemble,
+)
+from pricekit.runs.prepare import in_budget, resumed_config
 from pricekit.runs.resume import check_agreement, check_tables, has_begun, working_folder
-from pricekit.runs.setup import in_budget, resumed_config
-from pricekit.runs.source import Source, Split, load_split
-from pricekit.runs.train import train, train_unless_finished
-from pricekit.runs.warm.seen import earlier_texts
-from pricekit.runs.warm.settings import new_config
+from pricekit.runs.seen import earlier_texts
+from pricekit.runs.split import Source, Split, load_split
+from pricekit.runs.train import train, train_unless_finished, warn_if_useless
+from pricekit.runs.warm_start import new_config
 from pricekit.support.digests import list_files, unlist_files
 from pricekit.support.files import is_free, write_text
 from pricekit.support.locks import owned
@@ -38,7 +42,7 @@ from pricekit.support.mapped import folder_for_files
 from pricekit.support.progress import progress
 from pricekit.support.staging import continued, replacing
 from pricekit.support.text import duration
-from pricekit.training.parallel.processes import Processes
+from pricekit.training.parallel import Processes
 from pricekit.workflows.ensemble import combine, write_ensemble
 from pricekit.workflows.latency import warn_if_slow
 
@@ -76,7 +80,7 @@ def train_model(
     with owned(out, "ensemble", TrainingError, enabled=processes.main):
         processes.wait()
         folder = working_folder(out, has_members, "run.json", resume=resume, overwrite=overwrite)
-        with replacing(out, folder, is_own, enabled=processes.main):
+        with replacing(out, folder, is_own_of_ensemble, enabled=processes.main):
             facts = _train(source, config, folder, split, processes, **given, started=started)
         processes.wait()
         return facts
@@ -225,7 +229,7 @@ def _finished_facts(out: Path) -> dict[str, Any] | None:
     """Return the content of `run.json` of a finished ensemble, None for others."""
     if not (out / "run.json").is_file():
         if Processes().main:
-            unlist_files(out, FINISHED)  # they are written again
+            unlist_files(out, ENSEMBLE_FINISHED)  # they are written again
         return None
     check_intact(out, None)
     return dict(json.loads((out / "run.json").read_text("utf-8")))

@@ -8,18 +8,18 @@ import torch
 from tokenizers import models, processors
 from torch import nn
 
-from pricekit.model.backbones import architectures
-from pricekit.model.backbones.bag import Bag
-from pricekit.model.backbones.bpe import train_bpe
-from pricekit.model.backbones.lstm import Lstm
-from pricekit.model.backbones.mlp import Mlp
-from pricekit.model.backbones.transformer import (
+from pricekit.model import families
+from pricekit.model.bag import Bag
+from pricekit.model.bpe import train_bpe
+from pricekit.model.lstm import Lstm
+from pricekit.model.mlp import Mlp
+from pricekit.model.transformer import (
     DebertaOptions,
     SmallTransformer,
     UnpaddedOptions,
 )
 from pricekit.testing import CheckFailed, check_backbone
-from tests.model.backbones.test_contract import tiny
+from tests.model.test_contract import tiny
 
 WIDTH = 4
 
@@ -239,14 +239,14 @@ def right(layers):
         "bag": lambda: Bag(bag),
         "lstm": lambda: Lstm(lstm),
         "mlp": Mlp,
-        "roberta-base": pretrained(architectures.ROBERTA_BASE, UnpaddedOptions(**random, pooling="cls")),
+        "roberta-base": pretrained(families.ROBERTA_BASE, UnpaddedOptions(**random, pooling="cls")),
         "deberta-v3-small": pretrained(
-            architectures.DEBERTA_V3_SMALL, DebertaOptions(**random), position_buckets=8
+            families.DEBERTA_V3_SMALL, DebertaOptions(**random), position_buckets=8
         ),
         # Their graphs are like those of the two above.
         "transformer": lambda: SmallTransformer(small),
-        "distilroberta": pretrained(architectures.DISTILROBERTA, UnpaddedOptions(**random)),
-        "deberta-v3-base": pretrained(architectures.DEBERTA_V3_BASE, whole, position_buckets=8),
+        "distilroberta": pretrained(families.DISTILROBERTA, UnpaddedOptions(**random)),
+        "deberta-v3-base": pretrained(families.DEBERTA_V3_BASE, whole, position_buckets=8),
         "right": Right,
     }
 

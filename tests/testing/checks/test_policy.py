@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pricekit.optim import policies
-from pricekit.optim.scratch import Scratch
+from pricekit.optim.policies import Scratch
 from pricekit.testing import CheckFailed, check_policy
 
 

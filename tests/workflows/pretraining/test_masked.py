@@ -8,16 +8,16 @@ import torch
 from tokenizers import Tokenizer
 
 from pricekit.errors import ConfigError
-from pricekit.model.backbones import architectures
-from pricekit.model.backbones.bpe import train_bpe
-from pricekit.model.backbones.transformer import (
+from pricekit.model import families
+from pricekit.model.bpe import train_bpe
+from pricekit.model.transformer import (
     DebertaOptions,
     Pretrained,
     PretrainedOptions,
 )
 from pricekit.tokens import encode, pad_id_of, pad_rows
 from pricekit.workflows.pretraining.masked import Masking, attach_masking, make_masking, total_loss
-from tests.model.backbones.test_contract import TEXTS, tiny
+from tests.model.test_contract import TEXTS, tiny
 
 
 def test_masking_follows_devlin_and_skips_special_tokens():
@@ -57,10 +57,8 @@ def test_a_mask_token_is_added_after_all_others():
 
 def backbones():
     return {
-        "roberta": tiny(architectures.DISTILROBERTA, PretrainedOptions(random_weights=True)),
-        "deberta": tiny(
-            architectures.DEBERTA_V3_SMALL, DebertaOptions(random_weights=True), position_buckets=8
-        ),
+        "roberta": tiny(families.DISTILROBERTA, PretrainedOptions(random_weights=True)),
+        "deberta": tiny(families.DEBERTA_V3_SMALL, DebertaOptions(random_weights=True), position_buckets=8),
     }
 
 

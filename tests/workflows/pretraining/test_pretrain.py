@@ -15,18 +15,18 @@ from safetensors.torch import load_file
 from pricekit.cli.failures import exit_code
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, DataError, TrainingError
-from pricekit.model.backbones.bpe import train_bpe
-from pricekit.model.backbones.transformer import (
+from pricekit.model.bpe import train_bpe
+from pricekit.model.pretrained import PRETRAINED, find_weights
+from pricekit.model.transformer import (
     SmallTransformer,
 )
-from pricekit.model.backbones.weights import PRETRAINED, find_weights
 from pricekit.tokens import encode
 from pricekit.workflows.pretraining import loop
 from pricekit.workflows.pretraining.loop import PretrainCallback, explain_write_errors
 from pricekit.workflows.pretraining.pretrain import pretrain
 from pricekit.workflows.pretraining.start import PretrainSettings
-from tests.model.backbones.test_contract import TEXTS
-from tests.model.backbones.tiny_weights import write_weights
+from tests.model.test_contract import TEXTS
+from tests.model.tiny_weights import write_weights
 
 TINY = PretrainSettings(
     "transformer",

@@ -9,7 +9,7 @@ import pytest
 from conftest import tiny_config
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError
-from pricekit.runs.source import Source
+from pricekit.runs.split import Source
 from pricekit.workflows.tuning.rows import load_search_rows
 
 

@@ -12,7 +12,7 @@ import pytest
 import pricekit as pk
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.metrics import SMAPE
-from pricekit.runs.folder.opened import open_run
+from pricekit.runs.opened import open_run
 from pricekit.table import read_usable
 from pricekit.workflows.tuning import choice, study, trial, tune
 from pricekit.workflows.tuning.folder import WORK, is_search

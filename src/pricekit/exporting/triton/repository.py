@@ -9,8 +9,7 @@ from pathlib import Path
 from pricekit.bundle import open_bundle
 from pricekit.errors import ExportError
 from pricekit.exporting.triton.configuration import Interface
-from pricekit.runs.ensemble import is_ensemble, open_ensemble
-from pricekit.runs.folder.opened import open_run
+from pricekit.runs.opened import is_ensemble, open_ensemble, open_run
 from pricekit.support.files import publish_folder, write_text
 
 CONFIG = "config.pbtxt"

@@ -19,14 +19,14 @@ from transformers.trainer_callback import PrinterCallback
 
 from pricekit.config import SpeedConfig, TrainingConfig
 from pricekit.errors import TrainingError
-from pricekit.model.backbones.encoder import FLOAT32_ONLY
+from pricekit.model.encoder import FLOAT32_ONLY
 from pricekit.model.inference import is_out_of_memory
 from pricekit.support.files import temporary_path
 from pricekit.support.progress import Advance
 from pricekit.tokens import Tokens, pad_rows
 from pricekit.training.batches import epoch_batches
 from pricekit.training.machine import choose_precision
-from pricekit.training.parallel.processes import Processes
+from pricekit.training.parallel import Processes
 from pricekit.workflows.pretraining.start import PretrainJob, PretrainSettings
 
 SAVE_SECONDS = 600.0

@@ -13,9 +13,9 @@ from typing import Any
 
 from pricekit import __version__
 from pricekit.errors import ConfigError, TrainingError
-from pricekit.model.backbones.weights import PRETRAINED, quiet_transformers
 from pricekit.model.inference import is_out_of_memory
-from pricekit.runs.folder.overwrite import check_replaceable
+from pricekit.model.pretrained import PRETRAINED, quiet_transformers
+from pricekit.runs.folder import check_replaceable
 from pricekit.runs.resume import has_begun
 from pricekit.support.digests import LISTING, listing_of
 from pricekit.support.files import is_free, others, publish_folder, write_text
@@ -23,8 +23,8 @@ from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.table import DEFAULT_READ_OPTIONS, ReadOptions, TableSource, source_name
-from pricekit.training.interrupts import defer_interrupts
-from pricekit.training.parallel.processes import Processes
+from pricekit.training.parallel import Processes
+from pricekit.training.signals import defer_interrupts
 from pricekit.workflows.pretraining.loop import (
     PretrainCallback,
     count_steps,

@@ -18,9 +18,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from pricekit.runs.folder.names import is_own as is_own_of_run
-from pricekit.runs.folder.overwrite import check_replaceable, clear_run
-from pricekit.runs.folder.states import is_replaceable, is_run, names_rows
+from pricekit.runs.folder import check_replaceable, clear_run, is_replaceable, is_run, names_rows
+from pricekit.runs.folder import is_own as is_own_of_run
 from pricekit.support.digests import LISTING
 from pricekit.support.files import is_free, leftovers
 from pricekit.workflows.tuning.study import JOURNAL

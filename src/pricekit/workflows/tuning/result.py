@@ -12,7 +12,7 @@ from pricekit.config import RunConfig
 from pricekit.formats import FORMAT
 from pricekit.metrics import metric_named
 from pricekit.runs.load import load_model
-from pricekit.runs.source import Source
+from pricekit.runs.split import Source
 from pricekit.runs.train import train_unless_finished
 from pricekit.support.digests import unlist_files
 from pricekit.support.files import write_atomically, write_text

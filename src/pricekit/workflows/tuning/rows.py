@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pricekit.config import RunConfig
-from pricekit.runs.source import (
+from pricekit.runs.split import (
     Source,
     Split,
     check_weights,

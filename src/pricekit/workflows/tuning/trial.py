@@ -17,7 +17,7 @@ from pricekit.core.calls import unobserved
 from pricekit.errors import PricekitError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.features.table_cache import trim
-from pricekit.runs.source import Source, Split
+from pricekit.runs.split import Source, Split
 from pricekit.runs.train import train
 from pricekit.support.causes import causes, is_temporary
 from pricekit.support.files import write_atomically

@@ -15,14 +15,14 @@ from pricekit.config import RunConfig, parse_duration
 from pricekit.config.layers import read_saved_config
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.runs.resume import check_agreement, working_folder
-from pricekit.runs.source import Source
+from pricekit.runs.split import Source
 from pricekit.support.digests import list_files
 from pricekit.support.files import write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.staging import replacing
 from pricekit.support.text import duration
-from pricekit.training.parallel.processes import Processes
+from pricekit.training.parallel import Processes
 from pricekit.workflows.folds import check_from_start
 from pricekit.workflows.tuning import folder as files
 from pricekit.workflows.tuning.clock import Clock

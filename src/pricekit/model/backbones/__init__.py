@@ -1,1 +1,0 @@
-"""The built-in backbones: bag, lstm, and transformers, pretrained or from scratch."""

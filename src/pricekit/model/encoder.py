@@ -1,0 +1,326 @@
+"""The encoder of transformer backbones: a transformers model with its pooling; attention without padding."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import nullcontext
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+
+from pricekit.errors import ConfigError
+
+LORA = (
+    "rank of LoRA: only matrices of this rank beside the attention projections learn, which saves memory; 0: all "
+    "weights learn"
+)
+_LORA_SCALE = 2
+"""The product of the matrices counts twice, as with the usual `lora_alpha` 16 for rank 8."""
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def require_peft(rank: int) -> None:
+    """Raise ConfigError if LoRA is wanted and its library is not installed."""
+    if rank and find_spec("peft") is None:
+        raise ConfigError(
+            f"backbone.lora is {rank}, but LoRA needs peft, which is not installed: pip install 'pricekit[lora]'. "
+            "A bundle needs no peft",
+            parameters=("settings",),
+        )
+
+
+def add_adapters(model: Any, rank: int) -> None:
+    """Freeze a transformer, and put two matrices A and B beside each attention projection W.
+
+    A projection becomes x·Wᵀ + 2·x·Aᵀ·Bᵀ (Hu et al. 2021, arXiv:2106.09685). B is 0 at first, so the encoding is
+    that of the pretrained weights.
+
+    Args:
+        model: a transformer of any family.
+        rank: of the product B·A.
+
+    Raises:
+        ConfigError: no attention projection is known in this family.
+    """
+    from peft import LoraConfig, inject_adapter_in_model
+
+    names = projections(model)
+    if not names:
+        raise ConfigError(
+            f"LoRA finds no attention projection in an encoder of the family '{model.config.model_type}'; set "
+            "backbone.lora to 0, or use other weights",
+            parameters=("settings", "weights"),
+        )
+    model.requires_grad_(False)
+    chosen = LoraConfig(r=rank, lora_alpha=_LORA_SCALE * rank, target_modules=names)
+    inject_adapter_in_model(chosen, model)
+
+
+def projections(model: nn.Module) -> list[str]:
+    """Return the names of the linear modules inside attention: queries, keys, values, positions and output."""
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and any("att" in part.lower() for part in name.split("."))
+    ]
+
+
+def merge_adapters(module: Module) -> Module:
+    """Return a copy with each product B·A added to its projection W; all other parameters are shared.
+
+    A module without adapters is returned as it is.
+    """
+    adapted = [layer for layer in module.modules() if _is_adapted(layer)]
+    if not adapted:
+        return module
+    own = {id(parameter) for layer in adapted for parameter in layer.parameters()}
+    shared = {id(parameter): parameter for parameter in module.parameters() if id(parameter) not in own}
+    twin = copy.deepcopy(module, shared)
+    for name, layer in [found for found in twin.named_modules() if _is_adapted(found[1])]:
+        layer.merge()
+        twin.set_submodule(name, layer.get_base_layer())
+    return twin
+
+
+def _is_adapted(layer: Any) -> bool:
+    return hasattr(layer, "lora_A") and hasattr(layer, "get_base_layer")
+
+
+NAME = "pricekit_unpadded"
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    starts: Tensor,
+    longest: int,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attend within each text, without dropout of attention.
+
+    On a GPU in half precision this is torch's flash attention. Elsewhere it runs text by text, which is no faster
+    than padding.
+
+    Args:
+        module: the layer; unused.
+        query: (1, heads, T, width), T real tokens of N texts.
+        key: of the same shape.
+        value: of the same shape.
+        attention_mask: None; `starts` replaces it.
+        starts: int32 (N + 1,); text i has the tokens starts[i] to starts[i + 1] - 1.
+        longest: tokens of the longest text, or more.
+        scaling: of the scores.
+        kwargs: unused.
+
+    Returns:
+        (1, T, heads, width), and no weights.
+    """
+    packed = [t[0].transpose(0, 1).contiguous() for t in (query, key, value)]  # (T, heads, width)
+    if query.is_cuda and query.dtype in _HALF:
+        from torch.nn.attention.varlen import varlen_attn
+
+        found: Any = varlen_attn(
+            packed[0], packed[1], packed[2], starts, starts, longest, longest, scale=scaling
+        )
+        return found[None], None
+    bounds = starts.tolist()
+    texts = [
+        scaled_dot_product_attention(query[:, :, a:b], key[:, :, a:b], value[:, :, a:b], scale=scaling)
+        for a, b in pairwise(bounds)
+    ]
+    return torch.cat(texts, 2).transpose(1, 2), None
+
+
+def no_mask(*args: Any, **kwargs: Any) -> None:
+    """Return no mask, because there is no padding."""
+
+
+def use_unpadded(model: Any) -> None:
+    """Make a transformers model use `attend`."""
+    AttentionInterface.register(NAME, attend)
+    AttentionMaskInterface.register(NAME, no_mask)
+    model.set_attn_implementation(NAME)
+
+
+def pack(attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the positions of the real tokens of a batch.
+
+    Args:
+        attention_mask: int64 (B, L), ones first.
+
+    Returns:
+        The text of each real token, int64 (T,); its position in it, int64 (T,); the starts, int32 (B + 1,).
+    """
+    text, position = attention_mask.nonzero(as_tuple=True)
+    lengths = attention_mask.sum(1)
+    starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+    return text, position, starts
+
+
+def takes_whole_mask(config: Any) -> bool:
+    """Return whether an encoder accepts a mask (B, 1, 1, L), which makes a smaller graph than one that it derives."""
+    with_convolution = getattr(config, "conv_kernel_size", 0)  # of a DeBERTa, which needs the integers
+    return config.model_type in ("bert", "roberta", "deberta-v2") and not with_convolution
+
+
+_OF_POSITIONS = ("rel_embeddings", "relative_attention_bias", "LayerNorm")
+"""Modules beside the layers that belong to the embeddings of positions: of DeBERTa and MPNet."""
+
+
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """Return the embeddings of an encoder, with all else that comes before the layers, then each layer.
+
+    The layers are the list of modules that is closest to the encoder; of several such lists, the largest.
+    """
+    stacks = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList)]
+    if not stacks:
+        return [model]
+    path, stack = min(stacks, key=lambda found: (found[0].count("."), -_size(found[1])))
+    before: list[nn.Module] = []
+    inside: nn.Module = model
+    for step in path.split("."):
+        children = list(inside.named_children())
+        place = [name for name, _ in children].index(step)
+        before += [m for name, m in children[:place] + [c for c in children[place:] if c[0] in _OF_POSITIONS]]
+        inside = children[place][1]
+    return [nn.ModuleList(before), *stack.children()]
+
+
+def _size(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+Pooling = Literal["mean", "cls", "lead"]
+POOLING = "mean: of all tokens; cls: the first token; lead: the mean, and a mean in which the first tokens weigh more"
+"""Describes the values of `Pooling`."""
+
+_LEAD, _LEAD_TOKENS = 12.0, 40.0
+"""As in `bag`: the extra weight of the first token, and the tokens over which it falls to 1/e."""
+
+
+FLOAT32_ONLY = ("deberta",)
+"""Families that add a mask of float32 to scores of half precision, which cannot hold it."""
+
+
+class TransformerEncoder(nn.Module):
+    """A transformer and its pooling, in float32.
+
+    Args:
+        model: the transformer.
+        pooling: a value of `Pooling`.
+        unpadded: train on the real tokens of a batch as one row; prediction and export use padding.
+    """
+
+    members = 1
+
+    def __init__(self, model: PreTrainedModel, pooling: str, unpadded: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.pooling = pooling
+        self.hidden_size: int = model.config.hidden_size * (2 if pooling == "lead" else 1)
+        self.padded_attention: str = model.config._attn_implementation or "sdpa"
+        self.unpadded = unpadded
+        if unpadded:  # a new module is in training mode
+            use_unpadded(model)
+
+    def train(self, mode: bool = True) -> TransformerEncoder:
+        """Switch between training and evaluation, and between attention without and with padding."""
+        if self.unpadded and mode != self.training:
+            if mode:
+                use_unpadded(self.model)
+            else:
+                self.model.set_attn_implementation(self.padded_attention)
+        return super().train(mode)
+
+    @property
+    def layers(self) -> list[nn.Module]:
+        """The embeddings, including those of positions, then each layer."""
+        return layers_of(self.model)
+
+    @property
+    def embedding(self) -> nn.Module:
+        """The table of token embeddings."""
+        inner: Any = self.model
+        table: nn.Module = inner.get_input_embeddings()
+        return table
+
+    def gradient_checkpointing_enable(self) -> None:
+        """Recompute the activations of each layer in the backward pass, to save memory."""
+        model: Any = self.model  # transformers renamed it in 5
+        enable = (
+            getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        )
+        enable({"use_reentrant": False})
+
+    def merged(self) -> TransformerEncoder:
+        """Return the encoder without adapters: their products are added to its weights."""
+        return merge_adapters(self)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the pooled hidden states, float32 (B, H)."""
+        if self.unpadded and self.training:
+            return self._packed(input_ids, attention_mask)
+        live = attention_mask
+        if torch.compiler.is_exporting() and takes_whole_mask(self.model.config):
+            live = attention_mask[:, None, None, :].bool()
+        with self._precision(input_ids.device.type):
+            hidden: Tensor = self.model(input_ids=input_ids, attention_mask=live).last_hidden_state.float()
+        if self.pooling == "cls":
+            return hidden[:, 0]
+        mask = attention_mask.to(hidden.dtype)
+        position = torch.cumsum(attention_mask, 1) - 1
+        means = [
+            (hidden * weights[:, :, None]).sum(1) / weights.sum(1, keepdim=True).clamp(min=1)
+            for weights in (mask * factor for factor in self._factors(position))
+        ]
+        return torch.cat(means, 1)
+
+    def _precision(self, device: str) -> Any:
+        """Return a context without autocast for a family that autocast breaks."""
+        broken = self.model.config.model_type in FLOAT32_ONLY and torch.is_autocast_enabled(device)
+        return torch.autocast(device, enabled=False) if broken else nullcontext()
+
+    def _factors(self, position: Tensor) -> list[Tensor | float]:
+        """Return the weights of the tokens in each pooled mean."""
+        if self.pooling == "mean":
+            return [1.0]
+        return [1.0, 1 + _LEAD * torch.exp(-position.float() / _LEAD_TOKENS)]
+
+    def _packed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the encoding, computed only from the T real tokens of the batch."""
+        text, position, starts = pack(attention_mask)
+        offset = self.model.config.pad_token_id + 1 if self.model.config.model_type == "roberta" else 0
+        hidden: Tensor = (
+            self.model(
+                input_ids=input_ids[text, position][None],
+                position_ids=position[None] + offset,
+                starts=starts,
+                longest=input_ids.shape[1],
+            )
+            .last_hidden_state[0]
+            .float()
+        )
+        if self.pooling == "cls":
+            return hidden[starts[:-1].long()]
+        means = []
+        for factor in self._factors(position):
+            weights = torch.ones_like(text, dtype=hidden.dtype)[:, None] * torch.as_tensor(factor).reshape(
+                -1, 1
+            )
+            totals = hidden.new_zeros(len(input_ids), hidden.shape[1] + 1)
+            totals = totals.index_add(0, text, torch.cat([hidden * weights, weights], 1))
+            means.append(totals[:, :-1] / totals[:, -1:])
+        return torch.cat(means, 1)

@@ -1,0 +1,339 @@
+"""The folder of a run: its files, what state it is in, reading and writing single files, and overwriting it.
+
+source.json               tables that the run was started with, and its plugins
+config.toml               the complete configuration
+split.parquet             ids of the training and validation rows
+seen.parquet              texts that this run and those that it continues were trained on (`pricekit.runs.seen`)
+rejected.parquet          unusable rows, with the reason
+sample.parquet            some validation rows, to verify an exported graph on
+out_of_fold.parquet       training columns of features that use the price; only with such features
+pseudo_labelled.parquet   training rows that a teacher priced; only with a teacher
+tokenizer.json, preprocess.json    turn a table into model inputs
+asset-HASH.onnx, asset-HASH.bin    files that features need; only with such features (`pricekit.features.assets`)
+backbone.json             values that the backbone stored to rebuild its encoder
+metrics.jsonl             one line per epoch
+train.inputs, valid.inputs    model inputs of a large table (`pricekit.runs.inputs`); deleted when the run is finished
+last.safetensors          checkpoint to resume from
+last-1.safetensors, …     earlier checkpoints, in case the last one is damaged; deleted when the run is finished
+best.safetensors          weights with the lowest validation SMAPE, or the last ones
+intervals.json            calibrated widths of price intervals
+held_out.parquet          validation rows with their predicted prices
+sketch.json               what tables are compared with (`pricekit.monitoring`)
+run.json                  table, rows, plugins, metrics of the best weights; written last
+files.json                size and SHA-256 of the files that are read again, except checkpoints to resume from
+refit                     the same files of a second pass, on all rows, until it is complete and replaces the first one
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pricekit.core.contracts import State
+from pricekit.core.loader import registry
+from pricekit.errors import PricekitError, TrainingError, check_intact
+from pricekit.evaluation.held_out import FILE as HELD_OUT
+from pricekit.features.assets import assets_in, is_asset
+from pricekit.formats import check_run_format
+from pricekit.monitoring.sketch import FILE as SKETCH
+from pricekit.monitoring.sketch import Sketch, read_sketch
+from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
+from pricekit.preprocess import Preprocessor, load_preprocessor
+from pricekit.runs.inputs import FILES as INPUTS
+from pricekit.runs.seen import FILE as SEEN
+from pricekit.runs.split import Split
+from pricekit.support.digests import LISTING, DamagedError, read_listing
+from pricekit.support.files import is_free, leftovers, write_atomically
+from pricekit.table import write_rejected
+from pricekit.table.table import texts_in_parts
+from pricekit.training.checkpoint import BEST, EARLIER, LAST, checkpoints
+
+SOURCE = "source.json"
+BACKBONE = "backbone.json"
+INTERVALS = "intervals.json"
+OUT_OF_FOLD = "out_of_fold.parquet"
+PSEUDO_LABELLED = "pseudo_labelled.parquet"
+
+REFIT, COMPLETE = "refit", ".complete"
+"""The folder in a run's folder in which a second pass trains, on all rows; a file in it says that it is complete."""
+
+SAMPLE_ROWS = 512
+"""Maximum number of validation rows in the sample of a run."""
+
+# In the order of deletion: the first file marks a finished run, the second a started run, the last one any run.
+FILES = (
+    *(
+        "run.json",
+        LISTING,
+        BACKBONE,
+        "config.toml",
+        "split.parquet",
+        SEEN,
+        "rejected.parquet",
+        "sample.parquet",
+    ),
+    *("tokenizer.json", "preprocess.json", OUT_OF_FOLD, PSEUDO_LABELLED),
+    *("metrics.jsonl", *INPUTS, LAST, BEST, INTERVALS, HELD_OUT, SKETCH, SOURCE),
+)
+
+
+FINISHED = (BEST, INTERVALS, HELD_OUT, SKETCH, "run.json")
+REFIT_FINISHED = (BEST, SKETCH, "run.json")
+"""FINISHED of a second pass, which takes over the intervals and the held-out rows when it is started."""
+STARTED = tuple(name for name in FILES if name not in (*FINISHED, LAST, LISTING, *INPUTS, "metrics.jsonl"))
+"""What `files.json` lists when a run is started, and FINISHED when it is finished.
+
+Checkpoints hold `metrics.jsonl`, and inputs have a checksum of their own.
+"""
+
+
+def is_own(file: Path) -> bool:
+    """Return whether a path relative to a run's folder is that of a file of the run or of its second pass."""
+    if len(file.parts) > 1 and file.parts[0] == REFIT:
+        file = Path(*file.parts[1:])
+    own = file.name in (*FILES, COMPLETE) or EARLIER.fullmatch(file.name) or is_asset(file.name)
+    return len(file.parts) == 1 and bool(own)
+
+
+def is_run(path: Path) -> bool:
+    """Return whether a folder is a run, finished or not; raises TrainingError if its `source.json` is damaged."""
+    return names_rows(path / SOURCE)
+
+
+def names_rows(file: Path) -> bool:
+    """Return whether a JSON file contains a digest of training rows, as only the files of runs do.
+
+    Raises:
+        TrainingError: the file is damaged.
+    """
+    check_intact(file.parent, [file.name], "delete the folder and train again")
+    try:
+        facts = json.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:
+        if not any((file.parent / name).is_file() for name in ("config.toml", "cv.toml")):
+            return False  # a file of something else
+        raise TrainingError(
+            f"{file} is damaged ({error}); restore it from a copy, or train into another folder",
+            parameters=("out",),
+            path=str(file.parent),
+        ) from None
+    return isinstance(facts, dict) and "digest" in facts
+
+
+def read_source(path: Path) -> dict[str, Any]:
+    """Return the content of a run's `source.json`; raises TrainingError if the run has another format."""
+    facts = dict(json.loads((path / SOURCE).read_text("utf-8")))
+    check_run_format(facts, path)
+    return facts
+
+
+def run_id(path: Path) -> str:
+    """Return the id that a run got when it was started."""
+    return str(read_source(path)["run"])
+
+
+def is_started(out: Path) -> bool:
+    """Return whether a run folder contains everything that resuming needs; a checkpoint may be missing.
+
+    Raises:
+        TrainingError: a file is damaged.
+    """
+    if not is_run(out) or not (out / BACKBONE).is_file():  # the last file that a new run writes
+        return False
+    check_intact(out, [BACKBONE])
+    return True
+
+
+def is_replaceable(path: Path) -> bool:
+    """Return whether a folder is a run, with damaged files or not; what is no run is never overwritten.
+
+    Raises:
+        TrainingError: `source.json` or `files.json` is damaged, and the other one does not tell that it is a run.
+    """
+    try:
+        return is_run(path)
+    except TrainingError:
+        if _has_source(path):
+            return True
+        raise
+
+
+def _has_source(path: Path) -> bool:
+    """Return whether a folder contains the `source.json` of a run: by its content, or by an intact list of digests."""
+    if not (path / "config.toml").is_file():
+        return False
+    try:
+        facts = json.loads((path / SOURCE).read_text("utf-8"))
+        if isinstance(facts, dict) and "digest" in facts:
+            return True
+    except (OSError, ValueError):
+        pass
+    try:
+        return SOURCE in (read_listing(path) or {})
+    except DamagedError:
+        return False
+
+
+def was_started(out: Path) -> bool:
+    """Return whether a folder is a run that was started, as `is_started`, but also if files of it are damaged.
+
+    Raises:
+        TrainingError: as of `is_replaceable`.
+    """
+    return is_replaceable(out) and (out / BACKBONE).is_file()
+
+
+def read_sketch_of(path: Path) -> Sketch:
+    """Return the sketch of a run or an ensemble; raises TrainingError, BundleError if it is missing or damaged."""
+    return read_sketch(read_kept(path, SKETCH), path)
+
+
+def read_kept(path: Path, name: str) -> bytes:
+    """Return the content of a file of a run or an ensemble; raises TrainingError if it cannot be read."""
+    try:
+        return (path / name).read_bytes()
+    except OSError as error:
+        raise TrainingError(
+            f"{path / name} is missing or damaged ({error}); train again", path=str(path)
+        ) from None
+
+
+def require_plugins(path: Path) -> None:
+    """Raise PluginError if a plugin of a run is not loaded."""
+    for plugin in read_source(path)["plugins"]:
+        registry().require(plugin["kind"], plugin["name"], plugin["package"], plugin["version"])
+
+
+def read_preprocessor(path: Path) -> Preprocessor:
+    """Open the preprocessor of a run; raises BundleError, PluginError."""
+    names = (*FILES_OF_PREPROCESSOR, *assets_in(path))
+    return load_preprocessor({name: (path / name).read_bytes() for name in names}, path)
+
+
+def read_architecture(path: Path) -> State:
+    """Return the architecture that the backbone of a run stored, to rebuild its encoder; raises TrainingError."""
+    try:
+        return dict(json.loads((path / BACKBONE).read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        raise TrainingError(
+            f"{path / BACKBONE} is missing or damaged ({error}); train again", path=str(path)
+        ) from None
+
+
+def write_split(out: Path, split: Split, seed: int, price: str | None) -> None:
+    """Write the ids of both parts, the rejected rows, and the sample.
+
+    Args:
+        out: folder of the run.
+        split: its rows.
+        seed: of the sample.
+        price: name of the price column.
+    """
+    parts = [
+        pd.DataFrame({"id": pd.concat([ids.astype(str) for ids in texts_in_parts(part.ids)]), "part": name})
+        for name, part in (("train", split.train), ("valid", split.valid))
+    ]
+    chosen = np.random.default_rng(seed).permutation(len(split.valid))[:SAMPLE_ROWS]
+    sample = split.valid.take(np.sort(chosen))
+    write_rejected(out / "rejected.parquet", split.rejected)
+    write_parquet(out / "split.parquet", pd.concat(parts))
+    write_parquet(out / "sample.parquet", sample.frame.assign(**{str(price): sample.known_price}))
+
+
+def write_out_of_fold(out: Path, columns: Mapping[str, np.ndarray]) -> None:
+    """Write out-of-fold columns of the training rows, float32 (N,) each."""
+    write_parquet(out / OUT_OF_FOLD, pd.DataFrame(columns))
+
+
+def read_out_of_fold(out: Path) -> dict[str, np.ndarray]:
+    """Read the columns of `write_out_of_fold`; empty if there are none."""
+    path = out / OUT_OF_FOLD
+    if not path.is_file():
+        return {}
+    frame = pd.read_parquet(path)
+    return {str(name): column.to_numpy(np.float32) for name, column in frame.items()}
+
+
+def write_parquet(path: Path, frame: pd.DataFrame) -> None:
+    """Write a frame without its index, atomically."""
+    with write_atomically(path) as temporary:
+        frame.to_parquet(temporary, index=False)
+
+
+def check_replaceable(
+    out: Path,
+    kind: str,
+    *,
+    own: bool,
+    overwrite: bool,
+    resumable: bool = False,
+    foreign: Sequence[str] = (),
+    error: type[PricekitError] = TrainingError,
+) -> None:
+    """Raise an error unless the content of `out` may be overwritten; call it if `out` is not free.
+
+    Args:
+        out: an existing file or folder.
+        kind: the kind of folder to write, such as "run".
+        own: `out` is a folder of that kind.
+        overwrite: the user asked to overwrite it.
+        resumable: it can be resumed.
+        foreign: names of files in it that belong to something else.
+        error: the class of the error.
+    """
+    if not own:
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise error(
+            f"{out} exists and is not {article} {kind}, so it is not overwritten; choose another folder",
+            parameters=("out",),
+            path=str(out),
+        )
+    if foreign:
+        raise error(
+            f"{out} also contains {foreign[0]}, which is not part of the {kind} and would be lost; move it, or "
+            "choose another folder",
+            parameters=("out",),
+            path=str(out),
+            files=list(foreign),
+        )
+    if not overwrite:
+        resume = ("resume",) if resumable else ()
+        raise error(
+            f"the {kind} {out} already exists; {'resume it, ' if resume else ''}overwrite it, or choose another folder",
+            parameters=(*resume, "overwrite", "out"),
+            path=str(out),
+        )
+
+
+def clear_run(path: Path) -> None:
+    """Delete the files of a run and nothing else; raises TrainingError if the folder is not a run."""
+    if not path.exists():
+        return
+    if (path / REFIT).is_dir() and is_replaceable(path):
+        clear_refit(path)
+    if not is_free(path) and not is_replaceable(path):
+        raise TrainingError(
+            f"{path} is not a run, so it is not overwritten; choose another folder",
+            parameters=("out",),
+            path=str(path),
+        )
+    names = (*FILES, *assets_in(path))
+    for file in [*leftovers(path), *checkpoints(path), *(path / name for name in names)]:
+        file.unlink(missing_ok=True)
+
+
+def clear_refit(path: Path) -> None:
+    """Delete the files of the second pass of a run and nothing else."""
+    part = path / REFIT
+    names = (COMPLETE, *FILES, *assets_in(part))
+    for file in [*leftovers(part), *checkpoints(part), *(part / name for name in names)]:
+        file.unlink(missing_ok=True)
+    if not any(part.iterdir()):
+        part.rmdir()

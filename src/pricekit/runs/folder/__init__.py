@@ -1,1 +1,0 @@
-"""The folder of a run: its files, what state it is in, overwriting it, and opening it."""

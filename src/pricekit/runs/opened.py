@@ -1,0 +1,255 @@
+"""Finished runs and ensembles, opened with their weights; an ensemble's folder predicts and is exported like a run's.
+
+members.toml              the settings of each member, if the ensemble was trained as one
+members/NAME              the run of each member; its name is a number if the run was copied from elsewhere
+ensemble.json             the folder and the weight of each member, and the run that it is, or is a copy of
+held_out.parquet          rows that no member was trained on, with the ensemble's predictions
+intervals.json            half widths of the price intervals
+sketch.json               that of the first member, with the ensemble's predictions
+run.json                  table, rows, plugins, metrics on the held-out rows
+files.json                size and SHA-256 of these files, and of each member's files.json
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pricekit.config import RunConfig, read_saved_config
+from pricekit.engines.loaded import LoadedEngine
+from pricekit.errors import TrainingError, check_intact
+from pricekit.evaluation.held_out import FILE as HELD_OUT
+from pricekit.features.assets import assets_in
+from pricekit.formats import check_run_format
+from pricekit.model.inference import torch_engine
+from pricekit.model.network import ModelPlugins, PriceModel, build_model
+from pricekit.monitoring.sketch import FILE as SKETCH
+from pricekit.monitoring.sketch import Sketch
+from pricekit.prediction.intervals import Intervals, read_intervals
+from pricekit.prediction.members import Member
+from pricekit.prediction.predictor import Predictor
+from pricekit.prediction.shipped import Origin
+from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
+from pricekit.preprocess import Preprocessor
+from pricekit.runs.folder import (
+    BACKBONE,
+    INTERVALS,
+    SOURCE,
+    clear_run,
+    is_replaceable,
+    is_run,
+    read_architecture,
+    read_kept,
+    read_preprocessor,
+    read_sketch_of,
+    require_plugins,
+    run_id,
+)
+from pricekit.runs.folder import is_own as is_own_of_run
+from pricekit.runs.load import load_model
+from pricekit.support.digests import LISTING
+from pricekit.support.files import leftovers
+from pricekit.support.staging import read_whole
+from pricekit.table import Table, read_table
+from pricekit.training.checkpoint import BEST, load_checkpoint
+
+_READ = (SOURCE, "config.toml", *FILES_OF_PREPROCESSOR, BACKBONE, BEST, INTERVALS, SKETCH, "run.json")
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A finished run, opened.
+
+    Attributes:
+        path: its folder.
+        config: its configuration.
+        preprocessor: turns a table into model inputs.
+        model: with the best weights, on the CPU.
+        facts: the content of `run.json`.
+        intervals: calibrated on the validation rows.
+        sketch: of the training table.
+    """
+
+    path: Path
+    config: RunConfig
+    preprocessor: Preprocessor
+    model: PriceModel
+    facts: dict[str, Any]
+    intervals: Intervals
+    sketch: Sketch
+
+    def predictor(self) -> Predictor:
+        """Return a predictor that runs the model in torch."""
+        origin = Origin(self.path.absolute(), None, load_model)
+        currency = self.facts["currency"]
+        return Predictor((self.member(),), self.digest(), self.intervals, currency, origin, self.sketch)
+
+    def digest(self) -> str:
+        """Return a hash of the files that prices depend on."""
+        names = (BEST, BACKBONE, "config.toml", INTERVALS, *FILES_OF_PREPROCESSOR)
+        return files_digest([self.path / name for name in names])
+
+    def member(self, weight: float = 1.0) -> Member:
+        """Return the model as a member of a predictor; it runs in torch.
+
+        Args:
+            weight: of its log prices in the ensemble.
+        """
+        return Member(self.preprocessor, LoadedEngine("torch", torch_engine(self.model)), weight)
+
+
+def files_digest(files: Iterable[Path]) -> str:
+    """Return a hash of the contents of files, in order; a missing file counts as an empty one."""
+    whole = hashlib.sha256()
+    for file in files:
+        content = hashlib.sha256()
+        if file.is_file():
+            with file.open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256")
+        whole.update(content.digest())
+    return whole.hexdigest()
+
+
+def open_run(path: Path) -> LoadedRun:
+    """Open a finished run of this format with its best weights.
+
+    Args:
+        path: the folder of the run.
+
+    Raises:
+        TrainingError: the folder is not a finished run, it has another format, or a file is damaged.
+        PluginError, ConfigError: a plugin is missing, or rejects the options of the run.
+    """
+    return read_whole(path, _open_run)
+
+
+def _open_run(path: Path) -> LoadedRun:
+    if not (path / "run.json").is_file():
+        if is_run(path):
+            raise TrainingError(
+                f"{path} is not a finished run: it has no run.json; resume the training to finish it",
+                parameters=("resume",),
+                path=str(path),
+            )
+        raise TrainingError(
+            f"{path} is not a run: expected the folder that training wrote, with {SOURCE}", path=str(path)
+        )
+    check_intact(path, (*_READ, *assets_in(path)))
+    facts = json.loads((path / "run.json").read_text("utf-8"))
+    check_run_format(facts, path)
+    require_plugins(path)
+    config = read_saved_config(path / "config.toml")
+    preprocessor = read_preprocessor(path)
+    model = build_model(ModelPlugins.create(config), config, preprocessor, read_architecture(path), None)
+    load_checkpoint(path / BEST, model, run=run_id(path))
+    model.estimate_share = float(facts["estimate_share"])
+    intervals = read_intervals(read_kept(path, INTERVALS).decode(), path)
+    return LoadedRun(path, config, preprocessor, model, facts, intervals, read_sketch_of(path))
+
+
+def read_sample(run: LoadedRun) -> Table:
+    """Return the sample rows of a run, with their prices; raises TrainingError if the file is damaged."""
+    check_intact(run.path, ["sample.parquet"])
+    return read_table(run.path / "sample.parquet", run.preprocessor.columns, notices=lambda _: None)
+
+
+ENSEMBLE, MEMBERS, CONFIG = "ensemble.json", "members", "members.toml"
+ENSEMBLE_FINISHED = (ENSEMBLE, "run.json", INTERVALS, HELD_OUT, SKETCH)
+"""The files that make an ensemble of its members."""
+_ENSEMBLE_FILES = (*ENSEMBLE_FINISHED, LISTING, CONFIG)  # in the order of deletion
+
+
+@dataclass(frozen=True, repr=False)
+class Ensemble:
+    """An opened ensemble.
+
+    Attributes:
+        path: the folder.
+        members: the runs and the weights of their log prices, which sum to 1.
+        facts: the contents of `run.json`.
+        intervals: fitted on the held-out rows.
+        sketch: of the training table.
+    """
+
+    path: Path
+    members: tuple[tuple[LoadedRun, float], ...]
+    facts: dict[str, Any]
+    intervals: Intervals
+    sketch: Sketch
+
+    def predictor(self) -> Predictor:
+        """Return a predictor that runs all members in torch."""
+        members = tuple(run.member(weight) for run, weight in self.members)
+        origin = Origin(self.path.absolute(), None, load_model)
+        currency = self.facts["currency"]
+        return Predictor(members, self.digest(), self.intervals, currency, origin, self.sketch)
+
+    def digest(self) -> str:
+        """Return a hash of the files that prices depend on."""
+        own = files_digest([self.path / ENSEMBLE, self.path / INTERVALS])
+        return hashlib.sha256(
+            " ".join([own, *(run.digest() for run, _ in self.members)]).encode()
+        ).hexdigest()
+
+    def __repr__(self) -> str:
+        """Return one line: the members' models have thousands of characters."""
+        return f"Ensemble('{self.path}', members={len(self.members)})"
+
+
+def is_ensemble(path: Path) -> bool:
+    """Return whether a folder looks like an ensemble."""
+    return (path / ENSEMBLE).is_file()
+
+
+def is_own_of_ensemble(file: Path) -> bool:
+    """Return whether a path relative to an ensemble's folder is one of its files or of its members'."""
+    if len(file.parts) > 2 and file.parts[0] == MEMBERS:
+        return is_own_of_run(Path(*file.parts[2:]))
+    return file.as_posix() in _ENSEMBLE_FILES
+
+
+def clear_ensemble(path: Path) -> None:
+    """Delete the files of an ensemble, finished or not, and of its members, and nothing else."""
+    members = path / MEMBERS
+    for file in [*leftovers(path), *(path / name for name in _ENSEMBLE_FILES)] if path.is_dir() else ():
+        file.unlink(missing_ok=True)
+    for folder in [folder for folder in members.glob("*") if is_replaceable(folder)]:
+        clear_run(folder)
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    if members.is_dir() and not any(members.iterdir()):
+        members.rmdir()
+
+
+def open_ensemble(path: Path) -> Ensemble:
+    """Open an ensemble; raises TrainingError, PluginError, ConfigError, BundleError."""
+    return read_whole(path, _open_ensemble)
+
+
+def _open_ensemble(path: Path) -> Ensemble:
+    listed_members = [f"members/{folder.name}/{LISTING}" for folder in (path / "members").glob("*")]
+    check_intact(
+        path, [ENSEMBLE, "run.json", INTERVALS, SKETCH, *listed_members], "create the ensemble again"
+    )
+    try:
+        listed = json.loads((path / ENSEMBLE).read_text("utf-8"))["members"]
+        members = [(_folder_of(member), float(member["weight"])) for member in listed]
+        facts = json.loads((path / "run.json").read_text("utf-8"))
+        intervals = (path / INTERVALS).read_text("utf-8")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TrainingError(f"the ensemble {path} is damaged ({error}); create it again") from None
+    check_run_format(facts, path)
+    runs = tuple((open_run(path / MEMBERS / name), weight) for name, weight in members)
+    return Ensemble(path, runs, facts, read_intervals(intervals, path), read_sketch_of(path))
+
+
+def _folder_of(member: dict[str, Any]) -> str:
+    """Return the name of a member's folder; raises ValueError."""
+    name = str(member["folder"])
+    if name in ("", ".", "..") or Path(name).name != name:
+        raise ValueError(f"{name!r} is not the name of a folder")
+    return name

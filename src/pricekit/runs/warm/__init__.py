@@ -1,1 +1,0 @@
-"""Warm start: a run that continues from a finished one, on new rows."""

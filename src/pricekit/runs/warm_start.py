@@ -1,0 +1,253 @@
+"""Warm start: a run that continues from a finished one, on new rows: its settings, and what it takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from pricekit.config import Choice, RunConfig, merge
+from pricekit.config.layers import read_saved_config
+from pricekit.config.resolve import configure, member_configs
+from pricekit.core.calls import plugin_call
+from pricekit.errors import ConfigError, TrainingError, check_intact
+from pricekit.features.fit import continue_features, uses_price
+from pricekit.model.network import ModelPlugins, PriceModel, build_model
+from pricekit.options import config_of, layers_of
+from pricekit.preprocess import Preprocessor, without_price
+from pricekit.runs.folder import is_run, read_architecture
+from pricekit.runs.opened import CONFIG, MEMBERS, LoadedRun, is_ensemble, open_run
+from pricekit.runs.seen import NOTHING, Seen, read_seen
+from pricekit.support.log import logger
+from pricekit.support.text import counted, shorten
+from pricekit.table import Table
+from pricekit.table.currency import require_same_currency
+from pricekit.tokens import Tokens
+from pricekit.training.batches import PricedInputs
+
+EPOCHS, RATE = 0.4, 0.3
+"""Of the epochs and of the learning rates of the run that is continued, unless it continued another one itself."""
+
+_RATES = ("learning_rate", "head_learning_rate", "embedding_learning_rate")
+
+_FIXED = ("policy", "backbone", "features", "feature_options", "loss", "head", "max_length", "facts_first")
+"""Settings on which the weights, the states of features and the optimizer depend."""
+
+_OPTIONS = ("policy", "backbone", "features", "loss", "max_length", "text")
+"""Those that are options, too."""
+
+
+def new_config(options: Mapping[str, Any], init: Path | None = None) -> RunConfig:
+    """Return the configuration of a run or an ensemble, which may continue another one.
+
+    Args:
+        options: as of `pricekit.options.config_of`; they override the settings of that other one.
+        init: the folder of the run or the ensemble to continue from; None: what the setting `init` says.
+
+    Raises:
+        TrainingError: the folder is neither a finished run nor a trained ensemble.
+        ConfigError: an option changes a setting on which the weights depend, or is invalid.
+        PluginError: a plugin is not loaded.
+    """
+    if init is None:
+        config: RunConfig = config_of(options)
+        return config if config.init is None else new_config(options, Path(config.init))
+    init = init.absolute()
+    own = {name: _saved(folder) for name, folder in _members(init).items()}
+    before = _saved(init, CONFIG if own else "config.toml")
+    layer = _layer(before, init)
+    layer["members"] = {name: _layer(member, init / MEMBERS / name) for name, member in own.items()}
+    given = layers_of(options)
+    asked: dict[str, Any] = reduce(merge, given, dict[str, Any]())
+    if not own:
+        _check_fixed("features", before.features, asked.get("features", before.features), init)
+    folders = {"init": layer["init"], "members": {name: {"init": str(init / MEMBERS / name)} for name in own}}
+    config = configure([layer, *given, folders])
+    config = config.model_copy(update={"members": {name: config.members[name] for name in own}})
+    for name, member in member_configs(config).items():
+        _check_same(own[name], member, init)
+    if not own:
+        _check_same(before, config, init)
+    return config
+
+
+def _saved(folder: Path, name: str = "config.toml") -> RunConfig:
+    """Return the configuration that a finished run or an ensemble was trained with."""
+    if not (folder / "run.json").is_file() or not (folder / name).is_file():
+        raise TrainingError(
+            f"{folder} is not a finished run to continue from; expected the folder that training wrote, not a bundle "
+            "or a cross-validation",
+            parameters=("init",),
+            path=str(folder),
+        )
+    check_intact(folder, [name])
+    return read_saved_config(folder / name)
+
+
+def _members(init: Path) -> dict[str, Path]:
+    """Return the folders of the members of a trained ensemble, by name; empty for a run."""
+    if is_ensemble(init) and not (init / CONFIG).is_file():
+        raise TrainingError(
+            f"{init} combines runs that were trained apart; continue from each of these runs, and combine the new ones",
+            parameters=("init",),
+            path=str(init),
+        )
+    folders = sorted((init / MEMBERS).glob("*")) if is_ensemble(init) else []
+    return {folder.name: folder for folder in folders if is_run(folder)}
+
+
+def _layer(config: RunConfig, init: Path) -> dict[str, Any]:
+    """Return the settings of a run as a layer, with those that a warm start changes."""
+    training, given = config.training, config.model_dump(exclude={"members"})
+    given["init"] = str(init)
+    given["training"] |= {"time_budget": None, "refit": False}
+    if config.init is None:
+        rates = {name: getattr(training, name) for name in _RATES}
+        given["training"] |= {name: RATE * rate for name, rate in rates.items() if rate is not None}
+    if config.init is None and training.epochs != "auto":
+        given["training"]["epochs"] = max(1, round(EPOCHS * training.epochs))
+    return given
+
+
+def _check_same(before: RunConfig, config: RunConfig, init: Path) -> None:
+    """Raise ConfigError if one of the settings that stay differs from that of the run to continue."""
+    pairs = [(name, getattr(before, name), getattr(config, name)) for name in _FIXED]
+    pairs.append(("text", before.columns.text, config.columns.text))
+    for name, old, new in pairs:
+        _check_fixed(name, old, new, init)
+
+
+def _check_fixed(name: str, old: Any, new: Any, init: Path) -> None:
+    if old != new:
+        if isinstance(old, Choice) and old.name != new.name:
+            old, new = old.name, new.name
+        raise ConfigError(
+            f"{name} is {_shown(new)}, but {init} was trained with {_shown(old)}, and a warm start keeps it; "
+            f"leave {name} out, or train from the start",
+            parameters=(name if name in _OPTIONS else "settings", "init"),
+            setting=name,
+        )
+
+
+def _shown(value: Any) -> str:
+    return shorten(str(value.model_dump() if isinstance(value, BaseModel) else value), 200)
+
+
+CONTAINED = 0.5
+"""Share of the earlier texts that a table contains from which on features are fitted again, to all of its rows."""
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """A finished run to continue from.
+
+    Attributes:
+        run: the run, opened.
+        seen: the texts that it and those before it were trained on.
+    """
+
+    run: LoadedRun
+    seen: Seen
+
+    @classmethod
+    def open(cls, folder: Path) -> WarmStart:
+        """Open the run in a folder; raises TrainingError, PluginError."""
+        return cls(open_run(folder), read_seen(folder))
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """The values that the backbone stores to rebuild its encoder."""
+        return read_architecture(self.run.path)
+
+    def fit(self, rows: Table) -> tuple[Preprocessor, dict[str, Any]]:
+        """Adapt the features to the rows of the new run.
+
+        Args:
+            rows: training rows and, unless the user chose them, validation rows.
+
+        Returns:
+            The preprocessor, and facts about what was kept.
+        """
+        require_same_currency(self.run.facts["currency"], rows.currency, "to continue with")
+        before = self.run.preprocessor
+        row = self.seen.rows_of(rows.text)
+        held = len(np.unique(row[row >= 0])) / max(1, len(self.seen.text))
+        table = without_price(rows, before.columns)
+        features, done = continue_features(before.features, table, rows.known_price, again=held >= CONTAINED)
+        new = int((row < 0).sum())
+        self._log(done, new, len(rows))
+        share = self.run.model.estimate_share
+        facts = {"run": str(self.run.path), "new_rows": new, "features": done, "estimate_share": share}
+        return replace(before, features=features), facts
+
+    def out_of_fold(self, rows: Table) -> dict[str, np.ndarray]:
+        """Return the columns that learn from prices, float32 (N,) by name, as of rows that were not learned from.
+
+        New rows have those of the earlier run, which does not know them, and earlier rows those of that time.
+        """
+        features, row = self.run.preprocessor.features, self.seen.rows_of(rows.text)
+        table = without_price(rows, self.run.preprocessor.columns)
+        names = [name for part in features.parts if uses_price(part.plugin) for name in part.plugin.names]
+        if not names:
+            return {}
+        new, found = np.flatnonzero(row < 0), {}
+        block = features.transform(table.take(new))
+        for name in names:
+            column = self.seen.columns[name][row]
+            column[new] = block[:, features.names.index(name)]
+            found[name] = column
+        return found
+
+    def _log(self, done: Mapping[str, str], new: int, rows: int) -> None:
+        said = {state: [name for name, what in done.items() if what == state] for state in set(done.values())}
+        kept = ", ".join(["weights", "tokenizer", *said.pop("kept", [])])
+        others = "".join(f"; {state}: {', '.join(names)}" for state, names in sorted(said.items()))
+        logger.info(
+            f"continuing from {self.run.path}: {new:,} of {counted(rows, 'row')} are new; "
+            f"kept: {kept}{others}. Each epoch takes the new rows and as many of the others"
+        )
+
+    def model(
+        self, plugins: ModelPlugins, config: RunConfig, preprocessor: Preprocessor, tokens: Tokens
+    ) -> PriceModel:
+        """Return a model with the weights of the run.
+
+        Args:
+            plugins: of the run.
+            config: of the new run.
+            preprocessor: of the new run.
+            tokens: of the training rows, for an encoder that can learn new terms.
+        """
+        model = build_model(plugins, config, preprocessor, self.architecture, None)
+        model.load_state_dict(self.run.model.state_dict())
+        if (extend := getattr(model.encoder, "extend", None)) is not None:
+            with plugin_call("backbone", config.backbone.name, "extending its encoder to more texts"):
+                extend(tokens)
+        return model
+
+
+def seen_of(
+    warm: WarmStart | None,
+    preprocessor: Preprocessor,
+    names: Iterable[str],
+    parts: Iterable[tuple[Table, PricedInputs]],
+) -> Seen:
+    """Return the texts of a run and of those that it continues, with the out-of-fold columns of its rows.
+
+    Args:
+        warm: the run that it continues.
+        preprocessor: of the run.
+        names: of the out-of-fold columns.
+        parts: rows with their inputs.
+    """
+    found = NOTHING if warm is None else warm.seen.as_earlier()
+    place = {name: preprocessor.features.names.index(name) for name in names}
+    for table, priced in parts:
+        columns = {name: priced.inputs.features[:, number] for name, number in place.items()}
+        found = found.with_rows(table.text, columns)
+    return found

@@ -1,0 +1,238 @@
+"""The processes that train together: rank, device, what they ask each other, and the mean of their gradients."""
+
+# Without `from __future__ import annotations`: torch reads the annotations of a hook, and refuses strings.
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+import torch
+from torch import Tensor, distributed
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.futures import Future
+from torch.nn import functional
+
+from pricekit.errors import LostProcessError
+from pricekit.optim.optimizers import coalesced
+from pricekit.support.log import logger
+from pricekit.training.launched import launched_count
+
+PATIENCE = 10.0
+"""Seconds after which a process says that it waits for the others to join."""
+
+
+class Processes:
+    """Rank and device of this process, and operations across all processes.
+
+    A group that exists is used; otherwise one is created if a launcher started several processes.
+
+    Attributes:
+        rank: number of this process, from 0.
+        count: the number of processes.
+        main: whether this is the process that writes files and logs.
+        device: where this process computes.
+
+    All methods that exchange something raise LostProcessError.
+    """
+
+    def __init__(self) -> None:
+        self.device: torch.device = _device()
+        with together(), _said_if_long():
+            if launched_count() > 1 and not distributed.is_initialized():
+                distributed.init_process_group(distributed.get_default_backend_for_device(self.device))
+            world = distributed.group.WORLD if distributed.is_available() else None
+            self.rank: int = world.rank() if world else 0
+            self.count: int = world.size() if world else 1
+            self._world = world
+            self._group = _control_group(world) if world and self.count > 1 else None
+        self.main: bool = self.rank == 0
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """The share of this process in work that all of them share: its rank and their number."""
+        return self.rank, self.count
+
+    def wait(self) -> None:
+        """Wait for all processes."""
+        if self.count > 1:
+            with together():
+                distributed.barrier(self._group)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Return the sum of a tensor over all processes, of the same shape; of several, on the CPU."""
+        if self.count > 1:
+            tensor = tensor.detach().to("cpu", copy=True)
+            with together():
+                distributed.all_reduce(tensor, group=self._group)
+        return tensor
+
+    def any(self, flag: bool) -> bool:
+        """Return whether the flag of any process is set."""
+        return flag if self.count == 1 else self.any_later(flag)()
+
+    def any_later(self, flag: bool) -> Callable[[], bool]:
+        """Send this process's flag, and return a function that waits for the others' and says whether any is set."""
+        flags = torch.tensor(int(flag))
+        with together():
+            sent = distributed.all_reduce(flags, group=self._group, async_op=True)
+
+        def answer() -> bool:
+            with together():
+                sent.wait()
+            return bool(flags)
+
+        return answer
+
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
+        """Copy the main process's values into the tensors of all others: batch statistics differ between them."""
+        if self.count > 1:
+            with together():
+                for tensor in tensors:
+                    distributed.broadcast(tensor, 0)
+
+    def from_main(self, number: float) -> float:
+        """Return the main process's number in every process: clocks differ."""
+        if self.count == 1:
+            return number
+        return float(self.sum(torch.tensor(number if self.main else 0.0, dtype=torch.float64)))
+
+    def end(self) -> None:
+        """Leave the process group; torch warns if a process exits without doing so."""
+        if self.count > 1:
+            self.wait()
+        if self._world:
+            distributed.destroy_process_group()
+
+
+def _device() -> torch.device:
+    """Return the CPU or the accelerator; of several processes on a machine, each takes the one with its number."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if accelerator is None or os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes"):
+        return torch.device("cpu")
+    if "LOCAL_RANK" not in os.environ:
+        return accelerator
+    number = int(os.environ["LOCAL_RANK"]) % torch.accelerator.device_count()
+    torch.accelerator.set_device_index(number)
+    return torch.device(accelerator.type, number)
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Report that an exchange with the other processes failed; raises LostProcessError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_lost(error):
+            raise
+        raise LostProcessError(
+            "another of the processes that train together has ended or cannot be reached; its output, or that of the "
+            "launcher, says why. The last checkpoint is kept: resume to continue",
+            parameters=("resume",),
+        ) from error
+
+
+@contextmanager
+def _said_if_long() -> Iterator[None]:
+    """Say that the block takes long, once on each machine: torch waits in silence, half an hour for a lost process."""
+    timer = threading.Timer(PATIENCE, _say_waiting)
+    timer.daemon = True
+    if launched_count() > 1 and os.environ.get("LOCAL_RANK", "0") == "0":
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _say_waiting() -> None:
+    where = ":".join(os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
+    logger.error(
+        f"waiting for all of the {launched_count()} processes that train together to join at {where}; if one has "
+        "ended, or cannot reach that address, stop the others and start all again"
+    )
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return whether an error means that another process does not answer."""
+    return isinstance(error, distributed.DistError) or "gloo" in str(error).lower()
+
+
+@lru_cache(maxsize=1)
+def _control_group(world: distributed.ProcessGroup) -> distributed.ProcessGroup:
+    """Return the group for numbers on the CPU: over NCCL, each of them would wait for the GPU."""
+    return world if "gloo" in distributed.get_backend(world) else distributed.new_group(backend="gloo")
+
+
+_gather = (
+    getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
+)  # torch < 2.13
+
+
+def mean_gradient(
+    group: distributed.ProcessGroup,
+    bucket: distributed.GradBucket,  # type: ignore[name-defined]
+) -> Future[Tensor]:
+    """Return the mean gradient of a bucket of `DistributedDataParallel`, which calls it as its hook.
+
+    A dense bucket is all-reduced. A sparse gradient is a bucket of its own.
+
+    Args:
+        group: the processes.
+        bucket: the gradients of this process.
+    """
+    gradient = bucket.buffer()
+    if not gradient.is_sparse:
+        return allreduce_hook(group, bucket)
+    done: Future[Tensor] = Future()
+    done.set_result(mean_rows(group, gradient))
+    return done
+
+
+def mean_rows(group: distributed.ProcessGroup, gradient: Tensor) -> Tensor:
+    """Return the mean of a sparse gradient over all processes, coalesced.
+
+    Each process receives the rows of all others and adds equal ones in the order of the processes. So all have the same
+    result, to the bit. NCCL, unlike gloo, has no sum of sparse tensors.
+
+    Args:
+        group: the processes.
+        gradient: of an embedding, (V, D) with one sparse dimension.
+    """
+    gradient = coalesced(gradient)
+    rows, values = gradient._indices()[0], gradient._values()
+    longest = int(_gathered(group, rows.new_tensor([len(rows)])).max())
+    if longest == 0:
+        return gradient
+    by_row, order = _gathered(group, _padded(rows, longest)).sort(stable=True)
+    touched, counts = torch.unique_consecutive(by_row, return_counts=True)
+    mean = functional.embedding_bag(
+        order,
+        _gathered(group, _padded(values, longest)),
+        counts.cumsum(0) - counts,
+        mode="sum",
+        per_sample_weights=values.new_full((len(order),), 1 / group.size()),
+    )
+    return torch.sparse_coo_tensor(
+        touched[None], mean, gradient.shape, is_coalesced=True, check_invariants=False
+    )
+
+
+def _padded(tensor: Tensor, length: int) -> Tensor:
+    """Return a tensor with zeros at the end of its first axis: all processes must send as much.
+
+    A row of zeros changes no row of an embedding.
+    """
+    if len(tensor) == length:
+        return tensor.contiguous()
+    padded = tensor.new_zeros(length, *tensor.shape[1:])
+    padded[: len(tensor)] = tensor
+    return padded
+
+
+def _gathered(group: distributed.ProcessGroup, tensor: Tensor) -> Tensor:
+    """Return the tensors of all processes, which have the same shape, one after the other by rank."""
+    found = tensor.new_empty(group.size() * len(tensor), *tensor.shape[1:])
+    _gather(found, tensor, group=group)
+    return found
