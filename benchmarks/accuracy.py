@@ -24,7 +24,7 @@ from pricekit.features.fit import fit_features
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.table import table_of_texts
-from pricekit.workflows.weights import cross_fitted, fit_weights
+from pricekit.workflows.ensemble import cross_fitted, fit_weights
 
 Texts = Sequence[str]
 Peer = Callable[[np.ndarray, np.ndarray], np.ndarray]

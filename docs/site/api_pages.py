@@ -13,7 +13,7 @@ from public_names import public_names
 PARTS = (
     "pricekit.metrics.Metric",
     "pricekit.evaluation.comparison.ComparedRun",
-    "pricekit.workflows.ranking.leaderboard.Entry",
+    "pricekit.workflows.leaderboard.Entry",
     "pricekit.explanation.attribution.Factor",
     "pricekit.exporting.verify.ShapeCheck",
     "pricekit.evaluation.suspects.Suspect",

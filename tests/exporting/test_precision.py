@@ -12,8 +12,7 @@ from pricekit.errors import ExportError
 from pricekit.exporting import export as export_module
 from pricekit.exporting import precision as precision_module
 from pricekit.exporting.export import export_run
-from pricekit.exporting.float16 import simulate_float16
-from pricekit.exporting.precision import Converted, convert
+from pricekit.exporting.precision import Converted, convert, simulate_float16
 from pricekit.prediction.predictor import Predictor
 from pricekit.table import table_of_texts
 from tests.exporting.graphs import chain, mixed, rows

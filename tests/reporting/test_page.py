@@ -10,7 +10,7 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError
-from pricekit.reporting.blocks import (
+from pricekit.reporting.page import (
     Figure,
     Figures,
     Paragraph,
@@ -20,8 +20,8 @@ from pricekit.reporting.blocks import (
     Products,
     Section,
     TableBlock,
+    render,
 )
-from pricekit.reporting.page import render
 
 HOSTILE = (
     "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)> {{ 7*7 }} </style> \u202eabc 🥭 "

@@ -86,7 +86,7 @@ class Recorder:
 
 def test_only_a_graph_of_float16_weights_may_be_computed_in_less_than_float32(engine, graph, monkeypatch):
 
-    from pricekit.exporting.float16 import to_float16
+    from pricekit.exporting.precision import to_float16
 
     half = replace(graph, model=to_float16(graph.model, []).SerializeToString())
     recorder, prices = Recorder(), []

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pricekit.comparables.similar import Comparables
     from pricekit.explanation.attribution import Explanation
     from pricekit.table import Table, TableSource
-    from pricekit.workflows.importance.result import Importance
+    from pricekit.workflows.importance import Importance
 
 _SHOWN_IDS = 3
 
@@ -179,7 +179,7 @@ def importance(
         >>> found.rows, list(found.features)
         (30, ['feature', 'increase', 'low', 'high'])
     """
-    from pricekit.workflows.importance.measure import measure_importance
+    from pricekit.workflows.importance import measure_importance
 
     return measure_importance(
         model_path(model, "model"), table_or_none(table), options, metric=metric, repeats=repeats

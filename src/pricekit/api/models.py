@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pricekit.exporting.verify import VerificationReport
     from pricekit.prediction.sandbox import Inspection
     from pricekit.table import TableSource
-    from pricekit.workflows.ranking.leaderboard import Leaderboard
+    from pricekit.workflows.leaderboard import Leaderboard
 
 PRECISIONS = ("fp32", "fp16", "int8")
 
@@ -173,7 +173,7 @@ def leaderboard(*runs: PathLike, metric: str | None = None, latency: bool = Fals
         >>> board.rows, sorted(entry.settings["loss"] for entry in board.entries)
         (30, ['log-l1', 'smape'])
     """
-    from pricekit.workflows.ranking.rank import rank_models
+    from pricekit.workflows.leaderboard import rank_models
 
     return rank_models([model_path(run, "runs") for run in runs], metric, latency=latency)
 
@@ -219,7 +219,7 @@ def export(
     """
     from pricekit.bundle.keys import read_signing_key
     from pricekit.exporting.export import export_run
-    from pricekit.exporting.triton.repository import add_version, interface_of, model_folder
+    from pricekit.exporting.triton import add_version, interface_of, model_folder
     from pricekit.support.locks import owned
 
     if precision not in PRECISIONS:

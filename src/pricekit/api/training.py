@@ -255,8 +255,7 @@ def tune(
         check_resumable(out, overwrite)
     with output_folder(out) as folder:
         from pricekit.runs.resume import has_begun
-        from pricekit.workflows.tuning.folder import is_search
-        from pricekit.workflows.tuning.tune import Order, resumed_config
+        from pricekit.workflows.tuning.tune import Order, is_search, resumed_config
         from pricekit.workflows.tuning.tune import tune as run_search
 
         order = Order.checked(options.pop("time_budget", None), started, folds, trials, processes)
@@ -306,8 +305,8 @@ def pretrain(
         >>> (weights / "model.safetensors").is_file()
         True
     """
-    from pricekit.workflows.pretraining.pretrain import pretrain as run
-    from pricekit.workflows.pretraining.start import pretraining_of
+    from pricekit.workflows.pretraining import pretrain as run
+    from pricekit.workflows.pretraining import pretraining_of
 
     paths = tuple(location_of(table, "tables") for table in several(tables))
     target = path_of(out, "out")

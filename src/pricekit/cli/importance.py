@@ -13,7 +13,7 @@ from pricekit.cli.terminal import begin, show_result, show_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pricekit.workflows.importance.result import Importance
+    from pricekit.workflows.importance import Importance
 
 
 @click.command(short_help="Show which features, lines and words a model's prices depend on.")
@@ -41,7 +41,7 @@ def importance(as_json: bool, **flags: Any) -> None:
     random, with its 95% interval. Features or lines that say the same share their importance. For words: their mean
     factor in explanations of 200 rows. All numbers say what the model uses, not what causes a price.
     """
-    begin(f"opening {flags['model']}", "pricekit.workflows.importance.measure")
+    begin(f"opening {flags['model']}", "pricekit.workflows.importance")
     from pricekit import api
 
     found = api.importance(**as_arguments(flags))
@@ -54,7 +54,7 @@ def importance(as_json: bool, **flags: Any) -> None:
 def _show(found: Importance) -> None:
     """Print the first rows of each frame, one table for each."""
     from pricekit.support.text import counted
-    from pricekit.workflows.importance.words import EXPLAINED
+    from pricekit.workflows.importance import EXPLAINED
 
     title = found.metric.title
     show_result(
@@ -72,7 +72,7 @@ def _show(found: Importance) -> None:
 def _show_frame(title: str, frame: pd.DataFrame, columns: Sequence[Sequence[str]]) -> None:
     """Print the first rows of a frame, with its first column as far as it fits; an empty frame is not shown."""
     from pricekit.cli.show_scores import fit_width, room_for_text
-    from pricekit.workflows.importance.result import SHOWN
+    from pricekit.workflows.importance import SHOWN
 
     if not len(frame):
         return

@@ -13,7 +13,7 @@ from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import counted, duration, milliseconds
 
 if TYPE_CHECKING:
-    from pricekit.workflows.ranking.leaderboard import Entry, Leaderboard
+    from pricekit.workflows.leaderboard import Entry, Leaderboard
 
 Column = tuple[str, Sequence[str]]
 """A header, and a cell for each model."""
@@ -56,7 +56,7 @@ def leaderboard(runs: tuple[str, ...], metric: str | None, latency: bool, as_jso
         _show(found)
 
 
-_MODULE = "pricekit.workflows.ranking.rank"
+_MODULE = "pricekit.workflows.leaderboard"
 
 
 def _show(found: Leaderboard) -> None:

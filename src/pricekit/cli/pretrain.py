@@ -80,9 +80,9 @@ def pretrain(**flags: Any) -> None:
     loss before and after. The folder contains config.json, tokenizer.json, model.safetensors, and a record of the
     training in pretrain.json.
     """
-    begin(f"reading {', '.join(flags['tables'])}", "pricekit.workflows.pretraining.pretrain")
+    begin(f"reading {', '.join(flags['tables'])}", "pricekit.workflows.pretraining")
     from pricekit import api
-    from pricekit.workflows.pretraining.pretrain import is_unfinished
+    from pricekit.workflows.pretraining import is_unfinished
 
     out = str(flags["out"])
     try:

@@ -73,7 +73,7 @@ def tune(**flags: Any) -> None:
     begin(f"reading {flags['table']}", "pricekit.workflows.tuning.tune", check)
     from pricekit import api
     from pricekit.metrics import metric_named
-    from pricekit.workflows.tuning.folder import START, is_search
+    from pricekit.workflows.tuning.tune import START, is_search
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_search()) or next_search()
     if flags["resume"] and is_search(continued(Path(flags["out"]), is_search)):

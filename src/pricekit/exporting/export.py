@@ -26,11 +26,10 @@ from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.errors import BundleError, ExportError, PluginError
 from pricekit.exporting.card import CARD, comparables_section, ensemble_card, model_card
 from pricekit.exporting.graph import OPSET, export_graph
-from pricekit.exporting.intermediates import token_count
+from pricekit.exporting.intermediates import in_file, token_count
 from pricekit.exporting.inventory import INVENTORY, make_inventory
 from pricekit.exporting.precision import Converted, convert
 from pricekit.exporting.rows import PricedOnce, RowPrices
-from pricekit.exporting.skeleton import in_file
 from pricekit.exporting.verify import (
     VerificationReport,
     fit_length,

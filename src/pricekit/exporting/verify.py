@@ -12,9 +12,8 @@ from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.engines.loaded import BATCH_SIZE, BATCH_TOKENS
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
-from pricekit.exporting.intermediates import first_difference, token_count, worst_piece
+from pricekit.exporting.intermediates import Stored, first_difference, token_count, worst_piece
 from pricekit.exporting.rows import PricedOnce
-from pricekit.exporting.skeleton import Stored
 from pricekit.metrics import smape
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel

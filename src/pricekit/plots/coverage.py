@@ -16,6 +16,7 @@ from pricekit.options import WeighedOptions, with_options
 from pricekit.plots.drawing import (
     DASHES,
     MARKERS,
+    PLAIN,
     axes_for,
     finish,
     heading,
@@ -23,11 +24,11 @@ from pricekit.plots.drawing import (
     legend,
     legend_below,
     png_of,
+    price_label,
     price_scale,
 )
 from pricekit.plots.groups import deciles
 from pricekit.plots.source import LEAST_ROWS, Judged, check_prices, judge
-from pricekit.plots.words import PLAIN, price_label
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.support.log import logger
 from pricekit.support.text import counted

@@ -17,9 +17,20 @@ from pricekit.options import (
     table_or_none,
     with_options,
 )
-from pricekit.plots.drawing import axes_for, finish, heading, inks, png_of, price_scale, require_matplotlib
+from pricekit.plots.drawing import (
+    PLAIN,
+    axes_for,
+    finish,
+    heading,
+    inks,
+    number,
+    plain,
+    png_of,
+    price_label,
+    price_scale,
+    require_matplotlib,
+)
 from pricekit.plots.source import require_table
-from pricekit.plots.words import PLAIN, number, plain, price_label
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
 from pricekit.runs.load import load_model

@@ -16,17 +16,20 @@ from pricekit.metrics import Metric
 from pricekit.options import WeighedOptions, with_options
 from pricekit.plots.drawing import (
     DASHES,
+    PLAIN,
     SIZE,
     axes_for,
     finish,
     heading,
     inks,
     legend_below,
+    metric_label,
+    plain,
     png_of,
+    price_label,
     price_scale,
 )
 from pricekit.plots.source import LEAST_ROWS, check_prices, judge
-from pricekit.plots.words import PLAIN, metric_label, plain, price_label
 from pricekit.support.text import counted, printable, shorten
 
 if TYPE_CHECKING:

@@ -15,16 +15,18 @@ from pricekit.metrics import METRICS, SMAPE, Metric
 from pricekit.options import clear_errors, model_path
 from pricekit.plots.drawing import (
     MARKERS,
+    PLAIN,
     axes_for,
     finish,
     heading,
     inks,
     legend_below,
+    metric_label,
+    plain,
     png_of,
     require_matplotlib,
 )
 from pricekit.plots.source import currency_of
-from pricekit.plots.words import PLAIN, metric_label, plain
 from pricekit.support.text import counted
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import numpy as np
 from pricekit.options import WeighedOptions, with_options
 from pricekit.plots.drawing import (
     DASHES,
+    PLAIN,
     axes_for,
     dense_points,
     finish,
@@ -17,10 +18,10 @@ from pricekit.plots.drawing import (
     inks,
     legend,
     png_of,
+    price_label,
     price_scale,
 )
 from pricekit.plots.source import check_prices, judge
-from pricekit.plots.words import PLAIN, price_label
 from pricekit.support.text import counted
 
 if TYPE_CHECKING:

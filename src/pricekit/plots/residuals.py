@@ -10,17 +10,19 @@ import pandas as pd
 
 from pricekit.options import WeighedOptions, with_options
 from pricekit.plots.drawing import (
+    PLAIN,
     axes_for,
     dense_points,
     finish,
     heading,
     inks,
     legend_below,
+    number,
     png_of,
+    price_label,
     price_scale,
 )
 from pricekit.plots.source import LEAST_ROWS, check_prices, judge
-from pricekit.plots.words import PLAIN, number, price_label
 from pricekit.support.text import counted
 
 if TYPE_CHECKING:

@@ -12,9 +12,20 @@ import pandas as pd
 from pricekit.errors import DataError
 from pricekit.monitoring.alarms import ALARMS, MEASURES
 from pricekit.monitoring.differences import Drift
-from pricekit.plots.drawing import DASHES, SIZE, axes_for, finish, heading, inks, legend, legend_below
-from pricekit.plots.words import PLAIN, number, plain
-from pricekit.reporting.blocks import (
+from pricekit.plots.drawing import (
+    DASHES,
+    PLAIN,
+    SIZE,
+    axes_for,
+    finish,
+    heading,
+    inks,
+    legend,
+    legend_below,
+    number,
+    plain,
+)
+from pricekit.reporting.page import (
     Block,
     Figure,
     Figures,
@@ -24,8 +35,8 @@ from pricekit.reporting.blocks import (
     Products,
     Section,
     TableBlock,
+    picture,
 )
-from pricekit.reporting.pictures import picture
 from pricekit.support.text import printable, shorten
 
 if TYPE_CHECKING:

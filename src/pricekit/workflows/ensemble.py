@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,226 @@ from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, w
 from pricekit.evaluation.scores import constant_score, metric_of
 from pricekit.features.assets import assets_in
 from pricekit.formats import FORMAT
-from pricekit.metrics import Metric, price_metrics
+from pricekit.metrics import SMAPE, Metric, price_metrics
 from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.training_sketch import prices_of
 from pricekit.runs.folder import FILES, INTERVALS, check_replaceable, is_run, read_sketch_of
-from pricekit.runs.opened import CONFIG, ENSEMBLE, MEMBERS, is_ensemble
+from pricekit.runs.opened import CONFIG, ENSEMBLE, MEMBERS, is_ensemble, open_run, read_sample
 from pricekit.support.digests import LISTING, list_files
 from pricekit.support.files import is_free, others, replace_folder, sync, temporary_path, write_text
 from pricekit.support.locks import owned
-from pricekit.support.progress import progress
+from pricekit.support.log import logger
+from pricekit.support.progress import progress, tracked
+from pricekit.support.text import milliseconds
 from pricekit.training.checkpoint import checkpoints
-from pricekit.workflows.latency import choose_within, seconds_per_row
-from pricekit.workflows.weights import MIN_COMMON_ROWS, choose_weights
+
+MIN_WEIGHT = 0.02
+"""A model with a lower weight is left out, because it costs as much prediction time as any other."""
+
+GRADIENT_STEP = 0.01
+"""Change of a weight for numerical gradients; wide, because a median is constant between the terms of two rows."""
+
+PARTS = 5
+"""Number of parts into which the rows of a single fold are divided for cross-fitting."""
+
+MIN_COMMON_ROWS = 20
+"""Rows that all runs must hold out; weights fitted on fewer are unreliable."""
+
+
+def fit_weights(
+    predicted: np.ndarray, price: np.ndarray, metric: Metric = SMAPE, counts: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the weights w >= 0 with Σ w = 1 for which exp(Σ w·log p) has the lowest metric, float64 (M,).
+
+    SLSQP (Kraft 1988) with numerical gradients starts from equal weights and from each model alone, so the result is
+    never worse than the best model on these rows. Weights below `MIN_WEIGHT` are set to 0 and the others are fitted
+    again, unless all are below.
+
+    Args:
+        predicted: prices p of each model, float64 (N, M), positive.
+        price: true prices a, float64 (N,), positive.
+        metric: to minimise.
+        counts: how much each row counts, (N,); None: equally.
+    """
+    return _without_small(np.log(predicted), lambda found: metric(found, price, counts))
+
+
+def cross_fitted(
+    predicted: np.ndarray,
+    price: np.ndarray,
+    fold: np.ndarray,
+    metric: Metric = SMAPE,
+    counts: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return weighted predictions, each with weights that were fitted on the other folds, float64 (N,).
+
+    Args:
+        predicted: prices of each model, float64 (N, M).
+        price: true prices, float64 (N,).
+        fold: of each row, int64 (N,); the rows of a single fold are divided into `PARTS`.
+        metric: to minimise.
+        counts: how much each row counts, (N,); None: equally.
+    """
+    if len(np.unique(fold)) == 1:
+        fold = np.random.default_rng(0).permutation(len(price)) % min(PARTS, len(price))
+    found = np.empty(len(price))
+    with tracked("fitting ensemble weights", np.unique(fold).tolist(), lambda _: 1) as folds:
+        for held in folds:
+            others = fold != held
+            if not others.any():  # a single row
+                others = ~others
+            counted = None if counts is None or not counts[others].any() else counts[others]
+            weights = fit_weights(predicted[others], price[others], metric, counted)
+            found[fold == held] = weighted(predicted[fold == held], weights)
+    return found
+
+
+def weighted(predicted: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return exp(Σ w·log p) of prices (N, M), float64 (N,)."""
+    mean: np.ndarray = np.exp(np.log(predicted) @ weights)
+    return mean
+
+
+def _without_small(log_predicted: np.ndarray, score: Callable[[np.ndarray], float]) -> np.ndarray:
+    weights = _fit(log_predicted, score)
+    kept = weights >= min(MIN_WEIGHT, weights.max())
+    if kept.all():
+        return weights
+    found = np.zeros(len(weights))
+    found[kept] = _without_small(log_predicted[:, kept], score)
+    return found
+
+
+def _fit(log_predicted: np.ndarray, score: Callable[[np.ndarray], float]) -> np.ndarray:
+    """Return the weights with the lowest score of the mixed prices, (M,), for log prices of each model, (N, M)."""
+    from scipy.optimize import minimize
+
+    models = log_predicted.shape[1]
+    if models == 1:
+        return np.ones(1)
+    scale = score(np.exp(log_predicted.mean(1))) or 1.0  # near 1, as the solver expects
+
+    def loss(weights: np.ndarray) -> float:
+        return score(np.exp(log_predicted @ weights)) / scale
+
+    starts = [np.full(models, 1 / models), *np.eye(models)]
+    ends = [
+        minimize(
+            loss,
+            start,
+            method="SLSQP",
+            options={"eps": GRADIENT_STEP},
+            bounds=[(0, 1)] * models,
+            constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
+        ).x
+        for start in starts
+    ]
+    candidates = [np.clip(end, 0, None) / np.clip(end, 0, None).sum() for end in ends] + starts
+    return min(candidates, key=loss)
+
+
+def choose_weights(predicted: np.ndarray, rows: HeldOut, metric: Metric) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weights of models, float64 (M,), and the price of each row with weights that it had no part in, (N,).
+
+    The weights are equal if fitted ones are no better on rows that they were not fitted on, as happens with few rows.
+
+    Args:
+        predicted: prices of each model, float64 (N, M).
+        rows: with the true prices and the folds.
+        metric: to minimise.
+    """
+    equal = np.full(predicted.shape[1], 1 / predicted.shape[1])
+    mean = weighted(predicted, equal)
+    if len(rows) < MIN_COMMON_ROWS:
+        return equal, mean
+    fitted = cross_fitted(predicted, rows.price, rows.fold, metric, rows.weight)
+    if metric(mean, rows.price, rows.weight) <= metric(fitted, rows.price, rows.weight):
+        return equal, mean
+    return fit_weights(predicted, rows.price, metric, rows.weight), fitted
+
+
+CALLS, WARM_UP = 30, 5
+"""Rows of the sample that are priced one by one, and those before them that are not timed."""
+
+
+def seconds_per_row(run: Path) -> float:
+    """Return the median time that a run needs to price one row alone, in seconds, in torch on this machine.
+
+    A bundle of the same model is usually faster.
+
+    Args:
+        run: the folder of a finished run.
+    """
+    opened = open_run(run)
+    rows, predictor = read_sample(opened), opened.predictor()
+    seconds = []
+    for number in range(WARM_UP + CALLS):
+        row = rows.take(np.array([number % len(rows)]))
+        began = time.perf_counter()
+        predictor.predict(row)
+        seconds.append(time.perf_counter() - began)
+    return float(np.median(seconds[WARM_UP:]))
+
+
+def warn_if_slow(run: Path, limit: float | None) -> None:
+    """Warn if a run needs longer for one row than it may."""
+    if limit is None:
+        return
+    seconds = seconds_per_row(run)
+    if seconds > limit:
+        logger.warning(
+            f"a row may take {milliseconds(limit)}, and the model needs {milliseconds(seconds)} in torch on this "
+            "machine; leave features out, or choose a smaller encoder"
+        )
+
+
+def choose_within(
+    predicted: np.ndarray, rows: HeldOut, metric: Metric, seconds: Sequence[float], limit: float
+) -> list[int]:
+    """Return the positions of models that together price a row within a limit, ascending.
+
+    Models are added one by one, each time the one with which the ensemble has the lowest metric (Caruana et al. 2004,
+    Ensemble selection from libraries of models), while it becomes lower. If no model is quick enough, the quickest one
+    is chosen, with a warning.
+
+    Args:
+        predicted: prices of each model for held-out rows, float64 (N, M).
+        rows: with the true prices and the folds.
+        metric: to minimise.
+        seconds: of each model for one row, M of them.
+        limit: in seconds.
+
+    Example:
+        >>> from pricekit.metrics import SMAPE
+        >>> choose_within(np.ones((2, 2)), None, SMAPE, [0.01, 0.02], 0.001)
+        [0]
+    """
+    if min(seconds) > limit:
+        quickest = int(np.argmin(seconds))
+        needed = milliseconds(min(seconds))
+        logger.warning(
+            f"a row may take {milliseconds(limit)}, and the quickest model needs {needed} for it: the ensemble is this "
+            "model alone. Allow more time, leave features out, or choose a smaller encoder"
+        )
+        return [quickest]
+    chosen: list[int] = []
+    best = np.inf
+    while True:
+        left = limit - sum(seconds[model] for model in chosen)
+        scores = {
+            model: _score(predicted[:, [*chosen, model]], rows, metric)
+            for model in range(len(seconds))
+            if model not in chosen and seconds[model] <= left
+        }
+        if not scores or min(scores.values()) >= best:
+            return sorted(chosen)
+        model = min(scores, key=lambda each: scores[each])
+        best = scores[model]
+        chosen.append(model)
+
+
+def _score(predicted: np.ndarray, rows: HeldOut, metric: Metric) -> float:
+    return metric(choose_weights(predicted, rows, metric)[1], rows.price, rows.weight)
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,7 @@ from pricekit.support.progress import progress
 from pricekit.support.staging import continued, replacing
 from pricekit.support.text import duration
 from pricekit.training.parallel import Processes
-from pricekit.workflows.ensemble import combine, write_ensemble
-from pricekit.workflows.latency import warn_if_slow
+from pricekit.workflows.ensemble import combine, warn_if_slow, write_ensemble
 
 _SHARED = ("columns", "limit", "validation_fraction", "metric")
 """Settings that are the same for all members: which rows are read and held out, and what weighs the members."""

@@ -14,8 +14,8 @@ from pricekit.errors import ConfigError, TrainingError
 from pricekit.metrics import SMAPE
 from pricekit.runs.opened import open_run
 from pricekit.table import read_usable
-from pricekit.workflows.tuning import choice, study, trial, tune
-from pricekit.workflows.tuning.folder import WORK, is_search
+from pricekit.workflows.tuning import study, trial, tune
+from pricekit.workflows.tuning.tune import WORK, is_search
 
 SMALL = {
     "features": "fast15",
@@ -321,6 +321,6 @@ def test_a_search_is_interrupted_by_a_signal(frame, tmp_path, monkeypatch):
 
 def test_few_rows_have_no_interval():
     table = read_usable(pk.make_catalog(30))[0].take(np.arange(5))
-    found = choice.difference(SMAPE, table, table.known_price, 2 * table.known_price)
+    found = tune.difference(SMAPE, table, table.known_price, 2 * table.known_price)
     assert (found.interval, found.verdict) == (None, "cannot tell")
     assert found.score < found.base

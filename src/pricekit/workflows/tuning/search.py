@@ -18,8 +18,7 @@ from pricekit.metrics import metric_named
 from pricekit.support.cpus import usable_cpus
 from pricekit.support.log import logger, silence
 from pricekit.support.progress import Advance, progress
-from pricekit.support.text import counted
-from pricekit.workflows.tuning.clock import Clock
+from pricekit.support.text import counted, duration
 from pricekit.workflows.tuning.space import known_values
 from pricekit.workflows.tuning.study import (
     SECONDS,
@@ -35,6 +34,38 @@ from pricekit.workflows.tuning.trial import RUNS, OutOfTimeError, Task, run_tria
 
 if TYPE_CHECKING:
     from optuna.study import Study
+
+
+AT_END = 0.02
+"""Part of the budget for scoring and writing the result."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time of a search.
+
+    Attributes:
+        began: `time.time()` when the search began, which several processes share.
+        budget: its seconds.
+        models: how long a model at the end takes, as a multiple of a trial with its settings.
+    """
+
+    began: float
+    budget: float
+    models: float
+
+    def ends(self, trials: float) -> float:
+        """Return when trials must end, as `time.time()`.
+
+        Args:
+            trials: seconds of the two trials whose models are trained at the end; 0 if they are not known yet.
+        """
+        return self.began + self.budget * (1 - AT_END) - self.models * trials
+
+    def least_budget(self, trial: float) -> str:
+        """Return, as a text, the least budget that makes sense if a trial takes this many seconds: for four trials."""
+        return duration((4 * trial + 2 * self.models * trial) / (1 - AT_END))
+
 
 MOST_FAILURES = 5
 """A process ends after as many failed trials in a row."""

@@ -24,9 +24,17 @@ from pricekit.support.files import write_atomically
 from pricekit.support.log import logger, quiet
 from pricekit.support.progress import Advance, use_reporter
 from pricekit.training.checkpoint import EpochResult
-from pricekit.workflows.tuning.rows import SearchRows
 from pricekit.workflows.tuning.space import Dimension, with_values
-from pricekit.workflows.tuning.study import BASE, ERROR, SECONDS, ask, falls_behind, optuna, report
+from pricekit.workflows.tuning.study import (
+    BASE,
+    ERROR,
+    SECONDS,
+    SearchRows,
+    ask,
+    falls_behind,
+    optuna,
+    report,
+)
 
 if TYPE_CHECKING:
     from optuna.study import Study

@@ -1,0 +1,640 @@
+"""Masked-language pretraining: from texts, with or without prices, to weights for training.
+
+start.py     from tables to texts, tokens and the model
+masked.py    masking of tokens, and the loss of predicting them
+loop.py      the training loop, by transformers' Trainer
+pretrain.py  the whole workflow, up to the published folder
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
+
+from pricekit import __version__
+from pricekit.config import SpeedConfig, TrainingConfig, merge
+from pricekit.core.calls import plugin_call
+from pricekit.core.loader import registry
+from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError
+from pricekit.model.encoder import FLOAT32_ONLY
+from pricekit.model.inference import is_out_of_memory
+from pricekit.model.pretrained import PRETRAINED, quiet_transformers
+from pricekit.options import names_of, option_layer, settings_layers
+from pricekit.preprocess import short_lines_first
+from pricekit.runs.folder import check_replaceable
+from pricekit.runs.resume import has_begun
+from pricekit.support.digests import LISTING, listing_of
+from pricekit.support.files import is_free, others, publish_folder, temporary_path, write_text
+from pricekit.support.locks import owned
+from pricekit.support.log import logger
+from pricekit.support.progress import Advance, progress
+from pricekit.table import DEFAULT_READ_OPTIONS, Columns, ReadOptions, TableSource, iter_table, source_name
+from pricekit.tokens import Tokens, encode, pad_id_of, pad_rows
+from pricekit.training.batches import epoch_batches
+from pricekit.training.machine import choose_precision
+from pricekit.training.parallel import Processes
+from pricekit.training.signals import defer_interrupts
+from pricekit.workflows.masked_tokens import Masking, attach_masking, held_out_loss, make_masking
+
+MIN_TEXTS = 10
+HELD_OUT, MOST_HELD_OUT = 0.05, 2000
+_FROM_SCRATCH, _PRETRAINED = (10, 1e-3), (3, 1e-4)
+
+
+@dataclass(frozen=True)
+class PretrainSettings:
+    """The backbone to pretrain, and the settings of the pretraining.
+
+    Attributes:
+        backbone: name of the backbone.
+        options: of the backbone.
+        text: the text columns.
+        max_length: maximum number of tokens per text; longer texts are truncated.
+        facts_first: move short lines to the front, as the setting `facts_first` does in training.
+        epochs: number of epochs; None is 3, or 10 for randomly initialised weights.
+        batch_size: number of texts per optimizer step.
+        learning_rate: peak of the schedule; None is 1e-4, or 1e-3 for randomly initialised weights.
+        seed: of the held-out texts, their order, the masks, and random weights.
+        limit: number of rows to read from each table; None reads all.
+    """
+
+    backbone: str
+    options: dict[str, Any] = field(default_factory=dict)
+    text: tuple[str, ...] = Columns().text
+    max_length: int = 128
+    facts_first: bool = False
+    epochs: int | None = None
+    batch_size: int = 32
+    learning_rate: float | None = None
+    seed: int = 0
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class PretrainJob:
+    """A model with its training and held-out tokens.
+
+    Attributes:
+        settings: with all defaults filled in.
+        tokenizer: with a mask token.
+        masking: of the tokenizer.
+        model: a ForMaskedLM model that returns its loss.
+        train: tokens to train on.
+        held_out: tokens to measure the loss on.
+    """
+
+    settings: PretrainSettings
+    tokenizer: Tokenizer
+    masking: Masking
+    model: Any
+    train: Tokens
+    held_out: Tokens
+
+    @property
+    def pad_id(self) -> int:
+        """Id of the padding token."""
+        return pad_id_of(self.tokenizer)
+
+    def loss(self, *, shown: bool = True) -> float:
+        """Return the mean loss of masked tokens of the held-out texts, in nats."""
+        seed = self.settings.seed
+        return held_out_loss(self.model, self.masking, self.held_out, self.pad_id, seed, shown=shown)
+
+    def digest(self) -> str:
+        """Return a hash of the settings and tokens."""
+        found = hashlib.sha256(json.dumps(asdict(self.settings), default=str).encode())
+        for part in (self.train, self.held_out):
+            found.update(part.ids.tobytes() + part.offsets.tobytes())
+        return found.hexdigest()
+
+    def facts(self) -> dict[str, Any]:
+        """Return the counts of texts and tokens, and the settings."""
+        held_out = len(self.held_out)
+        counts = {"texts": len(self.train) + held_out, "held_out": held_out, "tokens": len(self.train.ids)}
+        return counts | {"settings": asdict(self.settings)}
+
+
+def read_texts(
+    tables: Sequence[TableSource], settings: PretrainSettings, read_options: ReadOptions
+) -> tuple[int, list[str]]:
+    """Return the number of rows of the tables, and their distinct texts in order.
+
+    Raises:
+        DataError: a table cannot be read, or there are too few distinct texts.
+    """
+    columns = Columns(tuple(settings.text), None, None)
+    rows, texts = 0, dict[str, None]()
+    for table in tables:
+        for part in iter_table(
+            table, columns, limit=settings.limit, read_options=read_options, notices=logger.warning
+        ):
+            rows += len(part)
+            texts |= dict.fromkeys(part.text[part.text.str.strip() != ""])
+    if len(texts) < MIN_TEXTS:
+        raise DataError(
+            f"there are {len(texts):,} distinct texts in {rows:,} rows; pretraining needs at least {MIN_TEXTS}, and "
+            "pays off from several thousand. Choose other text columns, or add tables",
+            parameters=("text",),
+            texts=len(texts),
+            rows=rows,
+        )
+    logger.info(f"{len(texts):,} distinct texts in {rows:,} rows")
+    return rows, list(texts)
+
+
+def create_backbone(settings: PretrainSettings) -> Any:
+    """Create the backbone.
+
+    Raises:
+        ConfigError: it cannot be pretrained, or accepts fewer tokens.
+        PluginError: there is no backbone of this name.
+    """
+    made = registry().create("backbone", settings.backbone, settings.options)
+    if not hasattr(made, "masked_language_model"):
+        able = _pretrainable()
+        raise ConfigError(
+            f"the backbone '{settings.backbone}' cannot be pretrained; these can: {', '.join(able)}",
+            parameters=("backbone",),
+            backbone=settings.backbone,
+            candidates=able,
+        )
+    if made.max_length is not None and settings.max_length > made.max_length:
+        raise ConfigError(
+            f"max_length is {settings.max_length}; '{settings.backbone}' accepts at most {made.max_length} tokens",
+            parameters=("max_length",),
+            max_length=settings.max_length,
+            limit=made.max_length,
+        )
+    return made
+
+
+def _pretrainable() -> list[str]:
+    """Return the names of the backbones that can be pretrained."""
+    found = []
+    for entry in registry().of_kind("backbone"):
+        try:
+            made = registry().create("backbone", entry.name)
+        except PricekitError:  # a backbone that cannot be created cannot be pretrained
+            continue
+        if hasattr(made, "masked_language_model"):
+            found.append(entry.name)
+    return found
+
+
+def with_defaults(backbone: Any, settings: PretrainSettings) -> PretrainSettings:
+    """Return the settings with a value for each one that is not given."""
+    epochs, rate = _FROM_SCRATCH if getattr(backbone, "from_scratch", False) else _PRETRAINED
+    return replace(
+        settings,
+        options=registry().resolve("backbone", settings.backbone, settings.options),
+        epochs=settings.epochs or epochs,
+        learning_rate=settings.learning_rate or rate,
+    )
+
+
+def prepare_job(
+    backbone: Any, settings: PretrainSettings, texts: list[str], device: torch.device
+) -> PretrainJob:
+    """Create the tokenizer, the tokens and the model, and hold out a part of the texts.
+
+    Raises:
+        ConfigError: the backbone's weights cannot be loaded.
+        PluginError: its tokenizer cannot be created.
+    """
+    settings = with_defaults(backbone, settings)
+    with plugin_call("backbone", settings.backbone, "making its tokenizer"):
+        tokenizer = backbone.tokenizer(texts)
+    masking = make_masking(tokenizer)
+    if settings.facts_first:
+        texts = [short_lines_first(text) for text in texts]
+    tokens = encode(tokenizer, texts, settings.max_length, pad_id_of(tokenizer))
+    order = np.random.default_rng(settings.seed).permutation(len(texts))
+    count = max(1, min(MOST_HELD_OUT, round(HELD_OUT * len(texts))))
+    train = tokens.take(order[count:])
+    torch.manual_seed(settings.seed)
+    model = backbone.masked_language_model(backbone.architecture(tokenizer))
+    attach_masking(model, masking, train)
+    return PretrainJob(settings, tokenizer, masking, model.to(device), train, tokens.take(order[:count]))
+
+
+def pretraining_of(backbone: str, options: Mapping[str, Any]) -> PretrainSettings:
+    """Return the `PretrainSettings` for the options; raises ConfigError."""
+    layer: dict[str, Any] = {}
+    for more in settings_layers(options.get("settings")):
+        layer = merge(layer, more)
+    kinds = {"backbone": dict, "facts_first": bool}
+    if wrong := [key for key, value in layer.items() if not isinstance(value, kinds.get(key, ()))]:
+        raise ConfigError(
+            "pretraining accepts settings of the backbone, such as backbone.layers=2, and facts_first=true; found "
+            + wrong[0],
+            parameters=("settings",),
+        )
+    names = ("max_length", "epochs", "batch_size", "learning_rate", "seed", "limit")
+    given = {name: options[name] for name in names if options.get(name) is not None}
+    _check_numbers(given)
+    if text := names_of(options.get("text"), "text"):
+        given["text"] = tuple(text)
+    chosen = dict(layer.get("backbone", {})) | option_layer(
+        {name: options.get(name) for name in ("weights", "random_weights")}
+    ).get("backbone", {})
+    return PretrainSettings(backbone, chosen, facts_first=layer.get("facts_first", False), **given)
+
+
+def _check_numbers(given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an option that is not a number, or too low."""
+    for name, value in given.items():
+        whole = name != "learning_rate"
+        least = 0 if name == "seed" else 1
+        number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        if not number or not (value >= least if whole else 0 < value < math.inf):
+            expected = f"a whole number, at least {least}" if whole else "a number above 0"
+            raise ConfigError(f"{name} is {value!r}; expected {expected}", parameters=(name,))
+
+
+SAVE_SECONDS = 600.0
+_WINDOW = 50
+_WARMUP = 0.06
+_NOTE_STEPS = 20
+_PROBE_BYTES = 1 << 20
+
+
+class BatchOrder:
+    """The batches of each epoch, with texts of similar length. They depend only on the seed and the epoch."""
+
+    def __init__(self, lengths: np.ndarray, batch_size: int, seed: int) -> None:
+        self.lengths = lengths
+        self.training = TrainingConfig(batch_size=batch_size)
+        self.seed = seed
+        self.set_epoch(0)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Create the batches of an epoch; all epochs have the same number."""
+        self.batches = epoch_batches(self.lengths, self.training, _WINDOW, self.seed, epoch)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter([rows.tolist() for rows in self.batches])
+
+
+class RowNumbers(Dataset[int]):
+    """A dataset of row numbers: the loader collates them into batches."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, row: int) -> int:
+        return row
+
+
+class PretrainCallback(TrainerCallback):
+    """Advances the progress bar, saves checkpoints, and stops after the step in which an interrupt arrived."""
+
+    def __init__(self, advance: Advance, interrupted: threading.Event) -> None:
+        self.advance = advance
+        self.interrupted = interrupted
+        self.saved = time.monotonic()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Count the step."""
+        self.advance(1)
+        control.should_training_stop |= self.interrupted.is_set()
+        control.should_save |= self.interrupted.is_set() or time.monotonic() - self.saved > SAVE_SECONDS
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Save a checkpoint, except after the last epoch, whose weights are published."""
+        control.should_save |= not self.interrupted.is_set() and state.global_step < state.max_steps
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Remember when the checkpoint was saved."""
+        self.saved = time.monotonic()
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Show the loss of the latest steps."""
+        if "loss" in kwargs["logs"]:
+            self.advance(0, f"loss {kwargs['logs']['loss']:.2f}")
+
+
+class _Trainer(Trainer):
+    """The Trainer with pricekit's loader and errors."""
+
+    own_loader: DataLoader[int]
+
+    def get_train_dataloader(self) -> Any:
+        """Return the batches; each of several processes gets its part."""
+        return self.accelerator.prepare(self.own_loader)
+
+    def _save_checkpoint(self, *args: Any) -> None:
+        with explain_write_errors(Path(str(self.args.output_dir))):
+            super()._save_checkpoint(*args)
+
+
+@contextmanager
+def explain_write_errors(folder: Path) -> Iterator[None]:
+    """Raise TrainingError when weights cannot be written, such as on a full disk, whatever error the library raises.
+
+    Args:
+        folder: of the checkpoints.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise
+        cause = _refused(folder) if isinstance(error, RuntimeError) else None
+        resumable = last_checkpoint(folder) is not None
+        advice = "resume from the last checkpoint" if resumable else "pretrain again"
+        raise TrainingError(
+            f"{folder} cannot be written: {cause.strerror if cause else error}. Free space on that disk and {advice}",
+            parameters=("resume",) if resumable else (),
+            path=str(folder),
+        ) from (cause or error)
+
+
+def _refused(folder: Path) -> OSError | None:
+    """Return the system's error if a file cannot be written to a folder: torch.save does not name it."""
+    file = temporary_path(folder / "probe")
+    try:
+        with file.open("wb") as stream:
+            stream.write(bytes(_PROBE_BYTES))
+    except OSError as error:
+        return error
+    finally:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+    return None
+
+
+def last_checkpoint(work: Path) -> Path | None:
+    """Return the last complete checkpoint; None if there is none."""
+    complete = [
+        path.parent for path in work.glob("checkpoint-*/trainer_state.json")
+    ]  # Trainer writes it last
+    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def count_steps(tokens: Tokens, settings: PretrainSettings) -> int:
+    """Return the number of optimizer steps of all epochs."""
+    return (settings.epochs or 1) * len(BatchOrder(tokens.lengths, settings.batch_size, settings.seed))
+
+
+def fit_masked(job: PretrainJob, work: Path, checkpoint: Path | None, callback: PretrainCallback) -> bool:
+    """Train the model; after an interrupt, stop with a checkpoint.
+
+    AdamW with weight decay 0.01 except on biases and norms; linear warmup over 6% of the steps, then linear decay to
+    zero.
+
+    Args:
+        job: model, tokens and settings.
+        work: the folder of the checkpoints.
+        checkpoint: the checkpoint to resume from; None starts from the beginning.
+        callback: follows the steps.
+
+    Returns:
+        Whether all steps are done.
+    """
+    trainer = _Trainer(model=job.model, args=_arguments(job, work), callbacks=[callback])
+    trainer.remove_callback(PrinterCallback)
+    trainer.own_loader = _loader(job)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    return bool(trainer.state.global_step >= trainer.state.max_steps)
+
+
+def _loader(job: PretrainJob) -> DataLoader[int]:
+    def collate(rows: list[int]) -> dict[str, Tensor]:
+        ids, mask = map(torch.from_numpy, pad_rows(job.train, np.array(rows), job.pad_id))
+        return {"input_ids": ids, "attention_mask": mask}
+
+    order: Any = BatchOrder(job.train.lengths, job.settings.batch_size, job.settings.seed)
+    return DataLoader(RowNumbers(len(job.train)), batch_sampler=order, collate_fn=collate)
+
+
+def _arguments(job: PretrainJob, work: Path) -> TrainingArguments:
+    settings, device = job.settings, Processes().device
+    halved = job.model.config.model_type not in FLOAT32_ONLY
+    precision = choose_precision(SpeedConfig(), device) if halved else "fp32"
+    return TrainingArguments(
+        output_dir=str(work),
+        num_train_epochs=settings.epochs or 1,
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate or 0.0,
+        weight_decay=0.01,
+        warmup_steps=_WARMUP,
+        lr_scheduler_type="linear",
+        seed=settings.seed,
+        bf16=precision == "bf16",
+        fp16=precision == "fp16",
+        use_cpu=device.type == "cpu",
+        remove_unused_columns=False,
+        logging_steps=_NOTE_STEPS,
+        save_strategy="no",  # PretrainCallback decides
+        save_total_limit=1,
+        disable_tqdm=True,
+        report_to="none",
+    )
+
+
+_START = "start.json"
+_SAVED = ("config.json", "model.safetensors")
+_FILES = (*_SAVED, "tokenizer.json", PRETRAINED, LISTING)
+
+
+def pretrain(
+    tables: Sequence[TableSource],
+    settings: PretrainSettings,
+    out: Path,
+    *,
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS,
+    resume: bool = False,
+    overwrite: bool = False,
+    shown: bool = True,
+) -> dict[str, Any]:
+    """Train the encoder of a backbone to predict masked tokens.
+
+    Args:
+        tables: files or frames; equal texts count once.
+        settings: the backbone and the training.
+        out: a new or empty folder; it is written atomically.
+        read_options: how to read the tables; options that are not set are detected.
+        resume: continue from the last checkpoint; start if there is none, and do nothing if `out` is finished.
+        overwrite: replace the weights in `out`, and delete checkpoints of an unfinished pretraining.
+        shown: show progress bars.
+
+    Returns:
+        The content of `pretrain.json`: tables, counts, settings, loss before and after in nats, seconds.
+
+    Raises:
+        DataError: a table cannot be read, or there are too few texts.
+        ConfigError, PluginError: a setting is invalid, or the backbone cannot be pretrained.
+        TrainingError: `out` exists or is being written, training failed, or the checkpoint belongs to another
+            pretraining.
+        KeyboardInterrupt: training was interrupted; a checkpoint was saved.
+    """
+    with owned(out, "pretraining", TrainingError):
+        return _pretrain(tables, settings, out, read_options, resume=resume, overwrite=overwrite, shown=shown)
+
+
+def _pretrain(
+    tables: Sequence[TableSource],
+    settings: PretrainSettings,
+    out: Path,
+    read_options: ReadOptions,
+    *,
+    resume: bool,
+    overwrite: bool,
+    shown: bool,
+) -> dict[str, Any]:
+    """Pretrain into a folder that no other process writes."""
+    started, work, processes = time.perf_counter(), _checkpoint_folder(out), Processes()
+    backbone = create_backbone(settings)  # fails before the tables are read
+    if resume and (finished := _finished(out, work, with_defaults(backbone, settings))) is not None:
+        logger.info(f"the pretraining {out} is finished already")
+        shutil.rmtree(work, ignore_errors=True)
+        return finished
+    resume = resume and has_begun(out, is_unfinished(out), "pretraining")
+    _check_free(out, work, resume=resume, overwrite=overwrite or resume)
+    if processes.count > 1:
+        raise ConfigError("pretraining uses one process; start it without a launcher such as torchrun")
+    with progress("preparing", 2, shown=shown) as advance:
+        rows, texts = read_texts(tables, settings, read_options)
+        advance(1, "tokenising")
+        job = prepare_job(backbone, settings, texts, processes.device)
+        advance(1)
+    facts = {"tables": [source_name(table) for table in tables], "rows": rows} | job.facts()
+    facts |= {"pricekit": __version__, "loss_before": _loss_before(job, work, resume=resume, shown=shown)}
+    _fit(job, work, shown=shown)
+    facts |= {"loss_after": job.loss(shown=shown), "seconds": round(time.perf_counter() - started, 1)}
+    _log_result(facts)
+    publish_folder(out, _files(job, work, facts))
+    shutil.rmtree(work, ignore_errors=True)
+    return facts
+
+
+def is_unfinished(out: Path) -> bool:
+    """Return whether an unfinished pretraining of `out` can be resumed."""
+    return last_checkpoint(_checkpoint_folder(out)) is not None
+
+
+def _finished(out: Path, work: Path, settings: PretrainSettings) -> dict[str, Any] | None:
+    """Return the content of `pretrain.json` if `out` is finished with these settings and is not being replaced.
+
+    A pretraining that was killed after its last step has left its own checkpoints, which begin with the same loss.
+    """
+    facts, start = _read(out / PRETRAINED), _read(work / _START)
+    same = facts.get("settings") == json.loads(json.dumps(asdict(settings)))
+    return facts if same and start.get("loss_before") in (None, facts.get("loss_before")) else None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(file.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _checkpoint_folder(out: Path) -> Path:
+    return out.absolute().with_name(f".{out.absolute().name}.pretrain")
+
+
+def _check_free(out: Path, work: Path, *, resume: bool, overwrite: bool) -> None:
+    if not is_free(out):
+        own, foreign = (out / PRETRAINED).is_file(), others(out, _FILES) if out.is_dir() else []
+        check_replaceable(out, "pretraining", own=own, overwrite=overwrite, foreign=foreign)
+    if last_checkpoint(work) is not None and not resume and not overwrite:
+        raise TrainingError(
+            f"there is an unfinished pretraining of {out}; resume it, or overwrite it",
+            parameters=("resume", "overwrite"),
+            path=str(out),
+        )
+
+
+def _loss_before(job: PretrainJob, work: Path, *, resume: bool, shown: bool) -> float:
+    """Return the held-out loss before the first step; a resumed pretraining has stored it."""
+    if not resume:
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        stored = {"digest": job.digest(), "loss_before": job.loss(shown=shown)}
+        write_text(work / _START, json.dumps(stored) + "\n")
+    stored = json.loads((work / _START).read_text("utf-8"))
+    if stored["digest"] != job.digest():
+        raise TrainingError(
+            "the texts or the settings differ from those of the unfinished pretraining; resume it with the same ones, "
+            "or overwrite it",
+            parameters=("resume", "overwrite"),
+        )
+    return float(stored["loss_before"])
+
+
+def _fit(job: PretrainJob, work: Path, *, shown: bool) -> None:
+    """Train from the last checkpoint or from the beginning; an interrupt saves a checkpoint."""
+    found = last_checkpoint(work)
+    done = int(found.name.rpartition("-")[2]) if found else 0
+    total = count_steps(job.train, job.settings)
+    with (
+        quiet_transformers(),
+        defer_interrupts() as interrupted,
+        progress("pretraining", total, done, shown=shown) as advance,
+    ):
+        try:
+            finished = fit_masked(job, work, found, PretrainCallback(advance, interrupted))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise TrainingError(
+                f"out of memory with {job.settings.batch_size} texts of up to {job.settings.max_length} tokens; use a "
+                "smaller batch size or maximum length",
+                parameters=("batch_size", "max_length"),
+            ) from None
+    if not finished:
+        raise KeyboardInterrupt
+
+
+def _log_result(facts: dict[str, Any]) -> None:
+    before, after = facts["loss_before"], facts["loss_after"]
+    if not math.isfinite(after):
+        raise TrainingError(
+            "the loss is no longer finite; use a smaller learning rate, and overwrite this pretraining",
+            parameters=("learning_rate", "overwrite"),
+        )
+    logger.info(
+        f"loss of masked tokens, {facts['held_out']:,} held-out texts: {before:.3f} before, {after:.3f} after "
+        f"(perplexity {math.exp(before):,.1f} and {math.exp(after):,.1f}), {facts['seconds']:.0f} s"
+    )
+    if after >= before:
+        logger.warning(
+            "the loss did not decrease: these weights are no better than the initial ones. Try another learning rate "
+            "or more epochs."
+        )
+
+
+def _files(job: PretrainJob, work: Path, facts: dict[str, Any]) -> dict[str, bytes]:
+    """Return the contents of the published files by name."""
+    saved = work / "model"
+    with quiet_transformers(), explain_write_errors(work):
+        job.model.save_pretrained(saved)
+    files = {name: (saved / name).read_bytes() for name in _SAVED}
+    files["tokenizer.json"] = job.tokenizer.to_str(pretty=True).encode()
+    files[PRETRAINED] = (json.dumps(facts, indent=2) + "\n").encode()
+    return files | {LISTING: listing_of(files)}
