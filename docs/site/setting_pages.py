@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from pricekit.config import RunConfig
-from pricekit.config.search import Search
+from pricekit.config.settings import Search
 from pricekit.core.loader import registry
 from pricekit.core.registry import options_model
 

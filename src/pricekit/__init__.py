@@ -19,14 +19,14 @@ limit_spinning()
 
 _PUBLIC = {
     "Columns": "pricekit.table",
-    "CrossValidation": "pricekit.results",
+    "CrossValidation": "pricekit.api.results",
     "PriceRegressor": "pricekit.estimator",
     "Predictor": "pricekit.prediction.predictor",
     "PricekitError": "pricekit.errors",
-    "Run": "pricekit.results",
+    "Run": "pricekit.api.results",
     "RunConfig": "pricekit.config",
     "Table": "pricekit.table",
-    "Tuning": "pricekit.results",
+    "Tuning": "pricekit.api.results",
     "check": "pricekit.api",
     "comparables": "pricekit.api",
     "compare": "pricekit.api",

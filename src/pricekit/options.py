@@ -27,6 +27,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _READ = ("encoding", "delimiter", "columns", "decimal", "currency")
 _KINDS = ("policy", "backbone", "loss")
 
+PathLike = str | os.PathLike[str]
+Keys = PathLike | Sequence[PathLike]
+"""Files of public keys."""
+
 
 class ReadingOptions(TypedDict, total=False):
     """Options for reading a table; pricekit detects those that are not given."""
@@ -202,7 +206,7 @@ def model_path(given: Any, parameter: str, trust: Trust | None = None) -> Path:
     """
     location = location_of(given, parameter)
     if not isinstance(location, Path):
-        from pricekit.bundle.fetched import fetch_model
+        from pricekit.bundle.folder import fetch_model
 
         return fetch_model(location, trust)
     path = restore(location)

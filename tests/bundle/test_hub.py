@@ -8,8 +8,7 @@ import pytest
 
 import pricekit as pk
 from pricekit.bundle import MANIFEST, sign_bundle
-from pricekit.bundle.keys import read_signing_key
-from pricekit.bundle.signature import SIGNATURE
+from pricekit.bundle.keys import SIGNATURE, read_signing_key
 from pricekit.errors import BundleError, ConfigError
 from tests.bundle.hostile import sealed
 from tests.bundle.hub_server import TOKEN, running

@@ -7,7 +7,7 @@ import sys
 import pandas as pd
 import pytest
 
-from pricekit.cli.failures import USELESS
+from pricekit.cli.common import USELESS
 from tests.cli.test_commands import TINY
 
 HEADER = "sample_id,catalog_content,price\n"

@@ -12,7 +12,7 @@ import pytest
 
 from pricekit.cli.main import COMMANDS
 from pricekit.datasets import make_catalog
-from pricekit.prediction.checkpoint import PredictionCheckpoint
+from pricekit.prediction.files import PredictionCheckpoint
 
 TINY = (
     *("--set", "backbone.vocab_size=500", "--set", "backbone.buckets=64", "--set", "backbone.width=4"),

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from pricekit.cli.show_scores import direction, fit_width, room_for_text
+from pricekit.cli.show import direction, fit_width, room_for_text
 from pricekit.evaluation.groups import (
     amount,
 )

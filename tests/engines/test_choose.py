@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pricekit.engines import choose, loaded, timing
+from pricekit.engines import choose, loaded
 from pricekit.engines.choose import open_engine
 from pricekit.engines.ort import OrtCpu, load_cpu
 from pricekit.errors import BundleError, PluginError
@@ -21,7 +21,7 @@ VOCABULARY = 500
 @pytest.fixture
 def small_batches(monkeypatch):
     """Time a few milliseconds of work; even on a busy machine it is shorter than `slowed`."""
-    monkeypatch.setattr(timing, "BATCH_TOKENS", (512,))
+    monkeypatch.setattr(choose, "BATCH_TOKENS", (512,))
 
 
 def slowed(graph):
@@ -45,8 +45,8 @@ def missing(graph):
 def test_auto_chooses_the_only_engine_that_loads_and_caches_its_batch_size(graph, monkeypatch):
     found = open_engine("auto", graph, VOCABULARY)
     assert (found.name, found.streams) == ("ort-cpu", usable_cpus())
-    assert found.batch_tokens in timing.BATCH_TOKENS
-    monkeypatch.setattr(timing, "speeds", None)  # the second time nothing is measured
+    assert found.batch_tokens in choose.BATCH_CHOICES
+    monkeypatch.setattr(choose, "speeds", None)  # the second time nothing is measured
     assert open_engine("auto", graph, VOCABULARY).batch_tokens == found.batch_tokens
     assert open_engine("ort-cpu", graph, VOCABULARY).batch_tokens == found.batch_tokens
 
@@ -195,7 +195,7 @@ def test_a_reference_that_cannot_price_sample_rows_is_still_used(graph, engines,
 
 
 def test_a_named_engine_is_not_measured(graph, engines, monkeypatch, logged):
-    monkeypatch.setattr(timing, "speeds", None)
+    monkeypatch.setattr(choose, "speeds", None)
     engines(right=lambda graph: load_cpu(graph.model))
     for name, tokens in (("ort-cpu", OrtCpu.batch_tokens), ("right", loaded.BATCH_TOKENS)):
         assert open_engine(name, graph, VOCABULARY).batch_tokens == tokens
@@ -216,5 +216,5 @@ def test_measuring_shows_progress(graph):
 
     with use_reporter(Recorder()):
         open_engine("auto", graph, VOCABULARY)
-    assert bars[0] == ["choosing the fastest engine", len(timing.BATCH_TOKENS)]
-    assert sum(bars[1:]) == len(timing.BATCH_TOKENS) - 1
+    assert bars[0] == ["choosing the fastest engine", len(choose.BATCH_CHOICES)]
+    assert sum(bars[1:]) == len(choose.BATCH_CHOICES) - 1

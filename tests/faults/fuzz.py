@@ -100,7 +100,7 @@ def tokenizer(content: bytes) -> None:
 
 def graph(content: bytes) -> None:
     """Check the bytes as a graph."""
-    from pricekit.bundle.operators import check_graph
+    from pricekit.bundle.limits import check_graph
 
     with _explained():
         check_graph(content, "the graph")

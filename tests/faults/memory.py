@@ -15,7 +15,7 @@ import torch
 from tokenizers import Tokenizer
 
 import pricekit as pk
-from pricekit.cli.failures import exit_code, explain
+from pricekit.cli.common import exit_code, explain
 from pricekit.model.network import PriceModel
 from pricekit.runs.split import Source
 from pricekit.runs.train import train

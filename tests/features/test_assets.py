@@ -14,7 +14,7 @@ from pricekit.errors import BundleError, ExportError, PluginError, TrainingError
 from pricekit.features.assets import ASSET_BYTES, MOST_ASSETS, assets_in, file_of
 from pricekit.features.fit import fit_features
 from pricekit.features.fitted import plain_state
-from pricekit.prediction.shipped import Shipped
+from pricekit.prediction.predictor import Shipped
 from pricekit.testing import CheckFailed, check_feature
 from tests.bundle.hostile import change, put, write_manifest
 from tests.features.with_assets import LengthByTable, adds_one

@@ -19,7 +19,7 @@ from pricekit.monitoring.counts import (
     see,
 )
 from pricekit.monitoring.domain import Domain
-from pricekit.prediction.rows import table_of
+from pricekit.prediction.members import table_of
 
 
 @pytest.fixture(scope="module")

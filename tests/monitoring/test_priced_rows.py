@@ -21,7 +21,7 @@ from pricekit.monitoring.priced_rows import (
     read_priced_rows,
     sketch_id,
 )
-from pricekit.prediction.rows import table_of
+from pricekit.prediction.members import table_of
 from pricekit.support.locks import owned
 
 

@@ -143,7 +143,7 @@ import os, sys
 import pricekit as pk
 from pricekit.monitoring.priced_rows import Watch
 from pricekit.prediction import files
-from pricekit.prediction.checkpoint import PredictionCheckpoint
+from pricekit.prediction.files import PredictionCheckpoint
 
 def finish(self, prediction, own=Watch.finish):
     own(self, prediction)

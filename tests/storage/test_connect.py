@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from pricekit.cli.failures import TEMPORARY, exit_code
+from pricekit.cli.common import TEMPORARY, exit_code
 from pricekit.errors import ConfigError, DataError
 from pricekit.storage import Address, connect, exists, fetch
 from pricekit.storage.connect import ATTEMPTS, failure, repeated

@@ -7,7 +7,7 @@ from collections import namedtuple
 
 import pytest
 
-from pricekit.cli.failures import TEMPORARY, exit_code
+from pricekit.cli.common import TEMPORARY, exit_code
 from pricekit.errors import DataError
 from pricekit.storage import Address, fetch
 from pricekit.support.log import logger

@@ -5,7 +5,7 @@ import errno
 import pytest
 from safetensors import SafetensorError
 
-from pricekit.cli.failures import exit_code, explain
+from pricekit.cli.common import exit_code, explain
 from pricekit.support.causes import is_temporary, raise_outside_cause
 
 

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from pricekit.cli.failures import exit_code
+from pricekit.cli.common import exit_code
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, DataError, TrainingError
 from pricekit.model.bpe import train_bpe

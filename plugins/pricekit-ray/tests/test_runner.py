@@ -14,9 +14,8 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import BundleError, ConfigError, DataError, PluginError
-from pricekit.prediction.folders import Job, Outcome, Part
-from pricekit.prediction.folders import job as job_module
-from pricekit.prediction.folders.parts import parts_of
+from pricekit.prediction import folders as job_module
+from pricekit.prediction.folders import Job, Outcome, Part, parts_of
 from pricekit.storage import Address
 
 ray = pytest.importorskip("ray")

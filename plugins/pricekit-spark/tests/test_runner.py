@@ -13,8 +13,7 @@ from pricekit_spark.session import session_of
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError
-from pricekit.prediction.folders import Job
-from pricekit.prediction.folders.parts import parts_of
+from pricekit.prediction.folders import Job, parts_of
 
 NAMES = ["day=1/a.parquet", "day=1/b.parquet", "day=2/a.parquet"]
 

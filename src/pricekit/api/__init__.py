@@ -6,12 +6,19 @@ works without torch.
 Tables, files to write and models that are read may be at addresses such as `s3://shop/new.csv` (docs/remote.md).
 """
 
-from pricekit.api.explanations import comparables, explain, importance
-from pricekit.api.models import compare, evaluate, export, inspect, leaderboard, worst_rows
-from pricekit.api.monitoring import drift
-from pricekit.api.prediction import load, predict
+from pricekit.api.insight import comparables, drift, explain, importance
+from pricekit.api.models import (
+    compare,
+    evaluate,
+    export,
+    inspect,
+    leaderboard,
+    load,
+    predict,
+    report,
+    worst_rows,
+)
 from pricekit.api.publishing import pull, push, sign
-from pricekit.api.reports import report
 from pricekit.api.tables import check, compute_features
 from pricekit.api.training import cross_validate, ensemble, pretrain, train, tune
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pricekit.errors import BundleError, path_of
-from pricekit.options import clear_errors
-from pricekit.results import Keys, PathLike
+from pricekit.options import Keys, PathLike, clear_errors
 from pricekit.support.files import is_free
 from pricekit.support.locks import owned
 

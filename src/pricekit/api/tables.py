@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from pricekit.options import (
+    PathLike,
     PricedOptions,
     ReadingOptions,
     columns_over,
@@ -15,7 +16,6 @@ from pricekit.options import (
     read_options_of,
     with_options,
 )
-from pricekit.results import PathLike
 from pricekit.storage import Address, location_of
 
 if TYPE_CHECKING:

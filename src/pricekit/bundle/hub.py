@@ -15,11 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pricekit.bundle.fetched import check_hash, named_as
-from pricekit.bundle.folder import check_listed_sizes, files_of_bundle, open_bundle
-from pricekit.bundle.keys import Trust
+from pricekit.bundle.folder import check_hash, check_listed_sizes, files_of_bundle, named_as, open_bundle
+from pricekit.bundle.keys import MAX_SIGNATURE_BYTES, SIGNATURE, Trust
 from pricekit.bundle.manifest import MANIFEST, MAX_MANIFEST_BYTES, check_name, read_manifest
-from pricekit.bundle.signature import MAX_SIGNATURE_BYTES, SIGNATURE
 from pricekit.errors import BundleError, ConfigError
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.files import replace_folder, sync, temporary_folder, temporary_path

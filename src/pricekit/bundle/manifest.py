@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
-from pricekit.bundle.keys import Trust
-from pricekit.bundle.signature import SIGNATURE, check_signature
+from pricekit.bundle.keys import SIGNATURE, Trust, check_signature
 from pricekit.errors import BundleError, first_invalid_field
 from pricekit.formats import FORMAT, check_bundle_format
 from pricekit.support.text import shorten

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pricekit.cli.options import FOLDER, TABLE, engine_option, table_options
-from pricekit.cli.rows import json_option, row_option, show_rows
+from pricekit.cli.show import json_option, row_option, show_rows
 
 if TYPE_CHECKING:
     from pricekit.comparables.similar import Comparable, Comparables
@@ -57,7 +57,7 @@ def _show(found: Comparables) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from pricekit.cli.show_scores import fit_width
+    from pricekit.cli.show import fit_width
     from pricekit.support.text import printable
 
     console = Console()
@@ -79,7 +79,7 @@ def _show(found: Comparables) -> None:
 def _line(product: Comparable, width: int) -> Any:
     from rich.text import Text
 
-    from pricekit.cli.show_scores import fit_width
+    from pricekit.cli.show import fit_width
     from pricekit.support.text import printable
 
     by_size = product.unit_price

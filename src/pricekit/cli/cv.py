@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common import again
-from pricekit.cli.failures import USELESS
+from pricekit.cli.common import USELESS, again
 from pricekit.cli.options import (
     FOLDER,
     TABLE,
@@ -64,7 +63,7 @@ def cv(**flags: Any) -> None:
     check = partial(check_columns_soon, flags["table"], flags)
     begin(f"reading {flags['table']}", "pricekit.workflows.cross_validation", check)
     from pricekit import api
-    from pricekit.cli.show_scores import show_scores
+    from pricekit.cli.show import show_scores
     from pricekit.evaluation.scores import goal_of
     from pricekit.training.parallel import Processes
     from pricekit.workflows.cross_validation import CONFIG, is_cv

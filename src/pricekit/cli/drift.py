@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pricekit.cli.common import DRIFTED
 from pricekit.cli.completion import measure_names
-from pricekit.cli.failures import DRIFTED
 from pricekit.cli.options import FOLDER, TABLE, as_arguments, engine_option, table_options
 from pricekit.cli.terminal import begin, show_result, show_table
 

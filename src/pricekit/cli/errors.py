@@ -53,7 +53,7 @@ def errors(worst: int, **flags: Any) -> None:
     """
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
     from pricekit import api
-    from pricekit.cli.show_scores import show_groups
+    from pricekit.cli.show import show_groups
     from pricekit.support.text import counted
 
     found = api.worst_rows(**as_arguments(flags))
@@ -73,7 +73,7 @@ def errors(worst: int, **flags: Any) -> None:
 
 def _show_worst(rows: pd.DataFrame) -> None:
     """Print rows of an error table, each on one line of the terminal."""
-    from pricekit.cli.show_scores import fit_width, room_for_text
+    from pricekit.cli.show import fit_width, room_for_text
     from pricekit.evaluation.groups import amount
     from pricekit.features.labelled_lines import as_strings, join_texts, split_lines
 
@@ -98,7 +98,7 @@ def _show_worst(rows: pd.DataFrame) -> None:
 
 def _names(rows: pd.DataFrame) -> list[str]:
     """Return a header and the ids of rows; rows without ids have their row numbers in the file."""
-    from pricekit.cli.show_scores import fit_width
+    from pricekit.cli.show import fit_width
 
     numbers = [f"{row}" for row in rows["row"]]
     named = any(id_ not in ("", number) for id_, number in zip(rows["id"], numbers, strict=True))

@@ -43,7 +43,7 @@ def evaluate(as_json: bool, **flags: Any) -> None:
     """
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
     from pricekit import api
-    from pricekit.cli.show_scores import show_scores
+    from pricekit.cli.show import show_scores
 
     scores = api.evaluate(**as_arguments(flags))
     if as_json:

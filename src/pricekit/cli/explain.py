@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pricekit.cli.options import FOLDER, TABLE, engine_option, table_options, trust_option
-from pricekit.cli.rows import json_option, row_option, show_rows
+from pricekit.cli.show import json_option, row_option, show_rows
 
 if TYPE_CHECKING:
     from pricekit.explanation.attribution import Explanation, Factor
@@ -50,7 +50,7 @@ def _show(explanation: Explanation) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from pricekit.cli.show_scores import fit_width
+    from pricekit.cli.show import fit_width
     from pricekit.explanation.attribution import SHOWN
     from pricekit.support.text import printable
 
@@ -75,7 +75,7 @@ def _show(explanation: Explanation) -> None:
 def _line(factor: Factor, width: int, *, with_column: bool) -> Any:
     from rich.text import Text
 
-    from pricekit.cli.show_scores import fit_width
+    from pricekit.cli.show import fit_width
     from pricekit.explanation.attribution import name_of
     from pricekit.support.text import printable
 

@@ -71,7 +71,7 @@ def _show(found: Importance) -> None:
 
 def _show_frame(title: str, frame: pd.DataFrame, columns: Sequence[Sequence[str]]) -> None:
     """Print the first rows of a frame, with its first column as far as it fits; an empty frame is not shown."""
-    from pricekit.cli.show_scores import fit_width, room_for_text
+    from pricekit.cli.show import fit_width, room_for_text
     from pricekit.workflows.importance import SHOWN
 
     if not len(frame):

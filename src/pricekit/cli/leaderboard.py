@@ -63,7 +63,7 @@ def _show(found: Leaderboard) -> None:
     """Print the ranking, and the settings; the costs are in the first table if it fits the terminal with them."""
     from rich.cells import cell_len
 
-    from pricekit.cli.show_scores import fit_width, room_for_text
+    from pricekit.cli.show import fit_width, room_for_text
 
     rank: Column = ("", [str(entry.rank) for entry in found.entries])
     scores, costs = _scores(found), _costs(found.entries)

@@ -15,8 +15,7 @@ from traceback import walk_tb
 import click
 
 from pricekit import __version__
-from pricekit.cli.common import output_options, with_common_options
-from pricekit.cli.failures import INTERRUPTED, INVALID, exit_code, explain
+from pricekit.cli.common import INTERRUPTED, INVALID, exit_code, explain, output_options, with_common_options
 from pricekit.cli.packaged import PACKAGES, installed, packaged_command
 from pricekit.cli.terminal import logging_to_terminal, print_json, prints_json
 from pricekit.errors import LostProcessError, PricekitError
@@ -87,7 +86,8 @@ class LazyGroup(click.Group):
 
 
 def _built_in(name: str) -> click.Command:
-    command: click.Command = getattr(import_module(f"pricekit.cli.{name}"), name)
+    module = "bundles" if name in ("inspect", "sign", "push", "pull") else name
+    command: click.Command = getattr(import_module(f"pricekit.cli.{module}"), name)
     return command
 
 

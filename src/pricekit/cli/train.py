@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common import again
+from pricekit.cli.common import USELESS, again
 from pricekit.cli.ensemble import show_members
-from pricekit.cli.failures import USELESS
 from pricekit.cli.options import (
     FOLDER,
     TABLE,

@@ -26,8 +26,8 @@ from pricekit.options import check_columns_soon
 from pricekit.support.staging import continued
 
 if TYPE_CHECKING:
+    from pricekit.api.results import Tuning
     from pricekit.metrics import Metric
-    from pricekit.results import Tuning
 
 
 @click.command(short_help="Search for better settings, and train with them.")

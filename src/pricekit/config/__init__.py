@@ -1,12 +1,12 @@
 """Settings of a run: their types and defaults, the layers they come from, their JSON schema."""
 
 from pricekit.config.layers import Layer, build_config, merge, parse_override, read_saved_config, read_toml
-from pricekit.config.search import Search
 from pricekit.config.settings import (
     Choice,
     ColumnsConfig,
     HeadConfig,
     RunConfig,
+    Search,
     Section,
     SpeedConfig,
     TrainingConfig,

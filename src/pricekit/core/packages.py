@@ -1,13 +1,17 @@
-"""How to install a package that is missing."""
+"""Packages of plugins: how to install one that is missing, and the functions and commands that they provide."""
 
 from __future__ import annotations
 
 import json
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
 from shlex import quote
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
+
+from pricekit.errors import PluginError
+from pricekit.support.causes import raise_outside_cause
 
 
 def install_command(package: str) -> str:
@@ -40,3 +44,31 @@ def _sources() -> Path | None:
     if "dir_info" not in record or not str(record.get("url")).startswith("file://"):
         return None
     return Path(url2pathname(urlsplit(record["url"]).path))
+
+
+def provided(group: str) -> dict[str, EntryPoint]:
+    """Return what the installed packages name in an entry-point group, not imported yet, by name."""
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def load_provided(point: EntryPoint, kind: str, parameters: tuple[str, ...] = ()) -> Any:
+    """Import what an entry point names.
+
+    Args:
+        point: one of `provided`.
+        kind: what it is, for the message, such as `runner`.
+        parameters: those of the error.
+
+    Raises:
+        PluginError: it cannot be imported.
+    """
+    try:
+        return point.load()
+    except (Exception, SystemExit) as error:
+        raise_outside_cause(error)
+        package = point.dist.name if point.dist else point.module
+        raise PluginError(
+            f"the {kind} '{point.name}' of {package} cannot be loaded: {type(error).__name__}: {error}. Install what "
+            f"is missing, or upgrade {package}",
+            parameters=parameters,
+        ) from error

@@ -20,8 +20,7 @@ from pricekit.engines.loaded import LoadedEngine
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import BundleError, first_invalid_field
 from pricekit.monitoring.sketch import MOST_OTHERS
-from pricekit.prediction.members import BundleReader, Member, weighted_mean
-from pricekit.prediction.rows import table_of
+from pricekit.prediction.members import BundleReader, Member, table_of, weighted_mean
 from pricekit.preprocess import LONGEST_NAME, MOST_TEXT_COLUMNS
 from pricekit.support.log import quiet
 from pricekit.support.text import shorten

@@ -50,7 +50,7 @@ def load_model(path: str | Path, engine: str | None = None, trust: Trust | None 
 def read_model(path: str | Path, engine: str | None = None, trust: Trust | None = None) -> ModelReader:
     """Read a model without opening its engine; arguments and errors are those of `load_model`."""
     from pricekit.bundle import is_bundle
-    from pricekit.bundle.signature import not_signed
+    from pricekit.bundle.keys import not_signed
     from pricekit.prediction.members import read_bundle
     from pricekit.prediction.predictor import Predictor
 

@@ -31,8 +31,7 @@ from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.members import Member
-from pricekit.prediction.predictor import Predictor
-from pricekit.prediction.shipped import Origin
+from pricekit.prediction.predictor import Origin, Predictor
 from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Preprocessor
 from pricekit.runs.folder import (

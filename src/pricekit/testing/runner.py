@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from pricekit.config.search import searched
+from pricekit.config.settings import searched
 from pricekit.core.registry import options_model
 from pricekit.errors import PricekitError
 from pricekit.support.text import shorten

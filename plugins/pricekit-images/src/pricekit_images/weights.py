@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pricekit.bundle.operators import check_graph
+from pricekit.bundle.limits import check_graph
 from pricekit.errors import BundleError, ConfigError
 from pricekit.support.files import temporary_folder
 from pricekit.support.text import shorten

@@ -19,8 +19,8 @@ from typing import Any
 
 import uvicorn
 
+from pricekit.api.results import Keys
 from pricekit.errors import ConfigError
-from pricekit.results import Keys
 from pricekit.support.files import describe_failure
 from pricekit.support.log import logger
 from pricekit.support.progress import use_reporter

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pricekit import load
+from pricekit.api.results import PathLike
 from pricekit.errors import DataError
 from pricekit.prediction.folders import Job
-from pricekit.results import PathLike
 from pricekit_spark.parcel import check_workers, parcel_of
 from pricekit_spark.quiet import about_pandas
 from pricekit_spark.rows import PriceRows, output_names

@@ -13,7 +13,7 @@ import pricekit
 from pricekit import errors
 from pricekit.errors import PluginError, PricekitError
 from pricekit.prediction.folders import Job
-from pricekit.prediction.shipped import Shipped
+from pricekit.prediction.predictor import Shipped
 from pricekit.support.cpus import CPUS
 from pricekit.support.text import shorten
 from pricekit_spark.quiet import about_pandas

@@ -8,7 +8,7 @@ from typing import Any
 
 from pricekit.config import RunConfig, Search, build_config
 from pricekit.config.resolve import CHOICES
-from pricekit.config.search import searched
+from pricekit.config.settings import searched
 from pricekit.core.loader import registry
 from pricekit.core.registry import options_model
 from pricekit.errors import ConfigError

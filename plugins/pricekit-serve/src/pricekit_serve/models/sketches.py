@@ -22,7 +22,7 @@ from pricekit.monitoring.priced_rows import (
     add_when_free,
     check_priced_file,
 )
-from pricekit.prediction.rows import table_of
+from pricekit.prediction.members import table_of
 from pricekit.support.files import describe_failure
 from pricekit.support.log import logger
 from pricekit.support.text import counted

@@ -14,9 +14,9 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError, PluginError
-from pricekit.prediction.folders import Job, run
-from pricekit.prediction.folders import job as job_module
-from pricekit.prediction.folders.parts import parts_of
+from pricekit.prediction import folders
+from pricekit.prediction import folders as job_module
+from pricekit.prediction.folders import Job, parts_of
 from pricekit.support.files import machine
 
 
@@ -282,9 +282,9 @@ def test_what_workers_leave_that_are_killed_meanwhile_is_deleted(predictor, sour
         raise PluginError("killed")
         yield
 
-    monkeypatch.setattr(run, "_outcomes", killed)
+    monkeypatch.setattr(folders, "_outcomes", killed)
     with pytest.raises(PluginError, match="killed"):
-        run.predict_folder(Job.of(predictor), source, tmp_path / "out")
+        folders.predict_folder(Job.of(predictor), source, tmp_path / "out")
     assert _files(tmp_path / "out") == []
 
 

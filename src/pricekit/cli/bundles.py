@@ -1,16 +1,17 @@
-"""`pricekit inspect`."""
+"""The commands for bundles: `pricekit inspect`, `sign`, `push` and `pull`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
 
-from pricekit.bundle.signature import SIGNATURE
+from pricekit.bundle.keys import SIGNATURE
 from pricekit.cli.options import FOLDER, engine_option, trust_option
-from pricekit.cli.terminal import show_table
+from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.log import logger
 from pricekit.support.text import counted, scheme_of
 
@@ -89,3 +90,73 @@ def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
         facts.append(("contains", f"ids, texts and prices of {counted(products, 'product')}"))
     shapes, difference = (manifest["verified"][name] for name in ("shapes", "max_relative_difference"))
     return [*facts, ("verified", f"{len(shapes)} shapes, relative difference {difference:.1e}")]
+
+
+@click.command(short_help="Sign a bundle, so that others can check who wrote it.")
+@click.argument("bundle", type=FOLDER)
+@click.option(
+    "--key", type=click.Path(), required=True, help="Private key in PEM; only its owner may access it."
+)
+def sign(bundle: str, key: str) -> None:
+    """Sign BUNDLE with a private key.
+
+    \b
+    openssl genpkey -algorithm ed25519 -out key.pem      the private key, which stays secret
+    openssl pkey -in key.pem -pubout -out key.pub        the public key, for those who use the bundle
+    pricekit sign bundle --key key.pem
+    pricekit predict bundle new.csv --out prices.csv --trust key.pub
+
+    All files are checked first. The signature (Ed25519, over the bytes of manifest.json, which has the hashes of all
+    files) is the file signature.json of the bundle. An earlier signature is replaced.
+    """
+    from pricekit import api
+
+    found = api.sign(bundle, key)
+    show_result(f"{bundle} is signed with the key {found}", bundle=bundle, key=found)
+
+
+@click.command(short_help="Push a bundle to the Hugging Face hub.")
+@click.argument("bundle", type=FOLDER)
+@click.argument("repository", metavar="OWNER/NAME")
+@click.option("--public", is_flag=True, help="Let everyone read a new repository. By default, it is private.")
+def push(bundle: str, repository: str, public: bool) -> None:
+    """Push BUNDLE to a repository of the Hugging Face hub, as one commit.
+
+    \b
+    hf auth login                          or set HF_TOKEN
+    pricekit push bundle shop/tea
+    pricekit pull shop/tea --out tea       on another machine
+
+    All files are checked first. The model card of the bundle is the README.md of the repository, which is made if there
+    is none. The commit deletes the other files of the bundle that was there before; earlier commits keep them.
+    """
+    begin(f"pushing {bundle}", "huggingface_hub")
+    from pricekit import api
+
+    address = api.push(bundle, repository, public=public)
+    show_result(f"{bundle} is in {address}", bundle=bundle, address=address)
+
+
+@click.command(short_help="Fetch a bundle from the Hugging Face hub, and check it.")
+@click.argument("repository", metavar="OWNER/NAME[@REVISION]")
+@click.option("--out", type=FOLDER, required=True, help="New folder for the bundle.")
+@trust_option
+def pull(repository: str, out: str, trust: list[str] | None) -> None:
+    """Fetch a bundle from a repository of the Hugging Face hub.
+
+    \b
+    pricekit pull shop/tea --out tea
+    pricekit pull shop/tea@v2 --out tea --trust key.pub
+
+    REVISION is a branch, a tag or a commit. Only the files that the manifest lists are fetched, and all are checked.
+    The folder appears when it is complete; an existing one is never replaced.
+    """
+    begin(f"fetching {repository}", "huggingface_hub")
+    from pricekit import api
+
+    commit = api.pull(repository, out, trust=trust)
+    show_result(
+        f"the bundle is in {out}, of commit {commit[:12]}; next: pricekit inspect {quote(out)}",
+        bundle=out,
+        commit=commit,
+    )

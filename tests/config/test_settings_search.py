@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from pricekit.config import RunConfig, Search
-from pricekit.config.search import searched
+from pricekit.config.settings import searched
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pricekit.core.contracts import Graph
-from pricekit.engines import loaded, timing
+from pricekit.engines import choose, loaded
 from pricekit.engines.choose import open_engine
 from pricekit.engines.loaded import LoadedEngine
 from pricekit.engines.ort import load_cpu
@@ -34,20 +34,20 @@ def lasting(seconds):
 @pytest.mark.parametrize(
     ("seconds", "best"),
     [
-        (lambda tokens: 0.1, timing.BATCH_TOKENS[-1]),
+        (lambda tokens: 0.1, choose.BATCH_CHOICES[-1]),
         (lambda tokens: (tokens / 2048) ** 2, 512),
-        (lambda tokens: 0.02 * tokens / 512 if tokens <= 1024 else 0.06, timing.BATCH_TOKENS[-1]),
+        (lambda tokens: 0.02 * tokens / 512 if tokens <= 1024 else 0.06, choose.BATCH_CHOICES[-1]),
     ],
 )
 def test_the_batch_size_is_the_fastest_one_of_the_engine(graph, monkeypatch, seconds, best):
-    monkeypatch.setattr(timing, "LENGTH", 64)
-    for module in (timing, loaded):
+    monkeypatch.setattr(choose, "LENGTH", 64)
+    for module in (choose, loaded):
         monkeypatch.setattr(module, "BATCH_SIZE", 512)
-    monkeypatch.setattr(timing, "REPEATS", 1)
-    inputs, done = timing.sample_inputs(graph, VOCABULARY), []
+    monkeypatch.setattr(choose, "REPEATS", 1)
+    inputs, done = choose.sample_inputs(graph, VOCABULARY), []
     engine = LoadedEngine("lasting", lasting(seconds)(graph), streams=2)
-    assert timing.with_best_batch_size(engine, inputs, done.append).batch_tokens == best
-    assert sum(done) == len(timing.BATCH_TOKENS) - 1
+    assert choose.with_best_batch_size(engine, inputs, done.append).batch_tokens == best
+    assert sum(done) == len(choose.BATCH_CHOICES) - 1
 
 
 def test_a_quick_engine_is_timed_over_many_batches(monkeypatch):
@@ -57,32 +57,32 @@ def test_a_quick_engine_is_timed_over_many_batches(monkeypatch):
         calls.append(1)  # each takes a millisecond, less than it takes to start the threads
         return np.ones(len(batch["input_ids"]), np.float32)
 
-    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: len(calls) / 1000))
+    monkeypatch.setattr(choose, "time", SimpleNamespace(perf_counter=lambda: len(calls) / 1000))
     graph = Graph(b"", 64, 1, Path("unused"))
-    assert timing.speeds(
-        [LoadedEngine("quick", price_batch, streams=2)], timing.sample_inputs(graph, 10)
+    assert choose.speeds(
+        [LoadedEngine("quick", price_batch, streams=2)], choose.sample_inputs(graph, 10)
     ).shape == (
         1,
-        timing.REPEATS,
+        choose.REPEATS,
     )
-    assert len(calls) > 10 * timing.REPEATS
+    assert len(calls) > 10 * choose.REPEATS
 
 
 VOCABULARY = 500
 
 
 def test_another_version_of_a_library_is_measured_again(graph, monkeypatch):
-    measured, speeds = [], timing.speeds
-    monkeypatch.setattr(timing, "speeds", lambda *given: measured.append(1) or speeds(*given))
+    measured, speeds = [], choose.speeds
+    monkeypatch.setattr(choose, "speeds", lambda *given: measured.append(1) or speeds(*given))
     for _ in range(2):
         open_engine("auto", graph, VOCABULARY)
-    before, version = len(measured), timing.metadata.version
-    timing._library_versions.cache_clear()
+    before, version = len(measured), choose.metadata.version
+    choose._library_versions.cache_clear()
     monkeypatch.setattr(
-        timing.metadata, "version", lambda name: "99.0" if name == "onnxruntime" else version(name)
+        choose.metadata, "version", lambda name: "99.0" if name == "onnxruntime" else version(name)
     )
     open_engine("auto", graph, VOCABULARY)
-    timing._library_versions.cache_clear()
+    choose._library_versions.cache_clear()
     assert 0 < before < len(measured)
 
 

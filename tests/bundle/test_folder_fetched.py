@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import pricekit as pk
-from pricekit.bundle.fetched import fetch_model
+from pricekit.bundle.folder import fetch_model
 from pricekit.errors import BundleError, DataError
 from pricekit.prediction.predictor import Predictor
 from pricekit.storage import Address

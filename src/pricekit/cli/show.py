@@ -1,19 +1,60 @@
-"""Tables of scores for a terminal of 80 columns."""
+"""Scores and rows as people read them in a terminal."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import click
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
-from pricekit.cli.terminal import show_table
+from pricekit.cli.options import as_arguments
+from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.evaluation.groups import BUILT_IN
 from pricekit.evaluation.scores import Scores, mean_and_sd
 from pricekit.metrics import METRICS, SMAPE, Metric
 from pricekit.support.log import logger
+
+ROWS = 5
+"""Rows that are shown on a terminal if the user names none."""
+
+row_option = click.option(
+    "--row",
+    multiple=True,
+    metavar="ID",
+    help="Only the row with this id; may be repeated.  [default: all rows]",
+)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row on stdout.")
+
+
+def show_rows(function: str, flags: dict[str, Any], show: Callable[[Any], None]) -> None:
+    """Call a function of pricekit that returns one result for each row, and show each of them.
+
+    Args:
+        function: its name in `pricekit.api`.
+        flags: of the command.
+        show: shows one result on the terminal; with the flag --json it is printed as JSON instead.
+    """
+    as_json = flags.pop("as_json")
+    few = not (as_json or flags["row"] or flags["limit"])
+    if few:
+        flags["limit"] = ROWS
+    begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
+    from pricekit import api
+
+    found = getattr(api, function)(**as_arguments(flags))
+    for result in found:
+        if as_json:
+            click.echo(result.to_json())
+        else:
+            show(result)
+    if few and len(found) == ROWS:
+        show_result(f"these are the first {ROWS} rows; choose others with --row or --limit")
+
 
 CATEGORIES = 3
 """Number of table columns to show: those whose groups differ most in the metric."""

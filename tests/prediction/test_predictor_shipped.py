@@ -12,7 +12,7 @@ import pytest
 import pricekit as pk
 from pricekit.errors import BundleError, ConfigError
 from pricekit.prediction.folders import Job
-from pricekit.prediction.shipped import Shipped
+from pricekit.prediction.predictor import Shipped
 
 TEXTS = ["Item Name: Green Tea, 20 Count", "Item Name: Rye Bread\nValue: 500\nUnit: g"]
 OPEN = """

@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pricekit.errors import TrainingError, check_intact, path_of
 from pricekit.formats import check_run_format
+from pricekit.options import PathLike
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from pricekit.evaluation.scores import Scores
     from pricekit.exporting.verify import VerificationReport
     from pricekit.prediction.predictor import Predictor
-
-PathLike = str | os.PathLike[str]
-Keys = PathLike | Sequence[PathLike]
-"""Files of public keys."""
 
 
 class Run:
@@ -92,7 +89,7 @@ class Run:
 
     def load(self) -> Predictor:
         """Open the model to predict many times; see `pricekit.load`."""
-        from pricekit.api import load
+        from pricekit.api.models import load
 
         return load(self)
 
@@ -102,7 +99,7 @@ class Run:
 
     def evaluate(self, table: Any = None, **options: Any) -> Scores:
         """Score the model on a table or on its held-out rows; see `pricekit.evaluate`."""
-        from pricekit.api import evaluate
+        from pricekit.api.models import evaluate
 
         return evaluate(self, table, **options)
 
@@ -115,7 +112,7 @@ class Run:
         overwrite: bool = False,
     ) -> VerificationReport:
         """Export the model into a bundle; see `pricekit.export`."""
-        from pricekit.api import export
+        from pricekit.api.models import export
 
         return export(self, out, precision=precision, triton=triton, overwrite=overwrite)
 
@@ -176,7 +173,7 @@ class CrossValidation:
     @property
     def scores(self) -> Scores:
         """The scores of all rows, by group and with their spread over the folds."""
-        from pricekit.api import evaluate
+        from pricekit.api.models import evaluate
 
         return evaluate(self)
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from pricekit.bundle.operators import _Reader as Reader
-from pricekit.bundle.operators import check_graph
+from pricekit.bundle.limits import _Reader as Reader
+from pricekit.bundle.limits import check_graph
 from pricekit.errors import BundleError
 from tests.bundle.hostile import graph, priced_at_one
 

@@ -5,9 +5,8 @@ import pytest
 
 import pricekit as pk
 from pricekit.bundle import MANIFEST, open_bundle, sign_bundle
-from pricekit.bundle.fetched import fetch_model
-from pricekit.bundle.keys import read_signing_key, read_trust
-from pricekit.bundle.signature import SIGNATURE
+from pricekit.bundle.folder import fetch_model
+from pricekit.bundle.keys import SIGNATURE, read_signing_key, read_trust
 from pricekit.errors import BundleError
 from pricekit.exporting.export import export_run
 from pricekit.storage import Address

@@ -6,7 +6,7 @@ import sys
 
 import psutil
 
-from pricekit.prediction.processes import in_new_processes
+from pricekit.prediction.workers import in_new_processes
 from pricekit.support.cpus import usable_cpus
 
 
@@ -21,7 +21,7 @@ def test_a_process_uses_one_cpu_and_leaves_the_environment(monkeypatch):
 
 KILLED = """
 import os, time
-from pricekit.prediction.processes import in_new_processes
+from pricekit.prediction.workers import in_new_processes
 with in_new_processes(1, int) as pool:
     print(pool.submit(os.getpid).result(), flush=True)
     pool.submit(time.sleep, 600)

@@ -6,7 +6,7 @@ import click
 import pytest
 from filelock import Timeout
 
-from pricekit.cli.failures import add_hint, exit_code, explain
+from pricekit.cli.common import add_hint, exit_code, explain
 from pricekit.cli.main import cli
 from pricekit.errors import BundleError, ConfigError, DataError, ExportError, PluginError, TrainingError
 

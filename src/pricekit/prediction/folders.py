@@ -1,0 +1,576 @@
+"""Prediction from folder to folder: one output file for each input file, by any number of workers.
+
+parts.py     which input file becomes which output file
+record.py    what is remembered of a finished file, so that it is not priced again
+job.py       prices one file; workers on any machine receive it
+run.py       finds what is left to do, lets a runner do it, and lists the failures
+runners.py   who works: this process, several processes, or a cluster through a plugin package
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pricekit import __version__
+from pricekit.core.packages import load_provided, provided
+from pricekit.errors import BundleError, DataError, NoRowsError, PluginError, PricekitError
+from pricekit.prediction.files import Pace, check_request, priced
+from pricekit.prediction.intervals import BOUNDS
+from pricekit.prediction.predictor import Shipped
+from pricekit.prediction.workers import Opened, ended_early, in_new_processes, worthwhile
+from pricekit.storage import (
+    Address,
+    Location,
+    delete,
+    exists,
+    files_below,
+    fingerprint,
+    for_all,
+    is_folder,
+    read_text,
+    size_of,
+    working_path,
+    write_text,
+)
+from pricekit.support.causes import causes, is_temporary
+from pricekit.support.files import delete_abandoned, describe_failure
+from pricekit.support.locks import owned
+from pricekit.support.log import logger
+from pricekit.support.progress import progress
+from pricekit.support.text import counted, did_you_mean, shorten
+from pricekit.table import Columns, PredictionWriter, ReadOptions, Table, iter_table, table_files
+from pricekit.table.many_files import fixed_part, ids_without_rows, warn_of_other_formats
+from pricekit.table.source import DEFAULT_READ_OPTIONS
+from pricekit.table.table import Notices, format_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pricekit.prediction.predictor import Predictor
+
+
+RECORDS = "_pricekit"
+"""The folder of records in an output folder. Readers of tables leave out names that begin with "_"."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a folder.
+
+    Attributes:
+        source: the table.
+        target: the file for its prices, which has the same name and place below its folder.
+        record: the file for its record.
+        name: both names, relative to the folders, such as "day=1/products.csv".
+    """
+
+    source: Location
+    target: Location
+    record: Location
+    name: str
+
+
+def parts_of(source: Location, out: Location) -> list[Part]:
+    """Return the parts of a folder of Parquet files or of a pattern, sorted by name.
+
+    Raises:
+        DataError: there are no files, or the outputs would be among the inputs.
+    """
+    fixed = fixed_part(source)
+    if _contains(fixed, out):
+        raise DataError(
+            f"the folder of prices, {out}, is inside of {fixed}, whose files are priced. Name another folder.",
+            parameters=("out",),
+            path=str(out),
+        )
+    files = table_files(source)
+    warn_of_other_formats(source)
+    return [_part(file, fixed, out) for file in files]
+
+
+def is_folder_output(out: Location, source: Location) -> bool:
+    """Return whether prices go to a folder: the output has no suffix of a format, and the table is several files."""
+    if isinstance(out, Address) and out.is_stream:
+        return False
+    try:
+        format_of(out)
+    except DataError:
+        return fixed_part(source) != source or is_folder(source)
+    return is_folder(out)
+
+
+def _part(file: Location, fixed: Location, out: Location) -> Part:
+    name = str(file)[len(str(fixed)) :].lstrip("/\\").replace("\\", "/")
+    return Part(file, out / name, out / RECORDS / f"{name}.json", name)
+
+
+def _contains(folder: Location, other: Location) -> bool:
+    if isinstance(folder, Path) and isinstance(other, Path):
+        return other.resolve().is_relative_to(folder.resolve())
+    return str(other) == str(folder) or str(other).startswith(f"{str(folder).rstrip('/')}/")
+
+
+class Record(BaseModel):
+    """What is remembered of a file of prices.
+
+    Attributes:
+        table: what changes when the input file is replaced (`storage.fingerprint`).
+        model: the digest of the model.
+        request: everything else on which the prices depend: columns, ways of reading, interval, version.
+        rows: the number of rows.
+        bytes: the size of the file of prices.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    table: list[Any]
+    model: str
+    request: dict[str, Any]
+    rows: int
+    bytes: int
+
+    def covers(self, table: list[Any], model: str, request: dict[str, Any], target: Location) -> bool:
+        """Return whether the file of prices is there, and pricing the table again would give the same."""
+        same = (self.table, self.model, self.request) == (table, model, request)
+        return same and exists(target) and size_of(target) == self.bytes
+
+
+def read_record(file: Location) -> Record | None:
+    """Return a record; None if it is missing or damaged, so that its file is priced again."""
+    try:
+        return Record.model_validate_json(read_text(file)) if exists(file) else None
+    except (DataError, OSError, ValueError, ValidationError):
+        return None
+
+
+def write_record(file: Location, record: Record) -> None:
+    """Write a record, atomically."""
+    write_text(file, json.dumps(record.model_dump(), ensure_ascii=False, indent=1) + "\n")
+
+
+WINDOW = 8192
+"""Rows that are priced together."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a part.
+
+    Attributes:
+        name: of the part.
+        rows: the number of its rows; 0 if it failed.
+        problem: why it failed, in one paragraph; "" if its prices are complete.
+        seconds: the time that it took.
+        preparing, pricing: the seconds for tokens and features of its first window, and those of the engine.
+        notices: sentences for the user about how it was read; whoever receives the outcome logs them.
+    """
+
+    name: str
+    rows: int = 0
+    problem: str = ""
+    seconds: float = 0.0
+    preparing: float = 0.0
+    pricing: float = 0.0
+    notices: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """Prices the files of a folder.
+
+    A job can be pickled, also for other machines: then `model` must open the bundle there.
+
+    Attributes:
+        model: opens the predictor, in each process once.
+        digest: of the model.
+        columns: the columns to read.
+        read_options: how to read them.
+        interval: also write an interval of this level.
+
+    Example:
+        >>> import pricekit as pk
+        >>> from pricekit.prediction.folders import Job
+        >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+        >>> predictor = pk.load("bundle", engine="ort-cpu")
+        >>> Job.of(predictor).digest == predictor.digest
+        True
+    """
+
+    model: Callable[[], Predictor] = field(repr=False)
+    digest: str
+    columns: Columns
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS
+    interval: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        predictor: Predictor,
+        columns: Columns | None = None,
+        read_options: ReadOptions = DEFAULT_READ_OPTIONS,
+        interval: float | None = None,
+    ) -> Job:
+        """Return the job of a predictor, for this process and its children."""
+        read = replace(columns or predictor.columns, price=None)
+        return cls(Opened(predictor), predictor.digest, read, read_options, interval)
+
+    def shipped(self) -> Job:
+        """Return a job that contains the bundle, for workers that do not see its folder.
+
+        Raises:
+            ConfigError: the model is no bundle.
+            BundleError: the bundle has changed since it was loaded.
+        """
+        return replace(self, model=Shipped.of(self.model()))
+
+    def check(self) -> None:
+        """Open the model; raises PluginError or BundleError, with the reason why a worker cannot work."""
+        found = self.model().digest
+        if found != self.digest:
+            raise BundleError(
+                f"the worker has another bundle, with the digest {found}; expected {self.digest}"
+            )
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """Everything on which prices depend beside table and model, as plain JSON values."""
+        return {
+            "columns": str(self.columns),
+            "read options": str(self.read_options),
+            "interval": self.interval,
+            "pricekit version": [WINDOW, __version__],
+        }
+
+    def finished(self, part: Part) -> Record | None:
+        """Return the record of a part that need not be priced again; None if it is not finished."""
+        record = read_record(part.record)
+        done = record and record.covers(fingerprint(part.source), self.digest, self.request, part.target)
+        return record if done else None
+
+    def __call__(self, part: Part, processes: int | None = 1) -> Outcome:
+        """Price one part: its file appears when it is complete, then its record.
+
+        A problem of this file is part of the outcome, because other files may have none.
+
+        Args:
+            part: the file.
+            processes: as of `Predictor.predict_file`.
+
+        Raises:
+            PricekitError: the model cannot be used.
+            OSError: the disk is full.
+        """
+        began, pace, notices = time.perf_counter(), Pace(), list[str]()
+        try:
+            rows = self._price(part, processes, pace, notices.append)
+        except (DataError, OSError) as error:
+            if any(map(is_temporary, causes(error))):
+                raise
+            problem = str(error) if isinstance(error, PricekitError) else describe_failure(error)
+            return Outcome(part.name, 0, problem, time.perf_counter() - began, notices=notices)
+        seconds = time.perf_counter() - began
+        return Outcome(part.name, rows, "", seconds, pace.preparing, pace.pricing, notices)
+
+    def _price(self, part: Part, processes: int | None, pace: Pace, notices: Notices) -> int:
+        predictor, before, rows = self.model(), fingerprint(part.source), 0
+        if isinstance(part.target, Path):
+            part.target.parent.mkdir(parents=True, exist_ok=True)
+        with PredictionWriter(part.target) as writer:
+            size = size_of(part.source)
+            tables = self._tables(part, notices)
+            for table, prices, _ in priced(predictor, tables, size, processes=processes, pace=pace):
+                assert prices is not None
+                self._write(writer, table.ids, prices)
+                rows += len(table)
+            if not rows:  # readers of the folder expect the columns of the other files
+                ids = ids_without_rows(part.source, self.columns, self.read_options)
+                self._write(writer, ids, np.empty(0))
+            if fingerprint(part.source) != before:
+                raise DataError(
+                    f"{part.source} changed during the prediction; predict again when the file is complete."
+                )
+            delete(part.record)  # so that it never describes another file, even if this process is killed
+        if isinstance(part.record, Path):
+            part.record.parent.mkdir(parents=True, exist_ok=True)
+        size = size_of(part.target)
+        write_record(
+            part.record,
+            Record(table=before, model=self.digest, request=self.request, rows=rows, bytes=size),
+        )
+        return rows
+
+    def _write(self, writer: PredictionWriter, ids: pd.Series, prices: np.ndarray) -> None:
+        bounds = () if self.interval is None else self.model().interval(prices, self.interval)
+        writer.write(ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
+
+    def _tables(self, part: Part, notices: Notices) -> Iterator[Table]:
+        try:
+            yield from iter_table(
+                part.source,
+                self.columns,
+                rows=WINDOW,
+                read_options=self.read_options,
+                notices=notices,
+            )
+        except NoRowsError:
+            logger.debug(f"{part.source} has no rows")
+
+
+GROUP = "pricekit.runners"
+"""The entry-point group in which a package names its runner."""
+
+PACKAGES = frozenset({"ray", "spark"})
+"""Runners in packages that this project publishes as pricekit-NAME."""
+
+
+class Runner(Protocol):
+    """A function that lets workers price the parts of a folder, and yields what became of each, in any order.
+
+    A package names it in the entry-point group `pricekit.runners`. Each part may be priced more than once, because its
+    file is replaced as a whole.
+    """
+
+    def __call__(
+        self, job: Job, parts: Sequence[Part], *, address: str | None, workers: int | None
+    ) -> Iterator[Outcome]:
+        """Price the parts.
+
+        Args:
+            job: call it with a part, in a worker; pickle it to get there.
+            parts: at least one.
+            address: of the cluster; None: the usual one.
+            workers: the number of workers; None: as many as suit.
+
+        Raises:
+            PricekitError: no worker can work, such as one without pricekit, or with another bundle.
+        """
+
+
+def runner_of(name: str) -> Runner:
+    """Return the runner that a package provides; raises PluginError."""
+    found = provided(GROUP)
+    if name not in found:
+        names = sorted(found)
+        hint = f" Install pricekit-{name}." if name in PACKAGES else did_you_mean(name, names)
+        raise PluginError(
+            f"there is no runner '{name}'; available: {', '.join(names) or 'none'}.{hint}",
+            parameters=("runner",),
+            candidates=names,
+        )
+    return cast(Runner, load_provided(found[name], "runner", ("runner",)))
+
+
+def in_turn(job: Job, parts: Sequence[Part], processes: int | None) -> Iterator[Outcome]:
+    """Price one file after the other; large ones in several processes."""
+    for part in parts:
+        yield job(part, processes)
+
+
+def in_processes(job: Job, parts: Sequence[Part], processes: int) -> Iterator[Outcome]:
+    """Price several files at a time, each in a process on one CPU; raises PluginError if a process is killed."""
+    with in_new_processes(min(processes, len(parts)), _keep, job) as pool:
+        waiting = [pool.submit(_price, part) for part in parts]
+        try:
+            for future in as_completed(waiting):
+                yield future.result()
+        except BrokenProcessPool:
+            raise ended_early() from None
+
+
+_jobs: list[Job] = []
+"""The job of this process, if it is a worker."""
+
+
+def _keep(job: Job) -> None:
+    _jobs[:] = [job]
+
+
+def _price(part: Part) -> Outcome:
+    (job,) = _jobs
+    return job(part)
+
+
+__all__ = ["Job", "Outcome", "Part", "Runner"]
+
+
+AT_A_TIME = 16
+"""Records that are read at a time."""
+
+SHOWN = 20
+"""Failures that the error at the end quotes."""
+
+
+@dataclass
+class Tally:
+    """What became of the parts so far.
+
+    Attributes:
+        rows: of the priced parts and of those that were finished before.
+        failed: the problems by the name of the part.
+    """
+
+    rows: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def predict_folder(
+    job: Job,
+    source: Location,
+    out: Location,
+    *,
+    resume: bool = False,
+    processes: int | None = None,
+    runner: str | None = None,
+    address: str | None = None,
+) -> int:
+    """Price every file of a folder or a pattern into a file of the same name; return the number of rows.
+
+    A file of prices appears when it is complete, and then its record. So whoever repeats the work, after a kill or at
+    the same time, replaces files by equal ones.
+
+    Args:
+        job: prices one file.
+        source: a folder of Parquet files, or a pattern.
+        out: the folder of prices.
+        resume: skip files whose prices are complete.
+        processes: the number of workers; None: as many as suit.
+        runner: the name of a package's runner, whose workers price the files; None: this process and its children.
+        address: where the runner finds its cluster.
+
+    Raises:
+        DataError: some files failed; the others are priced. Or the folders cannot be used.
+        PluginError, BundleError: the workers or the model cannot be used.
+    """
+    run = None if runner is None else partial(runner_of(runner), address=address, workers=processes)
+    check_request(job.model(), job.columns, job.interval)
+    parts = parts_of(source, out)
+    _check_folder(out)
+    with (
+        _working_folder(out) as place,
+        owned(place, "predictions", DataError, shown=out),
+        _cleared(parts, out),
+    ):
+        finished = _finished(job, parts) if resume else {}
+        left = [part for part in parts if part.name not in finished]
+        if resume:
+            logger.info(f"{len(finished):,} of {counted(len(parts), 'file')} were finished before.")
+        tally = Tally(sum(finished.values()))
+        if left:
+            outcomes = _outcomes(job, left, processes) if run is None else run(job, left)
+            _follow(outcomes, left, tally)
+    if tally.failed:
+        raise _failure(tally.failed, len(parts))
+    return tally.rows
+
+
+def _finished(job: Job, parts: Sequence[Part]) -> dict[str, int]:
+    """Return the rows of the parts that need not be priced again, by name."""
+    with ThreadPoolExecutor(AT_A_TIME) as pool:  # remote files answer slowly
+        records = pool.map(job.finished, parts)
+        return {part.name: found.rows for part, found in zip(parts, records, strict=True) if found}
+
+
+def _outcomes(job: Job, parts: Sequence[Part], processes: int | None) -> Iterator[Outcome]:
+    if processes is None:
+        first = job(parts[0], None)
+        yield first
+        parts = parts[1:]
+        processes = _worthwhile(job, first, parts)
+        if processes == 1:
+            yield from in_turn(job, parts, None)
+            return
+    if processes == 1 or len(parts) == 1:
+        yield from in_turn(job, parts, processes)
+    elif parts:
+        yield from in_processes(job, parts, processes)
+
+
+def _worthwhile(job: Job, first: Outcome, left: Sequence[Part]) -> int:
+    """Return the number of processes that price the other parts faster than threads, at most one for each part."""
+    if len(left) < 2 or not first.rows:
+        return 1
+    measured = first.preparing + first.pricing
+    times = len(left) * first.seconds / measured if measured else 0.0
+    return min(len(left), worthwhile(job.model(), first.preparing, first.pricing, times))
+
+
+def _follow(outcomes: Iterator[Outcome], parts: Sequence[Part], tally: Tally) -> None:
+    """Count outcomes and show progress in bytes."""
+    sizes = dict(
+        zip([part.name for part in parts], for_all(size_of, [part.source for part in parts]), strict=True)
+    )
+    with progress("pricing", sum(sizes.values())) as advance:
+        for number, outcome in enumerate(outcomes, start=1):
+            tally.rows += outcome.rows
+            for sentence in outcome.notices:
+                logger.warning(sentence)
+            if outcome.problem:
+                tally.failed[outcome.name] = outcome.problem
+                logger.warning(f"{outcome.name} failed: {outcome.problem}")
+            advance(sizes[outcome.name], f"{number:,} of {len(parts):,} files  {tally.rows:,} rows")
+
+
+def _check_folder(out: Location) -> None:
+    """Refuse a folder that contains other things, which would be mixed with prices."""
+    if isinstance(out, Path) and out.exists() and not out.is_dir():
+        raise DataError(f"{out} is a file. Name a folder for the prices.", parameters=("out",))
+    known = exists(out / RECORDS) if isinstance(out, Path) else is_folder(out / RECORDS)
+    if is_folder(out) and not known and files_below(out):
+        raise DataError(
+            f"the folder {out} contains files that pricekit did not write; name an empty or a new folder",
+            parameters=("out",),
+            path=str(out),
+        )
+
+
+@contextmanager
+def _working_folder(out: Location) -> Iterator[Path]:
+    """Yield the local path whose neighbour is the lock of the output; create a local output."""
+    if isinstance(out, Path):
+        (out / RECORDS).mkdir(parents=True, exist_ok=True)
+    with working_path(out) as place:
+        yield place
+
+
+@contextmanager
+def _cleared(parts: Sequence[Part], out: Location) -> Iterator[None]:
+    """Delete what killed workers left: before the block that of an earlier prediction, and after it that of this one.
+
+    Whoever prices a file again cannot do it, because the worker that left something may still have been alive then.
+    """
+
+    def clear() -> None:
+        if isinstance(out, Path):
+            delete_abandoned(sorted(folders), out)
+
+    files = [file for part in parts for file in (part.target, part.record)]
+    folders = {file.parent for file in files if isinstance(file, Path)}
+    clear()
+    try:
+        yield
+    finally:
+        clear()
+
+
+def _failure(failed: dict[str, str], count: int) -> DataError:
+    lines = [f"\n  {name}: {shorten(problem, 300)}" for name, problem in sorted(failed.items())[:SHOWN]]
+    more = f"\n  and {len(failed) - SHOWN:,} more" if len(failed) > SHOWN else ""
+    rest = "the others are priced" if len(failed) < count else "none is priced"
+    return DataError(
+        f"{len(failed):,} of {counted(count, 'file')} failed, and {rest}. Correct them, and predict again with resume:"
+        f"{''.join(lines)}{more}",
+        parameters=("table",),
+        failed=failed,
+    )
