@@ -19,7 +19,7 @@ from typing import Any
 
 import uvicorn
 
-from pricekit.api.results import Keys
+from pricekit.options import Keys
 from pricekit.errors import ConfigError
 from pricekit.support.files import describe_failure
 from pricekit.support.log import logger

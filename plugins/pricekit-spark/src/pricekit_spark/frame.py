@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pricekit import load
-from pricekit.api.results import PathLike
+from pricekit.options import PathLike
 from pricekit.errors import DataError
 from pricekit.prediction.folders import Job
 from pricekit_spark.parcel import check_workers, parcel_of
