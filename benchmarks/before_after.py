@@ -1,19 +1,20 @@
-"""Times `train`, `export` and `predict` of two source trees alternately, in separate processes.
+"""CPU seconds of `train`, `export` and `predict` of two source trees alternately, in separate processes.
 
-    python benchmarks/before_after.py OLD/src NEW/src [TABLE] [--rounds 5] [--rows 4000] [--epochs 4]
+    python benchmarks/before_after.py OLD/src NEW/src [TABLE] [--rounds 11] [--rows 4000] [--epochs 4]
 
 A round runs the three commands with each tree; the next round begins with the other tree. The table shows the median
-seconds of each command, start of the process included, and the median of the ratios new to old of the same round: the
-target is at most 1.03. Without TABLE, the script generates a catalogue. Both trees use the packages of this Python.
+CPU seconds of each command, start of the process included, the median of the ratios new to old of the same round, and
+its 95% interval, by order statistics. Without TABLE, the script generates a catalogue. Both trees use the packages of
+this Python, and write bytecode in a first round that does not count.
 """
 
 import argparse
+import math
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
     parser.add_argument("table", type=Path, nargs="?")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--epochs", type=int, default=4)
     options = parser.parse_args()
@@ -42,15 +43,17 @@ def main() -> None:
         table = Path(folder) / "table.csv"
         rows = make_catalog(options.rows) if options.table is None else pd.read_csv(options.table)
         rows.head(options.rows).to_csv(table, index=False)
-        for number in range(options.rounds):
+        for number in range(-1, options.rounds):
             for name in list(trees)[:: 1 if number % 2 == 0 else -1]:
                 out = Path(folder) / f"{name}-{number}"
-                found[name].append(time_tree(trees[name], table, out, options.epochs))
+                seconds = time_tree(trees[name], table, out, options.epochs)
+                if number >= 0:
+                    found[name].append(seconds)
     show(found, f"{options.rows:,} rows, {options.epochs} epochs, {options.rounds} rounds")
 
 
 def time_tree(tree: Path, table: Path, out: Path, epochs: int) -> dict[str, float]:
-    """Return the seconds of each command with one source tree."""
+    """Return the CPU seconds of each command with one source tree."""
     run, bundle, prices = (str(out / name) for name in ("run", "bundle", "prices.csv"))
     out.mkdir()
     settings = ["--set", f"training.epochs={epochs}", "--set", "training.patience=none"]
@@ -63,18 +66,26 @@ def time_tree(tree: Path, table: Path, out: Path, epochs: int) -> dict[str, floa
 
 
 def time_command(tree: Path, arguments: list[str]) -> float:
-    """Return the wall seconds of a command."""
-    started = time.perf_counter()
+    """Return the CPU seconds of a command and the processes that it starts."""
+    before = sum(os.times()[2:4])
     done = subprocess.run(
         [sys.executable, "-m", "pricekit", *arguments],
-        env=os.environ | {"PYTHONPATH": str(tree.resolve())},
+        env=os.environ | {"PYTHONPATH": str(tree.resolve()), "PYTHONDONTWRITEBYTECODE": ""},
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode != 0:
         sys.exit(f"{tree}: pricekit {' '.join(arguments)} failed:\n{done.stderr}")
-    return time.perf_counter() - started
+    return sum(os.times()[2:4]) - before
+
+
+def interval(ratios: list[float]) -> tuple[float, float]:
+    """Return an interval that holds the median with at least 95% confidence, or all ratios if they are too few."""
+    count, below, rank = len(ratios), 0.5 ** len(ratios), 0
+    while (below := below + math.comb(count, rank + 1) * 0.5**count) <= 0.025:
+        rank += 1
+    return sorted(ratios)[rank], sorted(ratios)[-rank - 1]
 
 
 def show(found: dict[str, list[dict[str, float]]], title: str) -> None:
@@ -82,11 +93,12 @@ def show(found: dict[str, list[dict[str, float]]], title: str) -> None:
     rows = []
     for command in COMMANDS:
         old, new = ([times[command] for times in found[name]] for name in ("old", "new"))
-        ratio = statistics.median(n / o for n, o in zip(new, old, strict=True))
-        rows.append(
-            [command, f"{statistics.median(old):.2f}", f"{statistics.median(new):.2f}", f"{ratio:.2f}"]
-        )
-    show_table(title, ["command", "old, s", "new, s", "new / old"], rows, stderr=False)
+        ratios = [n / o for n, o in zip(new, old, strict=True)]
+        low, high = interval(ratios)
+        medians = [f"{statistics.median(values):.2f}" for values in (old, new, ratios)]
+        rows.append([command, *medians, f"{low:.2f} to {high:.2f}"])
+    headers = ["command", "old, CPU s", "new, CPU s", "new / old", "95% interval"]
+    show_table(title, headers, rows, stderr=False)
 
 
 if __name__ == "__main__":
