@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,13 +69,7 @@ class PricekitError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the message with its facts: errors cross processes."""
-        return _rebuilt, (type(self), str(self), self.parameters, self.facts)
-
-
-def _rebuilt(
-    kind: type[PricekitError], message: str, parameters: tuple[str, ...], facts: dict[str, Any]
-) -> PricekitError:
-    return kind(message, parameters=parameters, **facts)
+        return partial(type(self), parameters=self.parameters, **self.facts), (str(self),)
 
 
 class ConfigError(PricekitError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TEMPORARY = FULL | {
@@ -37,6 +38,16 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(found))
         yield found
         found = found.__cause__ or found.__context__
+
+
+@contextmanager
+def named_in_errors(path: object) -> Iterator[None]:
+    """Name a file or folder in errors of the system that name none, such as those for a full disk."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def is_temporary(error: BaseException) -> bool:

@@ -34,12 +34,9 @@ def usable_cpus() -> int:
     True
     """
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, math.ceil(min(cpus, cpu_quota(_PROC, _CGROUP), _limit())))
-
-
-def _limit() -> float:
-    given = os.environ.get(CPUS, "")
-    return int(given) if given.isdecimal() else math.inf
+    limit = os.environ.get(CPUS, "")
+    limits = cpu_quota(_PROC, _CGROUP), int(limit) if limit.isdecimal() else math.inf
+    return max(1, math.ceil(min(cpus, *limits)))
 
 
 def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:

@@ -50,8 +50,7 @@ def tells_damage(error: OSError) -> bool:
 def seal(path: Path) -> None:
     """Write the checksum of a safetensors file into its header, where `SEAL` has zeros."""
     with path.open("r+b", buffering=0) as file:
-        header = _read_header(file)
-        place = _place_of_seal(header)
+        header, place = _header_of(file)
         if place is None:
             raise ValueError(f"{path} has no place for a checksum")
         with (
@@ -72,8 +71,7 @@ def check_seal(path: Path) -> str:
         OSError: the file cannot be read.
     """
     with path.open("rb", buffering=0) as file:
-        header = _read_header(file)
-        place = _place_of_seal(header)
+        header, place = _header_of(file)
         if place is None:
             return ""
         checksum = header[place : place + len(SEAL["checksum"])]
@@ -84,15 +82,12 @@ def check_seal(path: Path) -> str:
     return checksum.decode()
 
 
-def _read_header(file: BinaryIO) -> bytes:
-    """Return the bytes before the tensors, at most those of the largest valid header."""
+def _header_of(file: BinaryIO) -> tuple[bytes, int | None]:
+    """Return the bytes before the tensors, at most those of the largest valid header, and the checksum's place."""
     size = file.read(8)
-    return size + file.read(min(int.from_bytes(size, "little"), _MOST_HEADER_BYTES))
-
-
-def _place_of_seal(header: bytes) -> int | None:
-    found = _SEAL.search(header)
-    return None if found is None else found.start(1)
+    header = size + file.read(min(int.from_bytes(size, "little"), _MOST_HEADER_BYTES))
+    checksum = _SEAL.search(header)
+    return header, None if checksum is None else checksum.start(1)
 
 
 def _checksum(header: bytes, place: int, tensors: Iterable[memoryview]) -> bytes:
@@ -189,7 +184,17 @@ def check_files(folder: Path, names: Iterable[str] | None = None) -> None:
     """
     listed = read_listing(folder) or {}
     known = [name for name in (listed if names is None else names) if name in listed]
-    wrong = [name for name in known if not _is_as_listed(folder / name, listed[name])]
+    wrong = []
+    for name in known:
+        try:
+            same = _facts_of(folder / name) == listed[name]
+        except DamagedError:
+            same = False
+        except OSError as error:
+            if not tells_damage(error):
+                raise
+            same = False
+        wrong += [] if same else [name]
     if len(wrong) > 1 and wrong == known:
         raise DamagedError(f"{folder / LISTING} belongs to another folder: none of the files is as it says")
     if wrong:
@@ -197,17 +202,6 @@ def check_files(folder: Path, names: Iterable[str] | None = None) -> None:
         if not path.is_file():
             raise DamagedError(f"{path} is missing: {LISTING} lists it")
         raise DamagedError(f"{path} was altered or damaged: its digest differs from the one in {LISTING}")
-
-
-def _is_as_listed(path: Path, facts: dict[str, Any]) -> bool:
-    try:
-        return _facts_of(path) == facts
-    except DamagedError:
-        return False
-    except OSError as error:
-        if not tells_damage(error):
-            raise
-        return False
 
 
 def _facts_of_bytes(content: bytes) -> dict[str, Any]:

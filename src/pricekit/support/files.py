@@ -15,13 +15,11 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
-from typing import cast
 
-from pricekit.support.causes import FULL
+from pricekit.support.causes import FULL, named_in_errors
 from pricekit.support.log import logger
 from pricekit.support.text import counted
 
@@ -82,12 +80,14 @@ def _beside(path: Path, kind: str, *, locked: bool) -> list[Path]:
 
     Only processes that own `path` write folders.
     """
-    found = []
-    for other in path.parent.iterdir() if path.parent.is_dir() else ():
-        parts = _TEMPORARY.fullmatch(other.name)
-        if parts and (parts["name"], parts["kind"]) == (path.name, kind):
-            found += [other] * ((locked and other.is_dir()) or not _is_alive(other))
-    return sorted(found)
+    others = path.parent.iterdir() if path.parent.is_dir() else ()
+    named = [(other, _TEMPORARY.fullmatch(other.name)) for other in others]
+    return sorted(
+        other
+        for other, parts in named
+        if parts and (parts["name"], parts["kind"]) == (path.name, kind)
+        if (locked and other.is_dir()) or not _is_alive(other)
+    )
 
 
 def delete_leftovers(path: Path, *, locked: bool) -> None:
@@ -282,15 +282,13 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
     temporary = temporary_path(path)
     temporary.mkdir()
     try:
-        for name, content in files.items():
-            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
-            (temporary / name).write_bytes(content)
-            sync(temporary / name)
-        sync(temporary)
-        replace_folder(temporary, path)
-    except OSError as error:
-        error.filename = error.filename or str(path)  # an error for a full disk has no file name
-        raise
+        with named_in_errors(path):
+            for name, content in files.items():
+                (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+                (temporary / name).write_bytes(content)
+                sync(temporary / name)
+            sync(temporary)
+            replace_folder(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -338,18 +336,11 @@ def replace_folder(new: Path, path: Path) -> None:
 
 def exchange(one: Path, other: Path) -> bool:
     """Exchange two names in one step (Linux); False if the system or the file system cannot."""
-    call = _renameat2()
-    if call is None:
-        return False
-    return call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
-
-
-@cache
-def _renameat2() -> Callable[..., int] | None:
     try:
-        return cast(Callable[..., int], ctypes.CDLL(None).renameat2)
+        call = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):  # not Linux, or an old C library
-        return None
+        return False
+    return bool(call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)
 
 
 def sync(path: Path) -> None:

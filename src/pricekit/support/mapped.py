@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from pricekit.support.causes import named_in_errors
+
 WINDOW_ROWS = 1 << 18
 """Rows that are read in any order; of more rows, one such part after the other."""
 
@@ -71,12 +73,8 @@ def scratch_file(large: bool, folder: Path | None) -> Iterator[IO[bytes]]:
         yield io.BytesIO()
         return
     place = folder or Path(tempfile.gettempdir())
-    try:
-        with nameless_file(place) as file:
-            yield file
-    except OSError as error:
-        error.filename = error.filename or str(place)  # an error for a full disk has no file name
-        raise
+    with named_in_errors(place), nameless_file(place) as file:
+        yield file
 
 
 def folder_for_files(path: Path) -> Path:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from pricekit.support.causes import named_in_errors
 from pricekit.support.files import is_temporary, replace_folder, sync, write_text
 from pricekit.support.log import logger
 
@@ -86,14 +87,11 @@ def replacing(
         where = f"; its unfinished replacement is in {folder}" if folder.exists() else ""
         logger.warning(f"{out} is unchanged{where}")
         raise
-    try:
+    with named_in_errors(out):
         keep_others(out, folder, own)
         (folder / _COMPLETE).touch()
         sync(folder)
         settle(out)
-    except OSError as error:
-        error.filename = error.filename or str(out)  # an error for a full disk may have no file name
-        raise
 
 
 def read_whole(path: Path, read: Callable[[Path], Item]) -> Item:
