@@ -308,26 +308,19 @@ def _text(brand: str, kind: _Category, size: float, pack: int, picks: list[int],
     units = _UNITS[kind.measure]
     unit, factor = units[picks[2] % len(units)]
     forms = ("{name}",) if without_size else _SINGLE_FORMS if pack == 1 else _PACK_FORMS
-    sized = {"size": f"{size * factor:.4g}", "unit": unit, "pack": pack}
-    lines = [_name(words, sized, forms, picks[3]), *_bullets(words, picks[4])]
+    name = "{brand} {noun}, {flavour}" if picks[3] % 4 == 0 else "{brand} {flavour} {noun}"
+    form = forms[picks[3] // 4 % len(forms)]
+    title = form.format(name=name.format(**words), size=f"{size * factor:.4g}", unit=unit, pack=pack)
+    lines = [f"Item Name: {title}"]
+    count, first, numbered = picks[4] % 6, picks[4] // 6 % 8, picks[4] // 48 % 10 > 0
+    for i in range(count):
+        bullet = _BULLETS[(first + i) % 8].format(**words)
+        lines.append(f"Bullet Point{f' {i + 1}' if numbered else ''}: {bullet}")
     if picks[5] % 20 < 11:
         lines.append("Product Description: " + _DESCRIPTIONS[picks[5] // 20 % 5].format(**words))
     if not without_size:
         lines += _quantity(round(size * factor * pack, 4), unit, picks[6])
     return "\n".join([*lines, ""])
-
-
-def _name(words: dict[str, str], sized: dict[str, object], forms: tuple[str, ...], pick: int) -> str:
-    name = f"{words['brand']} {words['flavour']} {words['noun']}"
-    if pick % 4 == 0:
-        name = f"{words['brand']} {words['noun']}, {words['flavour']}"
-    return "Item Name: " + forms[pick // 4 % len(forms)].format(name=name, **sized)
-
-
-def _bullets(words: dict[str, str], pick: int) -> list[str]:
-    count, first, numbered = pick % 6, pick // 6 % 8, pick // 48 % 10 > 0
-    texts = [_BULLETS[(first + i) % 8].format(**words) for i in range(count)]
-    return [f"Bullet Point{f' {i}' if numbered else ''}: {text}" for i, text in enumerate(texts, start=1)]
 
 
 def _quantity(total: float, unit: str, pick: int) -> list[str]:

@@ -186,16 +186,15 @@ def _download_part(address: Address, path: Path, size: int, part: Part) -> None:
 
 
 def _range(address: Address, start: int, end: int) -> bytes:
+    def once() -> bytes:
+        system = connect(address)
+        content: bytes = system.cat_file(system._strip_protocol(address.text), start=start, end=end)
+        if len(content) != end - start:
+            raise ConnectionError(f"{len(content):,} of {end - start:,} bytes arrived")
+        return content
+
     with explained(address, "read"):
-        return repeated(lambda: _once(address, start, end), f"read {address}")
-
-
-def _once(address: Address, start: int, end: int) -> bytes:
-    system = connect(address)
-    content: bytes = system.cat_file(system._strip_protocol(address.text), start=start, end=end)
-    if len(content) != end - start:
-        raise ConnectionError(f"{len(content):,} of {end - start:,} bytes arrived")
-    return content
+        return repeated(once, f"read {address}")
 
 
 def _write(file: BinaryIO, part: bytes, address: Address, folder: Path) -> None:
@@ -282,7 +281,10 @@ def published(location: Location) -> Iterator[Path]:
         local = folder / f"output{location.suffix}"
         yield local
         if location.is_stream:
-            _print(local)
+            sys.stdout.flush()
+            with open(local, "rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
         else:
             upload(local, location)
 
@@ -320,15 +322,6 @@ def _upload_and_rename(system: Any, local: Path, target: str) -> None:
         with suppress(Exception):
             system.rm_file(temporary)
         raise
-
-
-def _print(local: Path) -> None:
-    stream = sys.stdout.buffer
-    sys.stdout.flush()
-    with open(local, "rb") as file:
-        while part := file.read(1 << 20):
-            stream.write(part)
-    stream.flush()
 
 
 def write_text(location: Location, text: str) -> None:
