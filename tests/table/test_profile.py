@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pricekit.table import ReadOptions
+from pricekit.table.columns import ReadWarnings
 from pricekit.table.guess import guess_id, guess_price, guess_text
 from pricekit.table.profile import Profile, profile, without_header
 from pricekit.table.source import open_table
-from pricekit.table.table import ReadWarnings
 
 
 def profiles(path: Path, **said: object) -> list[Profile]:

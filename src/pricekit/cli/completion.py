@@ -98,8 +98,8 @@ def _columns(values: dict[str, Any]) -> list[str]:
         with _silent():
             from pricekit.cli.project import with_project
             from pricekit.table import ReadOptions
+            from pricekit.table.columns import ReadWarnings
             from pricekit.table.source import open_table
-            from pricekit.table.table import ReadWarnings
 
             flags = with_project(
                 {"table": table, "delimiter": values.get("delimiter"), "encoding": values.get("encoding")}

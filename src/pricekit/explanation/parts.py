@@ -15,8 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.table import Columns, Table
-from pricekit.table.columns import as_model_text, join_text
-from pricekit.table.table import ReadWarnings
+from pricekit.table.columns import ReadWarnings, as_model_text, join_text
 
 _LABEL = re.compile(r"[^:\n]{1,40}:[ \t]+")
 _BETWEEN_PHRASES = re.compile(r"[,;:.!?]+(?=\s|$)|[()\[\]{}|•]+|\s[-–—/&+]\s")

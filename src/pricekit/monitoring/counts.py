@@ -45,8 +45,7 @@ from pricekit.table import (
     iter_table,
     table_files,
 )
-from pricekit.table.columns import as_model_text, join_text
-from pricekit.table.table import ReadWarnings
+from pricekit.table.columns import ReadWarnings, as_model_text, join_text
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,8 @@ from pricekit.support.progress import progress
 from pricekit.support.text import counted, did_you_mean, shorten
 from pricekit.table import Columns, PredictionWriter, ReadOptions, Table, iter_table, table_files
 from pricekit.table.many_files import fixed_part, ids_without_rows, warn_of_other_formats
-from pricekit.table.source import DEFAULT_READ_OPTIONS
-from pricekit.table.table import Notices, format_of
+from pricekit.table.source import DEFAULT_READ_OPTIONS, format_of
+from pricekit.table.table import Notices
 
 if TYPE_CHECKING:
     import pandas as pd

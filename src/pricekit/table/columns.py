@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pricekit.errors import DataError
 from pricekit.support.text import shorten
-from pricekit.table.table import MAX_TEXT_CHARS, ReadWarnings
+from pricekit.table.table import MAX_TEXT_CHARS
 
 _NULLABLE = {
     getattr(pa, kind.lower())(): pd.api.types.pandas_dtype(kind)
@@ -28,6 +30,93 @@ _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 
 _NOT_FOR_PANDAS = (pa.ArrowException, ValueError, OverflowError)
 """The errors of values that Python or pandas cannot hold."""
+
+
+@dataclass(frozen=True)
+class RawChunk:
+    """Consecutive rows as read from a file, unchanged.
+
+    Attributes:
+        columns: the columns, unchanged.
+        ragged: bool (N,), rows with too few or too many fields; None in formats where that cannot happen.
+        position: bytes of the file read so far.
+    """
+
+    columns: pa.Table
+    ragged: np.ndarray | None
+    position: int
+
+
+@dataclass
+class ReadWarnings:
+    """The repairs made while a table was read.
+
+    Attributes:
+        ragged: rows with too few or too many fields.
+        first_ragged_line: the line of the first of them.
+        ends_in_quotes: the file ends inside a quoted cell.
+        quoted_lines: lines inside quoted cells that look like rows.
+        first_quoted_line: the line on which the first such cell begins.
+        extra_empty: rows with empty fields beyond the header.
+        wider: rows with filled fields beyond the header.
+        nul_cells: cells from which NUL bytes were removed.
+        cut_cells: cells that were cut to `MAX_TEXT_CHARS`.
+        not_utf8: cells with bytes that are not UTF-8.
+        new_key_rows: JSON objects with keys that the first chunk lacks.
+        first_new_key: the first such key.
+        duplicate_names: column names that the header has more than once.
+    """
+
+    ragged: int = 0
+    first_ragged_line: int = 0
+    ends_in_quotes: bool = False
+    quoted_lines: int = 0
+    first_quoted_line: int = 0
+    extra_empty: int = 0
+    wider: int = 0
+    nul_cells: int = 0
+    cut_cells: int = 0
+    not_utf8: int = 0
+    new_key_rows: int = 0
+    first_new_key: str = ""
+    duplicate_names: tuple[str, ...] = ()
+
+    def sentences(self, name: str) -> list[str]:
+        """Return one sentence for each kind of repair; `name` is that of the table."""
+        return [f"{name}: {repair}" for repair in self._repairs()]
+
+    def _repairs(self) -> Iterator[str]:
+        if self.ragged:
+            yield (
+                f"rows with too few or too many fields: {self.ragged:,}, the first on line "
+                f"{self.first_ragged_line:,}. Prediction prices them, training rejects them."
+            )
+        if self.duplicate_names:
+            names = ", ".join(repr(shorten(name)) for name in self.duplicate_names[:5])
+            yield f"several columns have the same name: {names}. The first one keeps it, the others get a number."
+        if self.extra_empty:
+            yield (
+                f"rows with empty fields beyond the header: {self.extra_empty:,}. If the cause is a delimiter inside "
+                "an unquoted field, the columns after it are shifted."
+            )
+        if self.quoted_lines:
+            yield (
+                f"{self.quoted_lines:,} lines that look like rows are inside quoted cells, the first of which begins "
+                f'on line {self.first_quoted_line:,}; they are not rows. Write a quote inside a text as "".'
+            )
+        if self.ends_in_quotes:
+            yield "the file ends inside a quoted cell; it may be incomplete."
+        if self.new_key_rows:
+            yield (
+                f"rows with keys that the first rows lack, which are ignored: {self.new_key_rows:,}, the first such "
+                f"key {shorten(self.first_new_key)!r}."
+            )
+        if self.nul_cells:
+            yield f"cells from which NUL bytes were removed: {self.nul_cells:,}."
+        if self.cut_cells:
+            yield f"cells cut to {MAX_TEXT_CHARS:,} characters: {self.cut_cells:,}."
+        if self.not_utf8:
+            yield f"cells with bytes that are not UTF-8: {self.not_utf8:,}; each such byte is read as '\ufffd'."
 
 
 @contextmanager
@@ -49,10 +138,14 @@ def unreadable_values(table: str, column: str, error: Exception) -> DataError:
     )
 
 
+def repeated(names: Sequence[str]) -> list[str]:
+    """Return the names that occur more than once, sorted."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
 def check_names(name: str, columns: Sequence[str]) -> None:
     """Raise DataError if several columns of the table called `name` have the same name."""
-    twice = sorted(column for column, count in Counter(columns).items() if count > 1)
-    if twice:
+    if twice := repeated(columns):
         raise DataError(
             f"{name} has several columns named {twice[0]!r}. Rename all but one of them.",
             parameters=("table",),
@@ -72,15 +165,8 @@ def text_array(cells: Sequence[str]) -> pa.Array:
 
 def is_text(kind: pa.DataType) -> bool:
     """Return whether a column of this Arrow type contains text."""
-    checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(check(kind) for check in checks)
-
-
-def is_bytes(kind: pa.DataType) -> bool:
-    """Return whether a column of this Arrow type contains bytes."""
     types = pa.types
-    checks = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
-    return any(check(kind) for check in checks)
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def keeps_type(kind: pa.DataType) -> bool:
@@ -113,12 +199,12 @@ def as_text(column: pa.Array) -> pa.Array:
         written = pa.array(column.to_numpy(zero_copy_only=False).astype(str), pa.large_string())
         whole = pc.replace_substring_regex(written, r"\.0$", "")
         return pc.if_else(column.is_null(nan_is_null=True), "", whole)
-    if pa.types.is_nested(kind) or is_bytes(kind):
-        return text_array([_as_json(value) for value in _python_values(column)])
-    try:
-        return pc.fill_null(column.cast(pa.large_string()), "")
-    except pa.ArrowNotImplementedError:  # Arrow does not write every type
-        return text_array([_as_json(value) for value in _python_values(column)])
+    types = pa.types
+    bytes_only = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    if not (types.is_nested(kind) or bytes_only or types.is_fixed_size_binary(kind)):
+        with suppress(pa.ArrowNotImplementedError):  # Arrow does not write every type
+            return pc.fill_null(column.cast(pa.large_string()), "")
+    return text_array([_as_json(value) for value in _python_values(column)])
 
 
 def _python_values(column: pa.Array) -> list[Any]:

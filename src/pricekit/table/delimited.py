@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +21,12 @@ import pyarrow as pa
 
 from pricekit.errors import DataError, NoRowsError
 from pricekit.support.text import shorten
-from pricekit.table.columns import text_array
+from pricekit.table.columns import RawChunk, ReadWarnings, repeated, text_array
 from pricekit.table.encoding import Charset, bytes_read, open_text
-from pricekit.table.table import Notices, RawChunk, ReadWarnings
+from pricekit.table.table import Notices
 
+MAX_CHUNK_CHARS = 64 << 20
+_MAX_CELL_CHARS = 64 << 20
 _SAMPLE_CHARS = 1 << 18
 _SAMPLE_ROWS = 200
 _MIN_SHARE = 0.9  # of rows with equally many fields
@@ -44,12 +46,17 @@ _LIKE_A_VALUE = re.compile(
 
 def detect_delimiter(path: Path, charset: Charset, expected: str | None, notices: Notices) -> str:
     """Return the delimiter that the first rows show, and report it unless it is `expected` for the suffix."""
-    found = guess_delimiter(_head(path, charset), expected or ",")
-    if found != expected:
+    with open_text(path, charset, newline="") as stream:
+        text = stream.read(_SAMPLE_CHARS)
+    if len(text) == _SAMPLE_CHARS:  # the last row may be incomplete
+        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1] or text
+    delimiter = guess_delimiter(text, expected or ",")
+    if delimiter != expected:
         notices(
-            f"{path}: the detected delimiter is {NAMES.get(found, repr(found))}. Set delimiter if that is wrong."
+            f"{path}: the detected delimiter is {NAMES.get(delimiter, repr(delimiter))}. Set delimiter if that is "
+            "wrong."
         )
-    return found
+    return delimiter
 
 
 def guess_delimiter(text: str, default: str) -> str:
@@ -57,11 +64,12 @@ def guess_delimiter(text: str, default: str) -> str:
     if hint := _EXCEL.match(text):
         return hint[1]
     fits: dict[str, tuple[bool, bool, bool, int]] = {}
+    commas = [before.isdigit() and after.isdigit() for before, after in _AROUND_COMMA.findall(text)]
+    are_decimals = sum(commas) * 2 > len(commas)  # they also occur in sentences, so they need more evidence
     for mark in NAMES:
         width, alike = _width(text, mark)
         if width > 1 and alike >= 0.5:
-            # Commas also occur inside numbers and sentences, so they need more evidence.
-            fits[mark] = alike >= _MIN_SHARE, mark != "," or not _in_numbers(text), mark == default, width
+            fits[mark] = alike >= _MIN_SHARE, mark != "," or not are_decimals, mark == default, width
     return max(fits, key=lambda mark: fits[mark]) if fits else default
 
 
@@ -70,39 +78,15 @@ def looks_like_data(header: Sequence[str]) -> str | None:
     return next((name for name in header if _LIKE_A_VALUE.fullmatch(name)), None)
 
 
-def _head(path: Path, charset: Charset) -> str:
-    """Return the first rows, without the last one, which may be incomplete."""
-    with open_text(path, charset, newline="") as stream:
-        text = stream.read(_SAMPLE_CHARS)
-    if len(text) < _SAMPLE_CHARS:
-        return text
-    return text[: max(text.rfind("\n"), text.rfind("\r")) + 1] or text
-
-
 def _width(text: str, mark: str) -> tuple[int, float]:
     """Return the number of fields of the first row, and the share of rows with the same number."""
-    widths: list[int] = []
     try:
-        for row in csv.reader(io.StringIO(text, newline=""), delimiter=mark):
-            if row:
-                widths.append(len(row))
-            if len(widths) >= _SAMPLE_ROWS:
-                break
+        rows = filter(None, csv.reader(io.StringIO(text, newline=""), delimiter=mark))
+        widths = [len(row) for row in islice(rows, _SAMPLE_ROWS)]
     except csv.Error:
         return 0, 0.0
     return (widths[0], widths.count(widths[0]) / len(widths)) if widths else (0, 0.0)
 
-
-def _in_numbers(text: str) -> bool:
-    """Return whether most commas are between digits, as decimal marks are."""
-    around: list[bool] = [
-        before.isdigit() and after.isdigit() for before, after in _AROUND_COMMA.findall(text)
-    ]
-    return sum(around) * 2 > len(around)
-
-
-MAX_CHUNK_CHARS = 64 << 20
-_MAX_CELL_CHARS = 64 << 20
 
 Record = tuple[int, list[str]]  # the line on which a row begins, and its fields
 
@@ -131,25 +115,25 @@ def read_delimited(path: Path, layout: Layout, rows: int, read_warnings: ReadWar
         first = next(records, None)
         if first is not None and first[1] == EXCEL_HINT:
             first = next(records, None)
-        if layout.names and first is not None:
-            names = _given_names(path, layout.names, first[1])
-            records = (
-                records if _clean_names(first[1]) == list(names[: len(first[1])]) else chain([first], records)
+        if first is None:
+            raise NoRowsError(
+                f"{path} has no rows: the file is empty. A header and at least one row are expected.",
+                parameters=("table",),
             )
+        if not layout.names:
+            names = _header(path, first[1], read_warnings)
         else:
-            names = _header(path, first, read_warnings)
+            names = _given_names(path, layout.names, first[1])
+            if _clean_names(first[1]) != names:
+                records = chain([first], records)
         yield from _chunks(names, records, stream, rows, read_warnings)
 
 
 def first_row(path: Path, layout: Layout) -> list[str]:
     """Return the fields of the first row of a file, [] for an empty file."""
     with open_text(path, layout.charset, newline="") as stream:
-        rows = (
-            fields
-            for _, fields in _records(path, stream, layout.delimiter, ReadWarnings())
-            if fields != EXCEL_HINT
-        )
-        return next(rows, [])
+        records = _records(path, stream, layout.delimiter, ReadWarnings())
+        return next((fields for _, fields in records if fields != EXCEL_HINT), [])
 
 
 def _records(
@@ -217,15 +201,10 @@ def _end_in_quotes(
     read_warnings.ends_in_quotes = True
 
 
-def _header(path: Path, record: Record | None, read_warnings: ReadWarnings) -> list[str]:
+def _header(path: Path, fields: list[str], read_warnings: ReadWarnings) -> list[str]:
     """Return the names of the columns; the second and later columns with the same name get a number."""
-    if record is None:
-        raise NoRowsError(
-            f"{path} has no rows: the file is empty. A header and at least one row are expected.",
-            parameters=("table",),
-        )
-    names = _clean_names(record[1])
-    twice = sorted({name for name in names if names.count(name) > 1})
+    names = _clean_names(fields)
+    twice = repeated(names)
     if twice and (value := looks_like_data(names)):
         duplicates = ", ".join(repr(shorten(name)) for name in twice[:5])
         raise DataError(
@@ -235,11 +214,6 @@ def _header(path: Path, record: Record | None, read_warnings: ReadWarnings) -> l
             duplicates=twice,
         )
     read_warnings.duplicate_names = tuple(twice)
-    return _numbered(names)
-
-
-def _numbered(names: list[str]) -> list[str]:
-    """Append to the second and later columns with the same name the next number that makes the name unique."""
     original, next_number = set(names), dict.fromkeys(names, 2)
     used: dict[str, None] = {}
     for name in names:

@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 from pricekit.errors import DataError
 from pricekit.table.table import Notices
 
-_SMALL_BLOCK = 1 << 16
+_BLOCK = 1 << 16
 """Bytes per block. For larger ones the system clears fresh memory each time, which takes three times as long."""
 _SAMPLE = 1 << 16
 _BAD = re.compile("[\udc80-\udcff]")
@@ -59,7 +59,6 @@ _WIDE = {"cp932": _KANA, "euc_jp": _KANA, "cp949": _HANGUL}
 _HAN = {"gb18030": "gb2312", "big5": "big5"}
 _CANDIDATES = (*_COMMON, *_WIDE, *_HAN)
 _WIDE_SHARE = 0.2
-_UTF16 = ("utf-16-le", "utf-16-be")
 
 
 def utf8_flaw(path: Path) -> str | None:
@@ -78,15 +77,13 @@ def utf8_flaw(path: Path) -> str | None:
     return "damaged" if good >= bad * _GOOD_PER_BAD else "other"
 
 
-def wide_encoding(path: Path) -> str | None:
-    """Return UTF-16 with its byte order for a UTF-16 file without a byte order mark, else None."""
-    with open(path, "rb") as file:
-        head = file.read(_SAMPLE)
+def wide_encoding(head: bytes) -> str | None:
+    """Return UTF-16 with its byte order for the beginning of a UTF-16 file without a byte order mark, else None."""
     even, odd = head[::2].count(0), head[1::2].count(0)
     # One byte of each ASCII character is 0, and delimiters, digits and line ends are ASCII in every language.
     if max(even, odd) < len(head) / 2 * _WIDE_SHARE or min(even, odd) * 10 > max(even, odd) or not head:
         return None
-    return _UTF16[even > odd]
+    return "utf-16-be" if even > odd else "utf-16-le"
 
 
 def other_encoding(path: Path) -> str:
@@ -98,7 +95,8 @@ def other_encoding(path: Path) -> str:
     from charset_normalizer import from_bytes
 
     sample = _non_ascii_lines(path)
-    if _is_binary(sample):
+    odd = sum(sample.count(code) for code in range(32) if code not in b"\t\n\r\f\x1a\x1b\x1c\x1d\x1e\x1f")
+    if odd * 50 > len(sample):
         raise DataError(
             f"{path} is binary data, not text. A table in CSV, TSV, JSON lines or Parquet is expected.",
             parameters=("table",),
@@ -117,11 +115,6 @@ def other_encoding(path: Path) -> str:
     return best
 
 
-def _is_binary(sample: bytes) -> bool:
-    odd = sum(sample.count(code) for code in range(32) if code not in b"\t\n\r\f\x1a\x1b\x1c\x1d\x1e\x1f")
-    return odd * 50 > len(sample)
-
-
 def _count(path: Path) -> tuple[int, int]:
     """Count bytes that are not UTF-8, up to about `_ENOUGH_BAD`, and characters beyond ASCII before them."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
@@ -138,7 +131,7 @@ def _count(path: Path) -> tuple[int, int]:
 def _blocks(path: Path) -> Iterator[bytes]:
     """Yield the bytes of a file; the last block is empty."""
     with open(path, "rb") as file:
-        while block := file.read(_SMALL_BLOCK):
+        while block := file.read(_BLOCK):
             yield block
     yield b""
 
@@ -148,18 +141,15 @@ def _non_ascii_lines(path: Path) -> bytes:
     found: list[bytes] = []
     size = 0
     with open(path, "rb") as file:
-        while size < _SAMPLE and (lines := file.readlines(_SMALL_BLOCK)):
+        while size < _SAMPLE and (lines := file.readlines(_BLOCK)):
             for line in lines:
                 if not line.isascii() and size < _SAMPLE:
-                    found.append(line if len(line) <= _SAMPLE else _cut(line))
-                    size += len(found[-1])
+                    if len(line) > _SAMPLE:  # no encoding uses a space or a comma inside another character
+                        line = line[:_SAMPLE]
+                        line = line[: max(line.rfind(b" "), line.rfind(b",")) + 1] or line
+                    found.append(line)
+                    size += len(line)
     return b"".join(found)
-
-
-def _cut(line: bytes) -> bytes:
-    """Return the beginning of a line, up to a space or comma, which no encoding uses inside another character."""
-    start = line[:_SAMPLE]
-    return start[: max(start.rfind(b" "), start.rfind(b",")) + 1] or start
 
 
 def _decodes(sample: bytes, name: str) -> bool:
@@ -222,9 +212,6 @@ def _is_common_han(character: str, name: str) -> bool:
     return len(code) == 2 and (first <= code[0] <= last or character in "，。、；：（）！？％＋－")
 
 
-_BLOCK = 1 << 20
-_HEAD = 1 << 16
-
 # UTF-32 comes first, because its little-endian mark begins with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -274,7 +261,7 @@ def detect_charset(path: Path, given: str | None, notices: Notices) -> Charset:
     """
     check_readable(path)
     with open(path, "rb") as file:
-        head = file.read(_HEAD)
+        head = file.read(_SAMPLE)
     if kind := _kind_by_content(head, path.suffix.lower()):
         raise DataError(
             f"{path} is {kind}, not text as its suffix {path.suffix!r} suggests. Unpack it, save it as CSV, or "
@@ -284,7 +271,23 @@ def detect_charset(path: Path, given: str | None, notices: Notices) -> Charset:
         )
     if marked := next((name for mark, name in _MARKS if head.startswith(mark)), given):
         return Charset(marked)
-    return _detected(path, notices)
+    name = wide_encoding(head)
+    if name is None:
+        flaw = utf8_flaw(path)
+        if flaw is None:
+            return Charset("utf-8")
+        if flaw == "damaged":
+            place = _first_bad_byte(path, "utf-8")
+            notices(
+                f"{path} is UTF-8 except for some bytes, the first of which is byte {place:,} of the file; they "
+                "are read as '\ufffd'. Set encoding if the file is in a different one."
+            )
+            return Charset("utf-8", "replace")
+        name = other_encoding(path)
+    notices(
+        f"{path} is not UTF-8 but looks like {name}, and is read as {name}. Set encoding if that is wrong."
+    )
+    return Charset(name)
 
 
 def _kind_by_content(head: bytes, suffix: str) -> str | None:
@@ -301,26 +304,6 @@ def _kind_by_content(head: bytes, suffix: str) -> str | None:
     return next((what for magic, what in _NOT_TEXT if head.startswith(magic)), None)
 
 
-def _detected(path: Path, notices: Notices) -> Charset:
-    name = wide_encoding(path)
-    if name is None:
-        flaw = utf8_flaw(path)
-        if flaw is None:
-            return Charset("utf-8")
-        if flaw == "damaged":
-            position = _first_bad_byte(path, "utf-8")
-            notices(
-                f"{path} is UTF-8 except for some bytes, the first of which is byte {position:,} of the file; they "
-                "are read as '\ufffd'. Set encoding if the file is in a different one."
-            )
-            return Charset("utf-8", "replace")
-        name = other_encoding(path)
-    notices(
-        f"{path} is not UTF-8 but looks like {name}, and is read as {name}. Set encoding if that is wrong."
-    )
-    return Charset(name)
-
-
 @contextmanager
 def open_text(path: Path, charset: Charset, newline: str) -> Iterator[TextIOWrapper]:
     """Open a text file.
@@ -328,11 +311,27 @@ def open_text(path: Path, charset: Charset, newline: str) -> Iterator[TextIOWrap
     Raises:
         DataError: the file is not in this encoding, or the encoding is unknown.
     """
-    with _open(path, charset, newline) as stream:
+    try:
+        stream = open(path, encoding=charset.name, errors=charset.errors, newline=newline)  # noqa: SIM115
+    except (LookupError, ValueError):  # ValueError: the name contains a NUL
+        raise DataError(
+            f"unknown encoding {charset.name!r}. Use a name such as utf-8, latin-1 or cp1252.",
+            parameters=("encoding",),
+            encoding=charset.name,
+        ) from None
+    with stream:
         try:
             yield stream
         except UnicodeError as error:
-            raise _not_decodable(path, stream.encoding, error) from None
+            offset = _first_bad_byte(path, stream.encoding)
+            where = "" if offset is None else f" (byte {offset:,} of the file)"
+            raise DataError(
+                f"{path} is not {stream.encoding.removesuffix('-sig')} text: {getattr(error, 'reason', error)}{where}. "
+                "Name the encoding that it was saved in, for example latin-1 or cp1252.",
+                parameters=("encoding",),
+                encoding=stream.encoding,
+                position=offset,
+            ) from None
 
 
 def bytes_read(stream: TextIOWrapper) -> int:
@@ -354,52 +353,22 @@ def check_readable(path: Path) -> None:
         with open(path, "rb"):
             pass
     except (OSError, ValueError) as error:  # ValueError: the name contains a NUL
-        reason = "is a folder, not a file" if folder else _why(error)
+        why = getattr(error, "strerror", None) or error
+        reason = "is a folder, not a file" if folder else f"cannot be read: {why}"
         raise DataError(f"{path} {reason}. Name an existing table.", parameters=("table",)) from None
-
-
-def _why(error: OSError | ValueError) -> str:
-    return f"cannot be read: {getattr(error, 'strerror', None) or error}"
-
-
-def _open(path: Path, charset: Charset, newline: str) -> TextIOWrapper:
-    try:
-        return open(path, encoding=charset.name, errors=charset.errors, newline=newline)
-    except (LookupError, ValueError):  # ValueError: the name contains a NUL
-        raise DataError(
-            f"unknown encoding {charset.name!r}. Use a name such as utf-8, latin-1 or cp1252.",
-            parameters=("encoding",),
-            encoding=charset.name,
-        ) from None
-
-
-def _not_decodable(path: Path, encoding: str, error: UnicodeError) -> DataError:
-    offset = _first_bad_byte(path, encoding)
-    where = "" if offset is None else f" (byte {offset:,} of the file)"
-    reason = getattr(error, "reason", str(error))
-    return DataError(
-        f"{path} is not {encoding.removesuffix('-sig')} text: {reason}{where}. Name the encoding that it was saved "
-        "in, for example latin-1 or cp1252.",
-        parameters=("encoding",),
-        encoding=encoding,
-        position=offset,
-    )
 
 
 def _first_bad_byte(path: Path, encoding: str) -> int | None:
     """Return the position of the first undecodable byte in the file; the stream only knows it within a block."""
     decoder = codecs.getincrementaldecoder(encoding)()
     done = 0
-    with open(path, "rb") as file:
-        while True:
-            block = file.read(_BLOCK)
-            held = len(decoder.getstate()[0])
-            try:
-                decoder.decode(block, final=not block)
-            except UnicodeDecodeError as error:
-                return done - held + error.start
-            except UnicodeError:
-                return None
-            if not block:
-                return None
-            done += len(block)
+    for block in _blocks(path):
+        held = len(decoder.getstate()[0])
+        try:
+            decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            return done - held + error.start
+        except UnicodeError:
+            return None
+        done += len(block)
+    return None

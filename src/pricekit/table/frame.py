@@ -10,9 +10,8 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.errors import DataError
-from pricekit.table.columns import check_names
+from pricekit.table.columns import RawChunk, ReadWarnings, check_names
 from pricekit.table.parquet import plain_columns
-from pricekit.table.table import RawChunk, ReadWarnings
 
 
 def is_frame(value: object) -> bool:
@@ -48,20 +47,16 @@ def as_arrow(frame: Any, name: str) -> pa.Table:
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         column = _unreadable_column(frame) if isinstance(frame, pd.DataFrame) else None
         where = "" if column is None else f" in the column {column!r}"
+        # The first argument of a UnicodeError is only the encoding.
+        reason = str(error) if isinstance(error, UnicodeError) or not error.args else str(error.args[0])
         raise DataError(
-            f"{name} has values that cannot be read{where}: {_reason(error)}. "
+            f"{name} has values that cannot be read{where}: {reason.rstrip('.')}. "
             "Convert the column to one type, or leave it out.",
             parameters=("table",),
             column=column,
         ) from None
     check_names(name, table.column_names)
     return table
-
-
-def _reason(error: Exception) -> str:
-    """Return what Arrow says; the first argument of a UnicodeError is only the encoding."""
-    reason = str(error) if isinstance(error, UnicodeError) or not error.args else str(error.args[0])
-    return reason.rstrip(".")
 
 
 def read_arrow(frame: pa.Table, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:

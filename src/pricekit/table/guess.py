@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pricekit.errors import DataError
 from pricekit.support.log import logger
 from pricekit.support.text import shorten
+from pricekit.table.columns import ReadWarnings
 from pricekit.table.delimited import TITLE_HINT, looks_like_data
 from pricekit.table.profile import PRICE_NAME, Profile, profile, without_header
 from pricekit.table.source import (
@@ -19,7 +20,7 @@ from pricekit.table.source import (
     no_rows,
     open_table,
 )
-from pricekit.table.table import Columns, ReadWarnings
+from pricekit.table.table import Columns
 
 
 def words_of(name: str) -> list[str]:
@@ -183,7 +184,9 @@ def guess_text(columns: Sequence[Profile]) -> tuple[str, ...]:
     title = _title(columns)
     if title is None:
         return ()
-    kept = _most_useful([c for c in columns if c is not title and not _reason(c)])
+    able = [c for c in columns if c is not title and not _reason(c)]
+    long = [c.name for c in able if c.words >= _LONG_WORDS][_MAX_LONG_TEXTS:]
+    kept = sorted(able, key=lambda c: (counts_later(c), c.name in long))[: MAX_TEXT_COLUMNS - 1]
     ordered = sorted(kept, key=lambda c: (counts_later(c), c.words))
     return (title.name, *(column.name for column in ordered))
 
@@ -195,10 +198,8 @@ def reasons_left_out(columns: Sequence[Profile], used: Sequence[str | None]) -> 
         columns: all columns of the table.
         used: the text columns, the price and the id.
     """
-    others = [column for column in columns if column.name not in used]
-    if "catalog_content" in used:
-        return {c.name: _reason(c) or "catalog_content has the text" for c in others}
-    return {c.name: _reason(c) or "not among the chosen columns" for c in others}
+    other = "catalog_content has the text" if "catalog_content" in used else "not among the chosen columns"
+    return {column.name: _reason(column) or other for column in columns if column.name not in used}
 
 
 def counts_later(column: Profile) -> bool:
@@ -225,19 +226,14 @@ def _title(columns: Sequence[Profile]) -> Profile | None:
     """Return the column with the name of a title, even if its cells repeat; else of a text; else the longest title."""
     texts = [c for c in columns if c.kind in ("text", "category")]
     able = [c for c in texts if not _is_coded(c) and c.values > 1] or texts
-    ranked = sorted((c for c in able if _title_rank(c) < len(TITLE)), key=_title_order)
+    ranked = [(_title_rank(c), c) for c in able if _title_rank(c) < len(TITLE)]
     if ranked:
-        return ranked[0]
+        return min(ranked, key=lambda r: (r[1].words < _TITLE_WORDS and r[0] > 1, r[0], r[1].words))[1]
     long = [c for c in able if c.kind == "text"] or able
     named = [c for c in long if _TEXT_NAME.search(c.name) and not OF_OTHERS & {*words_of(c.name)}]
     if named:
         return min([c for c in named if c.words >= _TITLE_WORDS] or named, key=lambda c: c.words)
     return max([c for c in long if c.words < _LONGEST_TITLE] or long, key=lambda c: c.words, default=None)
-
-
-def _title_order(column: Profile) -> tuple[bool, int, float]:
-    several = column.words >= _TITLE_WORDS
-    return not several and _title_rank(column) > 1, _title_rank(column), column.words
 
 
 def _title_rank(column: Profile) -> int:
@@ -248,13 +244,6 @@ def _title_rank(column: Profile) -> int:
     ends = {*words[:1], *words[-1:]}
     signs = 1 if TITLE_SIGNS.search(column.name) else len(TITLE)
     return min(signs, next((rank for rank, names in enumerate(TITLE) if ends & names), len(TITLE)))
-
-
-def _most_useful(columns: list[Profile]) -> list[Profile]:
-    """Return at most `MAX_TEXT_COLUMNS` - 1 columns: counters and many long texts go first."""
-    long = [c.name for c in columns if c.words >= _LONG_WORDS][_MAX_LONG_TEXTS:]
-    ranked = sorted(columns, key=lambda c: (counts_later(c), c.name in long))
-    return ranked[: MAX_TEXT_COLUMNS - 1]
 
 
 def _is_coded(column: Profile) -> bool:
@@ -268,6 +257,8 @@ def _is_index(column: Profile) -> bool:
 
 def _reason(column: Profile) -> str:
     """Return why a column does not describe products, or ""."""
+    words = words_of(column.name)
+    number = column.kind == "number"
     if column.values == 0:
         return "empty"
     if column.filled < _MIN_FILLED:
@@ -276,19 +267,11 @@ def _reason(column: Profile) -> str:
         return f"constant: every filled cell is {shorten(column.example)!r}"
     if column.kind == "address":
         return "addresses of pages or images"
-    if column.kind == "price" or (column.kind == "number" and PRICE_NAME.search(column.name)):
+    if column.kind == "price" or (number and PRICE_NAME.search(column.name)):
         return "another price, which may reveal the price"
-    return _reason_of_time(column) or _reason_of_identifier(column)
-
-
-def _reason_of_time(column: Profile) -> str:
-    stamps = column.kind == "number" and re.fullmatch(r"1[0-9]{9}([0-9]{3})?([.]\d+)?", column.example)
-    if not (column.kind == "date" or stamps) or not RECORDED.search(" ".join(words_of(column.name))):
-        return ""
-    return "date of record keeping, not of the product"
-
-
-def _reason_of_identifier(column: Profile) -> str:
+    stamp = number and re.fullmatch(r"1[0-9]{9}([0-9]{3})?([.]\d+)?", column.example)
+    if (column.kind == "date" or stamp) and RECORDED.search(" ".join(words)):
+        return "date of record keeping, not of the product"
     if column.counts:
         return f"{_IDENTIFIES_ROWS}: running numbers or codes"
     if _is_index(column):
@@ -297,14 +280,11 @@ def _reason_of_identifier(column: Profile) -> str:
         return f"{_IDENTIFIES_ROWS}: {column.distinct:.0%} of its cells differ"
     if _is_coded(column):
         return f"codes: single words, of which {column.distinct:.0%} differ"
-    return _reason_of_number(column) if column.kind == "number" else ""
-
-
-def _reason_of_number(column: Profile) -> str:
-    words = words_of(column.name)
-    if words and words[-1] in CODES:
+    if not number or not words:
+        return ""
+    if words[-1] in CODES:
         return "codes of products"
-    if not words or words[-1] not in ("id", "ids") or column.values <= _MANY_VALUES:
+    if words[-1] not in ("id", "ids") or column.values <= _MANY_VALUES:
         return ""
     owner = {*words[-2:-1]}
     if owner & PARTY:
@@ -369,7 +349,7 @@ def guess_columns(
     describing = [column for column in others if column.name not in (id, "sample_id")]
     texts = tuple(text) or guess_text(describing)
     if not texts:
-        raise _no_text(file, profiles)
+        raise _without_text(file, profiles)
     columns = Columns(texts, price, id or guess_id(others, texts), id_required=id is not None)
     return ColumnGuess(columns, profiles, file, read_options, headless)
 
@@ -413,7 +393,7 @@ def _profiles(file: OpenedTable) -> list[Profile]:
     return profile(file.name, first.columns)
 
 
-def _no_text(file: OpenedTable, profiles: list[Profile]) -> DataError:
+def _without_text(file: OpenedTable, profiles: list[Profile]) -> DataError:
     if all(column.kind == "empty" for column in profiles):
         return DataError(
             f"{file.name} has no values: all cells of its columns ({', '.join(shorten(c.name) for c in profiles)}) are "

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from pricekit.errors import DataError, NoRowsError
-from pricekit.table.columns import text_array
+from pricekit.table.columns import RawChunk, ReadWarnings, text_array
 from pricekit.table.encoding import Charset, bytes_read, open_text
-from pricekit.table.table import RawChunk, ReadWarnings
 
 MAX_CHUNK_CHARS = 64 << 20
 MAX_CHUNK_CELLS = 4 << 20
@@ -44,7 +42,9 @@ def read_json_lines(
             if first:
                 names.update(dict.fromkeys(row))
             elif not row.keys() <= names.keys():
-                row = _with_known_keys(row, names, read_warnings)
+                new = next(key for key in row if key not in names)
+                read_warnings.new_key_rows += 1
+                read_warnings.first_new_key = read_warnings.first_new_key or new
             chunk.append(row)
             chars += len(line)
             full = len(chunk) >= rows or len(chunk) * len(names) >= MAX_CHUNK_CELLS
@@ -59,28 +59,11 @@ def read_json_lines(
         )
 
 
-def _with_known_keys(
-    row: dict[str, str], names: dict[str, None], read_warnings: ReadWarnings
-) -> dict[str, str]:
-    read_warnings.new_key_rows += 1
-    read_warnings.first_new_key = read_warnings.first_new_key or next(key for key in row if key not in names)
-    return {key: value for key, value in row.items() if key in names}
-
-
 def _row(path: Path, number: int, line: str) -> dict[str, str]:
-    row = _load(path, number, line, as_written=True)
-    if any(isinstance(value, dict | list) for value in row.values()):
-        plain = _load(path, number, line, as_written=False)
-        row |= {key: value for key, value in plain.items() if isinstance(value, dict | list)}
-    return {key: value if isinstance(value, str) else _text(value) for key, value in row.items()}
-
-
-def _load(path: Path, number: int, line: str, as_written: bool) -> dict[str, Any]:
-    number_of: dict[str, Any] = {}
-    if as_written:
-        number_of = {"parse_float": str, "parse_int": str, "parse_constant": str}
+    line = line.removeprefix("\ufeff")
     try:
-        row = json.loads(line.removeprefix("\ufeff"), **number_of)
+        row = json.loads(line, parse_float=str, parse_int=str, parse_constant=str)
+        plain = json.loads(line) if isinstance(row, dict) and any(map(_is_nested, row.values())) else {}
     except (ValueError, RecursionError) as error:
         raise DataError(
             f"{path}: line {number:,} is not JSON: {error}. One object per line is expected.",
@@ -94,13 +77,12 @@ def _load(path: Path, number: int, line: str, as_written: bool) -> dict[str, Any
             parameters=("table",),
             line=number,
         )
-    return row
+    row |= {key: json.dumps(value, ensure_ascii=False) for key, value in plain.items() if _is_nested(value)}
+    return {key: value if isinstance(value, str) else _CONSTANTS[value] for key, value in row.items()}
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False)
-    return _CONSTANTS[value]
+def _is_nested(value: object) -> bool:
+    return isinstance(value, dict | list)
 
 
 def _chunk(names: dict[str, None], rows: list[dict[str, str]], position: int) -> RawChunk:

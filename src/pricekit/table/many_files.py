@@ -27,8 +27,8 @@ from pricekit.support.text import counted
 from pricekit.table.columns import as_frame, as_text, keeps_type
 from pricekit.table.parquet import no_cells
 from pricekit.table.read import columns_found, iter_table
-from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, open_table
-from pricekit.table.table import Columns, Notices, Table, format_of
+from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, format_of, open_table
+from pricekit.table.table import Columns, Notices, Table
 
 _PARQUET = (".parquet", ".pq")
 _OTHERS = (".csv", ".tsv", ".jsonl", ".ndjson")

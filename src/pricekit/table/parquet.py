@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
-from pricekit.table.columns import check_names, flat, is_text, text_array
+from pricekit.table.columns import RawChunk, ReadWarnings, check_names, flat, is_text, text_array
 from pricekit.table.encoding import check_readable
-from pricekit.table.table import RawChunk, ReadWarnings
 
 MAX_CHUNK_BYTES = 64 << 20
 _ROWS_AT_ONCE = 256
@@ -72,19 +71,19 @@ def _chunks(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator[RawC
         check_names(str(path), file.schema_arrow.names)
         total = file.metadata.num_rows
         done = 0
-        found: list[pa.Table] = []
+        parts: list[pa.Table] = []
         for batch in file.iter_batches(batch_size=_batch_size(file.metadata, rows)):
-            part = plain_columns(batch, read_warnings)
-            if found and sum(map(len, found)) + len(part) > rows:
-                yield RawChunk(pa.concat_tables(found), None, size * done // total)
-                found = []
-            found.append(part)
-            done += len(part)
-            if sum(some.nbytes for some in found) >= MAX_CHUNK_BYTES:
-                yield RawChunk(pa.concat_tables(found), None, size * done // total)
-                found = []
-        if found:
-            yield RawChunk(pa.concat_tables(found), None, size)
+            full = (
+                sum(map(len, parts)) + len(batch) > rows
+                or sum(part.nbytes for part in parts) >= MAX_CHUNK_BYTES
+            )
+            if parts and full:
+                yield RawChunk(pa.concat_tables(parts), None, size * done // total)
+                parts = []
+            parts.append(plain_columns(batch, read_warnings))
+            done += len(batch)
+        if parts:
+            yield RawChunk(pa.concat_tables(parts), None, size)
         if done != total:
             raise OSError(f"{done:,} rows were read, but its footer counts {total:,}")
 

@@ -51,7 +51,11 @@ def normalize(text: str) -> str:
         >>> [normalize(text) for text in ("1  299 €", "22 ,91", "22'91", "268⁹⁹ €", "35€99", "12:50 kr", "12 zł 50 gr")]
         ['1 299 €', '22,91', '22,91', '268,99 €', '35,99 €', '12,50 kr', '12,50 zł']
     """
-    text = _join_number(text)
+    text = _APOSTROPHE_AS_MARK.sub(",", text)
+    if not has_words_before(text):
+        text = _SPACED_MARK.sub("", _SPACES.sub(" ", text))
+    if not text.isascii():
+        text = _SUPERSCRIPT.sub(lambda cents: "," + cents[0].translate(_FROM_SUPERSCRIPT), text)
     if spaced := _SPACED_SIGN.fullmatch(text):
         text = f"{spaced[1]}€{spaced[2]}"
     text = _SIGN_AS_MARK.sub(r"\1.\3 \2" if "," in text else r"\1,\3 \2", text)
@@ -62,18 +66,6 @@ def has_words_before(text: str) -> bool:
     """Return whether words precede the first number, which may then belong to a name: Size 38  120 €."""
     number = NUMBER.search(text)
     return number is not None and bool(WORD.search(without_signs(text[: number.start()])))
-
-
-def _join_number(text: str) -> str:
-    """Join the parts of numbers that spaces, apostrophes or raised digits separate."""
-    text = _APOSTROPHE_AS_MARK.sub(",", text)
-    if not has_words_before(text):
-        text = _SPACED_MARK.sub("", _SPACES.sub(" ", text))
-    return (
-        text
-        if text.isascii()
-        else _SUPERSCRIPT.sub(lambda cents: "," + cents[0].translate(_FROM_SUPERSCRIPT), text)
-    )
 
 
 class _ToAscii(dict[int, str]):
@@ -138,11 +130,6 @@ _LETTER = re.compile(r"(?:\s?(mi|mn|MM|[kKMBL])|([mb]))(?![^\W_]|\s?[/-])")
 _LETTERS = {"k": 1e3, "m": 1e6, "mn": 1e6, "mm": 1e6, "b": 1e9}
 _INDIA = {"k": 1e3, "l": 1e5}
 _LETTERS_OF = {"INR": _INDIA, "Rs": _INDIA, "IDR": _LETTERS | {"m": 1e9}, "BRL": _LETTERS | {"mi": 1e6}}
-
-
-def is_han_multiplier(after: str) -> bool:
-    """Return whether a text starts with a Chinese, Japanese or Korean multiplier; then "." is the decimal mark."""
-    return bool(_HAN_TIMES.match(after))
 
 
 def multiplier(after: str) -> tuple[float, int]:
@@ -330,26 +317,17 @@ def _numbers(text: str) -> list[Cell | None]:
         sign = gaps[i - 1] if i and _RANGE.fullmatch(gaps[i]) else gaps[i]  # ₹ 90 - 95 L
         number = _number(place, gaps[i], gaps[i + 1], sign, first=i == 0, last=i == len(places) - 1)
         before = found[-1] if found else None
-        touching = multiplier(gaps[i])[1] == len(gaps[i].rstrip())
+        end = multiplier(gaps[i])[1]
+        touching = end == len(gaps[i].rstrip())
         if before and number and touching and before.factor > max(number.factor, 1):
-            found[-1] = _sum(before, number, sure=is_han_multiplier(gaps[i]))  # 1万2800円
+            # After 万, "." is the decimal mark: 1万2800円.
+            found[-1] = _sum(before, number, sure=bool(_HAN_TIMES.match(gaps[i])))
             continue
-        between = gaps[i][multiplier(gaps[i])[1] :]
+        between = gaps[i][end:]
         if before and number and _is_range(before, number, gaps[i - 1], between):
             found[-1], number = _completed(before, number)
         found.append(number)
     return found
-
-
-def _times(before: str, after: str, sign: str, *, last: bool) -> tuple[float, str | None]:
-    """Return the multiplier and the currency of a number."""
-    # A sign after the letter may belong to the next number, and that number may be part of a word: M8.
-    seen = after if last else f"{after}0"
-    factor, end = letter_multiplier(seen, find_currency(sign, after.lstrip()[1:] if last else ""))
-    if factor == 1.0:
-        factor, end = multiplier(seen)
-    currency = find_currency(before, after[end:])
-    return factor, currency
 
 
 def _completed(low: Cell, high: Cell) -> tuple[Cell, Cell]:
@@ -375,7 +353,12 @@ def _number(
 ) -> Cell | None:
     """Return a number as a price, or None if it is not one; `sign` is the text with its currency sign."""
     digits = place[0].replace(" ", "").replace("'", "")
-    factor, currency = _times(before, after, sign, last=last)
+    # A sign after the letter may belong to the next number, and that number may be part of a word: M8.
+    seen = after if last else f"{after}0"
+    factor, end = letter_multiplier(seen, find_currency(sign, after.lstrip()[1:] if last else ""))
+    if factor == 1.0:
+        factor, end = multiplier(seen)
+    currency = find_currency(before, after[end:])
     if _DISCOUNT.match(after) or (_LETTER_BEFORE.search(before) and not currency):
         return None
     if _UNCLEAR.match(after) and currency in ("$", "USD"):
@@ -427,8 +410,5 @@ def _marks(digits: str) -> tuple[str | None, str] | None:
 def _in_groups(digits: str, mark: str) -> bool:
     """Return whether digits are grouped: three in the last group, two (as in India) or three in the others."""
     first, *groups = digits.split(mark)
-    if not groups:
-        return False
-    return (
-        len(groups[-1]) == 3 and 1 <= len(first) <= 3 and all(len(group) in (2, 3) for group in groups[:-1])
-    )
+    lengths = [len(group) for group in groups]
+    return lengths[-1:] == [3] and 1 <= len(first) <= 3 and all(length in (2, 3) for length in lengths)

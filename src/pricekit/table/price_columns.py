@@ -129,15 +129,15 @@ class _Evidence:
         if is_numeric(column.type):
             return
         cells = pc.utf8_trim_whitespace(as_text(column))
-        number = plain_numbers(cells)
+        number = _plain_numbers(cells)
         plain = cells.filter(pa.array(number))
         with_three = plain.filter(pc.match_substring_regex(plain, THREE))
         three = len(with_three)
         self.plain_ambiguous += three
-        self.plain_round += int(as_mask(pc.match_substring_regex(with_three, _ROUND)).sum())
-        self.decimals[".", None] += int(as_mask(pc.match_substring_regex(plain, DOTTED)).sum()) - three
-        self.bare_thousands += int(as_mask(pc.match_substring_regex(plain, _BARE_THOUSANDS)).sum())
-        self.bare_hundreds += int(as_mask(pc.match_substring_regex(plain, _BARE_HUNDREDS)).sum())
+        self.plain_round += _count(with_three, _ROUND)
+        self.decimals[".", None] += _count(plain, DOTTED) - three
+        self.bare_thousands += _count(plain, _BARE_THOUSANDS)
+        self.bare_hundreds += _count(plain, _BARE_HUNDREDS)
         if three and "plain" not in self.examples:
             self.examples.setdefault("plain", with_three[0].as_py())
         others = cells.filter(pa.array(~number))
@@ -149,7 +149,7 @@ class _Evidence:
 
     def _add_cell(self, text: str, rows: int) -> None:
         cell = read_cell(text) if text else ""
-        if isinstance(cell, str):
+        if not isinstance(cell, Cell):
             return
         self.formatted += rows
         self.several += rows * cell.has_several
@@ -175,11 +175,8 @@ class _Evidence:
         )
 
     def _add_example(self, kind: str, text: str) -> None:
-        if (
-            len(self.examples) < _KINDS
-            and text not in self.examples.values()
-            and isinstance(read_cell(text), Cell)
-        ):
+        new = len(self.examples) < _KINDS and text not in self.examples.values()
+        if new and isinstance(read_cell(text), Cell):
             self.examples.setdefault(kind, text)
 
 
@@ -258,6 +255,10 @@ def _decimal(seen: _Evidence, currency: str | None) -> tuple[str, bool]:
     return ",", True
 
 
+def _count(cells: pa.Array, pattern: str) -> int:
+    return int(_matches(cells, pattern).sum())
+
+
 def is_numeric(kind: pa.DataType) -> bool:
     """Return whether a column of this Arrow type contains numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
@@ -279,13 +280,17 @@ def group_by_shape(cells: pa.Array) -> tuple[list[str], np.ndarray]:
     return cells.take(pa.array(first)).to_pylist(), code
 
 
-def plain_numbers(cells: pa.Array) -> np.ndarray:
+def _plain_numbers(cells: pa.Array) -> np.ndarray:
     """Return which cells are numbers that `float` accepts, without underscores, bool (N,)."""
     short = pc.less_equal(pc.binary_length(cells), _MAX_NUMBER_CHARS)
-    return as_mask(pc.and_(short, pc.match_substring_regex(cells, PLAIN_NUMBER)))
+    return _mask(pc.and_(short, pc.match_substring_regex(cells, PLAIN_NUMBER)))
 
 
-def as_mask(booleans: pa.Array) -> np.ndarray:
+def _matches(cells: pa.Array, pattern: str) -> np.ndarray:
+    return _mask(pc.match_substring_regex(cells, pattern))
+
+
+def _mask(booleans: pa.Array) -> np.ndarray:
     """Return Arrow booleans without nulls as a writable numpy array, (N,)."""
     return np.array(booleans.to_numpy(zero_copy_only=False), dtype=bool)
 
@@ -300,22 +305,16 @@ def parse_price(column: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.nda
             np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
         )
     cells = pc.utf8_trim_whitespace(as_text(column))
-    number = plain_numbers(cells)
+    number = _plain_numbers(cells)
     if form.decimal == ",":
-        pattern = DOTTED if form.strict else THREE
-        number &= ~as_mask(pc.match_substring_regex(cells, pattern))
+        number &= ~_matches(cells, DOTTED if form.strict else THREE)
     values = np.full(len(cells), np.nan)
     values[number] = cells.filter(pa.array(number)).to_numpy(zero_copy_only=False).astype(np.float64)
     values, flaws = _finite(values)
-    other = ~number & as_mask(pc.not_equal(cells, ""))
+    other = ~number & _mask(pc.not_equal(cells, ""))
     values[other], flaws[other] = _read_others(cells.filter(pa.array(other)), form)
-    flaws[as_mask(pc.match_substring_regex(cells, _NOT_FINITE))] = NOT_FINITE
+    flaws[_matches(cells, _NOT_FINITE)] = NOT_FINITE
     return values, flaws
-
-
-def read_as(text: str, form: PriceFormat) -> float:
-    """Return the number in one cell, or NaN."""
-    return float(parse_price(pa.array([text], pa.large_string()), form)[0][0])
 
 
 def _read_others(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.ndarray]:
@@ -373,10 +372,17 @@ def describe_prices(form: PriceFormat) -> str:
     if form.currency:
         parts.insert(0, f"currency {label(form.currency)}")
     if form.examples:
-        parts.insert(0, examples(form))
+        read = parse_price(pa.array(form.examples, pa.large_string()), form)[0]
+        shown = zip(form.examples, map(_number, read), strict=True)
+        parts.insert(0, ", ".join(f"'{shorten(text)}' as {number}" for text, number in shown))
     sentences = [f"prices read: {'; '.join(parts)}. Set decimal and currency to override this."]
     if form.guessed:
-        sentences.append(_describe_guess(form))
+        thousands = "." if form.decimal == "," else ","
+        sentences.append(
+            f"{form.ambiguous:,} cells have a '.' or ',' before three digits, and hardly any other cell shows its "
+            f"meaning: '{form.decimal}' is assumed to be the decimal mark and '{thousands}' the thousands separator. "
+            f"If that is wrong, set decimal to '{thousands}'."
+        )
     if form.contradicting:
         sentences.append(
             f"Cells that show the other decimal mark, and are read with it: {form.contradicting:,}."
@@ -391,20 +397,6 @@ def describe_prices(form: PriceFormat) -> str:
             f"Rejected because of another currency: {form.others:,} ({count_currencies(form, others=True)})."
         )
     return " ".join(sentences)
-
-
-def _describe_guess(form: PriceFormat) -> str:
-    thousands = "." if form.decimal == "," else ","
-    return (
-        f"{form.ambiguous:,} cells have a '.' or ',' before three digits, and hardly any other cell shows its meaning: "
-        f"'{form.decimal}' is assumed to be the decimal mark and '{thousands}' the thousands separator. If that is "
-        f"wrong, set decimal to '{thousands}'."
-    )
-
-
-def examples(form: PriceFormat) -> str:
-    """Return some cells with their parsed numbers."""
-    return ", ".join(f"'{shorten(text)}' as {_number(read_as(text, form))}" for text in form.examples)
 
 
 def count_currencies(form: PriceFormat, *, others: bool = False) -> str:

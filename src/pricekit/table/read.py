@@ -20,6 +20,8 @@ from pricekit.storage import Location, is_remote
 from pricekit.support.log import logger
 from pricekit.support.text import did_you_mean, nearest, shorten
 from pricekit.table.columns import (
+    RawChunk,
+    ReadWarnings,
     as_frame,
     as_model_text,
     as_text,
@@ -46,7 +48,7 @@ from pricekit.table.source import (
     no_rows,
     open_table,
 )
-from pricekit.table.table import RAGGED, Columns, Notices, RawChunk, ReadWarnings, Table, concat_tables
+from pricekit.table.table import RAGGED, Columns, Notices, Table, concat_tables
 
 
 def table_of_texts(texts: Sequence[str] | np.ndarray | pd.Series, name: str = "text") -> Table:
@@ -94,10 +96,16 @@ def _cells(texts: Any) -> list[Any]:
             type=kind,
         )
     if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
+        found = "None" if texts is None else f"one {kind}"
+        remedy = (
+            "Put a text into a list: [text]."
+            if isinstance(texts, str | bytes)
+            else "Put the texts into a list."
+        )
+        if hasattr(texts, "collect"):
+            remedy = "Call its collect() first."
         raise DataError(
-            f"a table or a list of texts is expected, not {_what(texts)}. {_remedy(texts)}",
-            parameters=("table",),
-            type=kind,
+            f"a table or a list of texts is expected, not {found}. {remedy}", parameters=("table",), type=kind
         )
     if isinstance(texts, np.ndarray) and texts.ndim != 1:
         raise DataError(
@@ -106,18 +114,6 @@ def _cells(texts: Any) -> list[Any]:
             shape=texts.shape,
         )
     return texts.to_pylist() if isinstance(texts, pa.Array | pa.ChunkedArray) else list(texts)
-
-
-def _what(value: object) -> str:
-    return "None" if value is None else f"one {type(value).__name__}"
-
-
-def _remedy(value: object) -> str:
-    if hasattr(value, "collect"):  # of a lazy frame
-        return "Call its collect() first."
-    return (
-        "Put a text into a list: [text]." if isinstance(value, str | bytes) else "Put the texts into a list."
-    )
 
 
 def check_labelled(texts: Iterable[str], columns: Columns) -> None:
@@ -174,28 +170,22 @@ def _require(file: OpenedTable, names: list[str], name: str, parameter: str) -> 
         return
     shown = ", ".join(shorten(n) for n in names[:_SHOWN_COLUMNS]) or "none"
     more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
-    headless, parameters = _missing_header(file, names)
+    hint, parameters = "", [parameter]
+    if file.layout is not None and len(names) == 1:
+        hint = TITLE_HINT
+    elif file.layout is not None and not file.layout.names and (value := looks_like_data(names)) is not None:
+        hint = (
+            f" The first line looks like data ({shorten(value)!r}); if the file has no header, name its {len(names)} "
+            "columns, in their order."
+        )
+        parameters.append("columns")
     raise DataError(
-        f"{file.name} has no column {name!r}. Its columns are: {shown}{more}.{did_you_mean(name, names)}{headless}",
-        parameters=(parameter, *parameters),
+        f"{file.name} has no column {name!r}. Its columns are: {shown}{more}.{did_you_mean(name, names)}{hint}",
+        parameters=tuple(parameters),
         column=name,
         candidates=names,
         suggestion=nearest(name, names),
     )
-
-
-def _missing_header(file: OpenedTable, names: list[str]) -> tuple[str, tuple[str, ...]]:
-    """Return advice for a file whose first line is not a header, and the parameter that it names."""
-    if file.layout is not None and len(names) == 1:
-        return TITLE_HINT, ()
-    value = looks_like_data(names) if file.layout is not None and not file.layout.names else None
-    if value is None:
-        return "", ()
-    hint = (
-        f" The first line looks like data ({shorten(value)!r}); if the file has no header, name its {len(names)} "
-        "columns, in their order."
-    )
-    return hint, ("columns",)
 
 
 def check_width(file: OpenedTable, first: RawChunk, read_warnings: ReadWarnings) -> None:
@@ -240,17 +230,13 @@ def assemble(
             if not odd:
                 raise
             raise unreadable_values(file.name, odd[0], error) from None
-        if columns.id is not None and len(table):
-            _check_ids(file.name, raw.columns.schema.field(columns.id).type, table.ids)
+        if columns.id is not None and len(table) and isinstance(table.ids.dtype, pd.StringDtype):
+            kind = raw.columns.schema.field(columns.id).type
+            if keeps_type(kind) and not is_text(kind):  # ids in other chunks would not become text
+                reason = ValueError("times before the year 1 or after 9999")
+                raise unreadable_values(file.name, columns.id, reason)
         yield table
         start += len(table)
-
-
-def _check_ids(name: str, kind: pa.DataType, ids: pd.Series) -> None:
-    """Raise DataError if ids of a type that pandas keeps became text in this chunk: those of others would not."""
-    if keeps_type(kind) and not is_text(kind) and isinstance(ids.dtype, pd.StringDtype):
-        error = ValueError("times before the year 1 or after 9999")
-        raise unreadable_values(name, str(ids.name), error)
 
 
 def _table(
@@ -270,8 +256,14 @@ def _table(
     text = join_text(columns.text, [as_model_text(arrays[name]) for name in columns.text], read_warnings)
     frame = as_frame(arrays)
     rows = np.arange(start, start + len(frame), dtype=np.int64)
+    if columns.id is None:
+        ids = pd.Series(rows, name="row")
+    elif keeps_type(arrays[columns.id].type):
+        ids = frame[columns.id]
+    else:  # decimals, dates and others are objects in pandas, and Arrow would guess their type again for each chunk
+        ids = pa.table({columns.id: as_text(arrays[columns.id])}).to_pandas()[columns.id]
     return Table(
-        ids=pd.Series(rows, name="row") if columns.id is None else _ids(columns.id, arrays, frame),
+        ids=ids,
         text=pa.table({"text": text}).to_pandas()["text"],
         price=price,
         frame=frame,
@@ -279,14 +271,6 @@ def _table(
         rows=rows,
         position=raw.position,
     )
-
-
-def _ids(name: str, arrays: dict[str, pa.Array], frame: pd.DataFrame) -> pd.Series:
-    # Decimals, dates and others are objects in pandas, and Arrow would guess their type again for each chunk.
-    if keeps_type(arrays[name].type):
-        return frame[name]
-    text: pd.DataFrame = pa.table({name: as_text(arrays[name])}).to_pandas()
-    return text[name]
 
 
 _CHUNK = 8192
@@ -389,9 +373,15 @@ def iter_table(
         notices: receives sentences for the user: first about the detected options, at the end about repairs.
         first_row: the number of the first row.
     """
-    opened, columns = _open(source, columns, read_options, notices)
-    given: dict[str, Any] = {"limit": limit, "read_options": read_options, "notices": notices}
-    yield from iter_with_facts(opened, columns, rows=rows, first_row=first_row, **given)[0]
+    yield from iter_with_facts(
+        source,
+        columns,
+        rows=rows,
+        limit=limit,
+        read_options=read_options,
+        notices=notices,
+        first_row=first_row,
+    )[0]
 
 
 def iter_with_facts(
@@ -447,18 +437,15 @@ def columns_found(
         NoRowsError: the file has no rows.
         DataError: the file is damaged or lacks a column.
     """
-    file, names = _beginning(path, read_options)
-    return resolve(file, names, columns, logger.debug)
-
-
-def _beginning(path: Location, read_options: ReadOptions) -> tuple[OpenedTable, list[str]]:
-    """Open a file, of a remote one only a part if that is enough, and return the names of its columns."""
+    names = None
     if is_remote(path):
         with suppress(DataError):  # such as a part that ends within the first row
-            part = open_table(path, read_options, logger.debug, whole=False)
-            return part, _names(part)
-    file = open_table(path, read_options, logger.debug)
-    return file, _names(file)
+            file = open_table(path, read_options, logger.debug, whole=False)
+            names = _names(file)
+    if names is None:
+        file = open_table(path, read_options, logger.debug)
+        names = _names(file)
+    return resolve(file, names, columns, logger.debug)
 
 
 def column_names(source: TableSource, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> list[str]:
@@ -501,18 +488,15 @@ def _limited(
     """Yield the chunks that have rows, `limit` rows in all."""
     left = limit
     for raw in file.chunks(rows, read_warnings):
-        kept = raw if left is None else _first(raw, left)
-        if len(kept.columns):
-            yield kept
+        if left is not None and len(raw.columns) > left:
+            ragged = None if raw.ragged is None else raw.ragged[:left]
+            raw = replace(raw, columns=raw.columns.slice(0, left), ragged=ragged)
+        if len(raw.columns):
+            yield raw
         if left is not None:
-            left -= len(kept.columns)
+            left -= len(raw.columns)
             if left <= 0:
                 return
-
-
-def _first(raw: RawChunk, rows: int) -> RawChunk:
-    ragged = None if raw.ragged is None else raw.ragged[:rows]
-    return replace(raw, columns=raw.columns.slice(0, rows), ragged=ragged)
 
 
 def _prices(

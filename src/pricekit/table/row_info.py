@@ -37,13 +37,12 @@ def with_row_info(
         >>> with_row_info(read_frame(frame, Columns(("title",), "price", None)), time="year").time.tolist()
         [2024.0, 2025.0]
     """
-    if weight is not None:
-        table = replace(table, weight=_weights(_column(table, "weight", weight), table))
-    if group is not None:
-        table = replace(table, group=_groups(_column(table, "group", group)))
-    if time is not None:
-        table = replace(table, time=_times(_column(table, "time", time), table))
-    return table
+    return replace(
+        table,
+        weight=table.weight if weight is None else _weights(_column(table, "weight", weight), table),
+        group=table.group if group is None else _groups(_column(table, "group", group)),
+        time=table.time if time is None else _times(_column(table, "time", time), table),
+    )
 
 
 def _column(table: Table, role: str, name: str) -> pd.Series:
@@ -56,8 +55,7 @@ def _column(table: Table, role: str, name: str) -> pd.Series:
             column=name,
             candidates=names,
         )
-    column: pd.Series = table.frame[name]
-    return column
+    return table.frame[name]
 
 
 _ROLES: Mapping[str, str] = {"weight": "weights", "group": "groups", "time": "times"}
@@ -151,14 +149,11 @@ def _parsed(column: pd.Series, table: Table) -> np.ndarray:
         return month_first
     found = min(readings, key=lambda times: int(np.isnan(times).sum()))
     if (wrong := np.isnan(found)).any():
-        expected = (
-            f"dates or times in one format, like {text[~wrong].iloc[0]!r}" if (~wrong).any() else _TIMES
-        )
+        expected = "dates, times or numbers, such as 2026-01-31 or 2026"
+        if not wrong.all():
+            expected = f"dates or times in one format, like {text[~wrong].iloc[0]!r}"
         raise _wrong("time", column, table, wrong, expected)
     return found
-
-
-_TIMES = "dates, times or numbers, such as 2026-01-31 or 2026"
 
 
 def _seconds(times: pd.Series) -> np.ndarray:

@@ -14,13 +14,14 @@ import pyarrow.parquet as pq
 
 from pricekit.errors import DataError, NoRowsError
 from pricekit.storage import Address, Copy, Location, Part, fetch, is_remote, location_of
+from pricekit.table.columns import RawChunk, ReadWarnings, repeated
 from pricekit.table.currency import is_known
 from pricekit.table.delimited import Layout, detect_delimiter, first_row, read_delimited
 from pricekit.table.encoding import Charset, check_readable, detect_charset
 from pricekit.table.frame import as_arrow, is_frame, read_arrow
 from pricekit.table.jsonlines import read_json_lines
 from pricekit.table.parquet import read_parquet
-from pricekit.table.table import Notices, RawChunk, ReadWarnings, format_of
+from pricekit.table.table import Notices
 
 _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
 
@@ -52,15 +53,22 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         if self.delimiter is not None:
-            object.__setattr__(self, "delimiter", _delimiter(self.delimiter))
+            delimiter = _DELIMITERS.get(self.delimiter.lower(), self.delimiter)
+            if len(delimiter) != 1 or delimiter in '"\r\n\0' or delimiter.isalnum():
+                raise DataError(
+                    f"invalid delimiter {self.delimiter!r}. Use one character such as ',' or ';', or comma, semicolon, "
+                    "tab, pipe or space.",
+                    parameters=("delimiter",),
+                    candidates=[name for name in _DELIMITERS if name.isalpha()],
+                )
+            object.__setattr__(self, "delimiter", delimiter)
         if self.decimal not in (None, ".", ","):
             raise DataError(
                 f"invalid decimal mark {self.decimal!r}: '.' or ',' is expected.",
                 parameters=("decimal",),
                 candidates=[".", ","],
             )
-        twice = sorted({name for name in self.names if self.names.count(name) > 1})
-        if twice:
+        if twice := repeated(self.names):
             raise DataError(
                 f"the column name {twice[0]!r} is given more than once. Each column needs its own name.",
                 parameters=("columns",),
@@ -78,17 +86,19 @@ DEFAULT_READ_OPTIONS = ReadOptions()
 """Detect everything."""
 
 
-def _delimiter(given: str) -> str:
-    found = _DELIMITERS.get(given.lower(), given)
-    if len(found) != 1 or found in '"\r\n\0' or found.isalnum():
-        raise DataError(
-            f"invalid delimiter {given!r}. Use one character such as ',' or ';', or comma, semicolon, tab, pipe "
-            "or space.",
-            parameters=("delimiter",),
-            candidates=[name for name in _DELIMITERS if name.isalpha()],
-        )
-    return found
-
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".txt": "txt",
+}
+_ARCHIVES = (".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar")
+_WORKBOOKS = (".xlsx", ".xls", ".ods")
+_ADVICE = dict.fromkeys(_ARCHIVES, "Unpack it first.") | dict.fromkeys(_WORKBOOKS, "Save the sheet as CSV.")
+_ADVICE[".json"] = "Write it as JSON lines, one object per line, with the suffix .jsonl."
 
 _EXPECTED = {"csv": ",", "tsv": "\t", "txt": None}
 _PARQUET = b"PAR1"
@@ -138,7 +148,14 @@ class OpenedTable:
     def chunks(self, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
         """Yield the rows, at most `rows` at a time, and count repairs in `read_warnings`."""
         with self.named():
-            yield from self._chunks(rows, read_warnings)
+            if self.kind == "frame":
+                yield from read_arrow(self.origin, rows, read_warnings)
+            elif self.layout is not None:
+                yield from read_delimited(self.origin, self.layout, rows, read_warnings)
+            elif self.charset is not None:
+                yield from read_json_lines(self.origin, rows, self.charset, read_warnings)
+            else:
+                yield from read_parquet(self.origin, rows, read_warnings)
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -151,14 +168,23 @@ class OpenedTable:
             message = str(error).replace(str(self.copy.path), self.name)
             raise type(error)(message, parameters=error.parameters, **error.facts) from None
 
-    def _chunks(self, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
-        if self.kind == "frame":
-            return read_arrow(self.origin, rows, read_warnings)
-        if self.layout is not None:
-            return read_delimited(self.origin, self.layout, rows, read_warnings)
-        if self.charset is not None:
-            return read_json_lines(self.origin, rows, self.charset, read_warnings)
-        return read_parquet(self.origin, rows, read_warnings)
+
+def format_of(path: Location) -> str:
+    """Return the format that a path's suffix names: csv, tsv, txt, parquet or jsonl.
+
+    Raises:
+        DataError: another suffix.
+    """
+    suffix = path.suffix.lower()
+    if suffix in FORMATS:
+        return FORMATS[suffix]
+    raise DataError(
+        f"{path}: the suffix {path.suffix or '(none)'!r} names no supported format: {', '.join(FORMATS)}. "
+        f"{_ADVICE.get(suffix, 'Rename the file to the suffix of its format.')}",
+        parameters=("table",),
+        suffix=path.suffix,
+        candidates=list(FORMATS),
+    )
 
 
 def source_name(source: TableSource) -> str:
@@ -197,8 +223,9 @@ def open_table(
         return _open_file(location, read_options, notices, whole)
     if not is_frame(source):
         hint = " Call its collect() first." if hasattr(source, "collect") else ""
+        found = "None" if source is None else f"an object of type {type(source).__name__}"
         raise DataError(
-            f"a table is expected: a path, or a pandas, Arrow or polars frame, not {_an_instance(source)}.{hint}",
+            f"a table is expected: a path, or a pandas, Arrow or polars frame, not {found}.{hint}",
             parameters=("table",),
             type=type(source).__name__,
         )
@@ -212,28 +239,21 @@ def no_rows(table: OpenedTable) -> NoRowsError:
     return NoRowsError(f"{table.name} has no rows: at least one is expected{where}.", parameters=("table",))
 
 
-def _an_instance(value: object) -> str:
-    return "None" if value is None else f"an object of type {type(value).__name__}"
-
-
 def _open_file(location: Location, read_options: ReadOptions, notices: Notices, whole: bool) -> OpenedTable:
     if isinstance(location, Path):
         check_readable(location)
         return _detected(OpenedTable(str(location), format_of(location), location), read_options, notices)
     if is_remote(location):
         format_of(location)  # an unknown format is not worth fetching
-    copy = fetch(location) if whole else _columns_only(location)
+    part = None
+    if not whole:
+        parquet = format_of(location) == "parquet"
+        part = Part(len(_PARQUET), _PART_BYTES) if parquet else Part(_PART_BYTES, 0)
+    copy = fetch(location, part)
     name = str(location) if is_remote(location) else "standard input"
     file = OpenedTable(name, format_of(copy.path), copy.path, copy=copy)
     with file.named():
         return _detected(file, read_options, lambda text: notices(text.replace(str(copy.path), name)))
-
-
-def _columns_only(location: Address) -> Copy:
-    """Return a copy of as much of a file as shows its columns."""
-    if format_of(location) == "parquet":
-        return fetch(location, Part(first=len(_PARQUET), last=_PART_BYTES))
-    return fetch(location, Part(first=_PART_BYTES, last=0))
 
 
 def _detected(file: OpenedTable, read_options: ReadOptions, notices: Notices) -> OpenedTable:

@@ -74,7 +74,13 @@ def read_usable(
         usable, rejected = split_usable(table)
     name = facts.file.name
     if not len(usable):
-        raise _no_usable_row(name, facts.columns, rejected)
+        price = "" if facts.columns.price is None else f" and positive numbers in {facts.columns.price}"
+        raise DataError(
+            f"{name} has no usable row ({count_reasons(rejected)}). Expected text in "
+            f"{', '.join(facts.columns.text)}{price}; name other columns or fix the table.",
+            parameters=("text", "price"),
+            reasons=rejected["reason"].value_counts().to_dict(),
+        )
     if len(rejected):
         rows = len(usable) + len(rejected)
         notices(f"{name}: {len(rejected):,} of {rows:,} rows cannot be used ({count_reasons(rejected)}).")
@@ -83,16 +89,6 @@ def read_usable(
     if currencies := describe_currency_column(usable):
         notices(f"{name}: {currencies}")
     return usable, rejected
-
-
-def _no_usable_row(name: str, columns: Columns, rejected: pd.DataFrame) -> DataError:
-    price = "" if columns.price is None else f" and positive numbers in {columns.price}"
-    return DataError(
-        f"{name} has no usable row ({count_reasons(rejected)}). Expected text in {', '.join(columns.text)}{price}; "
-        "name other columns or fix the table.",
-        parameters=("text", "price"),
-        reasons=rejected["reason"].value_counts().to_dict(),
-    )
 
 
 def describe_currency_column(table: Table) -> str:
@@ -157,33 +153,45 @@ def split_usable(table: Table) -> tuple[Table, pd.DataFrame]:
         number in the table, from 0) and `reason` (one of `REASONS`). A column of the table with one of these names is
         renamed to `row_` or `reason_`.
     """
-    reasons = row_reasons(table)
-    usable, others = np.flatnonzero(reasons == ""), np.flatnonzero(reasons != "")
-    return table.take(usable), _with_reasons(table.take(others), reasons[others])
+    usable, others, reasons = _split(table, row_reasons(table))
+    return usable, _with_reasons(others, reasons)
+
+
+def _split(table: Table, reasons: np.ndarray) -> tuple[Table, Table, np.ndarray]:
+    """Return the rows without a reason, those with one, and their reasons."""
+    others = np.flatnonzero(reasons != "")
+    return table.take(np.flatnonzero(reasons == "")), table.take(others), reasons[others]
 
 
 def _split_parts(tables: Iterable[Table], folder: Path) -> tuple[Table, pd.DataFrame]:
     """Split the parts of a table as `split_usable` would split the whole; the usable rows are stored in a file."""
     rejected, reasons = list[Table](), list[np.ndarray]()
 
-    def reject(table: Table, why: np.ndarray) -> Table:
-        others = np.flatnonzero(why != "")
-        rejected.append(table.take(others))
-        reasons.append(why[others])
-        return table.take(np.flatnonzero(why == ""))
+    def without_rejected(table: Table, why: np.ndarray) -> Table:
+        usable, others, their_reasons = _split(table, why)
+        rejected.append(others)
+        reasons.append(their_reasons)
+        return usable
 
-    usable = stored((reject(table, row_reasons(table)) for table in tables), folder)
+    usable = stored((without_rejected(table, row_reasons(table)) for table in tables), folder)
     twice = _duplicates(usable.ids, np.ones(len(usable), bool))
     if twice.any():
-        usable = reject(usable, np.where(twice, DUPLICATE_ID, "").astype(object))
+        usable = without_rejected(usable, np.where(twice, DUPLICATE_ID, "").astype(object))
     others = concat_tables(rejected)
-    order = np.argsort(others.rows) if others.rows is not None else np.arange(len(others))
+    order = np.arange(len(others)) if others.rows is None else np.argsort(others.rows)
     return usable, _with_reasons(others.take(order), np.concatenate(reasons)[order])
 
 
 def _with_reasons(rejected: Table, reasons: np.ndarray) -> pd.DataFrame:
     """Return the columns of rejected rows, with their numbers and the reasons, object (N,)."""
-    frame = _with_free_names(rejected.frame, ("row", "reason"))
+    names, free = {*map(str, rejected.frame.columns), "row", "reason"}, {}
+    for name in ("row", "reason"):
+        if name in rejected.frame:
+            free[name] = name + "_"
+            while free[name] in names:
+                free[name] += "_"
+            names.add(free[name])
+    frame = rejected.frame.rename(columns=free)
     frame["row"] = rejected.rows
     frame["reason"] = pd.Series(reasons, index=frame.index, dtype="str")
     return frame
@@ -196,33 +204,22 @@ def row_reasons(table: Table) -> np.ndarray:
     usable stays; rows without an id are not duplicates of each other.
     """
     reasons = np.full(len(table), "", dtype=object)
-    for mask, reason in [*_text_masks(table), *_price_masks(table)]:
+    flaws = reasons if table.flaws is None else table.flaws
+    masks = {RAGGED: flaws == RAGGED, NO_TEXT: table.text.str.strip().eq("").to_numpy(dtype=bool)}
+    if table.price is not None:
+        with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+            price = table.price.astype(np.float32)  # which models compute with
+            masks |= {
+                NOT_A_NUMBER: flaws == NOT_A_NUMBER,
+                NOT_FINITE: (flaws == NOT_FINITE) | np.isinf(price),
+                OTHER_CURRENCY: flaws == OTHER_CURRENCY,
+                NO_PRICE: np.isnan(table.price),
+                NOT_POSITIVE: price <= 0,
+            }
+    for reason, mask in masks.items():
         reasons[mask & (reasons == "")] = reason
     reasons[_duplicates(table.ids, reasons == "")] = DUPLICATE_ID
     return reasons
-
-
-def _text_masks(table: Table) -> list[tuple[np.ndarray, str]]:
-    blank = table.text.str.strip().eq("").to_numpy(dtype=bool)
-    return [(_flawed(table, RAGGED), RAGGED), (blank, NO_TEXT)]
-
-
-def _price_masks(table: Table) -> list[tuple[np.ndarray, str]]:
-    if table.price is None:
-        return []
-    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        price = table.price.astype(np.float32)  # which models compute with
-        return [
-            (_flawed(table, NOT_A_NUMBER), NOT_A_NUMBER),
-            (_flawed(table, NOT_FINITE) | np.isinf(price), NOT_FINITE),
-            (_flawed(table, OTHER_CURRENCY), OTHER_CURRENCY),
-            (np.isnan(table.price), NO_PRICE),
-            (price <= 0, NOT_POSITIVE),
-        ]
-
-
-def _flawed(table: Table, flaw: str) -> np.ndarray:
-    return np.zeros(len(table), dtype=bool) if table.flaws is None else table.flaws == flaw
 
 
 def _duplicates(ids: pd.Series, usable: np.ndarray) -> np.ndarray:
@@ -230,16 +227,3 @@ def _duplicates(ids: pd.Series, usable: np.ndarray) -> np.ndarray:
     twice = np.zeros(len(ids), dtype=bool)
     twice[named] = ids[named].duplicated().to_numpy()
     return twice
-
-
-def _with_free_names(frame: pd.DataFrame, taken: tuple[str, ...]) -> pd.DataFrame:
-    names = {str(name) for name in frame.columns} | set(taken)
-    renamed = {}
-    for name in taken:
-        if name in frame.columns:
-            free = name + "_"
-            while free in names:
-                free += "_"
-            names.add(free)
-            renamed[name] = free
-    return frame.rename(columns=renamed)

@@ -6,10 +6,11 @@ import csv
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -19,24 +20,14 @@ import pyarrow.parquet as pq
 from pricekit.errors import DataError
 from pricekit.storage import Address, Location, check_bucket, is_folder, published
 from pricekit.support.files import LONGEST_NAME, behind_link, delete_leftovers, write_atomically
-from pricekit.table.columns import as_frame, as_text, flat, keeps_type
-from pricekit.table.table import format_of
+from pricekit.table.columns import as_frame, as_text, flat, keeps_type, repeated
+from pricekit.table.source import FORMATS, format_of
 
 _ROW_GROUP = 1 << 17
 
 
-class Sink(Protocol):
-    """An open file to which frames with the same columns and types are appended."""
-
-    def write(self, frame: pd.DataFrame) -> None:
-        """Append the rows of a frame."""
-
-    def close(self) -> None:
-        """Finish the file."""
-
-
-def open_sink(path: Path, kind: str) -> Sink:
-    """Start a file of one of the formats of `format_of`."""
+def open_sink(path: Path, kind: str) -> _DelimitedSink | _JsonSink | _ParquetSink:
+    """Start a file of one of the formats of `format_of`, to which frames of equal columns and types are appended."""
     if kind == "parquet":
         return _ParquetSink(path)
     if kind == "jsonl":
@@ -158,65 +149,42 @@ def check_output(path: Location, read: Sequence[Location] = ()) -> None:
         DataError: the path is not a file, has an unknown suffix or too long a name, is in a folder or bucket that does
             not exist, or is one of the tables.
     """
-    if not isinstance(path, Path):
-        _check_address(path, read)
-        return
-    if problem := _problem(path) or _problem_of_name(path):
-        raise DataError(problem, parameters=("out",), path=str(path))
-    local = [table for table in read if isinstance(table, Path)]
-    if path.exists() and any(table.exists() and path.samefile(table) for table in local):
-        raise _is_the_table(path)
-
-
-def _check_address(address: Address, read: Sequence[Location]) -> None:
-    if problem := _problem_of_suffix(address):
-        raise DataError(problem, parameters=("out",), path=str(address))
-    if address.is_stream:
-        return
-    if address in read:
-        raise _is_the_table(address)
-    if is_folder(address):
-        raise DataError(f"{address} is a folder. Name a file to write.", parameters=("out",))
-    check_bucket(address)
-
-
-def _is_the_table(path: Location) -> DataError:
-    return DataError(f"{path} is the table itself. Name another file.", parameters=("out",), path=str(path))
-
-
-def _problem(path: Path) -> str:
-    """Return the reason why a file cannot be written, "" if there is none."""
-    if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # bytes that are not UTF-8
-        return f"the file name {str(path)!r} is not valid UTF-8. Name another file."
     with _explained(path):
+        problem = _problem(path, read)
+    if problem:
+        raise DataError(problem, parameters=("out",), path=str(path))
+
+
+def _problem(path: Location, read: Sequence[Location]) -> str:
+    """Return the reason why a file cannot be written, "" if there is none."""
+    same = f"{path} is the table itself. Name another file."
+    if isinstance(path, Path):
+        if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # bytes that are not UTF-8
+            return f"the file name {str(path)!r} is not valid UTF-8. Name another file."
         if path.exists() and not path.is_file():
             kind = "a folder" if path.is_dir() else "a pipe or a device"
             return f"{path} is {kind}. Name a file to write."
-    return ""
-
-
-def _problem_of_name(path: Path) -> str:
-    """Return the problem with the suffix, the folder or the name length of a file, "" if there is none."""
-    if problem := _problem_of_suffix(path):
-        return problem
-    with _explained(path):
-        target = behind_link(path)
-        if not target.parent.is_dir():
-            return f"{path} cannot be written: there is no folder {target.parent}. Create it."
-    if len(os.fsencode(target.name)) > LONGEST_NAME:
-        return f"{path} cannot be written: its name is too long. At most {LONGEST_NAME} bytes are expected."
-    return ""
-
-
-def _problem_of_suffix(path: Location) -> str:
-    try:
-        format_of(path)
-    except DataError:
+    if path.suffix.lower() not in FORMATS:
         return (
             f"{path}: the suffix {path.suffix or '(none)'!r} names no format that can be written. Name it .csv, .tsv, "
             ".parquet or .jsonl."
         )
-    return ""
+    if isinstance(path, Address):
+        if path.is_stream:
+            return ""
+        if path in read:
+            return same
+        if is_folder(path):
+            return f"{path} is a folder. Name a file to write."
+        check_bucket(path)
+        return ""
+    target = behind_link(path)
+    if not target.parent.is_dir():
+        return f"{path} cannot be written: there is no folder {target.parent}. Create it."
+    if len(os.fsencode(target.name)) > LONGEST_NAME:
+        return f"{path} cannot be written: its name is too long. At most {LONGEST_NAME} bytes are expected."
+    local = [table for table in read if isinstance(table, Path) and table.exists()]
+    return same if path.exists() and any(map(path.samefile, local)) else ""
 
 
 def write_frame(path: Location, frame: pd.DataFrame) -> None:
@@ -225,9 +193,7 @@ def write_frame(path: Location, frame: pd.DataFrame) -> None:
     Raises:
         DataError: as for `check_output`, or several columns have the same name, or the system refuses to write.
     """
-    names = [str(name) for name in frame.columns]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    if twice := repeated([str(name) for name in frame.columns]):
         raise DataError(
             f"{path}: two columns would have the name {twice[0]!r}. Rename one of them.",
             parameters=("table",),
@@ -236,15 +202,12 @@ def write_frame(path: Location, frame: pd.DataFrame) -> None:
     check_output(path)
     if isinstance(path, Path):
         delete_leftovers(behind_link(path), locked=False)
-    with _FrameWriter(path) as writer:
-        writer.write(frame)
-
-
-@contextmanager
-def atomic_output(path: Path) -> Iterator[Path]:
-    """Like `write_atomically`, with a DataError that names the file that could not be written."""
-    with _explained(path), write_atomically(path) as temporary:
-        yield temporary
+    with (
+        _explained(path),
+        published(path) as temporary,
+        closing(open_sink(temporary, format_of(path))) as sink,
+    ):
+        sink.write(frame)
 
 
 class PredictionWriter:
@@ -263,12 +226,14 @@ class PredictionWriter:
 
     def __init__(self, path: Location) -> None:
         self._path = path if isinstance(path, Address) else Path(path)
-        self._frames = _FrameWriter(self._path)
+        check_output(self._path)
         self._id_name = ""
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.enter_context(self._frames)
+        with _explained(self._path), ExitStack() as stack:
+            temporary = stack.enter_context(published(self._path))
+            temporary.touch()  # fail now rather than after an hour of predicting
+            self._sink = stack.enter_context(closing(open_sink(temporary, format_of(self._path))))
             stack.push(self._without_rows)
             self._stack = stack.pop_all()
         return self
@@ -288,12 +253,16 @@ class PredictionWriter:
             )
         if format_of(self._path) == "parquet":
             prices = {name: values.astype(np.float64) for name, values in prices.items()}
-        self._frames.write(pd.DataFrame({self._id_name: ids.array, **prices}))
+        with _explained(self._path):
+            self._sink.write(pd.DataFrame({self._id_name: ids.array, **prices}))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.__exit__(kind, error, trace)
+        # The sink is closed first; if that fails, write_atomically removes the file. An error inside the block is not
+        # raised here, so it is not explained as an error of writing.
+        with _explained(self._path):
+            self._stack.__exit__(kind, error, trace)
 
     def _without_rows(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and not self._id_name:
@@ -311,35 +280,6 @@ def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, 
     name, ids = table.column_names[0], flat(table.column(0))
     frame = as_frame({name: as_text(ids) if text_ids else ids})
     return frame[name], table.column("price").to_numpy().astype(np.float32)
-
-
-class _FrameWriter:
-    """Appends frames with the same columns; a context manager like `PredictionWriter`."""
-
-    def __init__(self, path: Location) -> None:
-        check_output(path)
-        self._path = path
-
-    def __enter__(self) -> Self:
-        with _explained(self._path), ExitStack() as stack:
-            temporary = stack.enter_context(published(self._path))
-            temporary.touch()  # fail now rather than after an hour of predicting
-            self._sink = open_sink(temporary, format_of(self._path))
-            stack.callback(self._sink.close)
-            self._stack = stack.pop_all()
-        return self
-
-    def write(self, frame: pd.DataFrame) -> None:
-        with _explained(self._path):
-            self._sink.write(frame)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # The sink is closed first; if that fails, write_atomically removes the file. An error inside the block is not
-        # raised here, so it is not explained as an error of writing.
-        with _explained(self._path):
-            self._stack.__exit__(kind, error, trace)
 
 
 @contextmanager
@@ -368,15 +308,18 @@ def write_rejected(path: Path, frames: Sequence[pd.DataFrame]) -> None:
     Raises:
         DataError: the system refuses to write.
     """
-    tables = [_arrow(frame) for frame in frames]
-    mixed = _mixed(tables)
-    tables = [_with_text(table, mixed) for table in tables]
-    with atomic_output(path) as temporary:
-        pq.write_table(pa.concat_tables(tables, promote_options="default"), temporary)
-
-
-def _arrow(frame: pd.DataFrame) -> pa.Table:
-    return pa.table({str(name): _cells(frame[name]) for name in frame.columns})
+    tables = [{str(name): _cells(frame[name]) for name in frame.columns} for frame in frames]
+    types: dict[str, set[pa.DataType]] = {}
+    for name, cells in chain.from_iterable(table.items() for table in tables):
+        if not pa.types.is_null(cells.type):
+            types.setdefault(name, set()).add(cells.type)
+    mixed = {name for name, kinds in types.items() if len(kinds) > 1}
+    columns = [
+        pa.table({name: as_text(cells) if name in mixed else cells for name, cells in table.items()})
+        for table in tables
+    ]
+    with _explained(path), write_atomically(path) as temporary:
+        pq.write_table(pa.concat_tables(columns, promote_options="default"), temporary)
 
 
 def _cells(column: pd.Series) -> pa.Array:
@@ -387,16 +330,3 @@ def _cells(column: pd.Series) -> pa.Array:
     cells = flat(pa.chunked_array([cells]) if isinstance(cells, pa.Array) else cells)
     plain = keeps_type(cells.type) or pa.types.is_boolean(cells.type) or pa.types.is_null(cells.type)
     return cells if plain else as_text(cells)
-
-
-def _mixed(tables: list[pa.Table]) -> set[str]:
-    types: dict[str, set[pa.DataType]] = {}
-    for field in (field for table in tables for field in table.schema):
-        if not pa.types.is_null(field.type):
-            types.setdefault(field.name, set()).add(field.type)
-    return {name for name, found in types.items() if len(found) > 1}
-
-
-def _with_text(table: pa.Table, names: set[str]) -> pa.Table:
-    cells = {name: flat(table.column(name)) for name in table.column_names}
-    return pa.table({name: as_text(c) if name in names else c for name, c in cells.items()})
