@@ -16,7 +16,6 @@ from pricekit.errors import ConfigError, DataError, path_of
 if TYPE_CHECKING:
     from PIL import Image
 
-
 COLOURS = {
     "black": (40, 40, 46),
     "gold": (206, 165, 60),
@@ -37,71 +36,6 @@ GRID = 5
 SIZES = (9, 12, 15, 18, 21)
 """Half the height of a thing in pixels, by the size of the product."""
 
-
-def require_pillow() -> None:
-    """Raise ConfigError if Pillow is not installed."""
-    try:
-        import PIL.Image  # noqa: F401
-    except ModuleNotFoundError:
-        raise ConfigError(
-            "pictures of products need the package Pillow, which is not installed: pip install 'pricekit[images]'",
-            parameters=("images",),
-        ) from None
-
-
-def write_pictures(
-    folder: Path, colour: np.ndarray, size: np.ndarray, pack: np.ndarray, seed: int
-) -> list[str]:
-    """Write a JPEG file for each of N products.
-
-    Args:
-        folder: of the files, which is created; existing files of the same names are replaced.
-        colour: the places of the colours in `COLOURS`, int (N,).
-        size: the places of the sizes in `SIZES`, int (N,).
-        pack: numbers of things, int (N,), at most 25.
-        seed: of the places, shades and proportions.
-
-    Returns:
-        The path of each file, which begins with `folder`.
-
-    Raises:
-        DataError: a file cannot be written.
-    """
-    paths = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for row, (tint, big, things) in enumerate(
-            zip(colour.tolist(), size.tolist(), pack.tolist(), strict=True)
-        ):
-            path = folder / f"{row:07d}.jpg"
-            rng = np.random.default_rng([seed, row])
-            _picture(list(COLOURS.values())[tint], SIZES[big], things, rng).save(path, quality=85)
-            paths.append(str(path))
-    except OSError as error:
-        raise DataError(
-            f"the pictures cannot be written into {folder}: {error}", parameters=("images",)
-        ) from None
-    return paths
-
-
-def _picture(colour: Sequence[int], half: int, things: int, rng: np.random.Generator) -> Image.Image:
-    """Draw things of one colour and size on a nearly white ground."""
-    from PIL import Image, ImageDraw
-
-    ground = int(rng.integers(246, 256))
-    picture = Image.new("RGB", (PIXELS, PIXELS), (ground, ground, ground))
-    draw = ImageDraw.Draw(picture)
-    shade = rng.uniform(0.85, 1.1)
-    fill = tuple(min(255, int(part * shade)) for part in colour)
-    narrow = int(half * rng.uniform(0.7, 1.0))
-    cell = PIXELS // GRID
-    for place in np.sort(rng.permutation(GRID * GRID)[:things]).tolist():
-        x, y = cell * (place % GRID) + cell // 2 + 1, cell * (place // GRID) + cell // 2 + 1
-        box = (x - narrow, y - half, x + narrow, y + half)
-        draw.rounded_rectangle(box, radius=narrow // 3, fill=fill)
-    return picture
-
-
 NOISE_SD = 0.25
 """Standard deviation of the part of the log price that the text does not reveal."""
 
@@ -118,39 +52,6 @@ _BRANDS = (
     "Sunpetalia", "Dorvik", "Marrowby's", "Cobblestead", "Yarrowmint", "Petit Ourson d'Or", "Velmara",
     "Rustwood Mill", "Ambrifield", "Noxley", "Tidewhistle", "Orchardly", "Crannigan", "Bluefettle",
     "Svenholt", "Mirabelline", "Harrowdew", "Pico Verdejo", "Gladwyn Pantry",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Category:
-    base: float  # the price of the reference size of a brand of level 1
-    sizes: tuple[float, ...]  # ounces, fluid ounces or pieces; the middle one is the reference
-    measure: str
-    nouns: tuple[str, ...]
-    flavours: tuple[str, ...]
-
-
-_CATEGORIES = (
-    _Category(14.0, (4, 8, 12, 16, 32), "weight", ("Ground Coffee", "Whole Bean Coffee", "Espresso Roast"),
-              ("Dark Roast", "Hazelnut", "Café de Olla", "Breakfast Blend")),
-    _Category(9.0, (10, 16, 20, 40, 100), "count", ("Herbal Tea Bags", "Green Tea", "Chai Tea"),
-              ("Chamomile", "Jasmine", "Peppermint", "Ginger Lemon")),
-    _Category(5.0, (1.5, 5, 8, 11, 16), "weight", ("Potato Chips", "Crackers", "Pretzel Twists"),
-              ("Sea Salt", "Jalapeño", "Sour Cream & Onion", "Smoked Paprika")),
-    _Category(8.0, (1.4, 3.5, 7, 12, 24), "weight", ("Chocolate Bar", "Truffles", "Gummy Candy"),
-              ("Raspberry", "Crème Brûlée", "Salted Caramel", "Mint")),
-    _Category(6.0, (0.7, 1.5, 3, 8, 16), "weight", ("Seasoning", "Spice Blend", "Curry Powder"),
-              ("Za'atar", "Lemon Pepper", "Cajun", "Garlic & Herb")),
-    _Category(11.0, (8.5, 12, 17, 25.5, 34), "fluid", ("Olive Oil", "Avocado Oil", "Balsamic Vinegar"),
-              ("Extra Virgin", "Basil Infused", "Cold Pressed", "Aged")),
-    _Category(7.0, (8, 12, 16, 33.8, 64), "fluid", ("Sparkling Water", "Fruit Nectar", "Energy Drink"),
-              ("Grapefruit", "Mango", "Açaí Berry", "Yuzu")),
-    _Category(6.5, (5, 9, 14.5, 18, 28), "fluid", ("Hot Sauce", "Pasta Sauce", "Salad Dressing"),
-              ("Habanero", "Roasted Garlic", "Sweet Chili", "Caesar")),
-    _Category(18.0, (4, 6, 12, 18, 24), "count", ("Protein Bars", "Granola Bars", "Fruit Leathers"),
-              ("Peanut Butter", "Blueberry", "Maple Pecan", "Cherry")),
-    _Category(24.0, (6, 10, 16, 24, 48), "weight", ("Raw Honey", "Mixed Nuts", "Dried Mushrooms"),
-              ("Wildflower", "Lightly Salted", "Forest", "Smoked")),
 )  # fmt: skip
 
 _UNITS = {
@@ -194,6 +95,39 @@ _DESCRIPTIONS = (
     "Enjoy {noun} at home &amp; on the go.<br>Store in a cool place.",
     "{noun} in the {flavour} style: simple ingredients, nothing to hide. It is what we serve our own guests.",
 )
+
+
+@dataclass(frozen=True)
+class _Category:
+    base: float  # the price of the reference size of a brand of level 1
+    sizes: tuple[float, ...]  # ounces, fluid ounces or pieces; the middle one is the reference
+    measure: str
+    nouns: tuple[str, ...]
+    flavours: tuple[str, ...]
+
+
+_CATEGORIES = (
+    _Category(14.0, (4, 8, 12, 16, 32), "weight", ("Ground Coffee", "Whole Bean Coffee", "Espresso Roast"),
+              ("Dark Roast", "Hazelnut", "Café de Olla", "Breakfast Blend")),
+    _Category(9.0, (10, 16, 20, 40, 100), "count", ("Herbal Tea Bags", "Green Tea", "Chai Tea"),
+              ("Chamomile", "Jasmine", "Peppermint", "Ginger Lemon")),
+    _Category(5.0, (1.5, 5, 8, 11, 16), "weight", ("Potato Chips", "Crackers", "Pretzel Twists"),
+              ("Sea Salt", "Jalapeño", "Sour Cream & Onion", "Smoked Paprika")),
+    _Category(8.0, (1.4, 3.5, 7, 12, 24), "weight", ("Chocolate Bar", "Truffles", "Gummy Candy"),
+              ("Raspberry", "Crème Brûlée", "Salted Caramel", "Mint")),
+    _Category(6.0, (0.7, 1.5, 3, 8, 16), "weight", ("Seasoning", "Spice Blend", "Curry Powder"),
+              ("Za'atar", "Lemon Pepper", "Cajun", "Garlic & Herb")),
+    _Category(11.0, (8.5, 12, 17, 25.5, 34), "fluid", ("Olive Oil", "Avocado Oil", "Balsamic Vinegar"),
+              ("Extra Virgin", "Basil Infused", "Cold Pressed", "Aged")),
+    _Category(7.0, (8, 12, 16, 33.8, 64), "fluid", ("Sparkling Water", "Fruit Nectar", "Energy Drink"),
+              ("Grapefruit", "Mango", "Açaí Berry", "Yuzu")),
+    _Category(6.5, (5, 9, 14.5, 18, 28), "fluid", ("Hot Sauce", "Pasta Sauce", "Salad Dressing"),
+              ("Habanero", "Roasted Garlic", "Sweet Chili", "Caesar")),
+    _Category(18.0, (4, 6, 12, 18, 24), "count", ("Protein Bars", "Granola Bars", "Fruit Leathers"),
+              ("Peanut Butter", "Blueberry", "Maple Pecan", "Cherry")),
+    _Category(24.0, (6, 10, 16, 24, 48), "weight", ("Raw Honey", "Mixed Nuts", "Dried Mushrooms"),
+              ("Wildflower", "Lightly Salted", "Forest", "Smoked")),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -330,4 +264,65 @@ def _quantity(total: float, unit: str, pick: int) -> list[str]:
     return [f"Value: {total}", f"Unit: {unit}"]
 
 
-__all__ = ["make_catalog"]
+def require_pillow() -> None:
+    """Raise ConfigError if Pillow is not installed."""
+    try:
+        import PIL.Image  # noqa: F401
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "pictures of products need the package Pillow, which is not installed: pip install 'pricekit[images]'",
+            parameters=("images",),
+        ) from None
+
+
+def write_pictures(
+    folder: Path, colour: np.ndarray, size: np.ndarray, pack: np.ndarray, seed: int
+) -> list[str]:
+    """Write a JPEG file for each of N products.
+
+    Args:
+        folder: of the files, which is created; existing files of the same names are replaced.
+        colour: the places of the colours in `COLOURS`, int (N,).
+        size: the places of the sizes in `SIZES`, int (N,).
+        pack: numbers of things, int (N,), at most 25.
+        seed: of the places, shades and proportions.
+
+    Returns:
+        The path of each file, which begins with `folder`.
+
+    Raises:
+        DataError: a file cannot be written.
+    """
+    paths = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for row, (tint, big, things) in enumerate(
+            zip(colour.tolist(), size.tolist(), pack.tolist(), strict=True)
+        ):
+            path = folder / f"{row:07d}.jpg"
+            rng = np.random.default_rng([seed, row])
+            _picture(list(COLOURS.values())[tint], SIZES[big], things, rng).save(path, quality=85)
+            paths.append(str(path))
+    except OSError as error:
+        raise DataError(
+            f"the pictures cannot be written into {folder}: {error}", parameters=("images",)
+        ) from None
+    return paths
+
+
+def _picture(colour: Sequence[int], half: int, things: int, rng: np.random.Generator) -> Image.Image:
+    """Draw things of one colour and size on a nearly white ground."""
+    from PIL import Image, ImageDraw
+
+    ground = int(rng.integers(246, 256))
+    picture = Image.new("RGB", (PIXELS, PIXELS), (ground, ground, ground))
+    draw = ImageDraw.Draw(picture)
+    shade = rng.uniform(0.85, 1.1)
+    fill = tuple(min(255, int(part * shade)) for part in colour)
+    narrow = int(half * rng.uniform(0.7, 1.0))
+    cell = PIXELS // GRID
+    for place in np.sort(rng.permutation(GRID * GRID)[:things]).tolist():
+        x, y = cell * (place % GRID) + cell // 2 + 1, cell * (place // GRID) + cell // 2 + 1
+        box = (x - narrow, y - half, x + narrow, y + half)
+        draw.rounded_rectangle(box, radius=narrow // 3, fill=fill)
+    return picture

@@ -29,46 +29,6 @@ from pricekit.support.log import logger
 
 VARIABLE = "PRICEKIT_CACHE"
 
-
-def cache_folder() -> Path:
-    """Return the folder of pricekit's caches: `PRICEKIT_CACHE`, or by default the one that is usual on this platform.
-
-    It may not exist yet.
-    """
-    from platformdirs import user_cache_path
-
-    named = os.environ.get(VARIABLE)
-    return Path(named).expanduser().absolute() if named else user_cache_path("pricekit")
-
-
-@contextmanager
-def working_path(out: Location) -> Iterator[Path]:
-    """Yield the local path whose neighbours are the lock and the checkpoint of an output.
-
-    For a local output it is the output itself. For a remote one it is a path in the cache that depends on the address
-    only, so an interrupted command can be continued on the same machine. For a stream it is in a temporary folder.
-
-    Example:
-        >>> with working_path(Path("prices.csv")) as path:
-        ...     path
-        PosixPath('prices.csv')
-    """
-    if isinstance(out, Path):
-        yield out
-        return
-    if out.is_stream:
-        with temporary_folder() as temporary:
-            yield temporary / f"stdout{out.suffix}"
-        return
-    folder = cache_folder() / "outputs" / hashlib.sha256(out.text.encode()).hexdigest()[:32]
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield folder / out.name
-    finally:
-        with suppress(OSError):  # it contains what an interrupted command keeps
-            folder.rmdir()
-
-
 PART_BYTES = 16 << 20
 """How much is read at a time, and so lost when a connection is cut."""
 _ANNOUNCED_BYTES = 100 << 20
@@ -76,6 +36,11 @@ _ANNOUNCED_BYTES = 100 << 20
 _lock = threading.Lock()
 _spooled: tuple[object, Copy] | None = None
 """Standard input, which can be read only once, and its copy."""
+
+_SHOWS_PARTS = frozenset({"hdfs", "memory"})
+"""Schemes whose files are visible while they are written; object stores show a file when its upload ends."""
+_OPTIONS = {"s3": {"chunksize": 16 << 20, "max_concurrency": 4}}
+"""Options of uploads; s3fs would hold half a gigabyte in memory."""
 
 
 class Copy:
@@ -256,12 +221,6 @@ def _suffix(address: Address, path: Path) -> str:
     return ".jsonl" if head.startswith(b"{") else ".csv"
 
 
-_SHOWS_PARTS = frozenset({"hdfs", "memory"})
-"""Schemes whose files are visible while they are written; object stores show a file when its upload ends."""
-_OPTIONS = {"s3": {"chunksize": 16 << 20, "max_concurrency": 4}}
-"""Options of uploads; s3fs would hold half a gigabyte in memory."""
-
-
 @contextmanager
 def published(location: Location) -> Iterator[Path]:
     """Yield a local path to write; on success its content appears at the location as a whole, on failure nothing.
@@ -324,16 +283,16 @@ def _upload_and_rename(system: Any, local: Path, target: str) -> None:
         raise
 
 
-def write_text(location: Location, text: str) -> None:
-    """Write a small UTF-8 text file, which appears as a whole; raises DataError or OSError."""
-    with published(location) as temporary:
-        temporary.write_text(text, "utf-8", newline="\n")
-
-
 def read_text(location: Location) -> str:
     """Return a small UTF-8 text file; raises DataError, OSError, or ValueError if it is not UTF-8."""
     with fetch(location) as path:
         return path.read_text("utf-8")
+
+
+def write_text(location: Location, text: str) -> None:
+    """Write a small UTF-8 text file, which appears as a whole; raises DataError or OSError."""
+    with published(location) as temporary:
+        temporary.write_text(text, "utf-8", newline="\n")
 
 
 def delete(location: Location) -> None:
@@ -343,3 +302,42 @@ def delete(location: Location) -> None:
         return
     with explained(location, "deleted"), suppress(FileNotFoundError):
         call(location, "rm_file")
+
+
+def cache_folder() -> Path:
+    """Return the folder of pricekit's caches: `PRICEKIT_CACHE`, or by default the one that is usual on this platform.
+
+    It may not exist yet.
+    """
+    from platformdirs import user_cache_path
+
+    named = os.environ.get(VARIABLE)
+    return Path(named).expanduser().absolute() if named else user_cache_path("pricekit")
+
+
+@contextmanager
+def working_path(out: Location) -> Iterator[Path]:
+    """Yield the local path whose neighbours are the lock and the checkpoint of an output.
+
+    For a local output it is the output itself. For a remote one it is a path in the cache that depends on the address
+    only, so an interrupted command can be continued on the same machine. For a stream it is in a temporary folder.
+
+    Example:
+        >>> with working_path(Path("prices.csv")) as path:
+        ...     path
+        PosixPath('prices.csv')
+    """
+    if isinstance(out, Path):
+        yield out
+        return
+    if out.is_stream:
+        with temporary_folder() as temporary:
+            yield temporary / f"stdout{out.suffix}"
+        return
+    folder = cache_folder() / "outputs" / hashlib.sha256(out.text.encode()).hexdigest()[:32]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder / out.name
+    finally:
+        with suppress(OSError):  # it contains what an interrupted command keeps
+            folder.rmdir()

@@ -22,122 +22,6 @@ from pricekit.table.source import (
 )
 from pricekit.table.table import Columns
 
-
-def words_of(name: str) -> list[str]:
-    """Split the name of a column into lower-case words.
-
-    Example:
-        >>> words_of("ProductName"), words_of("host_id"), words_of("Số lượng")
-        (['product', 'name'], ['host', 'id'], ['số', 'lượng'])
-    """
-    spaced = re.sub(r"(?<=[^\W\d_A-Z])(?=[A-Z])", " ", name)
-    return [word for word in re.split(r"[\W_]+", spaced.casefold()) if word]
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-TITLE = (
-    _set(
-        "title titles titel titre título titulo titolo tytuł tytul titul otsikko rubrik başlık baslik judul "
-    ),
-    _set(
-        "name nom nombre nome nazwa naam navn namn nimi název nazev názov nazov denumire ime naziv isim adı adi "
-        "nama tên bezeichnung artikelbezeichnung produktbezeichnung artikelname produktname productname "
-        "producttitle itemname libelle libellé intitulé denominazione denominación descrizione_breve headline "
-        "produktnavn varenavn produktnamn tuotenimi megnevezés megnevezes "
-    ),
-    _set(
-        "product products item items article artikel articulo artículo articolo produkt produit producto "
-        "produto prodotto ürün urun barang sản termék termek tuote vare vara wine book game "
-    ),
-    _set("model modell modelo modele modèle modello designation désignation variant trim "),
-)
-"""Words that name a title, from the surest to the least sure."""
-TITLE_SIGNS = re.compile(
-    "назван|наимен|назва|заголов|товар|品名|商品名|名称|名稱|标题|標題|タイトル|製品名|상품명|제목|이름|ชื่อ|اسم|عنوان|שם|כותרת"
-    "|όνομα|τίτλος|नाम"
-)
-OF_OTHERS = _set(
-    "brand brands marke marque marca marka merk category categories kategorie catégorie categoria categoría "
-    "kategoria type typ tipo tür class group department section host seller vendor shop store merchant user "
-    "owner dealer author artist taster reviewer customer agent winery region province city country state "
-    "neighbourhood neighborhood color colour size file image picture photo first last domain company "
-    "manufacturer publisher condition status id sku code number url link date price unit currency "
-    "verkäufer hersteller vendeur fabricante vendedor händler farbe couleur "
-)
-"""Words that say that a name, a type or a model is of something else than the product."""
-
-DESCRIPTIONS = _set(
-    "description descriptions desc details detail summary text content about overview body comment comments "
-    "beschreibung descripción descripcion descrição descricao descrizione opis beskrivelse beskrivning popis "
-    "açıklama kuvaus leírás omschrijving features specs specification specifications highlights note notes "
-)
-"""Words that name a description."""
-
-RECORDED = re.compile(
-    r"crawl|scrap|creat|updat|modif|insert|upload|fetch|import|export|timestamp"
-    r"|time ?stamp|last|post(ed|ing)|listed|added"
-    r"|review|expir|expire|seen|accessed|retriev|collected|download|erstellt|angelegt"
-    r"|geändert|aktualis|abruf|einstell"
-    r"|créé|créat|creaci|creac|criad|criaç|mise à jour|ajout|actualiz|atualiz|aggiorn"
-    r"|inserim|dodan|aktualiz|utworz|создан"
-    r"|обновл|добавл|публикации объяв|更新|作成|登録|创建|抓取|采集|上架|등록|수정|tạo|cập nhật|oluştur|güncel",
-    re.IGNORECASE,
-)
-"""Dates of record keeping: when somebody created, changed or read the row."""
-DESCRIBED = re.compile(
-    r"publi|release|registr|zulassung|manufact|product|built|build|vintage|erschein"
-    r"|parution|construct|year|jahr|année"
-    r"|año|anno|ano\b|год|年|launch|model|harvest|born|origin|founded|выпуск|issue|edition|made",
-    re.IGNORECASE,
-)
-"""Dates that belong to the product."""
-
-COUNTER = re.compile(
-    r"views\b|viewed|view ?count|visits?\b|visitors|clicks?\b|impressions|likes?\b"
-    r"|favou?rit|wish|watch(ers|ing)|sold\b"
-    r"|sales\b|orders\b|purchas|downloads|bids?\b|\bin stock|stock\b|inventory|availab"
-    r"|num.* ratings?\b|ratings\b"
-    r"|ratings? (count|total|number|num)|(number|num|count|total|no) (of )?ratings?"
-    r"|reviews?\b.*(count|per|number|num)"
-    r"|reviews\b|votes|comments|followers|shares\b|popularity|bestseller|best seller"
-    r"|listings count|days (on|listed)"
-    r"|aufrufe|ansicht|verkauft|verkäufe|bewertungen|lager|verfügbar|vues\b|ventes"
-    r"|\bavis\b|vendu|disponib|ventas|vistas"
-    r"|visitas|reseñas|valoraciones|vendid|vendas|avaliaç|visualiz|recensioni|vendite"
-    r"|visite|venduti|giacenza"
-    r"|просмотр|продаж|отзыв|остат|налич|перегляд|відгук|浏览|瀏覽|销量|銷量|评论数|評論數|库存|庫存|評価数|レビュー数|閲覧|販売数|在庫"
-    r"|조회|판매량|리뷰|재고|lượt|đã bán|đánh giá|tồn kho|satış|satıl|yorum|görüntü|stok|sprzeda"
-    r"|wyświetl|opinii|dostępn"
-    r"|terjual|ulasan|dilihat|verkocht|bekeken|voorraad|sålda|visning|antal bud|solgt"
-    r"|myyty|prodáno|skladem|eladott",
-    re.IGNORECASE,
-)
-"""Counts and states that arise after the price was set."""
-NOT_A_COUNTER = re.compile(
-    r"scor|point|star|averag|\bavg|mean\b|punkt|note\b|rating$|review text", re.IGNORECASE
-)
-
-INDEX = re.compile(
-    r"^(unnamed:? ?\d+|column ?1|index|level_0|idx|row|row ?(id|nr|no|num|number)"
-    r"|rownames|#|№|nº|n°|lfd\.? ?nr\.?|stt"
-    r"|序号|编号|連番|番号|번호|п/п|№ ?п/п)?[_.]?$",
-    re.IGNORECASE,
-)
-"""Names of a running number."""
-PARTY = _set(
-    "host seller user owner vendor shop store customer merchant dealer agent member reviewer profile account "
-    "buyer client author verkäufer vendeur vendedor "
-)
-ENTITY = _set(
-    "product item listing sku asin train test row record order offer ad article artikel post sample entry "
-    "goods produkt producto scrape "
-)
-CODES = _set("isbn isbn10 isbn13 ean gtin upc asin uuid guid barcode vin sku ")
-
-
 MAX_TEXT_COLUMNS = 32
 _MAX_LONG_TEXTS = 4
 """Further long texts come after the other columns, if there are too many columns."""
@@ -164,6 +48,143 @@ _ID_NAME = re.compile(
     r"|品番)|[a-z]I[dD]$"
 )
 
+_PROFILED_ROWS = 8192
+"""Number of rows from which the kind of each column is determined."""
+
+
+@dataclass(frozen=True)
+class ColumnGuess:
+    """The columns of a table as named or guessed.
+
+    Attributes:
+        columns: the roles of the columns; `columns.price` is None if no column looks like a price.
+        profiles: the profile of each column of the table.
+        file: the opened table; the columns of a file without a header are named column1, column2 and so on.
+        read_options: how to read the table, with these names.
+        headless: the file was read as one without a header, because its first line looks like data.
+    """
+
+    columns: Columns
+    profiles: list[Profile]
+    file: OpenedTable
+    read_options: ReadOptions
+    headless: bool
+
+
+def guess_columns(
+    source: TableSource | OpenedTable,
+    *,
+    text: Sequence[str] = (),
+    price: str | None = None,
+    id: str | None = None,  # noqa: A002 - the name of the public parameter
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS,
+) -> ColumnGuess:
+    """Guess the text, price and id columns from the first rows of a table.
+
+    Args:
+        source: a file or a frame.
+        text: the text columns; empty guesses them.
+        price: the price column; None guesses it.
+        id: the id column; None guesses it.
+        read_options: how to read the table; options that are not set are detected.
+
+    Raises:
+        NoRowsError: the table has no rows.
+        DataError: the table cannot be read, or it has no text column.
+
+    Example:
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"sku": ["a1", "b2"], "title": ["Green tea", "Plum jam"], "eur": ["3,50 €", "2,80 €"]})
+        >>> guess_columns(frame).columns
+        Columns(text=('title',), price='eur', id='sku', id_required=False)
+    """
+    file = open_table(source, read_options, logger.debug)
+    file, profiles, read_options, headless = _with_names(file, read_options)
+    price = price or guess_price(profiles)
+    others = [column for column in profiles if column.name != price]
+    describing = [column for column in others if column.name not in (id, "sample_id")]
+    texts = tuple(text) or guess_text(describing)
+    if not texts:
+        raise _without_text(file, profiles)
+    columns = Columns(texts, price, id or guess_id(others, texts), id_required=id is not None)
+    return ColumnGuess(columns, profiles, file, read_options, headless)
+
+
+def describe_guess(guess: ColumnGuess) -> list[str]:
+    """Return sentences about the guesses."""
+    columns = guess.columns
+    found = [f"text: {', '.join(map(shorten, columns.text))}"]
+    found += [
+        f"{kind}: {shorten(name)}" for kind, name in (("price", columns.price), ("id", columns.id)) if name
+    ]
+    sentences = [f"columns guessed: {'; '.join(found)}."]
+    return [describe_headless(guess), *sentences] if guess.headless else sentences
+
+
+def describe_headless(guess: ColumnGuess) -> str:
+    """Return a sentence on the names of the columns of a file without a header."""
+    return (
+        "The first line looks like data, so the file is read as one without a header; its columns are called "
+        f"{guess.profiles[0].name} and so on. Set columns to give them better names, in their order."
+    )
+
+
+def reasons_left_out(columns: Sequence[Profile], used: Sequence[str | None]) -> dict[str, str]:
+    """Return why each column that is not used is left out.
+
+    Args:
+        columns: all columns of the table.
+        used: the text columns, the price and the id.
+    """
+    other = "catalog_content has the text" if "catalog_content" in used else "not among the chosen columns"
+    return {column.name: _reason(column) or other for column in columns if column.name not in used}
+
+
+def counts_later(column: Profile) -> bool:
+    """Return whether a column holds counts or dates that may only exist after the price was set."""
+    name = " ".join(words_of(column.name))
+    shown = name if column.kind == "number" else f"{name} {column.example}"  # "4.0 out of 5 stars"
+    counter = bool(COUNTER.search(name)) and not NOT_A_COUNTER.search(shown)
+    undated = column.kind == "date" and not DESCRIBED.search(name)
+    return undated or (counter and column.kind in ("number", "category"))
+
+
+def _with_names(
+    file: OpenedTable, read_options: ReadOptions
+) -> tuple[OpenedTable, list[Profile], ReadOptions, bool]:
+    """Profile the columns, and name those of a file whose first line is data."""
+    row = [] if read_options.names else file.first_row()
+    profiles = [] if len(set(row)) < len(row) and looks_like_data(row) else _profiles(file)
+    if not row or file.layout is None or (profiles and not without_header(profiles)):
+        return file, profiles, read_options, False
+    read_options = replace(read_options, names=tuple(f"column{n}" for n in range(1, len(row) + 1)))
+    file = replace(file, layout=replace(file.layout, names=read_options.names))
+    return file, _profiles(file), read_options, True
+
+
+def _profiles(file: OpenedTable) -> list[Profile]:
+    first = next(file.chunks(_PROFILED_ROWS, ReadWarnings()), None)
+    if first is None or not len(first.columns):
+        raise no_rows(file)
+    return profile(file.name, first.columns)
+
+
+def _without_text(file: OpenedTable, profiles: list[Profile]) -> DataError:
+    if all(column.kind == "empty" for column in profiles):
+        return DataError(
+            f"{file.name} has no values: all cells of its columns ({', '.join(shorten(c.name) for c in profiles)}) are "
+            "empty. Check the delimiter and how the table was exported.",
+            parameters=("text", "delimiter"),
+            candidates=[column.name for column in profiles],
+        )
+    names = ", ".join(f"{shorten(column.name)} ({column.kind})" for column in profiles)
+    return DataError(
+        f"{file.name} has no column of text; it has {names}. Name the columns that describe a product."
+        + (TITLE_HINT if file.layout is not None and len(profiles) == 1 else ""),
+        parameters=("text",),
+        candidates=[column.name for column in profiles],
+    )
+
 
 def guess_price(columns: Sequence[Profile]) -> str | None:
     """Return the most likely price column: by its name, else by its currency signs."""
@@ -189,26 +210,6 @@ def guess_text(columns: Sequence[Profile]) -> tuple[str, ...]:
     kept = sorted(able, key=lambda c: (counts_later(c), c.name in long))[: MAX_TEXT_COLUMNS - 1]
     ordered = sorted(kept, key=lambda c: (counts_later(c), c.words))
     return (title.name, *(column.name for column in ordered))
-
-
-def reasons_left_out(columns: Sequence[Profile], used: Sequence[str | None]) -> dict[str, str]:
-    """Return why each column that is not used is left out.
-
-    Args:
-        columns: all columns of the table.
-        used: the text columns, the price and the id.
-    """
-    other = "catalog_content has the text" if "catalog_content" in used else "not among the chosen columns"
-    return {column.name: _reason(column) or other for column in columns if column.name not in used}
-
-
-def counts_later(column: Profile) -> bool:
-    """Return whether a column holds counts or dates that may only exist after the price was set."""
-    name = " ".join(words_of(column.name))
-    shown = name if column.kind == "number" else f"{name} {column.example}"  # "4.0 out of 5 stars"
-    counter = bool(COUNTER.search(name)) and not NOT_A_COUNTER.search(shown)
-    undated = column.kind == "date" and not DESCRIBED.search(name)
-    return undated or (counter and column.kind in ("number", "category"))
 
 
 def guess_id(columns: Sequence[Profile], taken: Sequence[str | None]) -> str | None:
@@ -292,119 +293,123 @@ def _reason(column: Profile) -> str:
     return "identifies rows or products" if owner & ENTITY or column.distinct > _MANY else ""
 
 
-_PROFILED_ROWS = 8192
-"""Number of rows from which the kind of each column is determined."""
-
-
-@dataclass(frozen=True)
-class ColumnGuess:
-    """The columns of a table as named or guessed.
-
-    Attributes:
-        columns: the roles of the columns; `columns.price` is None if no column looks like a price.
-        profiles: the profile of each column of the table.
-        file: the opened table; the columns of a file without a header are named column1, column2 and so on.
-        read_options: how to read the table, with these names.
-        headless: the file was read as one without a header, because its first line looks like data.
-    """
-
-    columns: Columns
-    profiles: list[Profile]
-    file: OpenedTable
-    read_options: ReadOptions
-    headless: bool
-
-
-def guess_columns(
-    source: TableSource | OpenedTable,
-    *,
-    text: Sequence[str] = (),
-    price: str | None = None,
-    id: str | None = None,  # noqa: A002 - the name of the public parameter
-    read_options: ReadOptions = DEFAULT_READ_OPTIONS,
-) -> ColumnGuess:
-    """Guess the text, price and id columns from the first rows of a table.
-
-    Args:
-        source: a file or a frame.
-        text: the text columns; empty guesses them.
-        price: the price column; None guesses it.
-        id: the id column; None guesses it.
-        read_options: how to read the table; options that are not set are detected.
-
-    Raises:
-        NoRowsError: the table has no rows.
-        DataError: the table cannot be read, or it has no text column.
+def words_of(name: str) -> list[str]:
+    """Split the name of a column into lower-case words.
 
     Example:
-        >>> import pandas as pd
-        >>> frame = pd.DataFrame({"sku": ["a1", "b2"], "title": ["Green tea", "Plum jam"], "eur": ["3,50 €", "2,80 €"]})
-        >>> guess_columns(frame).columns
-        Columns(text=('title',), price='eur', id='sku', id_required=False)
+        >>> words_of("ProductName"), words_of("host_id"), words_of("Số lượng")
+        (['product', 'name'], ['host', 'id'], ['số', 'lượng'])
     """
-    file = open_table(source, read_options, logger.debug)
-    file, profiles, read_options, headless = _with_names(file, read_options)
-    price = price or guess_price(profiles)
-    others = [column for column in profiles if column.name != price]
-    describing = [column for column in others if column.name not in (id, "sample_id")]
-    texts = tuple(text) or guess_text(describing)
-    if not texts:
-        raise _without_text(file, profiles)
-    columns = Columns(texts, price, id or guess_id(others, texts), id_required=id is not None)
-    return ColumnGuess(columns, profiles, file, read_options, headless)
+    spaced = re.sub(r"(?<=[^\W\d_A-Z])(?=[A-Z])", " ", name)
+    return [word for word in re.split(r"[\W_]+", spaced.casefold()) if word]
 
 
-def describe_guess(guess: ColumnGuess) -> list[str]:
-    """Return sentences about the guesses."""
-    columns = guess.columns
-    found = [f"text: {', '.join(map(shorten, columns.text))}"]
-    found += [
-        f"{kind}: {shorten(name)}" for kind, name in (("price", columns.price), ("id", columns.id)) if name
-    ]
-    sentences = [f"columns guessed: {'; '.join(found)}."]
-    return [describe_headless(guess), *sentences] if guess.headless else sentences
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
 
 
-def describe_headless(guess: ColumnGuess) -> str:
-    """Return a sentence on the names of the columns of a file without a header."""
-    return (
-        "The first line looks like data, so the file is read as one without a header; its columns are called "
-        f"{guess.profiles[0].name} and so on. Set columns to give them better names, in their order."
-    )
+TITLE = (
+    _set(
+        "title titles titel titre título titulo titolo tytuł tytul titul otsikko rubrik başlık baslik judul "
+    ),
+    _set(
+        "name nom nombre nome nazwa naam navn namn nimi název nazev názov nazov denumire ime naziv isim adı adi "
+        "nama tên bezeichnung artikelbezeichnung produktbezeichnung artikelname produktname productname "
+        "producttitle itemname libelle libellé intitulé denominazione denominación descrizione_breve headline "
+        "produktnavn varenavn produktnamn tuotenimi megnevezés megnevezes "
+    ),
+    _set(
+        "product products item items article artikel articulo artículo articolo produkt produit producto "
+        "produto prodotto ürün urun barang sản termék termek tuote vare vara wine book game "
+    ),
+    _set("model modell modelo modele modèle modello designation désignation variant trim "),
+)
+"""Words that name a title, from the surest to the least sure."""
 
+TITLE_SIGNS = re.compile(
+    "назван|наимен|назва|заголов|товар|品名|商品名|名称|名稱|标题|標題|タイトル|製品名|상품명|제목|이름|ชื่อ|اسم|عنوان|שם|כותרת"
+    "|όνομα|τίτλος|नाम"
+)
 
-def _with_names(
-    file: OpenedTable, read_options: ReadOptions
-) -> tuple[OpenedTable, list[Profile], ReadOptions, bool]:
-    """Profile the columns, and name those of a file whose first line is data."""
-    row = [] if read_options.names else file.first_row()
-    profiles = [] if len(set(row)) < len(row) and looks_like_data(row) else _profiles(file)
-    if not row or file.layout is None or (profiles and not without_header(profiles)):
-        return file, profiles, read_options, False
-    read_options = replace(read_options, names=tuple(f"column{n}" for n in range(1, len(row) + 1)))
-    file = replace(file, layout=replace(file.layout, names=read_options.names))
-    return file, _profiles(file), read_options, True
+OF_OTHERS = _set(
+    "brand brands marke marque marca marka merk category categories kategorie catégorie categoria categoría "
+    "kategoria type typ tipo tür class group department section host seller vendor shop store merchant user "
+    "owner dealer author artist taster reviewer customer agent winery region province city country state "
+    "neighbourhood neighborhood color colour size file image picture photo first last domain company "
+    "manufacturer publisher condition status id sku code number url link date price unit currency "
+    "verkäufer hersteller vendeur fabricante vendedor händler farbe couleur "
+)
+"""Words that say that a name, a type or a model is of something else than the product."""
 
+DESCRIPTIONS = _set(
+    "description descriptions desc details detail summary text content about overview body comment comments "
+    "beschreibung descripción descripcion descrição descricao descrizione opis beskrivelse beskrivning popis "
+    "açıklama kuvaus leírás omschrijving features specs specification specifications highlights note notes "
+)
+"""Words that name a description."""
 
-def _profiles(file: OpenedTable) -> list[Profile]:
-    first = next(file.chunks(_PROFILED_ROWS, ReadWarnings()), None)
-    if first is None or not len(first.columns):
-        raise no_rows(file)
-    return profile(file.name, first.columns)
+RECORDED = re.compile(
+    r"crawl|scrap|creat|updat|modif|insert|upload|fetch|import|export|timestamp"
+    r"|time ?stamp|last|post(ed|ing)|listed|added"
+    r"|review|expir|expire|seen|accessed|retriev|collected|download|erstellt|angelegt"
+    r"|geändert|aktualis|abruf|einstell"
+    r"|créé|créat|creaci|creac|criad|criaç|mise à jour|ajout|actualiz|atualiz|aggiorn"
+    r"|inserim|dodan|aktualiz|utworz|создан"
+    r"|обновл|добавл|публикации объяв|更新|作成|登録|创建|抓取|采集|上架|등록|수정|tạo|cập nhật|oluştur|güncel",
+    re.IGNORECASE,
+)
+"""Dates of record keeping: when somebody created, changed or read the row."""
 
+DESCRIBED = re.compile(
+    r"publi|release|registr|zulassung|manufact|product|built|build|vintage|erschein"
+    r"|parution|construct|year|jahr|année"
+    r"|año|anno|ano\b|год|年|launch|model|harvest|born|origin|founded|выпуск|issue|edition|made",
+    re.IGNORECASE,
+)
+"""Dates that belong to the product."""
 
-def _without_text(file: OpenedTable, profiles: list[Profile]) -> DataError:
-    if all(column.kind == "empty" for column in profiles):
-        return DataError(
-            f"{file.name} has no values: all cells of its columns ({', '.join(shorten(c.name) for c in profiles)}) are "
-            "empty. Check the delimiter and how the table was exported.",
-            parameters=("text", "delimiter"),
-            candidates=[column.name for column in profiles],
-        )
-    names = ", ".join(f"{shorten(column.name)} ({column.kind})" for column in profiles)
-    return DataError(
-        f"{file.name} has no column of text; it has {names}. Name the columns that describe a product."
-        + (TITLE_HINT if file.layout is not None and len(profiles) == 1 else ""),
-        parameters=("text",),
-        candidates=[column.name for column in profiles],
-    )
+COUNTER = re.compile(
+    r"views\b|viewed|view ?count|visits?\b|visitors|clicks?\b|impressions|likes?\b"
+    r"|favou?rit|wish|watch(ers|ing)|sold\b"
+    r"|sales\b|orders\b|purchas|downloads|bids?\b|\bin stock|stock\b|inventory|availab"
+    r"|num.* ratings?\b|ratings\b"
+    r"|ratings? (count|total|number|num)|(number|num|count|total|no) (of )?ratings?"
+    r"|reviews?\b.*(count|per|number|num)"
+    r"|reviews\b|votes|comments|followers|shares\b|popularity|bestseller|best seller"
+    r"|listings count|days (on|listed)"
+    r"|aufrufe|ansicht|verkauft|verkäufe|bewertungen|lager|verfügbar|vues\b|ventes"
+    r"|\bavis\b|vendu|disponib|ventas|vistas"
+    r"|visitas|reseñas|valoraciones|vendid|vendas|avaliaç|visualiz|recensioni|vendite"
+    r"|visite|venduti|giacenza"
+    r"|просмотр|продаж|отзыв|остат|налич|перегляд|відгук|浏览|瀏覽|销量|銷量|评论数|評論數|库存|庫存|評価数|レビュー数|閲覧|販売数|在庫"
+    r"|조회|판매량|리뷰|재고|lượt|đã bán|đánh giá|tồn kho|satış|satıl|yorum|görüntü|stok|sprzeda"
+    r"|wyświetl|opinii|dostępn"
+    r"|terjual|ulasan|dilihat|verkocht|bekeken|voorraad|sålda|visning|antal bud|solgt"
+    r"|myyty|prodáno|skladem|eladott",
+    re.IGNORECASE,
+)
+"""Counts and states that arise after the price was set."""
+
+NOT_A_COUNTER = re.compile(
+    r"scor|point|star|averag|\bavg|mean\b|punkt|note\b|rating$|review text", re.IGNORECASE
+)
+
+INDEX = re.compile(
+    r"^(unnamed:? ?\d+|column ?1|index|level_0|idx|row|row ?(id|nr|no|num|number)"
+    r"|rownames|#|№|nº|n°|lfd\.? ?nr\.?|stt"
+    r"|序号|编号|連番|番号|번호|п/п|№ ?п/п)?[_.]?$",
+    re.IGNORECASE,
+)
+"""Names of a running number."""
+
+PARTY = _set(
+    "host seller user owner vendor shop store customer merchant dealer agent member reviewer profile account "
+    "buyer client author verkäufer vendeur vendedor "
+)
+
+ENTITY = _set(
+    "product item listing sku asin train test row record order offer ad article artikel post sample entry "
+    "goods produkt producto scrape "
+)
+
+CODES = _set("isbn isbn10 isbn13 ean gtin upc asin uuid guid barcode vin sku ")

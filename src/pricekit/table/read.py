@@ -50,228 +50,7 @@ from pricekit.table.source import (
 )
 from pricekit.table.table import RAGGED, Columns, Notices, Table, concat_tables
 
-
-def table_of_texts(texts: Sequence[str] | np.ndarray | pd.Series, name: str = "text") -> Table:
-    """Return a table with one text column called `name`, without prices, with row numbers as ids.
-
-    NUL bytes are removed and texts are cut to `MAX_TEXT_CHARS` characters, as `read_table` does; a warning counts both.
-
-    Args:
-        texts: strings, (N,): a list, a numpy array, or a pandas, Arrow or polars column.
-        name: the name of the column.
-
-    Raises:
-        DataError: a single text or a whole table instead of a list of texts, or a value that is not a string.
-
-    Example:
-        >>> table_of_texts(["Green tea 50 g", "Plum jam"]).text.tolist()
-        ['Green tea 50 g', 'Plum jam']
-    """
-    cells = _cells(texts)
-    wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str)), None)
-    if wrong is not None:
-        raise DataError(
-            f"value {wrong:,} of the texts is of type {type(cells[wrong]).__name__}; a string is expected. "
-            'Use "" for a missing text.',
-            parameters=("table",),
-            position=wrong,
-            type=type(cells[wrong]).__name__,
-        )
-    read_warnings = ReadWarnings()
-    column = pd.array(clean(text_array(cells), read_warnings), dtype="str")
-    for sentence in read_warnings.sentences("the texts"):
-        logger.warning(sentence)
-    text = pd.Series(column, name="text")
-    rows = np.arange(len(text), dtype=np.int64)
-    return Table(pd.Series(rows, name="row"), text, None, text.to_frame(name), rows=rows)
-
-
-def _cells(texts: Any) -> list[Any]:
-    """Return the values of a list of texts; raises DataError if it is something else."""
-    kind = type(texts).__name__
-    if is_frame(texts):
-        raise DataError(
-            f"a list of texts is expected, not a whole {kind}. Pass its text column.",
-            parameters=("table",),
-            type=kind,
-        )
-    if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
-        found = "None" if texts is None else f"one {kind}"
-        remedy = (
-            "Put a text into a list: [text]."
-            if isinstance(texts, str | bytes)
-            else "Put the texts into a list."
-        )
-        if hasattr(texts, "collect"):
-            remedy = "Call its collect() first."
-        raise DataError(
-            f"a table or a list of texts is expected, not {found}. {remedy}", parameters=("table",), type=kind
-        )
-    if isinstance(texts, np.ndarray) and texts.ndim != 1:
-        raise DataError(
-            f"texts of one dimension are expected, not an array of shape {texts.shape}. Pass one of its columns.",
-            parameters=("table",),
-            shape=texts.shape,
-        )
-    return texts.to_pylist() if isinstance(texts, pa.Array | pa.ChunkedArray) else list(texts)
-
-
-def check_labelled(texts: Iterable[str], columns: Columns) -> None:
-    """Raise DataError if a model reads several columns and no text has a line of `join_text` for any of them."""
-    labels = tuple(f"{name}: " for name in columns.text)
-    if len(labels) == 1 or not any(texts):
-        return
-    if not any(line.startswith(labels) for text in texts for line in text.split("\n")):
-        raise DataError(
-            f"no text has a line such as '{labels[0]}…': this model reads the columns {', '.join(columns.text)}. Pass "
-            "a DataFrame with these columns, or texts with a line 'column: cell' for each.",
-            parameters=("table",),
-            columns=list(columns.text),
-        )
-
-
 _SHOWN_COLUMNS = 30
-
-
-def resolve(
-    file: OpenedTable, names: list[str], columns: Columns, notices: Notices, first_row: int = 0
-) -> Columns:
-    """Check that the columns are in a table; an id column that the user did not name may be missing.
-
-    Args:
-        file: the table.
-        names: its columns.
-        columns: the expected columns.
-        notices: receives a sentence if the id column is missing.
-        first_row: the number of the first row, for that notice.
-
-    Raises:
-        DataError: a column is missing.
-    """
-    for name in columns.text:
-        _require(file, names, name, "text")
-    if columns.price is not None:
-        _require(file, names, columns.price, "price")
-    if columns.id is None or columns.id in names:
-        return columns
-    if columns.id_required:
-        _require(file, names, columns.id, "id")
-    if file.kind == "frame":  # its rows are identified by position
-        return replace(columns, id=None)
-    notices(
-        f"{file.name} has no id column {columns.id!r}: row numbers from {first_row:,} are used instead (set id to "
-        "another column)."
-    )
-    return replace(columns, id=None)
-
-
-def _require(file: OpenedTable, names: list[str], name: str, parameter: str) -> None:
-    if name in names:
-        return
-    shown = ", ".join(shorten(n) for n in names[:_SHOWN_COLUMNS]) or "none"
-    more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
-    hint, parameters = "", [parameter]
-    if file.layout is not None and len(names) == 1:
-        hint = TITLE_HINT
-    elif file.layout is not None and not file.layout.names and (value := looks_like_data(names)) is not None:
-        hint = (
-            f" The first line looks like data ({shorten(value)!r}); if the file has no header, name its {len(names)} "
-            "columns, in their order."
-        )
-        parameters.append("columns")
-    raise DataError(
-        f"{file.name} has no column {name!r}. Its columns are: {shown}{more}.{did_you_mean(name, names)}{hint}",
-        parameters=tuple(parameters),
-        column=name,
-        candidates=names,
-        suggestion=nearest(name, names),
-    )
-
-
-def check_width(file: OpenedTable, first: RawChunk, read_warnings: ReadWarnings) -> None:
-    """Raise DataError if all rows are wider than the header: cells would be read into the wrong columns."""
-    rows, width = first.columns.num_rows, first.columns.num_columns
-    if rows > 1 and read_warnings.wider >= rows:
-        raise DataError(
-            f"{file.name}: all rows have more fields than the header, which has {width}. Perhaps it lacks a name for "
-            "the first column, or is not on the first line, or fields that contain the delimiter are not quoted. Fix "
-            "the file, or delete the header and name all columns.",
-            parameters=("columns",),
-            width=width,
-        )
-
-
-def assemble(
-    file: OpenedTable,
-    raws: Iterable[RawChunk],
-    columns: Columns,
-    prices: PriceFormat | None,
-    start: int,
-    read_warnings: ReadWarnings,
-) -> Iterator[Table]:
-    """Yield a table for each chunk.
-
-    Args:
-        file: the source of the chunks.
-        raws: the chunks.
-        columns: the roles of the columns; all of them exist.
-        prices: the format of the prices; None reads none.
-        start: the number of the first row.
-        read_warnings: counts the repairs.
-
-    Raises:
-        DataError: values that pandas cannot hold.
-    """
-    for raw in raws:
-        try:
-            table = _table(raw, columns, prices, start, read_warnings)
-        except (pa.ArrowException, ValueError, OverflowError) as error:
-            odd = unreadable({name: flat(raw.columns.column(name)) for name in raw.columns.column_names})
-            if not odd:
-                raise
-            raise unreadable_values(file.name, odd[0], error) from None
-        if columns.id is not None and len(table) and isinstance(table.ids.dtype, pd.StringDtype):
-            kind = raw.columns.schema.field(columns.id).type
-            if keeps_type(kind) and not is_text(kind):  # ids in other chunks would not become text
-                reason = ValueError("times before the year 1 or after 9999")
-                raise unreadable_values(file.name, columns.id, reason)
-        yield table
-        start += len(table)
-
-
-def _table(
-    raw: RawChunk, columns: Columns, prices: PriceFormat | None, start: int, read_warnings: ReadWarnings
-) -> Table:
-    arrays = {name: flat(raw.columns.column(name)) for name in raw.columns.column_names}
-    # Read prices before NUL bytes are removed: "1\0999" is not a number and must not become one.
-    price, flaws = None, None
-    if columns.price is not None and prices is not None:
-        price, flaws = parse_price(arrays[columns.price], prices)
-    if raw.ragged is not None and raw.ragged.any():
-        flaws = np.full(len(raw.columns), "", dtype=object) if flaws is None else flaws
-        flaws[raw.ragged] = RAGGED
-    arrays = {
-        name: clean(cells, read_warnings) if is_text(cells.type) else cells for name, cells in arrays.items()
-    }
-    text = join_text(columns.text, [as_model_text(arrays[name]) for name in columns.text], read_warnings)
-    frame = as_frame(arrays)
-    rows = np.arange(start, start + len(frame), dtype=np.int64)
-    if columns.id is None:
-        ids = pd.Series(rows, name="row")
-    elif keeps_type(arrays[columns.id].type):
-        ids = frame[columns.id]
-    else:  # decimals, dates and others are objects in pandas, and Arrow would guess their type again for each chunk
-        ids = pa.table({columns.id: as_text(arrays[columns.id])}).to_pandas()[columns.id]
-    return Table(
-        ids=ids,
-        text=pa.table({"text": text}).to_pandas()["text"],
-        price=price,
-        frame=frame,
-        flaws=flaws,
-        rows=rows,
-        position=raw.position,
-    )
-
 
 _CHUNK = 8192
 _SOME_ROWS = 64
@@ -428,6 +207,11 @@ def read_frame(frame: TableSource, columns: Columns) -> Table:
     )[0]
 
 
+def column_names(source: TableSource, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> list[str]:
+    """Return the names of a table's columns, from its beginning; raises DataError."""
+    return _names(open_table(source, read_options, logger.debug))
+
+
 def columns_found(
     path: Location, columns: Columns, read_options: ReadOptions = DEFAULT_READ_OPTIONS
 ) -> Columns:
@@ -446,11 +230,6 @@ def columns_found(
         file = open_table(path, read_options, logger.debug)
         names = _names(file)
     return resolve(file, names, columns, logger.debug)
-
-
-def column_names(source: TableSource, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> list[str]:
-    """Return the names of a table's columns, from its beginning; raises DataError."""
-    return _names(open_table(source, read_options, logger.debug))
 
 
 def _names(file: OpenedTable) -> list[str]:
@@ -515,3 +294,222 @@ def _prices(
     if description := describe_prices(found):
         notices(f"{file.name}: {description}")
     return found
+
+
+def resolve(
+    file: OpenedTable, names: list[str], columns: Columns, notices: Notices, first_row: int = 0
+) -> Columns:
+    """Check that the columns are in a table; an id column that the user did not name may be missing.
+
+    Args:
+        file: the table.
+        names: its columns.
+        columns: the expected columns.
+        notices: receives a sentence if the id column is missing.
+        first_row: the number of the first row, for that notice.
+
+    Raises:
+        DataError: a column is missing.
+    """
+    for name in columns.text:
+        _require(file, names, name, "text")
+    if columns.price is not None:
+        _require(file, names, columns.price, "price")
+    if columns.id is None or columns.id in names:
+        return columns
+    if columns.id_required:
+        _require(file, names, columns.id, "id")
+    if file.kind == "frame":  # its rows are identified by position
+        return replace(columns, id=None)
+    notices(
+        f"{file.name} has no id column {columns.id!r}: row numbers from {first_row:,} are used instead (set id to "
+        "another column)."
+    )
+    return replace(columns, id=None)
+
+
+def _require(file: OpenedTable, names: list[str], name: str, parameter: str) -> None:
+    if name in names:
+        return
+    shown = ", ".join(shorten(n) for n in names[:_SHOWN_COLUMNS]) or "none"
+    more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
+    hint, parameters = "", [parameter]
+    if file.layout is not None and len(names) == 1:
+        hint = TITLE_HINT
+    elif file.layout is not None and not file.layout.names and (value := looks_like_data(names)) is not None:
+        hint = (
+            f" The first line looks like data ({shorten(value)!r}); if the file has no header, name its {len(names)} "
+            "columns, in their order."
+        )
+        parameters.append("columns")
+    raise DataError(
+        f"{file.name} has no column {name!r}. Its columns are: {shown}{more}.{did_you_mean(name, names)}{hint}",
+        parameters=tuple(parameters),
+        column=name,
+        candidates=names,
+        suggestion=nearest(name, names),
+    )
+
+
+def check_width(file: OpenedTable, first: RawChunk, read_warnings: ReadWarnings) -> None:
+    """Raise DataError if all rows are wider than the header: cells would be read into the wrong columns."""
+    rows, width = first.columns.num_rows, first.columns.num_columns
+    if rows > 1 and read_warnings.wider >= rows:
+        raise DataError(
+            f"{file.name}: all rows have more fields than the header, which has {width}. Perhaps it lacks a name for "
+            "the first column, or is not on the first line, or fields that contain the delimiter are not quoted. Fix "
+            "the file, or delete the header and name all columns.",
+            parameters=("columns",),
+            width=width,
+        )
+
+
+def assemble(
+    file: OpenedTable,
+    raws: Iterable[RawChunk],
+    columns: Columns,
+    prices: PriceFormat | None,
+    start: int,
+    read_warnings: ReadWarnings,
+) -> Iterator[Table]:
+    """Yield a table for each chunk.
+
+    Args:
+        file: the source of the chunks.
+        raws: the chunks.
+        columns: the roles of the columns; all of them exist.
+        prices: the format of the prices; None reads none.
+        start: the number of the first row.
+        read_warnings: counts the repairs.
+
+    Raises:
+        DataError: values that pandas cannot hold.
+    """
+    for raw in raws:
+        try:
+            table = _table(raw, columns, prices, start, read_warnings)
+        except (pa.ArrowException, ValueError, OverflowError) as error:
+            odd = unreadable({name: flat(raw.columns.column(name)) for name in raw.columns.column_names})
+            if not odd:
+                raise
+            raise unreadable_values(file.name, odd[0], error) from None
+        if columns.id is not None and len(table) and isinstance(table.ids.dtype, pd.StringDtype):
+            kind = raw.columns.schema.field(columns.id).type
+            if keeps_type(kind) and not is_text(kind):  # ids in other chunks would not become text
+                reason = ValueError("times before the year 1 or after 9999")
+                raise unreadable_values(file.name, columns.id, reason)
+        yield table
+        start += len(table)
+
+
+def _table(
+    raw: RawChunk, columns: Columns, prices: PriceFormat | None, start: int, read_warnings: ReadWarnings
+) -> Table:
+    arrays = {name: flat(raw.columns.column(name)) for name in raw.columns.column_names}
+    # Read prices before NUL bytes are removed: "1\0999" is not a number and must not become one.
+    price, flaws = None, None
+    if columns.price is not None and prices is not None:
+        price, flaws = parse_price(arrays[columns.price], prices)
+    if raw.ragged is not None and raw.ragged.any():
+        flaws = np.full(len(raw.columns), "", dtype=object) if flaws is None else flaws
+        flaws[raw.ragged] = RAGGED
+    arrays = {
+        name: clean(cells, read_warnings) if is_text(cells.type) else cells for name, cells in arrays.items()
+    }
+    text = join_text(columns.text, [as_model_text(arrays[name]) for name in columns.text], read_warnings)
+    frame = as_frame(arrays)
+    rows = np.arange(start, start + len(frame), dtype=np.int64)
+    if columns.id is None:
+        ids = pd.Series(rows, name="row")
+    elif keeps_type(arrays[columns.id].type):
+        ids = frame[columns.id]
+    else:  # decimals, dates and others are objects in pandas, and Arrow would guess their type again for each chunk
+        ids = pa.table({columns.id: as_text(arrays[columns.id])}).to_pandas()[columns.id]
+    return Table(
+        ids=ids,
+        text=pa.table({"text": text}).to_pandas()["text"],
+        price=price,
+        frame=frame,
+        flaws=flaws,
+        rows=rows,
+        position=raw.position,
+    )
+
+
+def table_of_texts(texts: Sequence[str] | np.ndarray | pd.Series, name: str = "text") -> Table:
+    """Return a table with one text column called `name`, without prices, with row numbers as ids.
+
+    NUL bytes are removed and texts are cut to `MAX_TEXT_CHARS` characters, as `read_table` does; a warning counts both.
+
+    Args:
+        texts: strings, (N,): a list, a numpy array, or a pandas, Arrow or polars column.
+        name: the name of the column.
+
+    Raises:
+        DataError: a single text or a whole table instead of a list of texts, or a value that is not a string.
+
+    Example:
+        >>> table_of_texts(["Green tea 50 g", "Plum jam"]).text.tolist()
+        ['Green tea 50 g', 'Plum jam']
+    """
+    cells = _cells(texts)
+    wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str)), None)
+    if wrong is not None:
+        raise DataError(
+            f"value {wrong:,} of the texts is of type {type(cells[wrong]).__name__}; a string is expected. "
+            'Use "" for a missing text.',
+            parameters=("table",),
+            position=wrong,
+            type=type(cells[wrong]).__name__,
+        )
+    read_warnings = ReadWarnings()
+    column = pd.array(clean(text_array(cells), read_warnings), dtype="str")
+    for sentence in read_warnings.sentences("the texts"):
+        logger.warning(sentence)
+    text = pd.Series(column, name="text")
+    rows = np.arange(len(text), dtype=np.int64)
+    return Table(pd.Series(rows, name="row"), text, None, text.to_frame(name), rows=rows)
+
+
+def _cells(texts: Any) -> list[Any]:
+    """Return the values of a list of texts; raises DataError if it is something else."""
+    kind = type(texts).__name__
+    if is_frame(texts):
+        raise DataError(
+            f"a list of texts is expected, not a whole {kind}. Pass its text column.",
+            parameters=("table",),
+            type=kind,
+        )
+    if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
+        found = "None" if texts is None else f"one {kind}"
+        remedy = (
+            "Put a text into a list: [text]."
+            if isinstance(texts, str | bytes)
+            else "Put the texts into a list."
+        )
+        if hasattr(texts, "collect"):
+            remedy = "Call its collect() first."
+        raise DataError(
+            f"a table or a list of texts is expected, not {found}. {remedy}", parameters=("table",), type=kind
+        )
+    if isinstance(texts, np.ndarray) and texts.ndim != 1:
+        raise DataError(
+            f"texts of one dimension are expected, not an array of shape {texts.shape}. Pass one of its columns.",
+            parameters=("table",),
+            shape=texts.shape,
+        )
+    return texts.to_pylist() if isinstance(texts, pa.Array | pa.ChunkedArray) else list(texts)
+
+
+def check_labelled(texts: Iterable[str], columns: Columns) -> None:
+    """Raise DataError if a model reads several columns and no text has a line of `join_text` for any of them."""
+    labels = tuple(f"{name}: " for name in columns.text)
+    if len(labels) == 1 or not any(texts):
+        return
+    if not any(line.startswith(labels) for text in texts for line in text.split("\n")):
+        raise DataError(
+            f"no text has a line such as '{labels[0]}…': this model reads the columns {', '.join(columns.text)}. Pass "
+            "a DataFrame with these columns, or texts with a line 'column: cell' for each.",
+            parameters=("table",),
+            columns=list(columns.text),
+        )

@@ -25,6 +25,28 @@ from pricekit.table.table import Notices
 
 _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
 
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".txt": "txt",
+}
+_ARCHIVES = (".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar")
+_WORKBOOKS = (".xlsx", ".xls", ".ods")
+_ADVICE = dict.fromkeys(_ARCHIVES, "Unpack it first.") | dict.fromkeys(_WORKBOOKS, "Save the sheet as CSV.")
+_ADVICE[".json"] = "Write it as JSON lines, one object per line, with the suffix .jsonl."
+
+_EXPECTED = {"csv": ",", "tsv": "\t", "txt": None}
+_PARQUET = b"PAR1"
+"""The first bytes of a Parquet file, whose columns are at the end."""
+_PART_BYTES = 1 << 20
+"""As much of a file shows its columns, except in rare cases."""
+LARGE_BYTES = 1 << 26
+"""A table of more bytes is stored. In memory, training takes about eight times the bytes of its table."""
+
 
 @dataclass(frozen=True)
 class ReadOptions:
@@ -84,29 +106,6 @@ class ReadOptions:
 
 DEFAULT_READ_OPTIONS = ReadOptions()
 """Detect everything."""
-
-
-FORMATS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".txt": "txt",
-}
-_ARCHIVES = (".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar")
-_WORKBOOKS = (".xlsx", ".xls", ".ods")
-_ADVICE = dict.fromkeys(_ARCHIVES, "Unpack it first.") | dict.fromkeys(_WORKBOOKS, "Save the sheet as CSV.")
-_ADVICE[".json"] = "Write it as JSON lines, one object per line, with the suffix .jsonl."
-
-_EXPECTED = {"csv": ",", "tsv": "\t", "txt": None}
-_PARQUET = b"PAR1"
-"""The first bytes of a Parquet file, whose columns are at the end."""
-_PART_BYTES = 1 << 20
-"""As much of a file shows its columns, except in rare cases."""
-LARGE_BYTES = 1 << 26
-"""A table of more bytes is stored. In memory, training takes about eight times the bytes of its table."""
 
 
 class ArrowStream(Protocol):
@@ -169,38 +168,6 @@ class OpenedTable:
             raise type(error)(message, parameters=error.parameters, **error.facts) from None
 
 
-def format_of(path: Location) -> str:
-    """Return the format that a path's suffix names: csv, tsv, txt, parquet or jsonl.
-
-    Raises:
-        DataError: another suffix.
-    """
-    suffix = path.suffix.lower()
-    if suffix in FORMATS:
-        return FORMATS[suffix]
-    raise DataError(
-        f"{path}: the suffix {path.suffix or '(none)'!r} names no supported format: {', '.join(FORMATS)}. "
-        f"{_ADVICE.get(suffix, 'Rename the file to the suffix of its format.')}",
-        parameters=("table",),
-        suffix=path.suffix,
-        candidates=list(FORMATS),
-    )
-
-
-def source_name(source: TableSource) -> str:
-    """Return a short name of a table: "products.csv" for a path, "DataFrame" for a frame.
-
-    Example:
-        >>> from pathlib import Path
-        >>> source_name(Path("data/products.csv"))
-        'products.csv'
-    """
-    if not isinstance(source, str | Path | Address):
-        return type(source).__name__
-    location = location_of(source, "table")
-    return "standard input" if isinstance(location, Address) and location.is_stream else location.name
-
-
 def open_table(
     source: TableSource | OpenedTable, read_options: ReadOptions, notices: Notices, *, whole: bool = True
 ) -> OpenedTable:
@@ -233,12 +200,6 @@ def open_table(
     return OpenedTable(name, "frame", as_arrow(source, name))
 
 
-def no_rows(table: OpenedTable) -> NoRowsError:
-    """Return the error for a table without rows."""
-    where = "" if table.kind == "frame" else " below the header"
-    return NoRowsError(f"{table.name} has no rows: at least one is expected{where}.", parameters=("table",))
-
-
 def _open_file(location: Location, read_options: ReadOptions, notices: Notices, whole: bool) -> OpenedTable:
     if isinstance(location, Path):
         check_readable(location)
@@ -266,6 +227,44 @@ def _detected(file: OpenedTable, read_options: ReadOptions, notices: Notices) ->
         return replace(file, charset=charset)
     delimiter = read_options.delimiter or detect_delimiter(path, charset, _EXPECTED[kind], notices)
     return replace(file, charset=charset, layout=Layout(charset, delimiter, read_options.names))
+
+
+def format_of(path: Location) -> str:
+    """Return the format that a path's suffix names: csv, tsv, txt, parquet or jsonl.
+
+    Raises:
+        DataError: another suffix.
+    """
+    suffix = path.suffix.lower()
+    if suffix in FORMATS:
+        return FORMATS[suffix]
+    raise DataError(
+        f"{path}: the suffix {path.suffix or '(none)'!r} names no supported format: {', '.join(FORMATS)}. "
+        f"{_ADVICE.get(suffix, 'Rename the file to the suffix of its format.')}",
+        parameters=("table",),
+        suffix=path.suffix,
+        candidates=list(FORMATS),
+    )
+
+
+def source_name(source: TableSource) -> str:
+    """Return a short name of a table: "products.csv" for a path, "DataFrame" for a frame.
+
+    Example:
+        >>> from pathlib import Path
+        >>> source_name(Path("data/products.csv"))
+        'products.csv'
+    """
+    if not isinstance(source, str | Path | Address):
+        return type(source).__name__
+    location = location_of(source, "table")
+    return "standard input" if isinstance(location, Address) and location.is_stream else location.name
+
+
+def no_rows(table: OpenedTable) -> NoRowsError:
+    """Return the error for a table without rows."""
+    where = "" if table.kind == "frame" else " below the header"
+    return NoRowsError(f"{table.name} has no rows: at least one is expected{where}.", parameters=("table",))
 
 
 def is_large(file: OpenedTable) -> bool:
