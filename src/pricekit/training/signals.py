@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from pricekit.support.interrupts import SIGNALS, finish_first
 from pricekit.support.log import logger
-from pricekit.support.signals import SIGNALS, finish_first
 from pricekit.training.parallel import Processes
 
 

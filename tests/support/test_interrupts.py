@@ -84,11 +84,11 @@ def test_the_program_ends_with_one_line(code, number):
 def test_a_block_that_finishes_first_is_waited_for():
     process = start(
         "import os, signal, sys, time\n"
-        "from pricekit.support import signals\n"
-        "signals.GRACE = 0.2\n"
+        "from pricekit.support import interrupts\n"
+        "interrupts.GRACE = 0.2\n"
         "signal.signal(signal.SIGTERM, lambda *_: None)\n"
-        "with signals.end_soon(lambda: os._exit(7)):\n"
-        "    with signals.finish_first():\n"
+        "with interrupts.end_soon(lambda: os._exit(7)):\n"
+        "    with interrupts.finish_first():\n"
         "        print('ready', flush=True)\n"
         "        sys.stdin.readline()\n"
         "        time.sleep(1)\n"
@@ -103,12 +103,12 @@ def test_a_block_that_finishes_first_is_waited_for():
 def test_a_block_that_ends_by_itself_is_not_ended():
     process = start(
         "import os, signal, time\n"
-        "from pricekit.support import signals\n"
-        "signals.GRACE = 0.2\n"
+        "from pricekit.support import interrupts\n"
+        "interrupts.GRACE = 0.2\n"
         "def stop(*_): raise InterruptedError\n"
         "signal.signal(signal.SIGTERM, stop)\n"
         "try:\n"
-        "    with signals.end_soon(lambda: os._exit(7)):\n"
+        "    with interrupts.end_soon(lambda: os._exit(7)):\n"
         "        print('ready', flush=True)\n"
         "        time.sleep(60)\n"
         "except InterruptedError:\n"
@@ -122,10 +122,10 @@ def test_a_block_that_ends_by_itself_is_not_ended():
 def test_a_signal_to_a_forked_process_leaves_its_parent_alone():
     process = start(
         "import os, signal, time\n"
-        "from pricekit.support import signals\n"
-        "signals.GRACE = 0.2\n"
+        "from pricekit.support import interrupts\n"
+        "interrupts.GRACE = 0.2\n"
         "signal.signal(signal.SIGTERM, lambda *_: None)\n"
-        "with signals.end_soon(lambda: os._exit(7)):\n"
+        "with interrupts.end_soon(lambda: os._exit(7)):\n"
         "    child = os.fork()\n"
         "    if not child:\n"
         "        signal.raise_signal(signal.SIGTERM)\n"
