@@ -3,13 +3,13 @@
 Data flows one way: a source is opened, read as raw chunks, and assembled to a `Table`.
 
     table.py          Table, Columns, reasons for rejection; tables larger than memory
-    source.py         ReadOptions; a file or a frame to an OpenedTable
+    source.py         ReadOptions, formats; a file or a frame to an OpenedTable
     delimited.py      raw chunks of CSV, TSV and TXT
     jsonlines.py      raw chunks of JSON lines
     parquet.py        raw chunks of Parquet
     frame.py          raw chunks of frames in memory
     encoding.py       encodings of text files
-    columns.py        Arrow columns to clean text and to pandas
+    columns.py        raw chunks and the warnings of reading; Arrow columns to clean text and to pandas
     price_cells.py    one written price to a number
     price_columns.py  the format of a column of prices; its cells to numbers
     currency.py       currencies and their signs

@@ -1,4 +1,4 @@
-"""Profile the columns of a table: their kinds and the statistics of their cells; `roles.py` guesses their roles."""
+"""Profile the columns of a table: their kinds and the statistics of their cells; `guess.py` guesses their roles."""
 
 from __future__ import annotations
 

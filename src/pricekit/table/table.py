@@ -96,7 +96,7 @@ class Table:
         group: int64 (N,), equal for rows of one group that the user named; None: no groups were named.
         time: float64 (N,), in any unit; None: no times were named.
         folder: where the texts of many rows that are taken from this table are stored, because they are in a file there
-            (`pricekit.table.table`); None: they are in memory.
+            (`stored`); None: they are in memory.
 
     Example:
         >>> import pricekit as pk
