@@ -64,6 +64,13 @@ def test_the_new_folder_takes_the_place_of_the_old_one(out):
     assert [path.name for path in out.parent.iterdir()] == ["run"]
 
 
+def test_own_files_of_the_old_folder_are_gone_if_the_new_one_lacks_them(out):
+    with replacing(out, staging_of(out), _own):
+        staging_of(out).mkdir()
+        (staging_of(out) / "run.json").write_text("new")
+    assert _read(out) == {name: text for name, text in NEW.items() if name != "weights"}
+
+
 def test_an_error_leaves_the_old_folder(out, logged):
     _write(staging_of(out), "new")
     with pytest.raises(OSError, match="full"), replacing(out, staging_of(out), _own):

@@ -172,8 +172,11 @@ def _keep_later(old: Path, new: Path) -> None:
     files = {file.relative_to(old).as_posix(): file for file in _others(old, lambda _: False)}
     kept = _read_kept(new)
     for name, file in files.items():
-        added = name not in kept and not os.path.lexists(new / name) and file.lstat().st_mtime_ns > since
-        if added or _is_due(file, new / name, kept.get(name)):
+        if name in kept:
+            due = _is_due(file, new / name, kept[name])
+        else:  # pricekit's own files of the old folder are older
+            due = not os.path.lexists(new / name) and file.lstat().st_mtime_ns > since
+        if due:
             _keep(file, new / name)
 
 
