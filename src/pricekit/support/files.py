@@ -119,7 +119,7 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 def is_free(path: Path) -> bool:
     """Return whether a folder can be written to `path`: it does not exist, or it contains only `leftovers`."""
-    return not path.exists() or (path.is_dir() and set(path.iterdir()) == set(leftovers(path)))
+    return not path.exists() or (path.is_dir() and all(map(is_temporary, path.iterdir())))
 
 
 def leftovers(path: Path) -> list[Path]:
@@ -129,7 +129,7 @@ def leftovers(path: Path) -> list[Path]:
 
 def others(path: Path, known: Iterable[str]) -> list[str]:
     """Return the sorted names in a folder that are neither `known` nor `leftovers`."""
-    return sorted({file.name for file in path.iterdir()} - {*known, *(file.name for file in leftovers(path))})
+    return sorted({file.name for file in path.iterdir() if not is_temporary(file)} - {*known})
 
 
 def replace_folder(new: Path, path: Path) -> None:
@@ -255,7 +255,11 @@ def delete_leftovers(path: Path, *, locked: bool) -> None:
     """
     files = [file for file in _inside(path) if _is_abandoned(file, locked=locked)]
     files += _beside(path, "tmp", locked=locked)
-    files += _locks_beside(path) if locked else []
+    if locked:  # delete also what processes left that were killed while they took over the lock
+        for other in path.parent.iterdir():
+            parts = _LOCK.fullmatch(other.name)
+            if parts and parts["name"] == path.name and not process_runs(int(parts["process"])):
+                files.append(other)
     files += _beside(path, "old", locked=locked) if path.exists() else []
     _delete_all(files, path)
 
@@ -279,24 +283,16 @@ def _delete_all(files: Iterable[Path], shown: Path) -> None:
         )
 
 
-def _locks_beside(path: Path) -> list[Path]:
-    """Return what processes left that were killed while they took over the lock of `path`."""
-    found = [(other, _LOCK.fullmatch(other.name)) for other in path.parent.iterdir()]
-    return [
-        other
-        for other, parts in found
-        if parts and parts["name"] == path.name and not process_runs(int(parts["process"]))
-    ]
-
-
 def _inside(path: Path) -> Iterator[Path]:
     """Yield the temporary files in a folder, in the hidden folders beside it, and in the runs and passes of both."""
+    folders = []
     hidden = [path.with_name(f".{path.name}.{kind}") for kind in ("new", "parts")]
-    for folder in (path, *hidden):
-        if folder.is_dir() and not (folder != path and folder.is_symlink()):
-            for each in (folder, *folder.glob("fold-*"), *folder.glob("refit"), *folder.glob("fold-*/refit")):
-                if each.is_dir() and (each == folder or not each.is_symlink()):
-                    yield from filter(is_temporary, list(each.iterdir()))
+    for folder in (path, *(each for each in hidden if not each.is_symlink())):
+        inner = [each for pattern in ("fold-*", "refit", "fold-*/refit") for each in folder.glob(pattern)]
+        folders += [folder, *(each for each in inner if not each.is_symlink())]
+    for folder in folders:
+        if folder.is_dir():
+            yield from filter(is_temporary, list(folder.iterdir()))
 
 
 def _is_abandoned(file: Path, *, locked: bool) -> bool:
@@ -304,9 +300,12 @@ def _is_abandoned(file: Path, *, locked: bool) -> bool:
 
     In a folder that only pricekit writes, the lock proves it. Elsewhere others may write files with such names.
     """
-    if any((file.parent / name).exists() for name in _MARKS) or file.parent.name.endswith((".new", ".parts")):
-        return locked or not _is_alive(file)
-    return bool(_TEMPORARY.fullmatch(file.name)) and not _is_alive(file)
+    own = any((file.parent / name).exists() for name in _MARKS) or file.parent.name.endswith(
+        (".new", ".parts")
+    )
+    if own and locked:
+        return True
+    return (own or bool(_TEMPORARY.fullmatch(file.name))) and not _is_alive(file)
 
 
 def _is_alive(file: Path) -> bool:

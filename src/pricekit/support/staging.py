@@ -137,15 +137,13 @@ def settle(out: Path) -> None:
 
 def _discard(staging: Path, out: Path, own: Callable[[Path], bool]) -> None:
     """Delete a replacement, unless it contains files that pricekit did not write and that are not in the old folder."""
-    files = [file for file in staging.rglob("*") if not file.is_dir() or file.is_symlink()]
-    if all(_is_dispensable(file, file.relative_to(staging), out, own) for file in files):
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def _is_dispensable(file: Path, name: Path, out: Path, own: Callable[[Path], bool]) -> bool:
-    if own(name) or is_temporary(file) or name.name == _KEPT:
-        return True
-    return (out / name).exists() and file.samefile(out / name)
+    for file in staging.rglob("*"):
+        if (file.is_dir() and not file.is_symlink()) or is_temporary(file) or file.name == _KEPT:
+            continue
+        old = out / file.relative_to(staging)
+        if not (own(file.relative_to(staging)) or (old.exists() and file.samefile(old))):
+            return
+    shutil.rmtree(staging, ignore_errors=True)
 
 
 def keep_others(old: Path, new: Path, own: Callable[[Path], bool]) -> None:
@@ -183,8 +181,10 @@ def _keep_later(old: Path, new: Path) -> None:
 def _others(folder: Path, own: Callable[[Path], bool]) -> Iterator[Path]:
     """Yield the files in a folder that pricekit did not write."""
     for file in sorted(folder.rglob("*")):
-        if not (is_temporary(file) or _is_lock(file) or (file.is_dir() and not file.is_symlink())):
-            yield from () if own(file.relative_to(folder)) else (file,)
+        lock = file.name.startswith(".") and file.name.endswith(".lock")
+        inner = file.is_dir() and not file.is_symlink()
+        if not (is_temporary(file) or lock or inner or own(file.relative_to(folder))):
+            yield file
 
 
 def _read_kept(new: Path) -> dict[str, list[list[int]]]:
@@ -235,7 +235,3 @@ def _mark(file: Path) -> list[int]:
     """Return what tells a file from a later version of it: its inode, size and time."""
     found = file.lstat()
     return [found.st_ino, found.st_size, found.st_mtime_ns]
-
-
-def _is_lock(file: Path) -> bool:
-    return file.name.startswith(".") and file.name.endswith(".lock")
