@@ -26,24 +26,6 @@ from pricekit.support.text import nearest, printable, scheme_of, shorten
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-__all__ = [
-    "BundleError",
-    "ConfigError",
-    "DataError",
-    "ExportError",
-    "LostProcessError",
-    "NoRowsError",
-    "PluginError",
-    "PricekitError",
-    "TrainingError",
-    "check_intact",
-    "check_limit",
-    "explain_invalid",
-    "first_invalid_field",
-    "is_panic",
-    "path_of",
-]
-
 
 class PricekitError(Exception):
     """Base class of pricekit's exceptions.
@@ -113,7 +95,7 @@ def check_intact(
     folder: Path,
     names: Iterable[str] | None,
     remedy: str = "train again",
-    error: type[PricekitError] | None = None,
+    error: type[PricekitError] = TrainingError,
 ) -> None:
     """Compare files with the list of digests in their folder, if it has one.
 
@@ -121,17 +103,15 @@ def check_intact(
         folder: of the files.
         names: of the files; None: all that are listed.
         remedy: what to do, for the message.
-        error: the class of the error; None: TrainingError.
+        error: the class of the error.
 
     Raises:
         PricekitError: a file is damaged or missing.
     """
     try:
         check_files(folder, names)
-    except DamagedError as found:
-        raise (error or TrainingError)(
-            f"{found}; restore it from a copy, or {remedy}", path=str(folder)
-        ) from None
+    except DamagedError as damage:
+        raise error(f"{damage}; restore it from a copy, or {remedy}", path=str(folder)) from None
 
 
 def first_invalid_field(error: BaseException) -> str:
