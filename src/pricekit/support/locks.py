@@ -119,7 +119,7 @@ def owned(
 def _acquire(lease: SoftFileLease, out: object, kind: str, error: Callable[..., Exception]) -> bool:
     """Return whether the lock was acquired; False if the file system refuses to write it."""
     try:
-        watch = _Watch(Path(lease.lock_file), out)
+        watch = _watch(Path(lease.lock_file), out)
         lease.acquire(timeout=LEASE_SECONDS + _BEAT_SECONDS, poll_interval=_POLL_SECONDS, cancel_check=watch)
     except Timeout as timeout:
         raise _refusal(read_owner(lease.lock_file), out, kind, error) from timeout
@@ -136,32 +136,33 @@ def _acquire(lease: SoftFileLease, out: object, kind: str, error: Callable[..., 
     return True
 
 
-class _Watch:
-    """Tells when to stop waiting for a lock: its owner runs on this machine, or has just renewed it."""
+def _watch(file: Path, out: object) -> Callable[[], bool]:
+    """Return a function that says whether to stop waiting for a lock: its owner runs here, or has just renewed it."""
+    began, renewed = time.monotonic(), 0
 
-    def __init__(self, file: Path, out: object) -> None:
-        self.file, self.out, self.began = file, out, time.monotonic()
-        self.renewed: int | None = None
-
-    def __call__(self) -> bool:
-        owner, waited = read_owner(self.file), time.monotonic() - self.began
+    def stop() -> bool:
+        nonlocal renewed
+        owner, waited = read_owner(file), time.monotonic() - began
         if owner is None:
-            return waited > _UNREADABLE_SECONDS and not self._delete_empty()
+            return waited > _UNREADABLE_SECONDS and not _delete_empty(file)
         if owner.here():
             return waited > 2 * _POLL_SECONDS
-        if self.renewed is None:
-            self.renewed = owner.renewed
+        if not renewed:
+            renewed = owner.renewed
             logger.info(
-                f"{owner} was writing {self.out}; waiting up to {LEASE_SECONDS:.0f} s to see whether it still runs"
+                f"{owner} was writing {out}; waiting up to {LEASE_SECONDS:.0f} s to see whether it still runs"
             )
-        return owner.renewed != self.renewed
+        return owner.renewed != renewed
 
-    def _delete_empty(self) -> bool:
-        with suppress(OSError):
-            if self.file.lstat().st_size == 0:
-                self.file.unlink()
-                return True
-        return False
+    return stop
+
+
+def _delete_empty(file: Path) -> bool:
+    with suppress(OSError):
+        if file.lstat().st_size == 0:
+            file.unlink()
+            return True
+    return False
 
 
 def renewed_in_child(kind: type[Kind]) -> type[Kind]:
@@ -192,10 +193,9 @@ def read_owner(file: str | Path) -> Owner | None:
             lines = stream.read(2048).splitlines()
             renewed = os.fstat(stream.fileno()).st_mtime_ns
         values = dict(line.split("=", 1) for line in lines if "=" in line)
-        host = values["host"].partition("?pidns-")[0]
         return Owner(
             int(values["pid"]),
-            host,
+            values["host"].partition("?pidns-")[0],
             values["machine"],
             values["kind"],
             values["since"],

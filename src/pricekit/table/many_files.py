@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -103,12 +102,14 @@ def iter_files(
     done = position = 0
     ids = None
     for number, file in enumerate(files, start=1):
-        left, first = None if limit is None else limit - done, done
+        left = None if limit is None else limit - done
         if left == 0:
             return
-        shared: dict[str, Any] = {"read_options": read_options, "notices": notices}
+        tables = iter_table(
+            file, columns, rows=rows, limit=left, read_options=read_options, notices=notices, first_row=done
+        )
         try:
-            for table in iter_table(file, columns, rows=rows, limit=left, first_row=first, **shared):
+            for table in tables:
                 ids = ids or table.ids.name
                 if table.ids.name != ids:
                     _refuse_other_ids(files[0], file, columns)

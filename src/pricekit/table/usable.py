@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,15 +60,18 @@ def read_usable(
         DataError: the table cannot be read, its prices are in several currencies and `read_options` names none, or no
             row of it can be used.
     """
-    given: dict[str, Any] = {"limit": limit, "read_options": read_options, "notices": notices}
     opened = open_table(source, read_options, notices)
     if folder is not None and is_large(opened):
-        tables, facts = iter_with_facts(opened, columns, rows=PART_ROWS, **given)
+        tables, facts = iter_with_facts(
+            opened, columns, rows=PART_ROWS, limit=limit, read_options=read_options, notices=notices
+        )
         _check_currency(facts, read_options)
         usable, rejected = _split_parts(tables, folder)
         usable = replace(usable, currency=None if facts.prices is None else facts.prices.currency)
     else:
-        table, facts = read_with_facts(opened, columns, **given)
+        table, facts = read_with_facts(
+            opened, columns, limit=limit, read_options=read_options, notices=notices
+        )
         _check_currency(facts, read_options)
         usable, rejected = split_usable(table)
     name = facts.file.name
