@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricekit.metrics import METRICS, best_constant, metric_named, price_metrics, r2_log, smape, smape_terms
+from pricekit.metrics import METRICS, SMAPE, best_constant, metric_named, price_metrics, r2_log, smape
 
 PRICES = st.lists(st.floats(0, 1e12), min_size=1, max_size=20)
 
@@ -36,7 +36,7 @@ def test_price_metrics_by_hand():
 
 
 def test_terms_by_hand():
-    assert smape_terms([3, 2, 0, 0], [1, 2, 0, 5]).tolist() == [100, 0, 0, 200]
+    assert SMAPE.terms([3, 2, 0, 0], [1, 2, 0, 5]).tolist() == [100, 0, 0, 200]
 
 
 def test_r2_of_the_log_price_by_hand():

@@ -17,9 +17,9 @@ from pricekit.support.text import did_you_mean
 
 
 def smape(predicted: ArrayLike, actual: ArrayLike) -> float:
-    """Return the symmetric mean absolute percentage error, from 0 to 200: the mean of `smape_terms`.
+    """Return the symmetric mean absolute percentage error, from 0 to 200.
 
-    100 · mean(|p - a| / ((|p| + |a|) / 2)), the metric of the Amazon ML Challenge 2025.
+    100 · mean(|p - a| / ((|p| + |a|) / 2)), where 0/0 is 0, the metric of the Amazon ML Challenge 2025.
 
     Args:
         predicted: prices p, (N,).
@@ -32,26 +32,7 @@ def smape(predicted: ArrayLike, actual: ArrayLike) -> float:
         >>> smape([3.0, 2.0], [1.0, 2.0])
         50.0
     """
-    return float(smape_terms(predicted, actual).mean())
-
-
-def smape_terms(predicted: ArrayLike, actual: ArrayLike) -> np.ndarray:
-    """Return the SMAPE of each row, from 0 to 200, float64 (N,).
-
-    100 · |p - a| / ((|p| + |a|) / 2), where 0/0 is 0.
-
-    Args:
-        predicted: prices p, (N,).
-        actual: prices a, (N,), in the same currency.
-
-    Raises:
-        ValueError: the shapes differ, there are no rows, or a value is not finite.
-
-    Example:
-        >>> smape_terms([3.0, 2.0, 0.0], [1.0, 2.0, 5.0]).tolist()
-        [100.0, 0.0, 200.0]
-    """
-    return _smape(*_checked("smape", predicted, actual))
+    return float(SMAPE.terms(predicted, actual).mean())
 
 
 def _smape(p: np.ndarray, a: np.ndarray) -> np.ndarray:

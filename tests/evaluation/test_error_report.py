@@ -10,7 +10,7 @@ import pytest
 from pricekit.errors import DataError
 from pricekit.evaluation.error_report import error_table, find_errors, groupings_of_errors, share_of_worst
 from pricekit.evaluation.groups import quantities_of
-from pricekit.metrics import smape, smape_terms
+from pricekit.metrics import SMAPE, smape
 
 
 def test_rows_are_sorted_by_error(rows):
@@ -21,7 +21,7 @@ def test_rows_are_sorted_by_error(rows):
     assert found["error"].mean() == pytest.approx(smape(some.predicted, some.price))
     worst = found.iloc[0]
     number = int(worst["row"])
-    assert worst["error"] == smape_terms(some.predicted, some.price).max()
+    assert worst["error"] == SMAPE.terms(some.predicted, some.price).max()
     assert (worst["id"], worst["text"], worst["kind"]) == (
         f"p{number}",
         some.text[number],

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.likeness import Compared, compare, few_distinct, similar_pairs
-from pricekit.metrics import smape_terms
+from pricekit.metrics import SMAPE
 from pricekit.support.log import logger
 
 SIMILARITY = (0.85, 0.9, 0.95)
@@ -86,7 +86,7 @@ def _lowest_error(prices: np.ndarray) -> float:
     candidates = prices
     if len(prices) > _MAX_CANDIDATES:
         candidates = prices[np.linspace(0, len(prices) - 1, _MAX_CANDIDATES).astype(int)]
-    return min(float(smape_terms(np.full_like(prices, price), prices).sum()) for price in candidates)
+    return min(float(SMAPE.terms(np.full_like(prices, price), prices).sum()) for price in candidates)
 
 
 def are_labels(groups: np.ndarray, price: np.ndarray) -> bool:

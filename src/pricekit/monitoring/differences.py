@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import BundleError, DataError
-from pricekit.metrics import smape_terms
+from pricekit.metrics import SMAPE
 from pricekit.monitoring.alarms import LEAST_ROWS, Measure, alarms_of, failures_of
 from pricekit.monitoring.counts import (
     ComparedRows,
@@ -476,7 +476,7 @@ def _smape(sketch: Sketch, seen: Seen) -> Measure:
     known = np.isfinite(price) & (price > 0)
     if known.sum() < LEAST_PRICES:
         return Measure("smape", None, then=then.smape)
-    terms = smape_terms(seen.priced.predicted[known], price[known])
+    terms = SMAPE.terms(seen.priced.predicted[known], price[known])
     variance = then.deviation**2 / max(1, sum(then.predicted.rows)) + terms.var() / len(terms)
     found = grown("smape", then.smape, float(terms.mean()))
     return replace(found, chance=SIGMAS * math.sqrt(variance))

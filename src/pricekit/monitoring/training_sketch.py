@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from pricekit.errors import PluginError
 from pricekit.explanation.attribution import others_read
 from pricekit.features import fit
-from pricekit.metrics import smape_terms
+from pricekit.metrics import SMAPE
 from pricekit.monitoring.domain import sketch_vectors, vectors_of
 from pricekit.monitoring.fields import (
     BRAND,
@@ -103,7 +103,7 @@ def second_sketch(first: Sketch, table: Table, inputs: Inputs, preprocessor: Pre
 
 def prices_of(predicted: np.ndarray, price: np.ndarray) -> PriceSketch:
     """Return the sketch of predicted prices, (N,), with their SMAPE; `price` are the true prices, (N,)."""
-    terms = smape_terms(predicted, price)
+    terms = SMAPE.terms(predicted, price)
     return PriceSketch(
         predicted=distribution_of(three_digits(predicted)),
         smape=round(float(terms.mean()), 4),
