@@ -113,7 +113,16 @@ def location_of(given: Any, parameter: str) -> Location:
         return Address(given)
     start, _, rest = given.partition("://")
     address = Address(f"{start.lower()}://{rest.rstrip('/')}")
-    _check(address, rest, parameter)
+    if address.scheme not in PROVIDERS:
+        known = ", ".join(f"{name}://" for name in PROVIDERS)
+        raise ConfigError(
+            f"{address} begins with the unknown scheme {address.scheme}://; expected a local path, or an address with "
+            f"one of {known}",
+            parameters=(parameter,),
+            candidates=list(PROVIDERS),
+        )
+    if "\0" in address.text or not rest.strip("/") or address.name == "..":
+        raise ConfigError(f"{address} names no file and no folder; check it", parameters=(parameter,))
     return address
 
 
@@ -124,18 +133,3 @@ def is_remote(location: Any) -> bool:
 
 def _is_stream(text: str) -> bool:
     return text == STREAM or (text.startswith("-.") and os.sep not in text)
-
-
-def _check(address: Address, rest: str, parameter: str) -> None:
-    """Raise ConfigError for an unknown scheme, or nothing after it."""
-    scheme = address.scheme
-    if scheme not in PROVIDERS:
-        known = ", ".join(f"{name}://" for name in PROVIDERS)
-        raise ConfigError(
-            f"{address} begins with the unknown scheme {scheme}://; expected a local path, or an address with one of "
-            f"{known}",
-            parameters=(parameter,),
-            candidates=list(PROVIDERS),
-        )
-    if "\0" in address.text or not rest.strip("/") or address.name == "..":
-        raise ConfigError(f"{address} names no file and no folder; check it", parameters=(parameter,))

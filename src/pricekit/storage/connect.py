@@ -40,7 +40,12 @@ def connect(address: Address) -> Any:
     """
     package = PROVIDERS[address.scheme]
     try:
-        return _file_system(address.scheme, address.text)
+        import fsspec
+
+        named = fsspec.get_filesystem_class(address.scheme)._get_kwargs_from_urls(
+            address.text
+        )  # a server or an account
+        return fsspec.filesystem(address.scheme, use_listings_cache=False, **named)
     except ImportError as error:
         needed = f"the package {package}, which is not installed: pip install {package}"
         if package == "pyarrow":
@@ -48,13 +53,6 @@ def connect(address: Address) -> Any:
         raise ConfigError(f"{address} needs {needed}", package=package) from error
     except Exception as error:
         raise failure(address, "reached", error)  # noqa: B904 - it has its cause
-
-
-def _file_system(scheme: str, text: str) -> Any:
-    import fsspec
-
-    named = fsspec.get_filesystem_class(scheme)._get_kwargs_from_urls(text)  # a server or an account
-    return fsspec.filesystem(scheme, use_listings_cache=False, **named)
 
 
 def call(address: Address, method: str, *args: Any, **options: Any) -> Any:

@@ -79,7 +79,5 @@ def scratch_file(large: bool, folder: Path | None) -> Iterator[IO[bytes]]:
 
 def folder_for_files(path: Path) -> Path:
     """Return the nearest existing folder of a path, or the one for temporary files if it cannot be written."""
-    for folder in (path, *path.absolute().parents):
-        if folder.is_dir():
-            return folder if os.access(folder, os.W_OK) else Path(tempfile.gettempdir())
-    return Path(tempfile.gettempdir())
+    nearest = next((folder for folder in (path, *path.absolute().parents) if folder.is_dir()), None)
+    return nearest if nearest and os.access(nearest, os.W_OK) else Path(tempfile.gettempdir())
