@@ -119,9 +119,9 @@ def read_with_facts(
     raws = list(_limited(file, _CHUNK if limit is None else min(_CHUNK, limit), limit, read_warnings))
     if not raws:
         raise no_rows(file)
-    meant = resolve(file, raws[0].columns.column_names, columns, notices)
-    prices = _prices(file, raws, meant, read_options, notices)
-    tables = list(assemble(file, raws, meant, prices, 0, read_warnings))
+    resolved = resolve(file, raws[0].columns.column_names, columns, notices)
+    prices = _prices(file, raws, resolved, read_options, notices)
+    tables = list(assemble(file, raws, resolved, prices, 0, read_warnings))
     for sentence in read_warnings.sentences(file.name):
         notices(sentence)
     currency = None if prices is None else prices.currency
@@ -183,11 +183,11 @@ def iter_with_facts(
     if first is None:
         raise no_rows(file)
     check_width(file, first, read_warnings)
-    meant = resolve(file, first.columns.column_names, columns, notices, first_row)
-    prices = _prices(file, _limited(file, rows, limit, ReadWarnings()), meant, read_options, notices)
+    resolved = resolve(file, first.columns.column_names, columns, notices, first_row)
+    prices = _prices(file, _limited(file, rows, limit, ReadWarnings()), resolved, read_options, notices)
 
     def tables() -> Iterator[Table]:
-        yield from assemble(file, chain([first], raws), meant, prices, first_row, read_warnings)
+        yield from assemble(file, chain([first], raws), resolved, prices, first_row, read_warnings)
         for sentence in read_warnings.sentences(file.name):
             notices(sentence)
 
