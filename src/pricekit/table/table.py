@@ -149,13 +149,18 @@ def _rows_at(table: Table, places: np.ndarray | slice) -> Table:
     arrays = {name: values if values is None else values[places] for name, values in arrays.items()}
     return replace(
         table,
-        ids=table.ids.iloc[places].reset_index(drop=True),
-        text=table.text.iloc[places].reset_index(drop=True),
-        frame=table.frame.iloc[places].reset_index(drop=True),
+        ids=_picked(table.ids, places),
+        text=_picked(table.text, places),
+        frame=_picked(table.frame, places),
         rows=_rows(table)[places],
         folder=None,
         **arrays,
     )
+
+
+def _picked(values: Any, places: np.ndarray | slice) -> Any:
+    """Return rows of a column or a frame, numbered from 0; `take` is faster than `iloc`, but has no slices."""
+    return (values.iloc[places] if isinstance(places, slice) else values.take(places)).reset_index(drop=True)
 
 
 def concat_tables(tables: Sequence[Table]) -> Table:
