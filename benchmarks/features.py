@@ -28,7 +28,7 @@ SAMPLE_ROWS = 2000
 
 def row_by_row(texts: list[str], state: State) -> np.ndarray:
     """Compute the 22 features of each text separately, float32 (N, 22)."""
-    rows = [RowwiseTexts([text], state) for text in texts]
+    rows = [RowwiseTexts(pd.Series([text]), state) for text in texts]
     return np.array([[COLUMNS[name](row)[0] for name in OPTIMIZED22] for row in rows], np.float32)
 
 

@@ -147,13 +147,11 @@ def _concat(parts: list[Tokens]) -> Tokens:
 
 def _tokenize(tokenizer: Tokenizer, texts: list[str], max_length: int, cache: WordCache) -> Tokens:
     with _LOCK:
-        if len(texts) > _FEW_TEXTS and splits_at_spaces(tokenizer) and not _has_arrow_only_spaces(texts):
-            return _tokenize_distinct_words(tokenizer, texts, max_length, cache)
-        return _tokenize_texts(tokenizer, texts, max_length)
-
-
-def _has_arrow_only_spaces(texts: list[str]) -> bool:
-    return any(space in text for text in texts for space in _ARROW_ONLY_SPACES)
+        if len(texts) <= _FEW_TEXTS or not splits_at_spaces(tokenizer):
+            return _tokenize_texts(tokenizer, texts, max_length)
+        if any(space in text for text in texts for space in _ARROW_ONLY_SPACES):
+            return _tokenize_texts(tokenizer, texts, max_length)
+        return _tokenize_distinct_words(tokenizer, texts, max_length, cache)
 
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:

@@ -2,6 +2,7 @@
 
 import math
 
+import pandas as pd
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,8 +12,8 @@ from pricekit.features.cells import (
     Column,
     from_json,
     profile_columns,
-    read_columns,
     to_json,
+    values_of,
 )
 
 
@@ -46,7 +47,7 @@ def test_each_label_is_described() -> None:
 
 def test_values_are_read_by_label_and_place() -> None:
     columns = profile_columns(TEXTS)
-    values = read_columns(strings(["Tea 7\nsize: 3 x 200 g\nkm: 5", "plain"]), columns)
+    values = values_of(pd.Series(["Tea 7\nsize: 3 x 200 g\nkm: 5", "plain"]), columns)
     size = [column.label for column in columns].index("size")
     assert values.number[0, size].tolist()[:2] == [3, 200]
     assert math.isnan(values.number[0, size, 2])
@@ -74,7 +75,7 @@ def test_categories_tell_missing_known_and_others_apart() -> None:
     columns = [column("colour", ["blue", "red"], []), column("size", [], ["big", "red", "big"])]
     texts = ["", "colour: RED\nsize: red wine", "size: big one\ncolour: blue", "colour: green\nsize: blue"]
     for repeated in (1, 20_000):  # of many texts, columns are looked up one after the other
-        values = read_columns(strings(texts * repeated), columns)
+        values = values_of(pd.Series(texts * repeated), columns)
         known = Categories(columns)
         assert known.counts == [2, 0, 0, 3]
         codes = known.codes(values.cells)
@@ -92,5 +93,5 @@ def test_a_profile_survives_json() -> None:
 @given(st.lists(st.text(max_size=60), max_size=6))
 def test_any_texts_have_a_profile(texts: list[str]) -> None:
     columns = profile_columns(strings(texts))
-    values = read_columns(strings(texts), columns)
+    values = values_of(pd.Series(texts), columns)
     assert values.number.shape == (len(texts), len(columns), 3)

@@ -29,7 +29,7 @@ def test_counts_equal_plain_python(texts: list[str]) -> None:
     found = words(*texts)
     expected = [WORD.findall(lower(text)) for text in texts]
     counts = np.array([len(w) for w in expected])
-    assert found.count().tolist() == counts.tolist()
+    assert found.count.tolist() == counts.tolist()
     assert found.commas().tolist() == [text.count(",") for text in texts]
     sizes = np.array([sum(map(len, w)) for w in expected])
     assert found.mean_length().tolist() == (sizes / np.maximum(counts, 1)).tolist()
@@ -71,5 +71,5 @@ def test_richness(text: str, different: float) -> None:
 
 def test_words_of_neighbouring_texts_stay_apart() -> None:
     found = words("ab", "", "ab", "cd")
-    assert found.count().tolist() == [1, 0, 1, 1]
+    assert found.count.tolist() == [1, 0, 1, 1]
     assert found.richness().tolist() == [1, 0, 1, 1]

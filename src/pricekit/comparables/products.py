@@ -64,7 +64,7 @@ class Facts:
 def learn_labels(texts: pd.Series) -> dict[str, Any]:
     """Return which labels of texts, (N,), begin most of them and state sizes, for `facts_of`."""
     strings = as_strings(texts)
-    label = common_label(split_lines(join_texts(strings)).first_lines())
+    label = common_label(strings)
     return {"label": label, "sizes": size_labels(strings, label)}
 
 

@@ -13,7 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.features.labelled_lines import LABEL_BYTES, Ints, Lines, numpy_of
+from pricekit.features.labelled_lines import (
+    LABEL_BYTES,
+    Ints,
+    Lines,
+    batches,
+    join_texts,
+    numpy_of,
+    split_lines,
+)
 
 State = Mapping[str, Any]
 """The state that `fit` of a feature set returns, see `catalog`."""
@@ -62,26 +70,27 @@ def labelled(lines: Lines, kind: str) -> pa.LargeStringArray:
     return _name(pc.ascii_lower(lines.find(kind)))
 
 
-def common_label(first_lines: pa.LargeStringArray) -> str:
-    """Return the label of more than half of the first lines, "" if there is none.
+def common_label(texts: pa.LargeStringArray) -> str:
+    """Return the label of more than half of the first lines of texts, "" if there is none.
 
     If no label is known ("produto: ..."), the first line counts as the item name. Its label is removed, because it
     would otherwise be the brand of every product.
     """
+    first_lines = pa.concat_arrays([split_lines(join_texts(part)).first_lines() for part in batches(texts)])
     counts = pc.value_counts(pc.struct_field(pc.extract_regex(first_lines, LABEL), "label").drop_null())
     rows = {entry["values"]: entry["counts"] for entry in counts.to_pylist()}
     label = max(rows, key=rows.__getitem__, default="")
-    return label if 2 * rows.get(label, 0) > len(first_lines) else ""
+    return label if 2 * rows.get(label, 0) > len(texts) else ""
 
 
 def count_brands(stated: pa.LargeStringArray, title: pa.LargeStringArray) -> dict[str, int]:
     """Count the brands of training rows: the brand lines, or if there are none the first words of the item names."""
-    return count_names([stated] if _any(stated) else leading_words(title))
+    return count_names([stated] if any_filled(stated) else leading_words(title))
 
 
 def count_categories(stated: pa.LargeStringArray, title: pa.LargeStringArray) -> dict[str, int]:
     """Count the categories of training rows: the category lines, or if there are none the head words."""
-    return count_names([stated if _any(stated) else head_word(title)])
+    return count_names([stated if any_filled(stated) else head_word(title)])
 
 
 def count_names(columns: list[pa.LargeStringArray]) -> dict[str, int]:
@@ -126,7 +135,8 @@ def category_rows(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str,
     return rows
 
 
-def _any(text: pa.LargeStringArray) -> bool:
+def any_filled(text: pa.LargeStringArray) -> bool:
+    """Return whether a string is not empty."""
     return bool(pc.any(pc.not_equal(text, "")).as_py())
 
 

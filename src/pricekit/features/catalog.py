@@ -25,28 +25,19 @@ All values are finite and bounded for any text. Only the first 32,768 characters
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from pricekit.core.contracts import State
 from pricekit.features import brand_category
-from pricekit.features.cells import FIT_ROWS, cut, find_labels
-from pricekit.features.labelled_lines import (
-    Ints,
-    Texts,
-    as_list,
-    as_strings,
-    batches,
-    join_texts,
-    joined_texts,
-    kinds_of,
-    shared,
-)
-from pricekit.features.parsed import FEW, RowwiseTexts, VectorizedTexts
-from pricekit.features.quantity import COUNT, Amounts, Packs, states_sizes
+from pricekit.features.cells import cut, find_labels, fit_texts
+from pricekit.features.labelled_lines import Block, as_strings, batches, kinds_of, shared
+from pricekit.features.parsed import FEW, ParsedTexts, RowwiseTexts, VectorizedTexts
+from pricekit.features.quantity import COUNT, states_sizes
 from pricekit.features.words import Words, words_of
 from pricekit.table import Table
 
@@ -75,56 +66,8 @@ CAPITALS = r"\b[A-Z]{2,}\b"
 DIGIT = r"[0-9]"
 
 
-class ParsedTexts(Protocol):
-    """N parsed texts: the input of the columns below."""
-
-    @property
-    def texts(self) -> Texts:
-        """The texts, end to end."""
-
-    @property
-    def words(self) -> list[Words]:
-        """Their words, in parts of consecutive texts."""
-
-    @property
-    def name(self) -> Any:
-        """The item names as written: N strings in the parser's own form."""
-
-    @property
-    def title(self) -> Any:
-        """The item names in ASCII lower case and with ASCII fractions, in the same form."""
-
-    @property
-    def packs(self) -> Packs:
-        """The pack sizes."""
-
-    @property
-    def amounts(self) -> Amounts:
-        """The quantities."""
-
-    @property
-    def brand_rows(self) -> Ints:
-        """Training rows of each text's brand, (N,)."""
-
-    @property
-    def category_rows(self) -> Ints:
-        """Training rows of each text's category, (N,)."""
-
-    def line_count(self, kind: str) -> Ints:
-        """Count the lines of a kind in each text, (N,)."""
-
-    def has_content(self, kind: str) -> npt.NDArray[np.bool_]:
-        """Return whether the first line of a kind has content, (N,)."""
-
-    def contains(self, strings: Any, expression: str) -> npt.NDArray[np.bool_]:
-        """Return whether an expression matches anywhere in each name or title, (N,)."""
-
-    def count(self, strings: Any, expression: str) -> Ints:
-        """Count the matches of an expression in each name or title, (N,)."""
-
-
 def _of_words(parsed: ParsedTexts, statistic: Callable[[Words], Column]) -> Column:
-    return np.concatenate([np.zeros(0), *(statistic(part) for part in parsed.words)])
+    return np.concatenate([statistic(part) for part in parsed.words])
 
 
 def _quantity_bin(parsed: ParsedTexts) -> Column:
@@ -142,7 +85,7 @@ COLUMNS: dict[str, Callable[[ParsedTexts], Column]] = {
     "has_value": lambda p: p.amounts.value > 0,
     "brand": lambda p: np.log1p(p.brand_rows),
     "category": lambda p: np.log1p(p.category_rows),
-    "word_count": lambda p: _of_words(p, Words.count),
+    "word_count": lambda p: _of_words(p, lambda words: words.count),
     "has_numbers": lambda p: p.contains(p.title, DIGIT),
     "has_capitals": lambda p: p.contains(p.name, CAPITALS),
     "log_quantity": lambda p: np.log1p(p.amounts.total),
@@ -163,8 +106,6 @@ COLUMNS: dict[str, Callable[[ParsedTexts], Column]] = {
 }
 
 
-State = dict[str, Any]
-
 FAST15 = (
     *("value", "pack_size", "total_quantity", "text_length", "has_value", "brand", "category", "word_count"),
     *("has_numbers", "has_capitals", "log_quantity", "value_per_unit", "is_pack", "bullet_points"),
@@ -175,64 +116,48 @@ OPTIMIZED22 = (*BALANCED20, "vocab_richness", "bulk_indicators")
 ULTRA25 = (*OPTIMIZED22, "comma_count", "is_large_pack", "has_fraction")
 
 
-class _Named(Protocol):
-    """The part of a feature set that the two functions below use."""
-
-    names: tuple[str, ...]
-
-
-def _fit(self: _Named, table: Table) -> State:
-    """Count the brands and categories of the training rows, without the price.
-
-    Returns:
-        {"label": label, "sizes": [label], "brand": {name: rows}, "category": {name: rows}}. The first label is an
-        unknown one that begins most texts, usually "". The others are those of columns that state sizes.
-    """
-    return shared(table.text, fit_names, lambda: fit_names(as_strings(table.text))).copy()
-
-
-def _transform(self: _Named, table: Table, state: State) -> npt.NDArray[np.float32]:
-    """Return the columns of N rows in the order of `names`, float32 (N, K), finite.
-
-    The state is the result of `fit`, possibly read back from JSON.
-    """
-    key = compute, self.names, state
-    return shared(table.text, key, lambda: compute(table.text, self.names, state)).copy()
-
-
 class Fast15:
     """The 15 features of the policy FAST: quantities, packs, brand, category and lengths."""
 
     names: tuple[str, ...] = FAST15
-    fit = _fit
-    transform = _transform
+
+    def fit(self, table: Table) -> State:
+        """Count the brands and categories of the training rows, without the price.
+
+        Returns:
+            {"label": label, "sizes": [label], "brand": {name: rows}, "category": {name: rows}}. The first label is an
+            unknown one that begins most texts, usually "". The others are those of columns that state sizes.
+        """
+        return shared(table.text, fit_names, lambda: fit_names(as_strings(table.text))).copy()
+
+    def transform(self, table: Table, state: State) -> Block:
+        """Return the columns of N rows in the order of `names`, float32 (N, K), finite.
+
+        The state is the result of `fit`, possibly read back from JSON.
+        """
+        key = compute, self.names, state
+        return shared(table.text, key, lambda: compute(table.text, self.names, state)).copy()
 
 
-class Balanced20:
+class Balanced20(Fast15):
     """The 20 features of the policy BLAZING: `Fast15`, description, sentences, word lengths, keywords and unit."""
 
     names: tuple[str, ...] = BALANCED20
-    fit = _fit
-    transform = _transform
 
 
-class Optimized22:
+class Optimized22(Balanced20):
     """The 22 features of the policy OPTIMIZED: `Balanced20`, vocabulary richness and bulk words."""
 
     names: tuple[str, ...] = OPTIMIZED22
-    fit = _fit
-    transform = _transform
 
 
-class Ultra25:
+class Ultra25(Optimized22):
     """The 25 features of the policy ULTRA: `Optimized22`, commas, large packs and fractions."""
 
     names: tuple[str, ...] = ULTRA25
-    fit = _fit
-    transform = _transform
 
 
-def compute(texts: pd.Series, columns: tuple[str, ...], state: State) -> npt.NDArray[np.float32]:
+def compute(texts: pd.Series, columns: tuple[str, ...], state: State) -> Block:
     """Return columns of texts; a row does not depend on other rows.
 
     Args:
@@ -255,7 +180,7 @@ def compute(texts: pd.Series, columns: tuple[str, ...], state: State) -> npt.NDA
 
 def _parse(texts: pd.Series, state: State) -> Iterator[ParsedTexts]:
     if len(texts) <= FEW:
-        yield RowwiseTexts(as_list(texts), state, (joined_texts(texts), words_of(texts)))
+        yield RowwiseTexts(texts, state)
         return
     parts = batches(as_strings(texts))
     words = words_of(texts) if len(parts) == 1 else None
@@ -266,9 +191,11 @@ def _parse(texts: pd.Series, state: State) -> Iterator[ParsedTexts]:
 def fit_names(texts: pa.LargeStringArray) -> State:
     """Learn the label that begins most texts and those of sizes, and count brands and categories."""
     parts = batches(texts)
-    first_lines = [VectorizedTexts(part, {}).lines.first_lines() for part in parts]
-    label = brand_category.common_label(pa.concat_arrays(first_lines))
-    found = [_names_of(VectorizedTexts(part, {"label": label})) for part in parts]
+    label = brand_category.common_label(texts)
+    found = [
+        (*(brand_category.labelled(texts.lines, kind) for kind in ("brand", "category")), texts.title)
+        for texts in (VectorizedTexts(part, {"label": label}) for part in parts)
+    ]
     brand, category, title = (pa.concat_arrays(column) for column in zip(*found, strict=True))
     return {
         "label": label,
@@ -285,7 +212,7 @@ def size_labels(texts: pa.LargeStringArray, title: str) -> list[str]:
         texts: strings without nulls, (N,).
         title: the label that begins most texts; its cells are the item names.
     """
-    some = join_texts(texts.take(pa.array(np.arange(0, len(texts), -(-len(texts) // FIT_ROWS) or 1))))
+    some = fit_texts(texts)
     labels = find_labels(some)
     cells = cut(some, labels)
     kinds = kinds_of(pa.array(labels, pa.large_string()))
@@ -294,11 +221,3 @@ def size_labels(texts: pa.LargeStringArray, title: str) -> list[str]:
         for place, (label, kind) in enumerate(zip(labels, kinds, strict=True))
         if label not in ("", title) and not kind and states_sizes(cells.column(place))
     ]
-
-
-def _names_of(texts: VectorizedTexts) -> tuple[pa.LargeStringArray, ...]:
-    return (
-        brand_category.labelled(texts.lines, "brand"),
-        brand_category.labelled(texts.lines, "category"),
-        texts.title,
-    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,19 +19,23 @@ from pydantic import Field
 
 from pricekit.config import Section
 from pricekit.features.labelled_lines import (
+    Block,
+    Bools,
     Bytes,
+    Floats,
     Ints,
     Texts,
     as_strings,
     byte_table,
+    concatenated,
     join_texts,
     joined_texts,
     numpy_of,
     shared,
     slices,
 )
-from pricekit.features.units import NONE, Measures, Totals, measure, totals
-from pricekit.features.written import Marks, Numbers, plain_bytes, read_numbers
+from pricekit.features.units import NONE, Totals, measure, totals
+from pricekit.features.written import Marks, plain_bytes, read_numbers
 from pricekit.support.text import counted
 from pricekit.table import Table
 
@@ -80,7 +84,7 @@ class Cells:
             self.data, start, self._moved(start, np.minimum(self.end, start + FIRST_BYTES), _IN_WORD)
         )
 
-    def _moved(self, position: Ints, end: Ints, over: npt.NDArray[np.bool_]) -> Ints:
+    def _moved(self, position: Ints, end: Ints, over: Bools) -> Ints:
         """Move positions over some bytes, bool (256,), at most to the end of their cells."""
         moved, end = position.ravel().copy(), end.ravel()
         left = np.flatnonzero(moved < end)
@@ -107,20 +111,16 @@ def find_labels(texts: Texts) -> list[str]:
 
     "" stands for what comes before the first of the others, or for a whole text without labels.
     """
-    line, label = _labelled_lines(texts)
+    start, _, label = _labelled_lines(texts)
     coded = label.dictionary_encode()
-    of, kinds = numpy_of(coded.indices), len(coded.dictionary)
-    row = _row_of(texts, line.start)
-    once, first = np.unique(row * max(kinds, 1) + of, return_index=True)
-    rows = np.bincount(once % max(kinds, 1), minlength=kinds)
-    place = np.bincount(
-        once % max(kinds, 1), weights=line.start[first] - texts.offset[row[first]], minlength=kinds
-    )
-    common = [
-        code
-        for code in np.argsort(-rows, kind="stable")[:MOST_LABELS]
-        if rows[code] >= MIN_SHARE * len(texts)
-    ]
+    kinds = len(coded.dictionary)
+    row = _row_of(texts, start)
+    once, first = np.unique(row * max(kinds, 1) + numpy_of(coded.indices), return_index=True)
+    of = once % max(kinds, 1)
+    rows = np.bincount(of, minlength=kinds)
+    place = np.bincount(of, weights=start[first] - texts.offset[row[first]], minlength=kinds)
+    common = np.argsort(-rows, kind="stable")[:MOST_LABELS].tolist()
+    common = [code for code in common if rows[code] >= MIN_SHARE * len(texts)]
     common.sort(key=lambda code: place[code] / rows[code])
     labels = ["", *coded.dictionary.take(pa.array(common, pa.int64())).to_pylist()]
     cells = cut(texts, labels)
@@ -133,36 +133,28 @@ def cut(texts: Texts, labels: Sequence[str]) -> Cells:
 
     Of several lines with one label, the first counts. Lines with other labels belong to the cell before them.
     """
-    line, label = _labelled_lines(texts)
+    line, colon, label = _labelled_lines(texts)
     place = numpy_of(pc.fill_null(pc.index_in(label, pa.array(labels, pa.large_string())), -1))
     known = np.flatnonzero(place >= 0)
-    row = _row_of(texts, line.start[known])
-    text_end = texts.offset[1:] - 1
-    follows = np.append(line.start[known], len(texts.data))[1:] - 1  # the line break before the next label
+    line, colon, place = line[known], colon[known], place[known]
+    row, text_end = _row_of(texts, line), texts.offset[1:] - 1
+    follows = np.append(line, len(texts.data))  # ends with the end of the last text
     start = np.zeros((len(texts), len(labels)), np.int64)
     end = np.zeros_like(start)
-    _, first = np.unique(row * len(labels) + place[known], return_index=True)
-    at = row[first], place[known[first]]
-    start[at] = line.colon[known[first]] + 1
-    end[at] = np.minimum(follows, text_end[row])[first]
+    _, first = np.unique(row * len(labels) + place, return_index=True)
+    at = row[first], place[first]
+    start[at] = colon[first] + 1
+    end[at] = np.minimum(follows[1:] - 1, text_end[row])[first]  # before the line break
     if "" in labels:
         before = labels.index("")
         start[:, before] = texts.offset[:-1]
-        label = np.append(line.start[known], len(texts.data))[
-            np.searchsorted(line.start[known], texts.offset[:-1])
-        ]
-        end[:, before] = np.maximum(np.minimum(label - 1, text_end), start[:, before])
+        label_start = follows[np.searchsorted(line, texts.offset[:-1])]
+        end[:, before] = np.maximum(np.minimum(label_start - 1, text_end), start[:, before])
     return _trimmed(texts.data, start, end)
 
 
-@dataclass(frozen=True)
-class _LabelledLines:
-    start: Ints
-    colon: Ints
-
-
-def _labelled_lines(texts: Texts) -> tuple[_LabelledLines, pa.LargeStringArray]:
-    """Return the lines that have a colon near their beginning, and what comes before it, each (K,)."""
+def _labelled_lines(texts: Texts) -> tuple[Ints, Ints, pa.LargeStringArray]:
+    """Return start, colon and label of the lines that have a colon near their beginning, each (K,)."""
     data = texts.data
     end = np.flatnonzero(data == ord("\n"))
     start = np.concatenate([[0], end + 1])[: len(end)]
@@ -170,7 +162,7 @@ def _labelled_lines(texts: Texts) -> tuple[_LabelledLines, pa.LargeStringArray]:
     colon = colons[np.searchsorted(colons, start)]
     labelled = (colon < np.minimum(end, start + LABEL_BYTES)) & (colon > start)
     start, colon = start[labelled], colon[labelled]
-    return _LabelledLines(start, colon), slices(data, start, colon)
+    return start, colon, slices(data, start, colon)
 
 
 def _row_of(texts: Texts, position: Ints) -> Ints:
@@ -179,7 +171,7 @@ def _row_of(texts: Texts, position: Ints) -> Ints:
 
 def _trimmed(data: Bytes, start: Ints, end: Ints) -> Cells:
     """Remove a few blanks at both ends of the cells."""
-    blank: npt.NDArray[np.bool_] = np.append(data, np.uint8(0)) <= ord(" ")
+    blank: Bools = np.append(data, np.uint8(0)) <= ord(" ")
     blank[-1] = False
     for _ in range(4):
         start = start + ((start < end) & blank[start])
@@ -266,9 +258,14 @@ class Values:
     """
 
     cells: Cells
-    number: npt.NDArray[np.float64]
+    number: Floats
     unit: npt.NDArray[np.int8]
     total: Totals
+
+
+def fit_texts(texts: pa.LargeStringArray) -> Texts:
+    """Return large strings without nulls, of more than `FIT_ROWS` some that are spread evenly, end to end."""
+    return join_texts(texts.take(pa.array(np.arange(0, len(texts), -(-len(texts) // FIT_ROWS) or 1))))
 
 
 def profile_columns(texts: pa.LargeStringArray) -> list[Column]:
@@ -279,23 +276,12 @@ def profile_columns(texts: pa.LargeStringArray) -> list[Column]:
         >>> [(column.label, column.places, column.measured) for column in profile_columns(texts)]
         [('', 0, False), ('size', 1, True)]
     """
-    some = texts.take(pa.array(np.arange(0, len(texts), -(-len(texts) // FIT_ROWS) or 1)))
-    joined = join_texts(some)
+    joined = fit_texts(texts)
     labels = find_labels(joined)
     cells = cut(joined, labels)
     marks = [_marks(cells.column(label)) for label in range(len(labels))]
     values = _read(joined, labels, marks)
     return [_column(label, values, place, marks[place]) for place, label in enumerate(labels)]
-
-
-def read_columns(texts: pa.LargeStringArray, columns: Sequence[Column]) -> Values:
-    """Read the cells of texts, (N,) large strings without nulls."""
-    return _read_columns(join_texts(texts), columns)
-
-
-def _read_columns(texts: Texts, columns: Sequence[Column]) -> Values:
-    labels, marks = [column.label for column in columns], [column.marks for column in columns]
-    return _read(texts, labels, marks)
 
 
 def columns_of(texts: pd.Series) -> list[Column]:
@@ -304,8 +290,9 @@ def columns_of(texts: pd.Series) -> list[Column]:
 
 
 def values_of(texts: pd.Series, columns: Sequence[Column]) -> Values:
-    """Return `read_columns` of a table's texts, which several features share."""
-    return shared(texts, (read_columns, columns), lambda: _read_columns(joined_texts(texts), columns))
+    """Read the cells of a table's texts, (N,), which several features share."""
+    labels, marks = [column.label for column in columns], [column.marks for column in columns]
+    return shared(texts, (values_of, columns), lambda: _read(joined_texts(texts), labels, marks))
 
 
 class Categories:
@@ -359,60 +346,35 @@ def whole(cells: Cells, label: int) -> pa.LargeStringArray:
 
 def _read(texts: Texts, labels: Sequence[str], marks: Sequence[Marks]) -> Values:
     """Read the cells in parts of the texts, whose work arrays are small."""
-    parts = texts.parts(PART_BYTES) or [texts]
+    parts = texts.parts(PART_BYTES)
     found = [_read_part(part, labels, marks) for part in parts]
     if len(found) == 1:
         return found[0]
-    base = np.cumsum([0, *(len(part.data) for part in parts[:-1])])
+    base = np.cumsum([0, *(len(part.data) for part in parts)])
     start, end = (
-        np.concatenate([getattr(one.cells, side) + begin for one, begin in zip(found, base, strict=True)])
+        np.concatenate([getattr(one.cells, side) + begin for one, begin in zip(found, base, strict=False)])
         for side in ("start", "end")
     )
-    total = (np.concatenate([getattr(one.total, field.name) for one in found]) for field in fields(Totals))
-    return Values(
-        Cells(texts.data, start, end),
-        np.concatenate([one.number for one in found]),
-        np.concatenate([one.unit for one in found]),
-        Totals(*total),
-    )
+    number, unit = (np.concatenate([getattr(one, name) for one in found]) for name in ("number", "unit"))
+    return Values(Cells(texts.data, start, end), number, unit, concatenated([one.total for one in found]))
 
 
 def _read_part(texts: Texts, labels: Sequence[str], marks: Sequence[Marks]) -> Values:
     cells = cut(texts, labels)
-    rows, count = cells.start.shape
-    start, end = cells.start.ravel(), cells.end.ravel()
+    start, end, shape = cells.start.ravel(), cells.end.ravel(), (*cells.start.shape, PLACES)
     filled = np.flatnonzero(end > start)
     filled = filled[np.argsort(start[filled], kind="stable")]
     plain = plain_bytes(cells.data)
     codes = np.array([mark.code for mark in marks], np.int8)
-    numbers = read_numbers(plain, start[filled], end[filled], codes[filled % max(count, 1)])
-    measures = measure(plain, numbers, end[filled])
-    total = totals(numbers, measures, len(filled))
-    number, unit = _by_place(numbers, measures, filled, rows * count)
-    spread = Totals(
-        _spread(total.kind, filled, rows * count, 0),
-        _spread(total.amount, filled, rows * count, 0.0),
-        _spread(total.pack, filled, rows * count, 1.0),
-    )
-    return Values(cells, number.reshape(rows, count, PLACES), unit.reshape(rows, count, PLACES), spread)
-
-
-def _by_place(
-    numbers: Numbers, measures: Measures, filled: Ints, count: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int8]]:
-    number, unit = np.full((count, PLACES), np.nan), np.zeros((count, PLACES), np.int8)
+    numbers = read_numbers(plain, start[filled], end[filled], codes[filled % max(len(labels), 1)])
     place = numbers.place
+    numbers = replace(numbers, cell=filled[numbers.cell])
+    measures = measure(plain, numbers, end)
+    number, unit = np.full((len(start), PLACES), np.nan), np.zeros((len(start), PLACES), np.int8)
     kept = np.flatnonzero(place < PLACES)
-    at = filled[numbers.cell[kept]], place[kept]
-    number[at] = (numbers.value * measures.size)[kept]
-    unit[at] = measures.kind[kept]
-    return number, unit
-
-
-def _spread(values: npt.NDArray[Any], filled: Ints, count: int, missing: float) -> npt.NDArray[Any]:
-    found = np.full(count, missing, values.dtype)
-    found[filled] = values
-    return found
+    at = numbers.cell[kept], place[kept]
+    number[at], unit[at] = (numbers.value * measures.size)[kept], measures.kind[kept]
+    return Values(cells, number.reshape(shape), unit.reshape(shape), totals(numbers, measures, len(start)))
 
 
 def _column(label: str, values: Values, place: int, marks: Marks) -> Column:
@@ -508,7 +470,7 @@ class CellNumbers:
             "chosen": _choose(values_of(table.text, columns), columns, len(self.names)),
         }
 
-    def transform(self, table: Table, state: dict[str, Any]) -> npt.NDArray[np.float32]:
+    def transform(self, table: Table, state: dict[str, Any]) -> Block:
         """Return the values, float32 (N, `columns`); a row does not depend on other rows."""
         block = np.zeros((len(table), len(self.names)))
         values = values_of(table.text, self._open(state))
@@ -524,7 +486,7 @@ class CellNumbers:
         return opened[1]
 
 
-def _value(values: Values, label: int, place: int) -> npt.NDArray[np.float64]:
+def _value(values: Values, label: int, place: int) -> Floats:
     """Return a number, an amount or a number of packs of each text, float64 (N,); NaN where there is none."""
     if place < PLACES:
         return values.number[:, label, place]

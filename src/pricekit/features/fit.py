@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from pricekit.core.calls import plugin_call
-from pricekit.core.contracts import Feature, State
+from pricekit.core.contracts import Feature
 from pricekit.errors import ConfigError, DataError, PluginError
+from pricekit.features.assets import split_state
 from pricekit.features.fitted import (
     FittedFeature,
     FittedFeatures,
@@ -24,6 +27,7 @@ from pricekit.features.fitted import (
     record_of,
     transformed,
 )
+from pricekit.features.table_cache import add_rows, new_digest, read_entry, write_entry
 from pricekit.likeness import equal_texts, few_distinct
 from pricekit.support.cpus import usable_cpus
 from pricekit.support.log import logger
@@ -137,6 +141,9 @@ def _parts_by_time(table: Table, count: int) -> np.ndarray | None:
     return part[row] if len(np.unique(part)) == count else None
 
 
+_STATE = "state"
+"""The name of the state in an entry of the cache."""
+
 ROWS_AT_ONCE = 150_000
 """Maximum number of rows to which several threads fit a feature at the same time, in all, for the sake of memory."""
 
@@ -190,24 +197,47 @@ def fit_cached(
     cache: Path,
     part: FittedFeature,
     table: Table,
-    price: np.ndarray,
-    known: Mapping[str, np.ndarray],
+    arrays: Mapping[str, np.ndarray],
     folds: int,
     fit: Callable[[], tuple[FittedFeature, dict[str, np.ndarray]]],
 ) -> tuple[FittedFeature, dict[str, np.ndarray]]:
-    """Return what `fit` returns, from the cache if it is there; a feature that reads files is always fitted."""
+    """Return what `fit` returns: from the cache, or computed and then cached.
+
+    A feature that reads files is always fitted. A state with assets is not cached: they usually come from files, which
+    the name of the entry does not tell apart.
+
+    Args:
+        cache: its folder.
+        part: the feature, not fitted yet.
+        table: the N rows that it is fitted to.
+        arrays: what else it depends on, (N,) each: prices, and columns that are known.
+        folds: the number of folds.
+        fit: computes both.
+    """
     if part.reads_files or any(part.options.get(name) for name in local_options(part)):
         return fit()
-    from pricekit.features.table_cache import cached_fit
-
-    def fit_plain() -> tuple[State, dict[str, np.ndarray]]:
-        fitted, columns = fit()
-        return fitted.state, columns
-
-    arrays = {"price": price, **{name: known[name] for name in part.plugin.names if name in known}}
     facts = {key: value for key, value in record_of(part).items() if key != "state"}
-    state, columns = cached_fit(cache, facts | {"folds": folds}, table, arrays, fit_plain)
-    return replace(part, state=state), columns
+    digest = new_digest(json.dumps(facts | {"folds": folds}, sort_keys=True))
+    unless = f"the feature '{part.name}' is not cached"
+    try:
+        add_rows(digest, table, table.frame)
+    except TypeError as error:
+        logger.warning(f"{unless}: a column cannot be hashed ({error})")
+        return fit()
+    for values in (table.weight, table.group, table.time, table.together):
+        digest.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
+    for name, values in sorted(arrays.items()):
+        digest.update(f"{name}\0".encode() + np.ascontiguousarray(values).tobytes())
+    path = cache / f"fit-{digest.hexdigest()}.safetensors"
+    found = read_entry(path)
+    with suppress(KeyError, ValueError):
+        return replace(part, state=json.loads(found.pop(_STATE).tobytes())), found
+    fitted, columns = fit()
+    plain, assets = split_state(fitted.state)
+    if not assets:
+        stored = {_STATE: np.frombuffer(json.dumps(plain).encode(), np.uint8)}
+        write_entry(path, stored | columns, unless)
+    return fitted, columns
 
 
 def threads_for(rows: int, folds: int) -> int:
@@ -276,11 +306,16 @@ def fit_features(
     out_of_fold: dict[str, np.ndarray] = {}
     for place, part in enumerate(parts):
         if uses_price(part.plugin):
-            prices = _required(part.name, price)
-            fit = partial(fit_out_of_fold, part, table, prices, known or {}, folds=folds, shown=show_progress)
-            part, columns = (
-                fit() if cache is None else fit_cached(cache, part, table, prices, known or {}, folds, fit)
-            )
+            if price is None:
+                raise DataError(
+                    f"the feature '{part.name}' learns from prices, which are not read here; leave it out",
+                    parameters=("features",),
+                    feature=part.name,
+                )
+            own = {name: known[name] for name in part.plugin.names if name in known} if known else {}
+            fit = partial(fit_out_of_fold, part, table, price, own, folds=folds, shown=show_progress)
+            arrays = {"price": price, **own}
+            part, columns = fit() if cache is None else fit_cached(cache, part, table, arrays, folds, fit)
             out_of_fold |= columns
         else:
             part = fit_one(part, table, None)
@@ -329,16 +364,6 @@ def continue_features(
             done[part.name], part = "continued", replace(part, state=plain_state(part.name, state))
         parts.append(part)
     return FittedFeatures(tuple(parts)), done
-
-
-def _required(name: str, price: np.ndarray | None) -> np.ndarray:
-    if price is None:
-        raise DataError(
-            f"the feature '{name}' learns from prices, which are not read here; leave it out",
-            parameters=("features",),
-            feature=name,
-        )
-    return price
 
 
 def _check_rows_alone(part: FittedFeature, table: Table) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pricekit.features.labelled_lines import Block, Floats, Ints
 from pricekit.support.locks import renewed_in_child
 
 LEAF = -1
@@ -44,8 +45,8 @@ class Forest:
     """
 
     columns: int
-    feature: npt.NDArray[np.int64]
-    value: npt.NDArray[np.float32]
+    feature: Ints
+    value: Block
     offset: float
     unit: float
 
@@ -98,7 +99,7 @@ class Forest:
         graph = _graph(self)
         return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
-    def predict(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def predict(self, rows: Block) -> Block:
         """Return the result of each row; a row does not depend on the others.
 
         Args:
@@ -115,7 +116,7 @@ class Forest:
         return (self.offset + self.unit * total).astype(np.float32)
 
 
-def joined(parts: Sequence[tuple[Forest, npt.NDArray[np.int64]]], columns: int) -> Forest:
+def joined(parts: Sequence[tuple[Forest, Ints]], columns: int) -> Forest:
     """Return the forest whose result is the sum of the results of others.
 
     Args:
@@ -152,9 +153,9 @@ def _unit(reach: float, trees: int) -> float:
 class _Links:
     """The structure that preorder implies: right child of each inner node, root of each tree, its first leaf."""
 
-    right: npt.NDArray[np.int64]
-    roots: npt.NDArray[np.int64]
-    first_leaf: npt.NDArray[np.int64]
+    right: Ints
+    roots: Ints
+    first_leaf: Ints
 
 
 def _link(feature: list[int]) -> _Links:
@@ -191,7 +192,7 @@ def _link(feature: list[int]) -> _Links:
 # From LightGBM
 
 
-def from_lightgbm(text: str) -> tuple[Forest, npt.NDArray[np.int64]]:
+def from_lightgbm(text: str) -> tuple[Forest, Ints]:
     """Convert LightGBM's text format, with numeric splits only, from training rows without missing values.
 
     Args:
@@ -215,7 +216,7 @@ def from_lightgbm(text: str) -> tuple[Forest, npt.NDArray[np.int64]]:
     return Forest(max(len(used), 1), codes, np.array(value, np.float32), float(sum(centre)), unit), used
 
 
-def _fields(block: str) -> dict[str, npt.NDArray[np.float64]]:
+def _fields(block: str) -> dict[str, Floats]:
     pairs = dict(line.split("=", 1) for line in block.strip().split("\n"))
     names = ("split_feature", "threshold", "decision_type", "left_child", "right_child", "leaf_value")
     tree = {name: np.array(pairs.get(name, "").split(), np.float64) for name in names}
@@ -237,7 +238,7 @@ def _append(tree: dict[str, Any], leaves: Any, feature: list[int], value: list[f
             pending += [int(tree["right_child"][node]), int(tree["left_child"][node])]
 
 
-def round_down(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+def round_down(values: Floats) -> Block:
     """Return the largest float32 that is not above each value: x <= value is the same for every float32 x."""
     with np.errstate(over="ignore"):
         near = values.astype(np.float32)

@@ -10,8 +10,8 @@ import itertools
 import re
 import threading
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,7 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
+Block = npt.NDArray[np.float32]
+"""The type of the columns of features."""
 
 BATCH_BYTES = 8 << 20  # large, because regular expressions are compiled again for each batch
 LABEL_BYTES = 40  # a colon further into the line does not end a label
@@ -31,6 +35,7 @@ SHARED_BYTES = 64 << 20
 """Of larger series of texts, nothing is kept."""
 
 Result = TypeVar("Result")
+Parts = TypeVar("Parts", bound=Any)
 
 # Kinds of lines by label, matched in ASCII lower case; the first match counts.
 KINDS = {
@@ -45,7 +50,7 @@ KINDS = {
 KIND_CODES = {name: code for code, name in enumerate(KINDS, start=1)}
 
 
-def byte_table(signs: bytes) -> npt.NDArray[np.bool_]:
+def byte_table(signs: bytes) -> Bools:
     """Return whether each byte is one of some, bool (256,); indexed with many bytes, it is faster than `numpy.isin`."""
     table = np.zeros(256, bool)
     table[list(signs)] = True
@@ -115,9 +120,7 @@ def shared(texts: pd.Series, key: object, compute: Callable[[], Result]) -> Resu
 def batches(texts: pa.LargeStringArray) -> list[pa.LargeStringArray]:
     """Split texts into batches of about `BATCH_BYTES`, without copying; a longer text is a separate batch."""
     end = np.cumsum(numpy_of(pc.binary_length(texts)) + 1)
-    cuts = np.flatnonzero(np.diff(end // BATCH_BYTES, prepend=-1)).tolist()
-    if not cuts:
-        return [texts]
+    cuts = np.flatnonzero(np.diff(end // BATCH_BYTES, prepend=-1)).tolist() or [0]
     return [texts.slice(a, b - a) for a, b in itertools.pairwise([*cuts, len(texts)])]
 
 
@@ -139,14 +142,14 @@ class Texts:
         return len(self.characters)
 
     def parts(self, size: int) -> list[Texts]:
-        """Split the texts into parts of about `size` bytes, without copying; a longer text is a separate part."""
-        cuts = np.flatnonzero(np.diff(self.offset[1:] // size, prepend=-1))
-        return [self._part(a, b) for a, b in itertools.pairwise([*cuts.tolist(), len(self)])]
-
-    def _part(self, first: int, last: int) -> Texts:
-        offset = self.offset[first : last + 1]
-        data = self.data[offset[0] : offset[-1]]
-        return Texts(data, offset - offset[0], self.characters[first:last])
+        """Split the texts into at least one part of about `size` bytes, without copying; a longer text is a part."""
+        cuts = np.flatnonzero(np.diff(self.offset[1:] // size, prepend=-1)).tolist() or [0]
+        found = []
+        for first, last in itertools.pairwise([*cuts, len(self)]):
+            offset = self.offset[first : last + 1]
+            data = self.data[offset[0] : offset[-1]]
+            found.append(Texts(data, offset - offset[0], self.characters[first:last]))
+        return found
 
     def count(self, positions: Ints) -> Ints:
         """Count how many of the sorted byte positions lie in each text, (N,)."""
@@ -177,6 +180,15 @@ def slices(data: Bytes, start: Ints, end: Ints) -> pa.LargeStringArray:
     where = np.arange(offset[-1]) + np.repeat(start - offset[:-1], length)
     buffers = [None, pa.py_buffer(offset), pa.py_buffer(data[where])]
     return pa.Array.from_buffers(pa.large_string(), len(start), buffers)
+
+
+def concatenated(parts: Sequence[Parts]) -> Parts:
+    """Return one dataclass of arrays that has those of all parts, one after the other."""
+    kind = type(parts[0])
+    found: Parts = kind(
+        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(kind))
+    )
+    return found
 
 
 def _pieces(data: Bytes, start: Ints, cut: Ints) -> pa.LargeStringArray:

@@ -21,14 +21,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pricekit.features.labelled_lines import Floats, Ints
 from pricekit.features.words import Words
 from pricekit.support.locks import renewed_in_child
 from pricekit.support.packing import pack, unpack
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 BITS = 18
 MOST_ROWS = 1 << 16
@@ -53,7 +50,7 @@ def _terms(words: Words) -> tuple[Ints, Ints, Ints]:
 
     Between the terms of two texts is the pair of the last word of one and the first word of the other, a term of none.
     """
-    hashes, count = words.hashes(), words.count()
+    hashes, count = words.hashes, words.count
     code = np.empty(2 * len(hashes), np.uint64)
     code[::2] = hashes
     code[1:-1:2] = (hashes[:-1] * _ODD ^ hashes[1:]) * _ODD
@@ -114,7 +111,7 @@ class Linear:
 
     def predict(self, parts: Sequence[Words]) -> Floats:
         """Return the log price of each of N texts, float64 (N,), from their words in parts."""
-        return np.concatenate([np.zeros(0), *map(self._predict, parts)])
+        return np.concatenate([self._predict(part) for part in parts])
 
     def _predict(self, words: Words) -> Floats:
         bucket, start, end = _terms(words)
@@ -164,7 +161,7 @@ def count_terms(parts: Sequence[Words]) -> Any:
     """Return how often each of N texts has each bucket, a `scipy.sparse.csr_matrix` (N, 2**BITS)."""
     from scipy.sparse import csr_matrix
 
-    buckets, lengths = [np.zeros(0, np.int64)], [np.zeros(1, np.int64)]
+    buckets, lengths = [], [np.zeros(1, np.int64)]
     for part in parts:
         bucket, start, end = _terms(part)
         inside = np.ones(len(bucket), bool)

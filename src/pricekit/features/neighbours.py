@@ -27,14 +27,10 @@ from pydantic import Field
 
 from pricekit.config import Search, Section
 from pricekit.errors import BundleError
-from pricekit.features.labelled_lines import as_list
+from pricekit.features.labelled_lines import Block, Bools, Floats, Ints, as_list
 from pricekit.support.packing import pack, unpack
 from pricekit.support.text import shorten
 from pricekit.table import Table
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 VISITS = 50_000
 """Mean number of rows that a search reads, counted once for each term that they share with the text."""
@@ -124,7 +120,7 @@ def open_index(state: Mapping[str, Any]) -> Index:
 
 
 def nearest(
-    index: Index, texts: Sequence[str], k: int, allowed: Callable[[int], Mask] | None = None
+    index: Index, texts: Sequence[str], k: int, allowed: Callable[[int], Bools] | None = None
 ) -> tuple[Ints, Floats]:
     """Return the k most similar rows of each text, the most similar first; of equally similar rows the first.
 
@@ -154,7 +150,7 @@ def nearest(
     return rows, similarity
 
 
-def _search(index: Index, terms: Ints, k: int, allowed: Mask | None) -> tuple[Ints, Floats]:
+def _search(index: Index, terms: Ints, k: int, allowed: Bools | None) -> tuple[Ints, Floats]:
     """Return up to k allowed rows that share one of at least one distinct terms, and their similarities."""
     start, end, weights = index.start[terms], index.start[terms + 1], index.weights[terms]
     shared = np.concatenate([index.rows[a:b] for a, b in zip(start.tolist(), end.tolist(), strict=True)])
@@ -205,7 +201,7 @@ def _distinct(numbers: Ints) -> Ints:
     return numbers[np.diff(numbers, prepend=-1) > 0]
 
 
-def _chosen(count: Ints, rows: int, most_terms: int) -> npt.NDArray[np.bool_]:
+def _chosen(count: Ints, rows: int, most_terms: int) -> Bools:
     """Return which terms to keep: not the rarest ones beyond `most_terms`, and not the most frequent ones.
 
     A search for a text like the training texts reads the sum of count² / rows over the terms on average.
@@ -305,7 +301,7 @@ class Neighbours:
             "mean": float(every.mean()) if len(every) else 0.0,
         }
 
-    def transform(self, table: Table, state: State) -> npt.NDArray[np.float32]:
+    def transform(self, table: Table, state: State) -> Block:
         """Return the columns, float32 (N, 3); raise BundleError if the state is damaged."""
         priced = self._open(state)
         block = np.empty((len(table), len(self.names)), np.float32)
@@ -316,7 +312,7 @@ class Neighbours:
                 block[row] = self._columns(priced, rows[similarity > 0], similarity[similarity > 0])
         return block
 
-    def _columns(self, priced: _Priced, rows: npt.NDArray[np.int64], similarity: Floats) -> Floats:
+    def _columns(self, priced: _Priced, rows: Ints, similarity: Floats) -> Floats:
         """Return the columns of one text from its neighbours; one by one, so that no sum depends on other texts."""
         if not len(rows):
             return np.array([priced.mean, priced.mean, 0.0])

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
 from pricekit.config import Section
-from pricekit.features.labelled_lines import as_list, as_strings, batches, numpy_of
+from pricekit.features.labelled_lines import Block, Floats, Ints, as_list, as_strings, batches, numpy_of
 from pricekit.features.parsed import FEW
 from pricekit.table import Table
 
@@ -72,7 +71,7 @@ class Numbers:
         chosen = pa.array(frequent[: len(self.names)], pa.int64())
         return {"labels": coded.dictionary.take(chosen).to_pylist()}
 
-    def transform(self, table: Table, state: dict[str, Any]) -> npt.NDArray[np.float32]:
+    def transform(self, table: Table, state: dict[str, Any]) -> Block:
         """Return the columns, float32 (N, `columns`); a row does not depend on other rows."""
         block = np.zeros((len(table), len(self.names)), np.float32)
         if not state["labels"]:
@@ -98,9 +97,9 @@ class _Found:
         value: float64 (L,).
     """
 
-    row: npt.NDArray[np.int64]
+    row: Ints
     label: pa.LargeStringArray
-    value: npt.NDArray[np.float64]
+    value: Floats
 
 
 def _concat(parts: list[_Found]) -> _Found:
@@ -139,7 +138,7 @@ def _any_of(labels: list[str]) -> str:
     return "|".join(map(re.escape, labels))
 
 
-def _fill_rowwise(block: npt.NDArray[np.float32], texts: list[str], labels: list[str]) -> None:
+def _fill_rowwise(block: Block, texts: list[str], labels: list[str]) -> None:
     """Fill in the numbers of a few texts in plain Python; for one text, this takes a hundredth of the time."""
     for row, text in enumerate(texts):
         places = {label: place for place, label in enumerate(labels)}

@@ -13,7 +13,7 @@ from math import floor
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,10 +22,12 @@ from pricekit.features.labelled_lines import (
     KINDS,
     LABEL_BYTES,
     TITLE_CHARACTERS,
+    Bools,
     Ints,
     Lines,
-    Texts,
+    as_list,
     join_texts,
+    joined_texts,
     numpy_of,
     split_lines,
 )
@@ -43,13 +45,13 @@ from pricekit.features.quantity import (
     Packs,
     Unit,
 )
-from pricekit.features.words import Words, split_words
+from pricekit.features.words import Words, split_words, words_of
 from pricekit.support.locks import renewed_in_child
 
 
 @renewed_in_child
 class VectorizedTexts:
-    """N parsed texts, see `catalog.ParsedTexts`; each attribute is computed on first use."""
+    """N parsed texts; each attribute is computed on first use."""
 
     def __init__(
         self, texts: pa.LargeStringArray, state: brand_category.State, words: list[Words] | None = None
@@ -57,7 +59,7 @@ class VectorizedTexts:
         self.state = state
         self._words = words
         self._strings = texts
-        self.texts: Texts = join_texts(texts)
+        self.texts = join_texts(texts)
 
     @cached_property
     def words(self) -> list[Words]:
@@ -108,11 +110,11 @@ class VectorizedTexts:
         """Count the lines of a kind in each text, (N,)."""
         return self.lines.count(kind)
 
-    def has_content(self, kind: str) -> npt.NDArray[np.bool_]:
+    def has_content(self, kind: str) -> Bools:
         """Return whether the first line of a kind has content, (N,)."""
         return numpy_of(pc.not_equal(self.lines.find(kind), ""))
 
-    def contains(self, strings: Any, expression: str) -> npt.NDArray[np.bool_]:
+    def contains(self, strings: Any, expression: str) -> Bools:
         """Return whether an expression matches anywhere in each name or title, (N,)."""
         return numpy_of(pc.match_substring_regex(strings, expression))
 
@@ -208,24 +210,13 @@ class Row:
 
 @renewed_in_child
 class RowwiseTexts:
-    """N parsed texts, see `catalog.ParsedTexts`.
+    """N parsed texts; each attribute is that of `VectorizedTexts`."""
 
-    Args:
-        texts: the texts.
-        state: of a feature set.
-        known: the texts end to end, and their words, if other features need them, too.
-    """
-
-    def __init__(
-        self,
-        texts: list[str],
-        state: brand_category.State,
-        known: tuple[Texts, list[Words]] | None = None,
-    ) -> None:
+    def __init__(self, texts: pd.Series, state: brand_category.State) -> None:
         self.state = state
-        self.texts = _end_to_end(texts) if known is None else known[0]
-        self.words: list[Words] = split_words(self.texts) if known is None else known[1]
-        self.rows = [Row(text, state) for text in texts]
+        self.texts = joined_texts(texts)
+        self.words = words_of(texts)
+        self.rows = [Row(text, state) for text in as_list(texts)]
         self.name = [row.name for row in self.rows]
         self.title = [row.title for row in self.rows]
 
@@ -255,11 +246,11 @@ class RowwiseTexts:
         """Count the lines of a kind in each text, (N,)."""
         return np.array([len(row.lines.get(kind, ())) for row in self.rows], np.int64)
 
-    def has_content(self, kind: str) -> npt.NDArray[np.bool_]:
+    def has_content(self, kind: str) -> Bools:
         """Return whether the first line of a kind has content, (N,)."""
         return np.array([row.first(kind) != "" for row in self.rows], np.bool_)
 
-    def contains(self, strings: list[str], expression: str) -> npt.NDArray[np.bool_]:
+    def contains(self, strings: list[str], expression: str) -> Bools:
         """Return whether an expression matches anywhere in each name or title, (N,)."""
         return np.array([_compiled(expression).search(text) is not None for text in strings], np.bool_)
 
@@ -268,11 +259,8 @@ class RowwiseTexts:
         return np.array([len(_compiled(expression).findall(text)) for text in strings], np.int64)
 
 
-def _end_to_end(texts: list[str]) -> Texts:
-    encoded = [text.encode() + b"\n" for text in texts]
-    offset = np.concatenate([[0], np.cumsum([len(text) for text in encoded], dtype=np.int64)])
-    characters = np.array([len(text) for text in texts], np.int64)
-    return Texts(np.frombuffer(b"".join(encoded), np.uint8), offset, characters)
+ParsedTexts = RowwiseTexts | VectorizedTexts
+"""The input of the columns of `catalog`; names and titles are in the parser's own form."""
 
 
 def _labelled(line: str) -> tuple[str, str]:

@@ -23,11 +23,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.features.labelled_lines import Lines, numpy_of
+from pricekit.features.labelled_lines import Floats, Ints, Lines, numpy_of
 
 NONE, WEIGHT, VOLUME, COUNT, LENGTH = range(5)  # the values of the column unit_type
 MEASURES = ("", "g", "ml", "pieces", "mm")
@@ -95,8 +94,6 @@ def pattern(*kinds: int) -> str:
     return "|".join(sorted(found, key=lambda s: (-len(s), s)))
 
 
-Floats = npt.NDArray[np.float64]
-
 MAX_VALUE = 1e6  # in the stated unit
 MAX_TOTAL = 1e9  # in the common measure
 MAX_PACK = 10_000
@@ -133,7 +130,7 @@ DENOMINATORS = (2, 3, 4, 8)
 THOUSANDS = r"^([1-9][0-9]{0,2}),([0-9]{3})"
 
 _PARTS = ("number", "under", "whole", "unit")
-_SPELLINGS = pa.array(list(UNITS), pa.large_string())
+_NAMES = pa.array(list(UNITS), pa.large_string())
 _KIND = np.array([unit.kind for unit in UNITS.values()] + [NONE], np.int64)
 _SIZE = np.array([unit.size for unit in UNITS.values()] + [1.0])
 
@@ -162,7 +159,7 @@ class Amounts:
     """
 
     value: Floats
-    kind: npt.NDArray[np.int64]
+    kind: Ints
     total: Floats
 
 
@@ -285,7 +282,7 @@ def _read(number: pa.Array, under: pa.Array, whole: pa.Array, unit: pa.Array) ->
     value = value + np.where(fraction & (integer > 0), integer, 0.0)
     value = np.where(value > 0, np.minimum(value, MAX_VALUE), 0.0)
     plain = pc.replace_substring_regex(pc.fill_null(unit, ""), "[ .-]", "")
-    index = numpy_of(pc.fill_null(pc.index_in(plain, _SPELLINGS), len(UNITS)))
+    index = numpy_of(pc.fill_null(pc.index_in(plain, _NAMES), len(UNITS)))
     return Amounts(
         value, np.where(value > 0, _KIND[index], NONE), np.minimum(value * _SIZE[index], MAX_TOTAL)
     )

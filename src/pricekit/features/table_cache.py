@@ -7,9 +7,8 @@ written is not needed.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,53 +17,9 @@ import numpy as np
 import pandas as pd
 
 from pricekit import __version__
-from pricekit.core.contracts import State
-from pricekit.features.assets import split_state
 from pricekit.support.files import write_atomically
 from pricekit.support.log import logger
 from pricekit.table.table import Table
-
-_STATE = "state"
-
-
-def cached_fit(
-    folder: Path,
-    feature: Mapping[str, Any],
-    table: Table,
-    arrays: Mapping[str, np.ndarray],
-    fit: Callable[[], tuple[State, dict[str, np.ndarray]]],
-) -> tuple[State, dict[str, np.ndarray]]:
-    """Return the fitted state of a feature and its out-of-fold columns: from the cache, or computed and then cached.
-
-    A state with assets is not cached: they usually come from files, which the name of the entry does not tell apart.
-
-    Args:
-        folder: of the cache.
-        feature: name, package, version and options of the plugin, as plain JSON.
-        table: the N rows that it is fitted to.
-        arrays: what else it depends on, (N,) each: prices, and columns that are known.
-        fit: computes both.
-    """
-    digest = new_digest(json.dumps(feature, sort_keys=True))
-    try:
-        add_rows(digest, table, table.frame)
-    except TypeError as error:
-        logger.warning(f"the feature '{feature['name']}' is not cached: a column cannot be hashed ({error})")
-        return fit()
-    for values in (table.weight, table.group, table.time, table.together):
-        digest.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
-    for name, values in sorted(arrays.items()):
-        digest.update(f"{name}\0".encode() + np.ascontiguousarray(values).tobytes())
-    path = folder / f"fit-{digest.hexdigest()}.safetensors"
-    found = read_entry(path)
-    with suppress(KeyError, ValueError):
-        return json.loads(found.pop(_STATE).tobytes()), found
-    state, columns = fit()
-    plain, assets = split_state(state)
-    if not assets:
-        stored = {_STATE: np.frombuffer(json.dumps(plain).encode(), np.uint8)}
-        write_entry(path, stored | columns, f"the feature '{feature['name']}' is not cached")
-    return state, columns
 
 
 def new_digest(text: str) -> Any:

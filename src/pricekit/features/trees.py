@@ -27,16 +27,13 @@ from pricekit.features.cells import (
 )
 from pricekit.features.fit import folds_of
 from pricekit.features.forest import MOST_NODES, Forest, from_lightgbm, joined
-from pricekit.features.labelled_lines import Ints
+from pricekit.features.labelled_lines import Block, Floats, Ints
 from pricekit.features.linear import Linear, count_terms, linear_out_of_fold
 from pricekit.features.neighbours import Neighbours
 from pricekit.features.units import KINDS
 from pricekit.features.words import MOST_WORDS, WordTable, common_words, find_words, words_of
 from pricekit.support.locks import renewed_in_child
 from pricekit.table import Table
-
-Block = npt.NDArray[np.float32]
-Floats = npt.NDArray[np.float64]
 
 
 @renewed_in_child
@@ -190,9 +187,7 @@ class Inputs:
         return WordTable(self.words)
 
 
-def _ranks(
-    codes: Ints, log_price: npt.NDArray[np.float64], count: int, weight: Floats | None = None
-) -> list[int]:
+def _ranks(codes: Ints, log_price: Floats, count: int, weight: Floats | None = None) -> list[int]:
     """Return the rank of each code by its smoothed mean log price (Micci-Barreca 2001); rows count by their weights."""
     counted = np.ones(len(codes)) if weight is None else weight / weight.mean()
     rows = np.bincount(codes, counted, minlength=count)
@@ -317,14 +312,14 @@ class Trees:
         inputs, before = self._open(state)
         dense, start = inputs.dense(table), self.transform(table, state)[:, 0]
         options = self.options
-        smaller = Trees.Options(
-            rounds=-(-options.rounds // MORE),
-            leaves=max(2, options.leaves // 2),
-            learning_rate=options.learning_rate / 2,
-            leaf_rows=options.leaf_rows,
-            seed=options.seed + 1,
-        )
-        more, used = from_lightgbm(Trees(smaller)._grow(inputs, dense, table, price, start))
+        smaller = {
+            "rounds": -(-options.rounds // MORE),
+            "leaves": max(2, options.leaves // 2),
+            "learning_rate": options.learning_rate / 2,
+            "seed": options.seed + 1,
+        }
+        grower = Trees(options.model_copy(update=smaller))
+        more, used = from_lightgbm(grower._grow(inputs, dense, table, price, start))
         width = dense.shape[1]
         read = np.union1d(state["dense"], used[used < width]).astype(np.int64)
         words = len(read) + np.arange(len(inputs.words))
@@ -340,7 +335,7 @@ class Trees:
             )
         return {"inputs": state["inputs"], "dense": read.tolist(), "forest": forest.to_json()}
 
-    def transform(self, table: Table, state: State) -> npt.NDArray[np.float32]:
+    def transform(self, table: Table, state: State) -> Block:
         """Return the predicted log price, float32 (N, 1)."""
         inputs, forest = self._open(state)
         row, word = inputs.word_counts(table)
@@ -384,14 +379,7 @@ class Trees:
         row, word = inputs.word_counts(table)
         shape = (len(table), len(inputs.words))
         counts = csr_matrix((np.ones(len(row), np.float32), (row, word)), shape=shape)
-        matrix = hstack([csr_matrix(dense), counts], format="csr")
-        parameters = self._parameters()
-        given: dict[str, Any] = {"weight": table.weight, "init_score": start, "params": parameters}
-        rows = lightgbm.Dataset(matrix, np.log(price), **given)
-        return str(lightgbm.train(parameters, rows, self.options.rounds).model_to_string())
-
-    def _parameters(self) -> dict[str, Any]:
-        return {
+        parameters = {
             "objective": "regression_l1",
             "learning_rate": self.options.learning_rate,
             "num_leaves": self.options.leaves,
@@ -406,3 +394,6 @@ class Trees:
             "seed": self.options.seed,
             "verbosity": -1,
         }
+        given: dict[str, Any] = {"weight": table.weight, "init_score": start, "params": parameters}
+        rows = lightgbm.Dataset(hstack([csr_matrix(dense), counts], format="csr"), np.log(price), **given)
+        return str(lightgbm.train(parameters, rows, self.options.rounds).model_to_string())

@@ -6,7 +6,6 @@ The sizes are exact by definition (NIST SP 811, appendix B.8), except those of c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.features.labelled_lines import Bytes, Ints, byte_table, numpy_of, slices
+from pricekit.features.labelled_lines import Bools, Bytes, Floats, Ints, byte_table, numpy_of, slices
 from pricekit.features.written import Numbers
 
 COMMON = {
@@ -125,24 +124,18 @@ FIRST_WORDS = ("fl", "fluid", "sq", "square", "us")
 """First words of units of two words, such as "fl oz"."""
 
 
-def _rows() -> Iterator[tuple[str, int, float]]:
-    seen: set[str] = set()
-    for (kind, size), spellings in _SPELLINGS.items():
-        for spelling in spellings.split():
-            if spelling not in seen:
-                seen.add(spelling)
-                yield spelling, KINDS.index(kind), size
+SPELLINGS = {
+    spelling: (KINDS.index(kind), size)
+    for (kind, size), spellings in reversed(_SPELLINGS.items())  # the first class with a spelling counts
+    for spelling in spellings.split()
+}
+"""Class and size of each unit by its spelling, in lower case."""
+_NAMES = pa.array(list(SPELLINGS), pa.large_string())
+_KIND = np.array([kind for kind, _ in SPELLINGS.values()] + [NONE], np.int8)
+_SIZE = np.array([size for _, size in SPELLINGS.values()] + [1.0])
 
 
-_TABLE = list(_rows())
-SPELLINGS = frozenset(name for name, _, _ in _TABLE)
-"""All spellings of units, in lower case."""
-_NAMES = pa.array([name for name, _, _ in _TABLE], pa.large_string())
-_KIND = np.array([kind for _, kind, _ in _TABLE] + [NONE], np.int8)
-_SIZE = np.array([size for _, _, size in _TABLE] + [1.0])
-
-
-def look_up(spellings: pa.LargeStringArray) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float64]]:
+def look_up(spellings: pa.LargeStringArray) -> tuple[npt.NDArray[np.int8], Floats]:
     """Return the class and the size of units in lower case, each (M,); `NONE` and 1 for other words.
 
     Example:
@@ -170,9 +163,6 @@ _BLANKS = byte_table(b"\x01 ")
 _RANK = np.ones(len(KINDS), np.int8)
 _RANK[[NONE, COUNT, LENGTH, AREA, WEIGHT, VOLUME]] = 0, 2, 4, 4, 5, 5
 _PACK_RANK = 3
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -228,42 +218,29 @@ def measure(plain: Bytes, numbers: Numbers, end: Ints) -> Measures:
 def _units(beyond: Bytes, numbers: Numbers, limit: Ints) -> tuple[npt.NDArray[np.int8], Floats, Ints]:
     """Return class and size of the word behind each number, and where it ends; a word that is no unit has length 0."""
     stops = np.flatnonzero(~_LETTERS[beyond])
-    start = _skip(beyond, numbers.end, _SKIPPED)
-    end = np.minimum(stops[np.searchsorted(stops, start)], limit)
-    end = np.where((end - start > _WORD_BYTES) | (end < start), start, end)
-    words = pc.utf8_lower(slices(beyond, start, end))
+
+    def words_at(position: Ints, limit: Ints) -> tuple[pa.LargeStringArray, Ints]:
+        start = _skip(beyond, position, _SKIPPED)
+        end = np.minimum(stops[np.searchsorted(stops, start)], limit)
+        end = np.where((end - start > _WORD_BYTES) | (end < start), start, end)
+        return pc.utf8_lower(slices(beyond, start, end)), end
+
+    words, end = words_at(numbers.end, limit)
     kind, size = look_up(words)
-    two = numpy_of(pc.is_in(words, pa.array(FIRST_WORDS, words.type)))
-    if two.any():
-        _two_words(beyond, stops, words, (start, end, limit), (kind, size), np.flatnonzero(two))
+    two = np.flatnonzero(numpy_of(pc.is_in(words, pa.array(FIRST_WORDS, words.type))))
+    if len(two):  # such as "fl. oz"
+        second, stop = words_at(end[two] + (beyond[end[two]] == ord(".")), limit[two])
+        first = pc.replace_substring_regex(words.take(pa.array(two)), "^us$", "")
+        of_both = look_up(pc.binary_join_element_wise(first, second, pa.scalar("", first.type)))
+        known = of_both[0] != NONE
+        two = two[known]
+        kind[two], size[two], end[two] = of_both[0][known], of_both[1][known], stop[known]
     inches = np.flatnonzero((kind == LENGTH) & numpy_of(pc.equal(words, "in")))
     follows = beyond[end[inches] + 1]
     digit = (beyond[end[inches]] == ord(" ")) & (follows >= ord("0")) & (follows <= ord("9"))
     kind[inches[digit]] = NONE  # "2 in 1"
     size[kind == NONE] = 1.0
     return kind, size, np.where(kind == NONE, numbers.end, end)
-
-
-def _two_words(
-    beyond: Bytes,
-    stops: Ints,
-    words: pa.LargeStringArray,
-    ranges: tuple[Ints, Ints, Ints],
-    units: tuple[npt.NDArray[np.int8], Floats],
-    which: Ints,
-) -> None:
-    """Read units such as "fl. oz" in place."""
-    _, end, limit = ranges
-    start = _skip(beyond, end[which] + (beyond[end[which]] == ord(".")), _SKIPPED)
-    stop = np.minimum(stops[np.searchsorted(stops, start)], limit[which])
-    stop = np.where((stop - start > _WORD_BYTES) | (stop < start), start, stop)
-    second = pc.utf8_lower(slices(beyond, start, stop))
-    first = pc.replace_substring_regex(words.take(pa.array(which)), "^us$", "")
-    joined = pc.binary_join_element_wise(first, second, pa.scalar("", first.type))
-    kind, size = look_up(joined)
-    known = kind != NONE
-    units[0][which[known]], units[1][which[known]] = kind[known], size[known]
-    end[which[known]] = stop[known]
 
 
 def _skip(beyond: Bytes, position: Ints, skipped: Bools) -> Ints:
@@ -299,73 +276,53 @@ def totals(numbers: Numbers, measures: Measures, cells: int) -> Totals:
     count beside a measure does not multiply it: "4 oz, 10 count" means four ounces in total as often as forty. Only
     "x" and "pack of" do.
     """
-    value = np.abs(numbers.value)
-    rank = np.where(measures.pack, _PACK_RANK, _RANK[measures.kind]) * (value > 0)
-    telling = np.flatnonzero(rank)
-    order = telling[np.lexsort((telling, -rank[telling], numbers.cell[telling]))]
-    chosen = order[np.unique(numbers.cell[order], return_index=True)[1]]
-    total = Totals(np.zeros(cells, np.int8), np.zeros(cells), _stated_packs(numbers, measures, value, cells))
-    cell = numbers.cell[chosen]
-    total.kind[cell] = np.where(measures.pack[chosen], COUNT, measures.kind[chosen])
-    total.amount[cell] = (value * measures.size)[chosen]
-    measured = chosen[total.kind[cell] != COUNT]
-    if len(measured):
-        _dimensions(total, numbers, measures, value, measured)
-        _smaller_units(total, numbers, measures, value, measured)
-        _factors(total, numbers, measures, value, measured)
-    np.minimum(total.amount, MOST_TOTAL, out=total.amount)
-    return total
-
-
-def _stated_packs(numbers: Numbers, measures: Measures, value: Floats, cells: int) -> Floats:
-    """Return the first number of packs in each cell, else of pieces, else 1, (C,)."""
-    pack = np.ones(cells)
-    for which in (measures.kind == COUNT, measures.pack):
+    value, cell, kind = np.abs(numbers.value), numbers.cell, measures.kind
+    common = value * measures.size
+    total = Totals(np.zeros(cells, np.int8), np.zeros(cells), np.ones(cells))
+    for which in (kind == COUNT, measures.pack):  # the first number of packs, else of pieces
         stated = np.flatnonzero(which & (value >= 1))
-        cell, first = np.unique(numbers.cell[stated], return_index=True)
-        pack[cell] = value[stated[first]]
-    return pack
+        of, first = np.unique(cell[stated], return_index=True)
+        total.pack[of] = value[stated[first]]
+    rank = np.where(measures.pack, _PACK_RANK, _RANK[kind]) * (value > 0)
+    telling = np.flatnonzero(rank)
+    order = telling[np.lexsort((telling, -rank[telling], cell[telling]))]
+    chosen = order[np.unique(cell[order], return_index=True)[1]]
+    total.kind[cell[chosen]] = np.where(measures.pack[chosen], COUNT, kind[chosen])
+    total.amount[cell[chosen]] = common[chosen]
+    chosen = chosen[total.kind[cell[chosen]] != COUNT]
+    if not len(chosen):
+        np.minimum(total.amount, MOST_TOTAL, out=total.amount)
+        return total
 
+    def beside(of: Ints, step: int) -> tuple[Ints, Bools]:
+        """Return the number `step` places further, and whether it is one of the same cell."""
+        there = np.clip(of + step, 0, len(numbers) - 1)
+        return there, (there == of + step) & (cell[there] == cell[of])
 
-def _neighbours(numbers: Numbers, of: Ints, step: int) -> tuple[Ints, Bools]:
-    """Return the number `step` places further, and whether it is one of the same cell."""
-    there = np.clip(of + step, 0, len(numbers) - 1)
-    return there, (there == of + step) & (numbers.cell[there] == numbers.cell[of])
+    of = chosen[kind[chosen] == LENGTH]
+    for step, product, factor in ((1, AREA, 1e-6), (2, BOX, 1e6)):  # mm² to m², and back for mm³
+        after, same = beside(of, step)
+        same &= measures.times[after - 1] & (kind[after] == LENGTH)
+        of, after = of[same], after[same]
+        total.amount[cell[of]] *= common[after] * factor
+        total.kind[cell[of]] = product
 
-
-def _dimensions(total: Totals, numbers: Numbers, measures: Measures, value: Floats, chosen: Ints) -> None:
-    """Multiply two or three lengths to an area or a volume, in place."""
-    of = chosen[measures.kind[chosen] == LENGTH]
-    for step, kind, common in ((1, AREA, 1e-6), (2, BOX, 1e6)):  # mm² to m², and back for mm³
-        after, same = _neighbours(numbers, of, step)
-        of, after = (
-            part[same & measures.times[after - 1] & (measures.kind[after] == LENGTH)] for part in (of, after)
-        )
-        cell = numbers.cell[of]
-        total.amount[cell] *= value[after] * measures.size[after] * common
-        total.kind[cell] = kind
-
-
-def _smaller_units(total: Totals, numbers: Numbers, measures: Measures, value: Floats, chosen: Ints) -> None:
-    """Add the ounces of "2 lb 3 oz", in place."""
-    after, same = _neighbours(numbers, chosen, 1)
-    same &= (measures.kind[after] == measures.kind[chosen]) & (measures.size[after] < measures.size[chosen])
+    after, same = beside(chosen, 1)  # the ounces of "2 lb 3 oz"
+    same &= (kind[after] == kind[chosen]) & (measures.size[after] < measures.size[chosen])
     same &= ~measures.times[chosen] & (numbers.start[after] - numbers.end[chosen] <= _PACK_BYTES)
-    total.amount[numbers.cell[chosen[same]]] += (value * measures.size)[after[same]]
+    total.amount[cell[chosen[same]]] += common[after[same]]
 
-
-def _factors(total: Totals, numbers: Numbers, measures: Measures, value: Floats, chosen: Ints) -> None:
-    """Multiply by what "pack of" and "x" state, in place; the product becomes the number of packs."""
-    cell = numbers.cell[chosen]
-    packed = np.unique(numbers.cell[measures.pack & (value >= 1)])
-    factor = np.where(np.isin(cell, packed), total.pack[cell], 1.0) if len(packed) else np.ones(len(cell))
-    bare = ((measures.kind == NONE) | (measures.kind == COUNT)) & (value >= 1) & ~measures.pack
+    of = cell[chosen]
+    factors = np.where(np.isin(of, cell[measures.pack & (value >= 1)]), total.pack[of], 1.0)
+    bare = ((kind == NONE) | (kind == COUNT)) & (value >= 1) & ~measures.pack
     for step in (-1, 1):
         at, linked = chosen, np.ones(len(chosen), bool)
         for _ in range(2):  # "2 x 3 x 200 g"
-            further, same = _neighbours(numbers, at, step)
+            further, same = beside(at, step)
             linked = linked & same & measures.times[np.minimum(at, further)] & bare[further]
-            factor = np.where(linked, factor * value[further], factor)
+            factors = np.where(linked, factors * value[further], factors)
             at = further
-    total.amount[cell] *= factor
-    total.pack[cell] = np.where(factor > 1, np.minimum(factor, MOST_TOTAL), total.pack[cell])
+    total.amount[of] *= factors
+    total.pack[of] = np.where(factors > 1, np.minimum(factors, MOST_TOTAL), total.pack[of])
+    np.minimum(total.amount, MOST_TOTAL, out=total.amount)
+    return total

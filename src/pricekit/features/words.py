@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,9 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.features.labelled_lines import (
+    Bools,
     Bytes,
+    Floats,
     Ints,
     Texts,
     as_strings,
@@ -28,18 +29,16 @@ from pricekit.features.labelled_lines import (
 )
 from pricekit.support.locks import renewed_in_child
 
-Floats = npt.NDArray[np.float64]
-
-PART_BYTES = (
-    1 << 19
-)  # the work arrays take many times the bytes of the words; a part and its arrays fit into the processor's cache
-WORD_BYTES = 64  # words that agree in this many bytes are the same word for vocab_richness
+PART_BYTES = 1 << 19
+"""The work arrays take many times the bytes of the words; a part and its arrays fit into the processor's cache."""
+WORD_BYTES = 64
+"""Words that agree in this many bytes are the same word for vocab_richness."""
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits, the multiplier of Fibonacci hashing
 _ROW_BITS = np.uint64(20)
 
 
-def _among(data: Bytes, first: str, last: str) -> npt.NDArray[np.bool_]:
+def _among(data: Bytes, first: str, last: str) -> Bools:
     """Report which bytes lie between two ASCII characters; uint8 wraps around, so one comparison is enough."""
     return (data - np.uint8(ord(first))) <= ord(last) - ord(first)
 
@@ -64,40 +63,37 @@ class Words:
         inside[1:] = _among(self._lower, "a", "z") | _among(self._lower, "0", "9") | (self._lower >= 128)
         return np.flatnonzero(inside[1:] != inside[:-1])
 
-    def count(self) -> Ints:
-        """Return the number of words of each text, (N,)."""
-        return self._count
-
     def word(self, number: int) -> str:
         """Return one of the words, in ASCII lower case."""
         return self._lower[self._edges[2 * number] : self._edges[2 * number + 1]].tobytes().decode()
 
     def row(self) -> Ints:
         """Return the text of each word, (W,)."""
-        return np.repeat(np.arange(len(self._count)), self._count)
+        return np.repeat(np.arange(len(self.count)), self.count)
 
     @cached_property
-    def _count(self) -> Ints:
+    def count(self) -> Ints:
+        """The number of words of each text, (N,)."""
         return self._texts.count(self._edges[::2])
 
     def mean_length(self) -> Floats:
         """Return the average number of characters per word, 0 without words, (N,)."""
         total = np.concatenate([[0], np.cumsum(self._edges[1::2] - self._edges[::2])])
-        inside = np.diff(total[np.concatenate([[0], np.cumsum(self._count)])])
+        inside = np.diff(total[np.concatenate([[0], np.cumsum(self.count)])])
         # The extra bytes of non-ASCII characters are inside words; the newline is outside.
         beyond = np.diff(self._texts.offset) - 1 - self._texts.characters
-        mean: Floats = (inside - beyond) / np.maximum(self._count, 1)
+        mean: Floats = (inside - beyond) / np.maximum(self.count, 1)
         return mean
 
     def richness(self) -> Floats:
         """Return distinct words divided by words, 0 without words, (N,)."""
         rows = len(self._texts)
-        row = np.repeat(np.arange(rows, dtype=np.uint64) << (np.uint64(64) - _ROW_BITS), self._count)
-        key = self.hashes() >> _ROW_BITS | row
+        row = np.repeat(np.arange(rows, dtype=np.uint64) << (np.uint64(64) - _ROW_BITS), self.count)
+        key = self.hashes >> _ROW_BITS | row
         key.sort()
         new = np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]])
         first = (key[new] >> (np.uint64(64) - _ROW_BITS)).astype(np.int64)
-        return np.bincount(first, minlength=rows) / np.maximum(self._count, 1)
+        return np.bincount(first, minlength=rows) / np.maximum(self.count, 1)
 
     def sentences(self) -> Ints:
         """Count full stops, question and exclamation marks before whitespace; at least 1 if there are words, (N,)."""
@@ -105,23 +101,18 @@ class Words:
         mark = np.flatnonzero((data == ord(".")) | (data == ord("!")) | (data == ord("?")))
         follows = data[mark + 1]  # never out of bounds: the last byte is a newline
         ends = mark[_among(follows, "\t", "\r") | (follows == ord(" "))]
-        return np.maximum(self._texts.count(ends), np.minimum(self._count, 1))
+        return np.maximum(self._texts.count(ends), np.minimum(self.count, 1))
 
     def commas(self) -> Ints:
         """Return the number of commas of each text, (N,)."""
         return self._texts.count(np.flatnonzero(self._lower == ord(",")))
 
-    def hashes(self) -> npt.NDArray[np.uint64]:
-        """Return a hash of each word, (W,), of at most `WORD_BYTES` bytes, which does not depend on case in ASCII."""
-        return self._hashes
-
     @cached_property
-    def _hashes(self) -> npt.NDArray[np.uint64]:
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        """A hash of each word, (W,), of at most `WORD_BYTES` bytes, which does not depend on case in ASCII."""
         # Eight bytes at a time; few words are longer, so later rounds are short.
         padded = np.concatenate([self._lower, np.zeros(8, np.uint8)])
-        eight = np.ndarray(
-            len(self._lower) + 1, "<u8", padded, strides=(1,)
-        )  # the eight bytes from each position
+        eight = np.ndarray(len(self._lower) + 1, "<u8", padded, strides=(1,))  # from each position
         start = self._edges[::2]
         length = self._edges[1::2] - start
         code = _mixed(eight[start], length)
@@ -166,33 +157,23 @@ def common_words(parts: Sequence[Words], most: int, least_rows: int) -> list[str
         most: maximum number of words.
         least_rows: minimum number of texts that have the word.
     """
-    hashes, row = _joined([part.hashes() for part in parts], np.uint64), _rows(parts)
-    kind = numpy_of(pa.array(hashes).dictionary_encode().indices).astype(
-        np.int64
-    )  # numbered as they first occur
+    begin = np.cumsum([0, *(len(part.count) for part in parts)])
+    row = np.concatenate([start + part.row() for start, part in zip(begin, parts, strict=False)])
+    coded = pa.array(np.concatenate([part.hashes for part in parts])).dictionary_encode()
+    kind = numpy_of(coded.indices).astype(np.int64)  # numbered as they first occur
     first = np.flatnonzero(np.diff(np.maximum.accumulate(kind), prepend=-1))
     texts = int(row[-1]) + 1 if len(row) else 1
     word_of_text = np.sort(kind * texts + row)
     once = np.diff(word_of_text, prepend=-1) > 0
     frequency = np.bincount(word_of_text[once] // texts, minlength=len(first))
     order = np.argsort(-frequency, kind="stable")[:most]
-    begin = np.cumsum([0, *(len(part.hashes()) for part in parts)])
+    begin = np.cumsum([0, *(len(part.hashes) for part in parts)])
     of = np.searchsorted(begin, first[order], side="right") - 1
     return [
         parts[part].word(number - begin[part])
         for part, number, rows in zip(of, first[order], frequency[order], strict=True)
         if rows >= least_rows
     ]
-
-
-def _joined(parts: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
-    return np.concatenate([np.zeros(0, kind), *parts])
-
-
-def _rows(parts: Sequence[Words]) -> Ints:
-    """Return the text of each word, (W,)."""
-    begin = np.cumsum([0, *(len(part.count()) for part in parts)])
-    return _joined([start + part.row() for start, part in zip(begin, parts, strict=False)], np.int64)
 
 
 class WordTable:
@@ -203,9 +184,9 @@ class WordTable:
         if len(words) > MOST_WORDS:
             raise ValueError(f"expected at most {MOST_WORDS:,} words, found {len(words):,}")
         parts = split_words(join_texts(as_strings(pd.Series(list(words), dtype=object))))
-        if words and np.concatenate([part.count() for part in parts]).tolist() != [1] * len(words):
+        if np.concatenate([part.count for part in parts]).tolist() != [1] * len(words):
             raise ValueError("expected texts of one word each")
-        hashes = _joined([part.hashes() for part in parts], np.uint64)
+        hashes = np.concatenate([part.hashes for part in parts])
         bits = math.ceil(math.log2(max(SHORTEST, SLOTS_PER_WORD * len(words))))
         self._shift = np.uint64(64 - bits)
         self._hash = np.concatenate([np.zeros(1, np.uint64), hashes])  # number 0 is an empty slot
@@ -238,11 +219,11 @@ class WordTable:
 
 def find_words(parts: Sequence[Words], table: WordTable) -> tuple[Ints, Ints]:
     """Find the known words of N texts: the text, ascending, and the number of each occurrence, int64 (K,) each."""
-    rows, numbers, start = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+    rows, numbers, start = [], [], 0
     for part in parts:
-        found = table.find(part.hashes())
+        found = table.find(part.hashes)
         known = np.flatnonzero(found)
         rows.append(start + part.row()[known])
         numbers.append(found[known].astype(np.int64) - 1)
-        start += len(part.count())
+        start += len(part.count)
     return np.concatenate(rows), np.concatenate(numbers)

@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pricekit.features.labelled_lines import Bytes, Ints, byte_table, numpy_of, slices
+from pricekit.features.labelled_lines import (
+    Bools,
+    Bytes,
+    Floats,
+    Ints,
+    byte_table,
+    concatenated,
+    numpy_of,
+    slices,
+)
 
 READ_BYTES = 240
 """The rest of a longer cell is prose."""
@@ -62,7 +71,7 @@ class Numbers:
     cell: Ints
     start: Ints
     end: Ints
-    value: npt.NDArray[np.float64]
+    value: Floats
 
     def __len__(self) -> int:
         return len(self.cell)
@@ -129,14 +138,15 @@ def read_numbers(plain: Bytes, start: Ints, end: Ints, marks: npt.NDArray[np.int
     first = np.flatnonzero(~joined[:-1])
     last = np.flatnonzero(~joined[1:])
     alone = first == last
-    several = ~alone
-    found = [_beginning_with_dot(plain, runs.take(first[alone]), start)]
-    found += _chains(plain, runs, first[several], last[several], marks)
-    numbers = Numbers(
-        *(np.concatenate([getattr(part, field.name) for part in found]) for field in fields(Numbers))
-    )
+    single = runs.take(first[alone])
+    dotted = _behind(_DOT, plain, single, start)
+    single.value[dotted] /= 10.0 ** (single.end - single.start)[dotted]  # ".5"
+    found = [single, *_chains(plain, runs, first[~alone], last[~alone], marks)]
+    numbers = concatenated(found)
     numbers = numbers.take(np.argsort(numbers.start, kind="stable"))
-    return _with_fractions(plain, _signed(plain, numbers.take(np.isfinite(numbers.value)), start))
+    numbers = numbers.take(np.isfinite(numbers.value))
+    numbers.value[_behind(_DASH, plain, numbers, start)] *= -1  # the dash of "10-20" is no sign
+    return _with_fractions(plain, numbers)
 
 
 def _runs(plain: Bytes, start: Ints, end: Ints) -> Numbers:
@@ -154,7 +164,7 @@ def _runs(plain: Bytes, start: Ints, end: Ints) -> Numbers:
     return replace(runs, value=_integers(plain, runs.start, runs.end))
 
 
-def _integers(plain: Bytes, start: Ints, end: Ints) -> npt.NDArray[np.float64]:
+def _integers(plain: Bytes, start: Ints, end: Ints) -> Floats:
     value, length = np.zeros(len(start)), end - start
     for place in range(MOST_DIGITS):
         there = np.flatnonzero(length > place)
@@ -165,7 +175,7 @@ def _integers(plain: Bytes, start: Ints, end: Ints) -> npt.NDArray[np.float64]:
     return value
 
 
-def _joined(plain: Bytes, runs: Numbers, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+def _joined(plain: Bytes, runs: Numbers, start: Ints, end: Ints) -> Bools:
     """Return whether a run continues the one before it, bool (M + 1,); the first and last are False."""
     joined = np.zeros(len(runs) + 1, bool)
     if len(runs) < 2:
@@ -176,36 +186,15 @@ def _joined(plain: Bytes, runs: Numbers, start: Ints, end: Ints) -> npt.NDArray[
     mark = same & (gap == 1) & ((sign == _DOT) | (sign == _COMMA) | ((sign == ord("'")) & three))
     blank = same & three & (gap <= 3) & (sign == _BLANK) & (plain[runs.start[1:] - 1] == _BLANK)
     space = same & three & (gap == 1) & (sign == _SPACE)
-    joined[1:-1] = (
-        mark | blank | (space & _is_alone(plain, runs, start, end, same, mark | blank | space)[:-1])
-    )
-    return joined
-
-
-def _is_alone(
-    plain: Bytes,
-    runs: Numbers,
-    start: Ints,
-    end: Ints,
-    same: npt.NDArray[np.bool_],
-    linked: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.bool_]:
-    """Return whether the cell of each run is one number and perhaps a unit; only then, "123 456" is one number."""
-    head = np.append(True, ~same)
-    fits = np.append(True, linked | ~same)
+    # "123 456" is one number if the cell of a run is one number and perhaps a unit.
+    head, tail = np.append(True, ~same), np.append(~same, True)
+    fits = np.append(True, mark | blank | space | ~same)
     fits[head] &= (runs.start[head] == start[runs.cell[head]]) & (runs.end[head] - runs.start[head] <= 3)
     fits[head] &= plain[runs.start[head]] != ord("0")
-    fits[np.append(~same, True)] &= (end[runs.cell] - runs.end <= _UNIT_BYTES)[np.append(~same, True)]
-    alone: npt.NDArray[np.bool_] = np.bincount(runs.cell[~fits], minlength=len(start))[runs.cell] == 0
-    return alone
-
-
-def _beginning_with_dot(plain: Bytes, numbers: Numbers, start: Ints) -> Numbers:
-    """Read ".5" as one half."""
-    dotted = _behind(_DOT, plain, numbers, start)
-    value = numbers.value.copy()
-    value[dotted] /= 10.0 ** (numbers.end - numbers.start)[dotted]
-    return replace(numbers, value=value)
+    fits[tail] &= (end[runs.cell] - runs.end <= _UNIT_BYTES)[tail]
+    alone = np.bincount(runs.cell[~fits], minlength=len(start))[runs.cell] == 0
+    joined[1:-1] = mark | blank | (space & alone[:-1])
+    return joined
 
 
 def _behind(sign: int, plain: Bytes, numbers: Numbers, start: Ints) -> Ints:
@@ -276,13 +265,6 @@ def _groups(found: re.Match[str], dot_groups: bool, comma_groups: bool) -> bool:
     if found["whole"].count(found["sign"]) > 1:
         return True
     return {".": dot_groups, ",": comma_groups}.get(found["sign"], True)
-
-
-def _signed(plain: Bytes, numbers: Numbers, start: Ints) -> Numbers:
-    """Negate numbers behind a minus sign; the dash of "10-20" is none."""
-    value = numbers.value.copy()
-    value[_behind(_DASH, plain, numbers, start)] *= -1
-    return replace(numbers, value=value)
 
 
 def _with_fractions(plain: Bytes, numbers: Numbers) -> Numbers:
