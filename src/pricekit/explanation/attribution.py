@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from pricekit.errors import PluginError
-from pricekit.explanation.parts import Cells, Kind, Part
+from pricekit.explanation.parts import Cells, Kind, Part, other_columns
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.support.text import shorten
@@ -96,18 +96,20 @@ class Attribution:
             return
         start = 0
         for node in self._dividing:
-            count = _cost(node.part)
+            count = len(_removals(node.part))
             _divide(node, self.full, log_prices[start : start + count])
             start += count
 
     def _choose(self) -> list[Node]:
         """Return the nodes to divide in this round: the largest contributions that the evaluations suffice for."""
         assert self.root is not None
-        open_nodes = sorted(_undivided(self.root), key=lambda node: -abs(node.value))
+        open_nodes = sorted(
+            (node for node in _leaves(self.root) if node.part.parts), key=lambda node: -abs(node.value)
+        )
         largest = max((abs(node.value) for node in _leaves(self.root)), default=0.0)
         chosen, left = [], self._left
         for node in open_nodes:
-            cost = _cost(node.part)
+            cost = len(_removals(node.part))
             if cost <= left and abs(node.value) >= LEAST * largest:
                 chosen.append(node)
                 left -= cost
@@ -119,14 +121,6 @@ def _leaves(node: Node) -> Iterator[Node]:
         yield node
     for inner in node.nodes:
         yield from _leaves(inner)
-
-
-def _undivided(root: Node) -> list[Node]:
-    return [node for node in _leaves(root) if node.part.parts]
-
-
-def _cost(part: Part) -> int:
-    return len(_removals(part))
 
 
 def _removals(part: Part) -> list[tuple[Part, ...]]:
@@ -370,9 +364,7 @@ def others_read(table: Table, columns: Columns, price: Callable[[Table], np.ndar
     Raises:
         PluginError: a feature cannot do without these columns.
     """
-    others = tuple(
-        str(name) for name in table.frame if name not in (*columns.text, columns.price, columns.id)
-    )
+    others = other_columns(table, columns)
     some = table.take(np.arange(min(len(table), ROWS_AT_A_TIME)))
     if not others or not len(some):
         return ()

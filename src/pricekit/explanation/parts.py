@@ -129,6 +129,11 @@ def _around(cell: str, kind: Kind, parts: Sequence[Part]) -> Part:
     return Part(kind, parts[0].column, start, end, cell[start:end], tuple(parts) if len(parts) > 1 else ())
 
 
+def other_columns(table: Table, columns: Columns) -> tuple[str, ...]:
+    """Return the columns of a table that are neither text nor price nor id."""
+    return tuple(str(name) for name in table.frame if name not in (*columns.text, columns.price, columns.id))
+
+
 class Cells:
     """The cells of rows that a model may read, and the rows without some of their parts.
 

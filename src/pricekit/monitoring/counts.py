@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,21 +12,22 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from tokenizers import Tokenizer
+from pydantic import Field, model_validator
 
 from pricekit.monitoring.domain import Domain, Moments, vectors_of
 from pricekit.monitoring.fields import BRAND, OWN, Documents, brands_of, documents_of, fields_of
 from pricekit.monitoring.sketch import (
     BINS,
     HASHES,
-    LONGEST_NAME,
-    LONGEST_VALUE,
     MOST_FEATURES,
     MOST_LABELS,
     MOST_OTHERS,
     MOST_SCORES,
+    Count,
+    Name,
     Sketch,
+    Strict,
+    Value,
     three_digits,
 )
 from pricekit.monitoring.training_sketch import MOST_ROWS, SEED, is_unknown, some_rows
@@ -119,15 +120,18 @@ def _drawn(tables: Iterable[Table], size: int) -> tuple[Table, int]:
 
     Each row gets a random number, and those with the lowest numbers are kept (reservoir sampling by keys).
     """
-    rng, count = np.random.default_rng(SEED), 0
+    rng, count, position = np.random.default_rng(SEED), 0, 0
     kept: list[Table] = []
     keys = np.empty(0)
-    for table in _with_progress(tables, size):
-        count += len(table)
-        kept.append(table)
-        keys = np.concatenate([keys, rng.random(len(table))])
-        if len(keys) > 4 * MOST_ROWS:
-            kept, keys = _lowest(kept, keys)
+    with progress("reading", max(1, size)) as advance:
+        for table in tables:
+            count += len(table)
+            advance(table.position - position, f"{count:,} rows")
+            position = table.position
+            kept.append(table)
+            keys = np.concatenate([keys, rng.random(len(table))])
+            if len(keys) > 4 * MOST_ROWS:
+                kept, keys = _lowest(kept, keys)
     if len(keys) > MOST_ROWS:
         kept, keys = _lowest(kept, keys)
     return concat_tables(kept), count
@@ -136,16 +140,6 @@ def _drawn(tables: Iterable[Table], size: int) -> tuple[Table, int]:
 def _lowest(tables: list[Table], keys: np.ndarray) -> tuple[list[Table], np.ndarray]:
     chosen = np.sort(np.argpartition(keys, MOST_ROWS)[:MOST_ROWS])
     return [concat_tables(tables).take(chosen)], keys[chosen]
-
-
-def _with_progress(tables: Iterable[Table], size: int) -> Iterator[Table]:
-    position = rows = 0
-    with progress("reading", max(1, size)) as advance:
-        for table in tables:
-            rows += len(table)
-            advance(table.position - position, f"{rows:,} rows")
-            position = table.position
-            yield table
 
 
 def _with_columns(table: Table, names: Sequence[str]) -> Table:
@@ -173,19 +167,9 @@ MOST_NEW_VALUES, MOST_NEW_WORDS = 1_000, 4_000
 
 _MOST_NAMES = 10_000
 """Names of a field or words in a file; more than the sketch's and the new ones."""
-_MOST_SIZE = HASHES + MOST_SCORES
 
-_Rows = Annotated[int, Field(ge=0, le=1 << 53)]
-_Name = Annotated[str, Field(max_length=LONGEST_NAME)]
-_Value = Annotated[str, Field(max_length=LONGEST_VALUE)]
-_Bins = Annotated[list[_Rows], Field(max_length=BINS + 1)]
-_Names = Annotated[dict[_Value, _Rows], Field(max_length=_MOST_NAMES)]
-
-
-class Strict(BaseModel):
-    """Exact types, finite numbers; later versions may add names."""
-
-    model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True, extra="ignore")
+_Bins = Annotated[list[Count], Field(max_length=BINS + 1)]
+_Names = Annotated[dict[Value, Count], Field(max_length=_MOST_NAMES)]
 
 
 class FieldCounts(Strict):
@@ -196,7 +180,7 @@ class FieldCounts(Strict):
         values: rows of each value; {} if the sketch names no value of the field.
     """
 
-    filled: _Rows
+    filled: Count
     values: _Names = Field(default_factory=dict)
 
 
@@ -209,8 +193,8 @@ class Half(Strict):
         products: of each pair of them, row by row from the diagonal, D(D + 1)/2.
     """
 
-    rows: _Rows
-    sums: list[float] = Field(max_length=_MOST_SIZE)
+    rows: Count
+    sums: list[float] = Field(max_length=HASHES + MOST_SCORES)
     products: list[float]
 
     @model_validator(mode="after")
@@ -259,17 +243,17 @@ class Counts(Strict):
         halves: the vectors of two halves of the rows; [] if they were not priced.
     """
 
-    rows: _Rows
+    rows: Count
     text_length: _Bins
-    features: dict[_Name, _Bins] = Field(max_length=MOST_FEATURES)
+    features: dict[Name, _Bins] = Field(max_length=MOST_FEATURES)
     predicted: _Bins
-    fields: dict[_Name, FieldCounts] = Field(max_length=MOST_LABELS + MOST_OTHERS + 3)
+    fields: dict[Name, FieldCounts] = Field(max_length=MOST_LABELS + MOST_OTHERS + 3)
     words: _Names
-    word_pairs: _Rows
-    unknown_words: _Rows
-    tokens: _Rows
-    unknown_tokens: _Rows
-    outside: _Rows
+    word_pairs: Count
+    unknown_words: Count
+    tokens: Count
+    unknown_tokens: Count
+    outside: Count
     halves: list[Half] = Field(max_length=2)
 
     def fits(self, sketch: Sketch) -> bool:
@@ -412,52 +396,37 @@ def count(sketch: Sketch, seen: Seen, preprocessor: Preprocessor, first: np.ndar
         first: the rows of the first of two halves, bool (N,).
     """
     table, documents, priced = seen.rows.table, seen.documents, seen.priced
-    readable = seen.rows.readable
-    features = {} if priced is None else dict(_features(sketch, priced, preprocessor.features.names))
+    features: dict[str, list[int]] = {}
+    outside, unknown = np.zeros(len(table), bool), None
     predicted: list[int] = []
-    if priced is not None and sketch.prices is not None:
-        predicted = sketch.prices.predicted.count(three_digits(priced.predicted)).tolist()
+    if priced is not None:
+        for name, then in sketch.features.items():
+            values = priced.features[:, preprocessor.features.names.index(name)]
+            features[name] = then.count(values).tolist()
+            outside |= then.outside(values)
+        unknown = is_unknown(priced.tokens, preprocessor.tokenizer)
+        if sketch.prices is not None:
+            predicted = sketch.prices.predicted.count(three_digits(priced.predicted)).tolist()
+    fields = {}
+    for name, cells in seen.fields.items():
+        rows, known = Counter(cells), sketch.fields[name].values
+        filled = len(cells) - rows.pop("", 0)
+        named = most_frequent(rows, known, MOST_NEW_VALUES) if known else {}
+        fields[name] = FieldCounts(filled=filled, values=named)
     lengths = table.text.str.len().to_numpy(np.int64)
-    tokens, unknown = (0, 0) if priced is None else _tokens(priced.tokens, preprocessor.tokenizer)
-    vectors = seen.vectors
     words = dict(zip(documents.vocabulary, documents.rows.tolist(), strict=True))
+    vectors = seen.vectors
     return Counts(
         rows=len(table),
-        text_length=sketch.text_length.count(lengths).tolist() if readable else [],
+        text_length=sketch.text_length.count(lengths).tolist() if seen.rows.readable else [],
         features=features,
         predicted=predicted,
-        fields={name: _field(sketch, name, values) for name, values in seen.fields.items()},
+        fields=fields,
         words=most_frequent(words, sketch.words, MOST_NEW_WORDS),
         word_pairs=len(documents.word),
         unknown_words=int(documents.outside(sketch.words).sum()),
-        tokens=tokens,
-        unknown_tokens=unknown,
-        outside=0 if priced is None else _outside(sketch, priced, preprocessor.features.names),
+        tokens=0 if unknown is None else len(unknown),
+        unknown_tokens=0 if unknown is None else int(unknown.sum()),
+        outside=int(outside.sum()),
         halves=[] if vectors is None else [Half.of(vectors[which]) for which in (first, ~first)],
     )
-
-
-def _features(sketch: Sketch, priced: Priced, names: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
-    for name, then in sketch.features.items():
-        yield name, then.count(priced.features[:, names.index(name)]).tolist()
-
-
-def _field(sketch: Sketch, name: str, values: Sequence[str]) -> FieldCounts:
-    counts = Counter(values)
-    filled = len(values) - counts.pop("", 0)
-    known = sketch.fields[name].values
-    named = most_frequent(counts, known, MOST_NEW_VALUES) if known else {}
-    return FieldCounts(filled=filled, values=named)
-
-
-def _tokens(ids: np.ndarray, tokenizer: Tokenizer) -> tuple[int, int]:
-    unknown = is_unknown(ids, tokenizer)
-    return (0, 0) if unknown is None else (len(ids), int(unknown.sum()))
-
-
-def _outside(sketch: Sketch, priced: Priced, names: Sequence[str]) -> int:
-    """Return the number of rows with a feature beyond the range of the training rows."""
-    found = np.zeros(len(priced.features), bool)
-    for name, then in sketch.features.items():
-        found |= then.outside(priced.features[:, names.index(name)])
-    return int(found.sum())

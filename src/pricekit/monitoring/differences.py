@@ -18,7 +18,6 @@ from pricekit.monitoring.alarms import LEAST_ROWS, Measure, alarms_of, failures_
 from pricekit.monitoring.counts import (
     ComparedRows,
     Counts,
-    FieldCounts,
     Priced,
     Seen,
     count,
@@ -28,8 +27,8 @@ from pricekit.monitoring.counts import (
 from pricekit.monitoring.domain import Domain, some_half
 from pricekit.monitoring.fields import BRAND, UNIT
 from pricekit.monitoring.priced_rows import PricedRows
-from pricekit.monitoring.shares import Difference, difference, surprise
-from pricekit.monitoring.sketch import Distribution, FieldSketch, Sketch
+from pricekit.monitoring.shares import difference, surprise
+from pricekit.monitoring.sketch import Sketch
 from pricekit.preprocess import Inputs, Preprocessor
 from pricekit.support.progress import progress
 from pricekit.support.text import counted, printable, shorten
@@ -147,173 +146,6 @@ LEAST_CHANGE, LEAST_CHANGE_OF_WORDS = 0.01, 0.02
 VANISHED = 0.1
 """A value is gone, or new, if its share is below this part of the other one."""
 MOST_WORDS = 20
-
-
-class Differences:
-    """How counts of N rows, at least 1, differ from the sketch of the training rows.
-
-    Args:
-        sketch: of the training rows.
-        counts: in its bins.
-        missing: columns that the model reads and the rows lack.
-    """
-
-    def __init__(self, sketch: Sketch, counts: Counts, missing: Sequence[str]) -> None:
-        self._sketch, self._counts, self._missing = sketch, counts, missing
-
-    def features(self) -> pd.DataFrame:
-        """Return the frame `features` of the result; see `pricekit.monitoring.differences.Drift`."""
-        found = [
-            [name, kind, each.psi, each.distance, each.chance, rank]
-            for name, kind, each, rank in self._shifts()
-        ]
-        frame = pd.DataFrame(found, columns=["name", "kind", "psi", "distance", "chance", "rank"])
-        order = np.lexsort((-frame["distance"].to_numpy(float), -frame["psi"].to_numpy(float)))
-        return frame.iloc[order].reset_index(drop=True)
-
-    def _shifts(self) -> Iterator[tuple[str, str, Difference, float]]:
-        sketch, counts = self._sketch, self._counts
-        if counts.text_length and "text_length" not in sketch.features:
-            yield self._shift("text length", "text", sketch.text_length, counts.text_length)
-        for name, rows in counts.features.items():
-            yield self._shift(name, "feature", sketch.features[name], rows)
-        if counts.predicted and sketch.prices is not None:
-            yield self._shift("predicted price", "price", sketch.prices.predicted, counts.predicted)
-        for name, field in counts.fields.items():
-            if sketch.fields[name].values:
-                then_rows, now_rows = self._bins(sketch.fields[name], field)
-                yield name, "field", difference(then_rows, now_rows, ordered=False), np.nan
-
-    @staticmethod
-    def _shift(
-        name: str, kind: str, then: Distribution, now: Sequence[int]
-    ) -> tuple[str, str, Difference, float]:
-        rows = np.array(now)
-        each = difference(
-            np.array(then.rows), rows, ordered=True, own=then.own, own_distance=then.own_distance
-        )
-        return name, kind, each, float(then.ranks() @ rows / rows.sum())
-
-    def _bins(self, then: FieldSketch, now: FieldCounts) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of each named value, of all others, and of none."""
-        named = list(then.values.values())
-        found = [now.values.get(value, 0) for value in then.values]
-        total = max(self._sketch.rows, then.filled)
-        before = [*named, max(0, then.filled - sum(named)), total - then.filled]
-        return np.array(before), np.array(
-            [*found, max(0, now.filled - sum(found)), self._counts.rows - now.filled]
-        )
-
-    def values(self) -> pd.DataFrame:
-        """Return the frame `values`."""
-        found = [
-            row for name, field in self._counts.fields.items() for row in self._changed(name, field.values)
-        ]
-        found.sort(key=lambda row: (row[4] == "", -abs(row[3] - row[2])))
-        return pd.DataFrame(found, columns=["field", "value", "then", "now", "change"])
-
-    def _changed(self, field: str, counts: Mapping[str, int]) -> Iterator[tuple[str, str, float, float, str]]:
-        sketch = self._sketch.fields[field]
-        if not sketch.values:
-            return
-        names = [*sketch.values, *(value for value in counts if value not in sketch.values)]
-        then, now, kept = self._different(names, sketch.values, sketch.rare, counts, LEAST_CHANGE)
-        for place in np.flatnonzero(kept):
-            before, after = float(then[place]), float(now[place])
-            gone = before >= LEAST_CHANGE and after < VANISHED * before
-            new = after >= LEAST_CHANGE and before < VANISHED * after
-            change = "gone" if gone else "new" if new else ""
-            yield field, names[place], before, after, change
-
-    def _different(
-        self,
-        names: Sequence[str],
-        before: Mapping[str, int],
-        rare: int,
-        after: Mapping[str, int],
-        least: float,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the shares of names then and now, and which have changed by `least` and beyond chance.
-
-        A name that the sketch lacks counts as if `rare` training rows had it, the most that are possible.
-        """
-        rows = self._sketch.rows
-        then = np.minimum([before.get(name, rare) for name in names], rows)
-        now = np.array([after.get(name, 0) for name in names], np.int64)
-        surprising = surprise(then, rows, now, self._counts.rows) > SURPRISING
-        shares = then / rows, now / self._counts.rows
-        return *shares, surprising & (np.abs(shares[1] - shares[0]) >= least)
-
-    def words(self) -> pd.DataFrame:
-        """Return the frame `words`."""
-        sketch, counts = self._sketch, self._counts
-        if not counts.text_length:
-            return pd.DataFrame({"word": [], "then": [], "now": []})
-        names = list(dict.fromkeys([*sketch.words, *counts.words]))
-        then, now, kept = self._different(
-            names, sketch.words, sketch.rare, counts.words, LEAST_CHANGE_OF_WORDS
-        )
-        order = [place for place in np.argsort(-np.abs(now - then), kind="stable") if kept[place]][
-            :MOST_WORDS
-        ]
-        return pd.DataFrame({"word": [names[n] for n in order], "then": then[order], "now": now[order]})
-
-    def missing(self) -> pd.DataFrame:
-        """Return the frame `missing`."""
-        found, rows = [], self._counts.rows
-        for name, field in self._counts.fields.items():
-            if name not in (BRAND, UNIT):
-                then = 1 - min(self._sketch.fields[name].filled, self._sketch.rows) / self._sketch.rows
-                found.append((name, then, (rows - field.filled) / rows))
-        found += [(name, np.nan, 1.0) for name in self._missing if name not in self._counts.fields]
-        frame = pd.DataFrame(found, columns=["field", "then", "now"])
-        order = np.argsort(-(frame["now"] - frame["then"].fillna(0)).to_numpy(float), kind="stable")
-        return frame.iloc[order].reset_index(drop=True)
-
-    def measures(self, features: pd.DataFrame, domain: Domain) -> Iterator[Measure]:
-        """Yield each measure but `smape`; `features` are those of this object, and `domain` that of the sketch."""
-        for name in ("psi", "distance"):
-            if len(features):
-                place = int(np.argmax(features[name].to_numpy(float)))
-                yield Measure(name, float(features[name].iloc[place]), str(features["name"].iloc[place]))
-            else:
-                yield Measure(name, None)
-        halves = self._counts.halves
-        moments = [half.moments() for half in halves if half.rows]
-        yield Measure("auc", domain.auc(moments) if len(moments) > 1 else None)
-        yield from self._unknown()
-        yield Measure("missing_columns", float(len(self._missing)), ", ".join(self._missing))
-
-    def _unknown(self) -> Iterator[Measure]:
-        sketch, counts = self._sketch, self._counts
-        words, tokens = counts.word_pairs, counts.tokens
-        now = counts.unknown_words / words if words else None
-        yield grown("unknown_words", sketch.unknown_words, now)
-        now = counts.unknown_tokens / tokens if tokens else None
-        yield grown("unknown_tokens", sketch.unknown_tokens, now)
-        brands, before = counts.fields.get(BRAND), None
-        if brands is not None:
-            before = 1 - min(sum(sketch.fields[BRAND].values.values()), sketch.rows) / sketch.rows
-        now = None if brands is None else (counts.rows - brands.filled) / counts.rows
-        yield grown("unknown_brands", before, now)
-
-    def price_bins(self) -> pd.DataFrame:
-        """Return the frame `price_bins`."""
-        prices = self._sketch.prices
-        if prices is None or not self._counts.predicted:
-            return pd.DataFrame({"up_to": [], "then": [], "now": []})
-        then, now = np.array(prices.predicted.rows), np.array(self._counts.predicted)
-        shares = {"then": then / max(1, then.sum()), "now": now / self._counts.rows}
-        return pd.DataFrame({"up_to": [*prices.predicted.cuts, np.inf], **shares})
-
-
-def grown(name: str, then: float | None, now: float | None) -> Measure:
-    """Return the measure of how much a number has grown; its value is None if one of the two is unknown."""
-    if then is None or now is None:
-        return Measure(name, None, then=then, now=now)
-    return Measure(name, now - then, then=then, now=now)
-
-
 WINDOW = 2048
 """Rows that are priced at a time."""
 SIGMAS = 3.0
@@ -357,11 +189,17 @@ def compare(
     with progress("comparing", 1) as advance:
         domain = Domain(sketch.vector, sketch.rows)
         seen = see(sketch, domain, rows, names, priced)
-        counts = count(sketch, seen, preprocessor, some_half(len(rows.table)))
         smape = _smape(sketch, seen)
-        notes = tuple(_notes(sketch, seen, smape))
-        found = _drift(sketch, counts, domain, limits, smape=smape, notes=notes, missing=rows.missing)
-        found = replace(found, outliers=_outliers(sketch, domain, seen))
+        found = _drift(
+            sketch,
+            count(sketch, seen, preprocessor, some_half(len(rows.table))),
+            domain,
+            limits,
+            smape=smape,
+            notes=_notes(sketch, seen, smape),
+            missing=rows.missing,
+            outliers=_outliers(sketch, domain, seen),
+        )
         advance(1)
     return found
 
@@ -378,17 +216,23 @@ def compare_priced(sketch: Sketch, priced: PricedRows, limits: Mapping[str, floa
         DataError: there are no rows, or another model priced them.
     """
     priced.require(sketch)
-    if not priced.counts.rows:
+    rows = priced.counts.rows
+    if not rows:
         raise DataError("the sketch has no rows; expected at least one", parameters=("table",))
-    missing = tuple(name for name in sketch.others if name not in priced.counts.fields)
+    notes = [f"Of {priced.rows:,} priced rows, {rows:,} drawn by chance are compared."] * (priced.rows > rows)
+    notes += _few(sketch, rows, "priced rows")
+    notes.append(
+        "The sketch contains no true prices and no rows, so SMAPE is not computed, and no rows are shown."
+    )
     return _drift(
         sketch,
         priced.counts,
         Domain(sketch.vector, sketch.rows),
         limits,
         smape=Measure("smape", None),
-        notes=tuple(_notes_of_sketch(sketch, priced)),
-        missing=missing,
+        notes=notes,
+        missing=tuple(name for name in sketch.others if name not in priced.counts.fields),
+        outliers=[],
     )
 
 
@@ -399,13 +243,17 @@ def _drift(
     limits: Mapping[str, float],
     *,
     smape: Measure,
-    notes: tuple[str, ...],
+    notes: Sequence[str],
     missing: tuple[str, ...],
+    outliers: Sequence[tuple[object, ...]],
 ) -> Drift:
-    """Return the result, without rows."""
-    found = Differences(sketch, counts, missing)
-    features, values, absent = found.features(), found.values(), found.missing()
-    measures = {each.name: each for each in (*found.measures(features, domain), smape)}
+    """Return how counts of N rows, at least 1, differ from the sketch; `missing` are columns that the rows lack."""
+    features, values, absent = (
+        _features(sketch, counts),
+        _values(sketch, counts),
+        _absent(sketch, counts, missing),
+    )
+    measures = {each.name: each for each in (*_measures(sketch, counts, domain, features, missing), smape)}
     alarms = alarms_of(measures, features, values, absent, counts.rows, sketch.rows)
     return Drift(
         rows=counts.rows,
@@ -415,12 +263,126 @@ def _drift(
         measures=measures,
         features=features,
         values=values,
-        words=found.words(),
+        words=_words(sketch, counts),
         missing=absent,
-        outliers=pd.DataFrame(columns=_OUTLIERS),
-        price_bins=found.price_bins(),
-        notes=notes,
+        outliers=pd.DataFrame(outliers, columns=_OUTLIERS),
+        price_bins=_price_bins(sketch, counts),
+        notes=tuple(notes),
     )
+
+
+def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
+    found = []
+    shifts = [("text length", "text", sketch.text_length, counts.text_length)]
+    if not counts.text_length or "text_length" in sketch.features:
+        shifts = []
+    shifts += [(name, "feature", sketch.features[name], rows) for name, rows in counts.features.items()]
+    if counts.predicted and sketch.prices is not None:
+        shifts.append(("predicted price", "price", sketch.prices.predicted, counts.predicted))
+    for name, kind, then, bins in shifts:
+        rows = np.array(bins)
+        own = {"own": then.own, "own_distance": then.own_distance}
+        each = difference(np.array(then.rows), rows, ordered=True, **own)
+        rank = float(then.ranks() @ rows / rows.sum())
+        found.append([name, kind, each.psi, each.distance, each.chance, rank])
+    for name, now in counts.fields.items():
+        field = sketch.fields[name]
+        if field.values:  # bins are the named values, all others, and none
+            before, after = [*field.values.values()], [now.values.get(value, 0) for value in field.values]
+            before += [max(0, field.filled - sum(before)), max(sketch.rows, field.filled) - field.filled]
+            after += [max(0, now.filled - sum(after)), counts.rows - now.filled]
+            each = difference(np.array(before), np.array(after), ordered=False)
+            found.append([name, "field", each.psi, each.distance, each.chance, np.nan])
+    frame = pd.DataFrame(found, columns=["name", "kind", "psi", "distance", "chance", "rank"])
+    order = np.lexsort((-frame["distance"].to_numpy(float), -frame["psi"].to_numpy(float)))
+    return frame.iloc[order].reset_index(drop=True)
+
+
+def _values(sketch: Sketch, counts: Counts) -> pd.DataFrame:
+    found = []
+    for name, field in counts.fields.items():
+        then = sketch.fields[name]
+        changed = _changed(sketch, counts, then.values, then.rare, field.values) if then.values else []
+        for value, before, after in changed:
+            if abs(after - before) >= LEAST_CHANGE:
+                gone = before >= LEAST_CHANGE and after < VANISHED * before
+                new = after >= LEAST_CHANGE and before < VANISHED * after
+                found.append((name, value, before, after, "gone" if gone else "new" if new else ""))
+    found.sort(key=lambda row: (row[4] == "", -abs(row[3] - row[2])))
+    return pd.DataFrame(found, columns=["field", "value", "then", "now", "change"])
+
+
+def _words(sketch: Sketch, counts: Counts) -> pd.DataFrame:
+    changed = _changed(sketch, counts, sketch.words, sketch.rare, counts.words) if counts.text_length else []
+    found = [row for row in changed if abs(row[2] - row[1]) >= LEAST_CHANGE_OF_WORDS]
+    found.sort(key=lambda row: -abs(row[2] - row[1]))
+    return pd.DataFrame(found[:MOST_WORDS], columns=["word", "then", "now"])
+
+
+def _changed(
+    sketch: Sketch, counts: Counts, before: Mapping[str, int], rare: int, after: Mapping[str, int]
+) -> list[tuple[str, float, float]]:
+    """Return the names whose shares have changed beyond chance, with their shares then and now.
+
+    A name that the sketch lacks counts as if `rare` training rows had it, the most that are possible.
+    """
+    names = list(dict.fromkeys([*before, *after]))
+    then = np.minimum([before.get(name, rare) for name in names], sketch.rows)
+    now = np.array([after.get(name, 0) for name in names], np.int64)
+    kept = np.flatnonzero(surprise(then, sketch.rows, now, counts.rows) > SURPRISING).tolist()
+    shares = (then / sketch.rows).tolist(), (now / counts.rows).tolist()
+    return [(names[place], shares[0][place], shares[1][place]) for place in kept]
+
+
+def _absent(sketch: Sketch, counts: Counts, missing: Sequence[str]) -> pd.DataFrame:
+    found = []
+    for name, field in counts.fields.items():
+        if name not in (BRAND, UNIT):
+            then = 1 - min(sketch.fields[name].filled, sketch.rows) / sketch.rows
+            found.append((name, then, (counts.rows - field.filled) / counts.rows))
+    found += [(name, np.nan, 1.0) for name in missing if name not in counts.fields]
+    frame = pd.DataFrame(found, columns=["field", "then", "now"])
+    order = np.argsort(-(frame["now"] - frame["then"].fillna(0)).to_numpy(float), kind="stable")
+    return frame.iloc[order].reset_index(drop=True)
+
+
+def _measures(
+    sketch: Sketch, counts: Counts, domain: Domain, features: pd.DataFrame, missing: Sequence[str]
+) -> Iterator[Measure]:
+    """Yield each measure but `smape`."""
+    for name in ("psi", "distance"):
+        values = features[name].to_numpy(float)
+        where = int(np.argmax(values)) if len(values) else None
+        yield (
+            Measure(name, None)
+            if where is None
+            else Measure(name, float(values[where]), str(features["name"].iloc[where]))
+        )
+    moments = [half.moments() for half in counts.halves if half.rows]
+    yield Measure("auc", domain.auc(moments) if len(moments) > 1 else None)
+    words, tokens = counts.word_pairs, counts.tokens
+    yield _grown("unknown_words", sketch.unknown_words, counts.unknown_words / words if words else None)
+    yield _grown("unknown_tokens", sketch.unknown_tokens, counts.unknown_tokens / tokens if tokens else None)
+    before = now = None
+    if (brands := counts.fields.get(BRAND)) is not None:
+        before = 1 - min(sum(sketch.fields[BRAND].values.values()), sketch.rows) / sketch.rows
+        now = (counts.rows - brands.filled) / counts.rows
+    yield _grown("unknown_brands", before, now)
+    yield Measure("missing_columns", float(len(missing)), ", ".join(missing))
+
+
+def _price_bins(sketch: Sketch, counts: Counts) -> pd.DataFrame:
+    if sketch.prices is None or not counts.predicted:
+        return pd.DataFrame({"up_to": [], "then": [], "now": []})
+    predicted = sketch.prices.predicted
+    then, now = np.array(predicted.rows), np.array(counts.predicted)
+    shares = {"then": then / max(1, then.sum()), "now": now / counts.rows}
+    return pd.DataFrame({"up_to": [*predicted.cuts, np.inf], **shares})
+
+
+def _grown(name: str, then: float | None, now: float | None) -> Measure:
+    """Return the measure of how much a number has grown; its value is None if one of the two is unknown."""
+    return Measure(name, None if then is None or now is None else now - then, then=then, now=now)
 
 
 def require_sketch(sketch: Sketch | None) -> Sketch:
@@ -450,22 +412,18 @@ def _priced(
     return Priced(*map(np.concatenate, (features, tokens, predicted)))
 
 
-def _outliers(sketch: Sketch, domain: Domain, seen: Seen) -> pd.DataFrame:
+def _outliers(sketch: Sketch, domain: Domain, seen: Seen) -> list[tuple[object, ...]]:
     """Return the rows least like the training rows."""
     if seen.vectors is None:
-        return pd.DataFrame(columns=_OUTLIERS)
-    distances = domain.distances(seen.vectors)
-    farthest = np.argsort(-distances, kind="stable")[:MOST_OUTLIERS]
-    found = [_outlier(sketch, seen, int(row), float(distances[row])) for row in farthest]
-    return pd.DataFrame(found, columns=_OUTLIERS)
-
-
-def _outlier(sketch: Sketch, seen: Seen, row: int, distance: float) -> tuple[int, object, float, str, str]:
-    table = seen.rows.table
-    new = [word for word in seen.documents.words_of(row) if word not in sketch.words]
-    number = row if table.rows is None else int(table.rows[row])
-    words = " ".join(new[:MOST_NEW_WORDS])
-    return number, table.ids.iloc[row], distance, words, str(table.text.iloc[row])
+        return []
+    table, distances = seen.rows.table, domain.distances(seen.vectors)
+    found: list[tuple[object, ...]] = []
+    for row in np.argsort(-distances, kind="stable")[:MOST_OUTLIERS].tolist():
+        new = [word for word in seen.documents.words_of(row) if word not in sketch.words]
+        number = row if table.rows is None else int(table.rows[row])
+        words = " ".join(new[:MOST_NEW_WORDS])
+        found.append((number, table.ids.iloc[row], float(distances[row]), words, str(table.text.iloc[row])))
+    return found
 
 
 def _smape(sketch: Sketch, seen: Seen) -> Measure:
@@ -478,31 +436,24 @@ def _smape(sketch: Sketch, seen: Seen) -> Measure:
         return Measure("smape", None, then=then.smape)
     terms = SMAPE.terms(seen.priced.predicted[known], price[known])
     variance = then.deviation**2 / max(1, sum(then.predicted.rows)) + terms.var() / len(terms)
-    found = grown("smape", then.smape, float(terms.mean()))
-    return replace(found, chance=SIGMAS * math.sqrt(variance))
+    return replace(_grown("smape", then.smape, float(terms.mean())), chance=SIGMAS * math.sqrt(variance))
 
 
-def _notes(sketch: Sketch, seen: Seen, smape: Measure) -> Iterator[str]:
-    yield from describe_rows(seen.rows)
+def _notes(sketch: Sketch, seen: Seen, smape: Measure) -> list[str]:
+    found = describe_rows(seen.rows)
     if seen.rows.missing and seen.priced is None:
-        yield "So features, predicted prices and the domain classifier are skipped."
+        found.append("So features, predicted prices and the domain classifier are skipped.")
     elif seen.rows.missing:
-        yield "Missing columns are read as empty."
-    yield from _few(sketch, len(seen.rows.table), "rows of the table")
+        found.append("Missing columns are read as empty.")
+    found += _few(sketch, len(seen.rows.table), "rows of the table")
     if seen.priced is not None and smape.value is None:
-        yield "SMAPE is not computed: fewer than ten rows have a known price."
+        found.append("SMAPE is not computed: fewer than ten rows have a known price.")
+    return found
 
 
-def _notes_of_sketch(sketch: Sketch, priced: PricedRows) -> Iterator[str]:
-    rows = priced.counts.rows
-    if priced.rows > rows:
-        yield f"Of {priced.rows:,} priced rows, {rows:,} drawn by chance are compared."
-    yield from _few(sketch, rows, "priced rows")
-    yield "The sketch contains no true prices and no rows, so SMAPE is not computed, and no rows are shown."
-
-
-def _few(sketch: Sketch, rows: int, which: str) -> Iterator[str]:
+def _few(sketch: Sketch, rows: int, which: str) -> list[str]:
     few = min(rows, sketch.rows)
-    if few < LEAST_ROWS:
-        whose = which if rows == few else "training rows"
-        yield f"Only {few:,} {whose} are compared, too few for an alarm: expected at least {LEAST_ROWS}."
+    if few >= LEAST_ROWS:
+        return []
+    whose = which if rows == few else "training rows"
+    return [f"Only {few:,} {whose} are compared, too few for an alarm: expected at least {LEAST_ROWS}."]

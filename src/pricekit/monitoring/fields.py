@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pricekit.explanation.parts import label_of
 from pricekit.features import brand_category
@@ -151,12 +150,6 @@ def _unit_of(text: str) -> str:
     return ""
 
 
-def common_label(texts: pd.Series) -> str:
-    """Return the label that begins most texts, if it is not a usual one for item names; "" otherwise."""
-    first = [VectorizedTexts(part, {}).lines.first_lines() for part in batches(as_strings(texts))]
-    return brand_category.common_label(pa.concat_arrays(first))
-
-
 def frequent_brands(texts: pd.Series, label: str) -> list[str]:
     """Return the words with which many item names, (N,), begin; none if lines state brands, a field of their own.
 
@@ -164,23 +157,19 @@ def frequent_brands(texts: pd.Series, label: str) -> list[str]:
     """
     titles = []
     for parsed in _parsed(texts, label):
-        if pc.any(pc.not_equal(brand_category.labelled(parsed.lines, "brand"), "")).as_py():
+        if brand_category.any_filled(brand_category.labelled(parsed.lines, "brand")):
             return []
         titles.append(parsed.title)
     counts = brand_category.count_names(brand_category.leading_words(pa.concat_arrays(titles)))
     least = least_rows(len(texts))
     frequent = {name: rows for name, rows in counts.items() if rows >= least}
-    whole = [
-        name for name, rows in frequent.items() if rows >= WHOLE * max(_shorter(name, frequent), default=0)
-    ]
+    whole = []
+    for name, rows in frequent.items():
+        words = name.split(" ")
+        shorter = [frequent.get(" ".join(words[:end]), 0) for end in range(1, len(words))]
+        if rows >= WHOLE * max(shorter, default=0):
+            whole.append(name)
     return whole[:MOST_VALUES]
-
-
-def _shorter(name: str, counts: Mapping[str, int]) -> Iterator[int]:
-    """Yield the rows of the names with which a name begins."""
-    words = name.split(" ")
-    for end in range(1, len(words)):
-        yield counts.get(" ".join(words[:end]), 0)
 
 
 def least_rows(count: int) -> float:

@@ -13,9 +13,9 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from pricekit.errors import ConfigError, DataError, PricekitError, first_invalid_field
-from pricekit.monitoring.counts import ComparedRows, Counts, Priced, Strict, count, see
+from pricekit.monitoring.counts import ComparedRows, Counts, Priced, count, see
 from pricekit.monitoring.domain import Domain
-from pricekit.monitoring.sketch import Sketch
+from pricekit.monitoring.sketch import Sketch, Strict
 from pricekit.preprocess import Inputs, Preprocessor
 from pricekit.storage import Address, Location, location_of
 from pricekit.support.files import describe_failure, temporary_path, write_text

@@ -32,17 +32,19 @@ RANGE_ROWS = 5
 HASHES, MOST_SCORES = 32, 16
 """The numbers of a row's vector that come from its words, and from features."""
 
-_Count = Annotated[int, Field(ge=0, le=1 << 53)]
+Count = Annotated[int, Field(ge=0, le=1 << 53)]
 _Share = Annotated[float, Field(ge=0, le=1)]
-_Name = Annotated[str, Field(max_length=LONGEST_NAME)]
-_Value = Annotated[str, Field(max_length=LONGEST_VALUE)]
+Name = Annotated[str, Field(max_length=LONGEST_NAME)]
+Value = Annotated[str, Field(max_length=LONGEST_VALUE)]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Exact types, finite numbers; later versions may add names."""
+
     model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True, extra="ignore")
 
 
-class Distribution(_Strict):
+class Distribution(Strict):
     """How many rows have a number in each bin; a bin includes its upper end.
 
     Attributes:
@@ -56,7 +58,7 @@ class Distribution(_Strict):
     """
 
     cuts: list[float] = Field(max_length=BINS)
-    rows: list[_Count] = Field(max_length=BINS + 1)
+    rows: list[Count] = Field(max_length=BINS + 1)
     own: float = Field(0.0, ge=0)
     own_distance: _Share = 0.0
     low: float
@@ -90,7 +92,7 @@ class Distribution(_Strict):
         return (values < np.float32(self.low)) | (values > np.float32(self.high))
 
 
-class FieldSketch(_Strict):
+class FieldSketch(Strict):
     """A labelled line, a column, or what was found in texts.
 
     Attributes:
@@ -99,12 +101,12 @@ class FieldSketch(_Strict):
         rare: the most rows that a value outside of `values` has.
     """
 
-    filled: _Count
-    values: dict[_Value, _Count] = Field(default_factory=dict, max_length=MOST_VALUES)
-    rare: _Count = 0
+    filled: Count
+    values: dict[Value, Count] = Field(default_factory=dict, max_length=MOST_VALUES)
+    rare: Count = 0
 
 
-class VectorSketch(_Strict):
+class VectorSketch(Strict):
     """Mean and covariance of a vector of each row; see `pricekit.monitoring.domain`.
 
     Attributes:
@@ -114,7 +116,7 @@ class VectorSketch(_Strict):
         correlation: the correlations of each pair, in thousandths, row by row above the diagonal, D(D - 1)/2.
     """
 
-    features: list[_Name] = Field(max_length=MOST_SCORES)
+    features: list[Name] = Field(max_length=MOST_SCORES)
     mean: list[Annotated[float, Field(ge=-1, le=1)]] = Field(max_length=HASHES + MOST_SCORES)
     deviation: list[_Share]
     correlation: list[Annotated[int, Field(ge=-1000, le=1000)]]
@@ -128,7 +130,7 @@ class VectorSketch(_Strict):
         return self
 
 
-class PriceSketch(_Strict):
+class PriceSketch(Strict):
     """Predictions of held-out rows.
 
     Attributes:
@@ -142,7 +144,7 @@ class PriceSketch(_Strict):
     deviation: float = Field(ge=0, le=200)
 
 
-class Sketch(_Strict):
+class Sketch(Strict):
     """What a model keeps of its training table.
 
     Attributes:
@@ -161,15 +163,15 @@ class Sketch(_Strict):
     """
 
     rows: int = Field(ge=1, le=1 << 53)
-    label: _Name
-    features: dict[_Name, Distribution] = Field(max_length=MOST_FEATURES)
+    label: Name
+    features: dict[Name, Distribution] = Field(max_length=MOST_FEATURES)
     text_length: Distribution
-    words: dict[_Value, _Count] = Field(max_length=MOST_WORDS)
-    rare: _Count
+    words: dict[Value, Count] = Field(max_length=MOST_WORDS)
+    rare: Count
     unknown_words: _Share
     unknown_tokens: _Share | None
-    others: list[_Name] = Field(max_length=MOST_OTHERS)
-    fields: dict[_Name, FieldSketch] = Field(max_length=MOST_LABELS + MOST_OTHERS + 3)
+    others: list[Name] = Field(max_length=MOST_OTHERS)
+    fields: dict[Name, FieldSketch] = Field(max_length=MOST_LABELS + MOST_OTHERS + 3)
     vector: VectorSketch
     prices: PriceSketch | None = None
 

@@ -9,16 +9,16 @@ from tokenizers import Tokenizer
 
 from pricekit.errors import PluginError
 from pricekit.explanation.attribution import others_read
-from pricekit.features import fit
+from pricekit.explanation.parts import other_columns
+from pricekit.features import brand_category, fit
+from pricekit.features.labelled_lines import as_strings
 from pricekit.metrics import SMAPE
 from pricekit.monitoring.domain import sketch_vectors, vectors_of
 from pricekit.monitoring.fields import (
     BRAND,
     LEAST_ROWS,
     TEXT,
-    Documents,
     brands_of,
-    common_label,
     documents_of,
     fields_of,
     frequent_brands,
@@ -31,8 +31,6 @@ from pricekit.monitoring.sketch import (
     MOST_OTHERS,
     MOST_SCORES,
     MOST_WORDS,
-    Distribution,
-    FieldSketch,
     PriceSketch,
     Sketch,
     distribution_of,
@@ -40,7 +38,6 @@ from pricekit.monitoring.sketch import (
 )
 from pricekit.preprocess import Inputs, Preprocessor, without_price
 from pricekit.table import Table
-from pricekit.tokens import Tokens
 
 MOST_ROWS = 10_000
 """Of more rows, so many are drawn by chance, with a fixed seed."""
@@ -118,39 +115,41 @@ def _sketch(
     rows, features = table.take(chosen), inputs.features[chosen]
     documents = documents_of(rows.text.tolist())
     names = preprocessor.features.names
-    kept = [name for name in names if len(name) <= LONGEST_NAME][:MOST_FEATURES]
-    distributions = {name: _of_feature(features[:, names.index(name)], own.get(name)) for name in kept}
+    distributions = {}
+    for name in [name for name in names if len(name) <= LONGEST_NAME][:MOST_FEATURES]:
+        psi, distance = own.get(name, (0.0, 0.0))
+        found = distribution_of(features[:, names.index(name)])
+        distributions[name] = found.model_copy(update={"own": psi, "own_distance": distance})
     scored = [name for name, each in distributions.items() if each.own < REMEMBERED][:MOST_SCORES]
     places = [names.index(name) for name in scored]
     vectors = vectors_of(documents, features[:, places], [distributions[name] for name in scored])
-    words, rare = _words(documents)
-    label = common_label(rows.text)
+    order = np.lexsort((np.array(documents.vocabulary, object), -documents.rows))
+    kept = order[documents.rows[order] >= LEAST_ROWS][:MOST_WORDS]
+    words = {documents.vocabulary[word]: int(documents.rows[word]) for word in kept}
+    unknown_words = documents.outside(words)
+    tokens = fit.some_rows(len(inputs))
+    ids = inputs.tokens.ids if len(tokens) == len(inputs) else inputs.tokens.take(tokens).ids
+    unknown_tokens = is_unknown(ids, preprocessor.tokenizer)
+    label = brand_category.common_label(as_strings(rows.text))
     others = _others(rows, preprocessor)
+    fields = {name: sketch_field(values) for name, values in fields_of(rows, others).items()}
+    fields[TEXT] = fields[TEXT].model_copy(update={"values": {}})
+    if brands := frequent_brands(rows.text, label):
+        fields[BRAND] = sketch_field(brands_of(rows.text, label, brands))
     return Sketch(
         rows=len(rows),
         label=label,
         features=distributions,
         text_length=distribution_of(rows.text.str.len().to_numpy()),
         words=words,
-        rare=rare,
-        unknown_words=_share(documents.outside(words)),
-        unknown_tokens=unknown_tokens(_some_ids(inputs.tokens), preprocessor.tokenizer),
+        rare=int(documents.rows[order[len(kept) :]].max(initial=0)),
+        unknown_words=float(unknown_words.mean()) if len(unknown_words) else 0.0,
+        unknown_tokens=None if unknown_tokens is None else float(unknown_tokens.mean()),
         others=others,
-        fields=_fields(rows, label, others),
+        fields=fields,
         vector=sketch_vectors(vectors, scored),
         prices=prices,
     )
-
-
-def _some_ids(tokens: Tokens) -> np.ndarray:
-    """Return the token ids of all rows, or of some of many."""
-    rows = fit.some_rows(len(tokens))
-    return tokens.ids if len(rows) == len(tokens) else tokens.take(rows).ids
-
-
-def _of_feature(values: np.ndarray, own: tuple[float, float] | None) -> Distribution:
-    psi, distance = own or (0.0, 0.0)
-    return distribution_of(values).model_copy(update={"own": psi, "own_distance": distance})
 
 
 def _others(rows: Table, preprocessor: Preprocessor) -> list[str]:
@@ -162,32 +161,8 @@ def _others(rows: Table, preprocessor: Preprocessor) -> list[str]:
             rows, columns, lambda some: preprocessor.features.transform(without_price(some, columns))
         )
     except PluginError:  # a feature cannot do without them
-        found = [str(name) for name in rows.frame if name not in (*columns.text, columns.price, columns.id)]
+        found = other_columns(rows, columns)
     return [name for name in found if len(name) <= LONGEST_NAME][:MOST_OTHERS]
-
-
-def _words(documents: Documents) -> tuple[dict[str, int], int]:
-    """Return the rows of the most frequent words, and the most rows of any other word."""
-    order = np.lexsort((np.array(documents.vocabulary, object), -documents.rows))
-    least = documents.rows[order] >= LEAST_ROWS
-    kept = order[least][:MOST_WORDS]
-    rest = documents.rows[order[len(kept) :]]
-    words = {documents.vocabulary[word]: int(documents.rows[word]) for word in kept}
-    return words, int(rest.max(initial=0))
-
-
-def _fields(rows: Table, label: str, others: Sequence[str]) -> dict[str, FieldSketch]:
-    fields = {name: sketch_field(values) for name, values in fields_of(rows, others).items()}
-    fields[TEXT] = fields[TEXT].model_copy(update={"values": {}})
-    if names := frequent_brands(rows.text, label):
-        fields[BRAND] = sketch_field(brands_of(rows.text, label, names))
-    return fields
-
-
-def unknown_tokens(ids: np.ndarray, tokenizer: Tokenizer) -> float | None:
-    """Return the share of tokens that a tokenizer does not know; None if it has no token for them."""
-    unknown = is_unknown(ids, tokenizer)
-    return None if unknown is None else _share(unknown)
 
 
 def is_unknown(ids: np.ndarray, tokenizer: Tokenizer) -> np.ndarray | None:
@@ -195,7 +170,3 @@ def is_unknown(ids: np.ndarray, tokenizer: Tokenizer) -> np.ndarray | None:
     token = getattr(tokenizer.model, "unk_token", None)
     number = None if token is None else tokenizer.token_to_id(token)
     return None if number is None else ids == number
-
-
-def _share(which: np.ndarray) -> float:
-    return float(which.mean()) if len(which) else 0.0
