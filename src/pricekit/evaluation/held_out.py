@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -69,16 +69,13 @@ class HeldOut:
 
     def take(self, positions: np.ndarray) -> HeldOut:
         """Return the rows at these positions, int (M,), in the order given."""
-        return HeldOut(
-            rows=self.rows[positions],
-            ids=self.ids.take(positions).reset_index(drop=True),
-            fold=self.fold[positions],
-            text=self.text.take(positions).reset_index(drop=True),
-            price=self.price[positions],
-            predicted=self.predicted[positions],
-            groups=self.groups.take(positions).reset_index(drop=True),
-            weight=None if self.weight is None else self.weight[positions],
-        )
+
+        def part(values: Any) -> Any:
+            if values is None or isinstance(values, np.ndarray):
+                return None if values is None else values[positions]
+            return values.take(positions).reset_index(drop=True)
+
+        return HeldOut(*(part(getattr(self, each.name)) for each in fields(self)))
 
 
 def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0) -> HeldOut:

@@ -73,180 +73,6 @@ class Duplicates:
         }
 
 
-@dataclass(frozen=True)
-class PriceFindings:
-    """Findings about the rows with prices.
-
-    Attributes:
-        usable: rows that training can use.
-        rejected: rows that it cannot use, by reason.
-        quantiles: of the usable prices.
-        highest: the highest prices, in descending order.
-        duplicates: rows with equal texts; None without usable rows.
-        leaks: columns and texts that leak the price; None without usable rows.
-        suspects: values that look like years or placeholders.
-    """
-
-    usable: int
-    rejected: dict[str, int]
-    quantiles: dict[float, float] = field(default_factory=dict)
-    highest: list[float] = field(default_factory=list)
-    duplicates: Duplicates | None = None
-    leaks: Leaks | None = None
-    suspects: tuple[Suspect, ...] = ()
-
-
-def has_title_line(facts: Facts, profiles: Sequence[Profile], rows: Table) -> bool:
-    """Return whether the first line names one column while the lines below have several."""
-    if facts.file.layout is None or facts.file.layout.names:
-        return False
-    named = sum(bool(cell.strip()) for cell in facts.file.first_row())
-    wider = (
-        len(profiles) == 1 and rows.flaws is not None and 2 * int((rows.flaws == RAGGED).sum()) > len(rows)
-    )
-    return wider or (named == 1 and sum(column.kind != "empty" for column in profiles) > 2)
-
-
-def column_notes(chosen: ColumnGuess, *, guessed: bool) -> list[str]:
-    """Return notes on a missing header and on text columns that were guessed."""
-    notes = []
-    if chosen.headless:
-        notes.append(describe_headless(chosen))
-    if guessed and len(chosen.columns.text) > 1:
-        notes.append(
-            "Every column that may describe a product is used as text. Leave out columns that are not known at "
-            "prediction time."
-        )
-    used = [column for column in chosen.profiles if column.name in chosen.columns.text]
-    if guessed and (later := [shorten(column.name) for column in used if counts_later(column)]):
-        notes.append(
-            f"These columns may arise or change after the price is set, so they come last: {', '.join(later)}. Leave "
-            "them out if they are unknown when the model predicts."
-        )
-    notes += [
-        f"The text column {shorten(column.name)!r} yields nothing: "
-        + (f"every filled cell is {shorten(column.example)!r}." if column.values else "its cells are empty.")
-        for column in used
-        if column.values <= 1 and len(used) > 1
-    ]
-    return notes
-
-
-def read_from(rows: Table) -> dict[str, str]:
-    """Return what each column of the text, or each label in it, yields in addition to its words."""
-    return {column.label: column.describe() for column in profile_columns(as_text_array(rows.text))}
-
-
-def currency_note(prices: PriceFormat) -> str:
-    """Return the note on prices in several currencies."""
-    counts = count_currencies(prices)
-    return f"Prices are in several currencies ({counts}): training needs to know which one; set currency."
-
-
-def title_note(first_name: str) -> str:
-    """Return the note on a title above the header."""
-    return (
-        f"The first line ({shorten(first_name)!r}) looks like a title above the header. Delete the lines above the "
-        "header."
-    )
-
-
-def examine_prices(rows: Table, columns: Columns, notes: list[str]) -> PriceFindings | None:
-    """Examine the prices and texts of a table; append what the user should know to `notes`.
-
-    Returns:
-        The findings; None without a price column.
-    """
-    if columns.price is None:
-        notes.append(
-            "No column looks like a price; set price to name it. Without prices a model can predict these rows, but "
-            "cannot learn from them."
-        )
-        return None
-    usable, rejected = split_usable(rows)
-    rejected_counts = {str(reason): int(rows) for reason, rows in rejected["reason"].value_counts().items()}
-    found = PriceFindings(len(usable), rejected_counts)
-    notes += _row_notes(usable)
-    if not len(usable):
-        return found
-    price = usable.known_price
-    for sentence in (describe_outliers(price), describe_currency_column(usable)):
-        if sentence:
-            notes.append(sentence[0].upper() + sentence[1:])
-    suspects = find_suspects(price)
-    equal_years = rows_of_equal_years(price, usable.frame, (columns.price, columns.id))
-    notes += describe_suspects(suspects, equal_years)
-    return replace(
-        found,
-        suspects=tuple(suspects),
-        quantiles={q: float(np.quantile(price, q)) for q in QUANTILES},
-        highest=np.sort(price)[: -HIGHEST - 1 : -1].tolist(),
-        duplicates=_duplicates(usable, price),
-        leaks=_leaks(usable, columns, notes),
-    )
-
-
-def without_leaks(columns: Columns, leaks: Leaks, notes: list[str]) -> Columns:
-    """Return the columns without the text columns that leak; without any text if the whole text leaks."""
-    text = () if leaks.in_text else tuple(name for name in columns.text if name not in leaks.columns)
-    if not text:
-        notes.append(
-            "The text leaks the price, so training stops. Remove the price from the text, or set "
-            "allow_leak if the price is known whenever the model predicts."
-        )
-    elif text != columns.text:
-        left_out = ", ".join(name for name in columns.text if name not in text)
-        notes.append(f"The suggested text columns omit columns that leak the price: {left_out}.")
-    return replace(columns, text=text)
-
-
-def _row_notes(usable: Table) -> list[str]:
-    """Return notes on too few rows and on equal prices."""
-    if not len(usable):
-        return ["Training cannot use any row."]
-    notes = []
-    if len(usable) < MIN_ROWS:
-        notes.append(
-            f"Training can use {counted(len(usable), 'row')}; training needs at least {MIN_ROWS} rows."
-        )
-    elif len(usable) < SMALL_TABLE:
-        notes.append(f"Training can use {len(usable):,} rows, which is few: do not expect much of the model.")
-    price = usable.known_price
-    if price.min() == price.max():
-        notes.append(f"All prices are {price[0]:g}: there is nothing to learn but that one price.")
-    if len(usable) > 1 and usable.text.nunique() == 1:
-        notes.append(
-            "All texts are equal, so a model can learn only one price. Name columns whose cells differ from row to row."
-        )
-    return notes
-
-
-def _duplicates(usable: Table, price: np.ndarray) -> Duplicates:
-    groups = equal_texts(usable.text)
-    error = irreducible_error(groups, price)
-    return Duplicates(int(groups.max()) + 1, error.rows, error.smape, error.smape_of_all)
-
-
-def _leaks(usable: Table, columns: Columns, notes: list[str]) -> Leaks:
-    try:
-        found = find_leaks(usable, columns)
-        left = [name for name in columns.text if name not in found.columns]
-        if 0 < len(left) < len(columns.text):
-            found = replace(found, in_text=_price_in(usable, left))
-    except ModuleNotFoundError as error:
-        notes.append(f"The search for columns that leak the price was skipped: it needs {error.name}.")
-        return Leaks({}, 0.0)
-    return found
-
-
-def _price_in(usable: Table, names: list[str]) -> float:
-    """Return the share of rows with their price in one of these columns; 0 if chance explains it."""
-    sample = usable.take(some_rows(len(usable)))
-    cells = sample.frame[names].apply(as_strings)
-    share = price_in_text(cells.agg("\n".join, axis=1), sample.known_price)
-    return share if share >= IN_TEXT else 0.0
-
-
 @dataclass(frozen=True, repr=False)
 class TableReport:
     """The findings of `profile_table` about a table.
@@ -305,10 +131,16 @@ class TableReport:
     @property
     def train_arguments(self) -> dict[str, Any]:
         """The keyword arguments with which `pricekit.train` reads the table in this way."""
-        named = {"text": list(self.text), "price": self.price, "id": self.id}
+        return {name: value for name, value in (self._used | self._options).items() if value}
+
+    @property
+    def _used(self) -> dict[str, Any]:
+        return {"text": list(self.text), "price": self.price, "id": self.id}
+
+    @property
+    def _options(self) -> dict[str, Any]:
         options = asdict(self.read_options)
-        options["columns"] = list(options.pop("names"))
-        return {name: value for name, value in {**named, **options}.items() if value}
+        return options | {"columns": list(options.pop("names"))}
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON, as `pricekit check --json` prints it."""
@@ -356,11 +188,8 @@ class TableReport:
         path = Path(path)
         if self.format == "frame":
             raise ConfigError(f"{self.table} has no path that {path} could name; write it to a file first")
-        used = {"text": list(self.text), "price": self.price, "id": self.id}
-        read = asdict(self.read_options)
-        read["columns"] = list(read.pop("names"))
         relative = self.table if scheme_of(self.table) else os.path.relpath(self.table, path.parent)
-        update_project(path, relative, read, used, overwrite=overwrite)
+        update_project(path, relative, self._options, self._used, overwrite=overwrite)
 
     def role(self, column: str) -> str:
         """Return "text", "price", "id", or "" for a column that training does not read."""
@@ -418,40 +247,35 @@ def profile_table(
         (('title',), 'price', 2, 3.0)
     """
     chosen = guess_columns(table, text=text, price=price, id=id, read_options=read_options)
-    columns, read_options, notes = chosen.columns, chosen.read_options, column_notes(chosen, guessed=not text)
+    columns, read_options, notes = (
+        chosen.columns,
+        chosen.read_options,
+        _column_notes(chosen, guessed=not text),
+    )
     source = chosen.file if chosen.file.kind == "frame" else table  # a file is opened again for its notices
     rows, facts = read_with_facts(
         source, columns, limit=limit, read_options=read_options, notices=notes.append
     )
-    titled = has_title_line(facts, chosen.profiles, rows)
-    if titled:
-        notes.insert(0, title_note(chosen.profiles[0].name))
+    file = facts.file
+    if titled := _has_title_line(facts, chosen.profiles, rows):
+        notes.insert(
+            0,
+            f"The first line ({shorten(chosen.profiles[0].name)!r}) looks like a title above the header. Delete the "
+            "lines above the header.",
+        )
     if facts.prices is not None and facts.prices.mixed and read_options.currency is None:
-        notes.append(currency_note(facts.prices))
+        notes.append(
+            f"Prices are in several currencies ({count_currencies(facts.prices)}): training needs to know which one; "
+            "set currency."
+        )
         read_options = replace(read_options, currency=facts.prices.currency)
-    found = examine_prices(rows, columns, notes)
-    if found is not None and found.leaks is not None:
-        columns = without_leaks(columns, found.leaks, notes)
-    trainable = bool(columns.text) and found is not None and found.usable >= MIN_ROWS and not titled
-    chosen = replace(chosen, columns=columns, read_options=read_options)
-    return _report(rows, facts, chosen, found, notes, trainable=trainable)
-
-
-def _report(
-    rows: Table,
-    facts: Facts,
-    chosen: ColumnGuess,
-    found: PriceFindings | None,
-    notes: list[str],
-    *,
-    trainable: bool,
-) -> TableReport:
-    file, empty = facts.file, int((rows.text.str.strip() == "").sum())
-    used = (*chosen.columns.text, chosen.columns.price, chosen.columns.id)
-    leaks = found.leaks.columns if found and found.leaks else {}
+    found = _examine_prices(rows, columns, notes)
+    leaks = found.leaks or Leaks({}, 0.0)
+    columns = _without_leaks(columns, leaks, notes)
+    used = (*columns.text, columns.price, columns.id)
     reveals = {
         name: f"reveals the price: it alone explains {share:.0%} of the log price"
-        for name, share in leaks.items()
+        for name, share in leaks.columns.items()
         if name not in used
     }
     return TableReport(
@@ -461,21 +285,144 @@ def _report(
         encoding=file.charset.name.removesuffix("-sig") if file.charset else None,
         delimiter=file.layout.delimiter if file.layout else None,
         columns=tuple(chosen.profiles),
-        text=chosen.columns.text,
-        price=chosen.columns.price,
-        id=chosen.columns.id,
+        text=columns.text,
+        price=columns.price,
+        id=columns.id,
         left_out=reasons_left_out(chosen.profiles, used) | reveals,
-        yields=read_from(rows),
-        text_lengths={"empty": empty, **text_lengths(pa.array(rows.text, pa.large_string()))},
-        usable=found.usable if found else None,
-        rejected=found.rejected if found else {},
+        yields={each.label: each.describe() for each in profile_columns(as_text_array(rows.text))},
+        text_lengths={
+            "empty": int((rows.text.str.strip() == "").sum()),
+            **text_lengths(pa.array(rows.text, pa.large_string())),
+        },
         price_format=facts.prices,
-        price_quantiles=found.quantiles if found else {},
-        highest_prices=found.highest if found else [],
-        suspects=found.suspects if found else (),
-        duplicates=found.duplicates if found else None,
-        leaks=found.leaks if found else None,
         notes=tuple(note.removeprefix(f"{file.name}: ") for note in notes),
-        read_options=chosen.read_options,
-        trainable=trainable,
+        read_options=read_options,
+        trainable=bool(columns.text) and (found.usable or 0) >= MIN_ROWS and not titled,
+        **vars(found),
     )
+
+
+def _has_title_line(facts: Facts, profiles: Sequence[Profile], rows: Table) -> bool:
+    """Return whether the first line names one column while the lines below have several."""
+    if facts.file.layout is None or facts.file.layout.names:
+        return False
+    named = sum(bool(cell.strip()) for cell in facts.file.first_row())
+    wider = (
+        len(profiles) == 1 and rows.flaws is not None and 2 * int((rows.flaws == RAGGED).sum()) > len(rows)
+    )
+    return wider or (named == 1 and sum(column.kind != "empty" for column in profiles) > 2)
+
+
+def _column_notes(chosen: ColumnGuess, *, guessed: bool) -> list[str]:
+    """Return notes on a missing header and on text columns that were guessed."""
+    notes = []
+    if chosen.headless:
+        notes.append(describe_headless(chosen))
+    if guessed and len(chosen.columns.text) > 1:
+        notes.append(
+            "Every column that may describe a product is used as text. Leave out columns that are not known at "
+            "prediction time."
+        )
+    used = [column for column in chosen.profiles if column.name in chosen.columns.text]
+    if guessed and (later := [shorten(column.name) for column in used if counts_later(column)]):
+        notes.append(
+            f"These columns may arise or change after the price is set, so they come last: {', '.join(later)}. Leave "
+            "them out if they are unknown when the model predicts."
+        )
+    notes += [
+        f"The text column {shorten(column.name)!r} yields nothing: "
+        + (f"every filled cell is {shorten(column.example)!r}." if column.values else "its cells are empty.")
+        for column in used
+        if column.values <= 1 and len(used) > 1
+    ]
+    return notes
+
+
+@dataclass(frozen=True)
+class _PriceFindings:
+    """Findings about the rows with prices; attributes as of `TableReport`."""
+
+    usable: int | None = None
+    rejected: dict[str, int] = field(default_factory=dict)
+    price_quantiles: dict[float, float] = field(default_factory=dict)
+    highest_prices: list[float] = field(default_factory=list)
+    suspects: tuple[Suspect, ...] = ()
+    duplicates: Duplicates | None = None
+    leaks: Leaks | None = None
+
+
+def _examine_prices(rows: Table, columns: Columns, notes: list[str]) -> _PriceFindings:
+    """Examine the prices and texts of a table; append what the user should know to `notes`."""
+    if columns.price is None:
+        notes.append(
+            "No column looks like a price; set price to name it. Without prices a model can predict these rows, but "
+            "cannot learn from them."
+        )
+        return _PriceFindings()
+    usable, rejected = split_usable(rows)
+    found = _PriceFindings(
+        len(usable), {str(reason): int(rows) for reason, rows in rejected["reason"].value_counts().items()}
+    )
+    if not len(usable):
+        notes.append("Training cannot use any row.")
+        return found
+    if len(usable) < MIN_ROWS:
+        notes.append(
+            f"Training can use {counted(len(usable), 'row')}; training needs at least {MIN_ROWS} rows."
+        )
+    elif len(usable) < SMALL_TABLE:
+        notes.append(f"Training can use {len(usable):,} rows, which is few: do not expect much of the model.")
+    price = usable.known_price
+    if price.min() == price.max():
+        notes.append(f"All prices are {price[0]:g}: there is nothing to learn but that one price.")
+    if len(usable) > 1 and usable.text.nunique() == 1:
+        notes.append(
+            "All texts are equal, so a model can learn only one price. Name columns whose cells differ from row to row."
+        )
+    for sentence in (describe_outliers(price), describe_currency_column(usable)):
+        if sentence:
+            notes.append(sentence[0].upper() + sentence[1:])
+    suspects = find_suspects(price)
+    equal_years = rows_of_equal_years(price, usable.frame, (columns.price, columns.id))
+    notes += describe_suspects(suspects, equal_years)
+    groups = equal_texts(usable.text)
+    error = irreducible_error(groups, price)
+    return replace(
+        found,
+        suspects=tuple(suspects),
+        price_quantiles={q: float(np.quantile(price, q)) for q in QUANTILES},
+        highest_prices=np.sort(price)[: -HIGHEST - 1 : -1].tolist(),
+        duplicates=Duplicates(int(groups.max()) + 1, error.rows, error.smape, error.smape_of_all),
+        leaks=_leaks(usable, columns, notes),
+    )
+
+
+def _leaks(usable: Table, columns: Columns, notes: list[str]) -> Leaks:
+    try:
+        found = find_leaks(usable, columns)
+        left = [name for name in columns.text if name not in found.columns]
+        if 0 < len(left) < len(columns.text):  # the price in the other columns
+            sample = usable.take(some_rows(len(usable)))
+            cells = sample.frame[left].apply(as_strings)
+            share = price_in_text(cells.agg("\n".join, axis=1), sample.known_price)
+            found = replace(found, in_text=share if share >= IN_TEXT else 0.0)
+    except ModuleNotFoundError as error:
+        notes.append(f"The search for columns that leak the price was skipped: it needs {error.name}.")
+        return Leaks({}, 0.0)
+    return found
+
+
+def _without_leaks(columns: Columns, leaks: Leaks, notes: list[str]) -> Columns:
+    """Return the columns without the text columns that leak; without any text if the whole text leaks."""
+    if not leaks.in_text and not leaks.columns.keys() & set(columns.text):
+        return columns
+    text = () if leaks.in_text else tuple(name for name in columns.text if name not in leaks.columns)
+    if not text:
+        notes.append(
+            "The text leaks the price, so training stops. Remove the price from the text, or set "
+            "allow_leak if the price is known whenever the model predicts."
+        )
+    else:
+        left_out = ", ".join(name for name in columns.text if name not in text)
+        notes.append(f"The suggested text columns omit columns that leak the price: {left_out}.")
+    return replace(columns, text=text)
