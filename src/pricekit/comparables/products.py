@@ -322,11 +322,10 @@ def read_products(files: Mapping[str, bytes], bundle: Path) -> Products:
             "export it again",
             path=bundle,
         ) from None
-    name, brand, unit = (frame[column].tolist() for column in ("name", "brand", "unit"))
+    names = ("id", "text", "name", "brand", "unit")
+    ids, text, name, brand, unit = (frame[column].tolist() for column in names)
     facts = Facts(name, brand, unit, frame["size"].to_numpy())
-    return Products(
-        frame["id"].tolist(), frame["text"].tolist(), frame["price"].to_numpy(), facts, labels, index
-    )
+    return Products(ids, text, frame["price"].to_numpy(), facts, labels, index)
 
 
 def _follow(files: Mapping[str, bytes], way: Sequence[Any]) -> Any:

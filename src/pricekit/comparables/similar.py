@@ -202,8 +202,16 @@ def find_comparables(
     found: list[Comparables] = []
     with progress("comparing", max(1, len(table))) as advance:
         for start in range(0, len(table), _ROWS_AT_A_TIME):
-            window = np.arange(start, min(start + _ROWS_AT_A_TIME, len(table)))
-            found += _find(table.take(window), prices[window], products, k, same, currency)
+            window = table.take(np.arange(start, min(start + _ROWS_AT_A_TIME, len(table))))
+            texts, ids = as_list(window.text), window.ids
+            facts = facts_of(window.text, products.labels, products.brand_number)
+            own = [_itself(products, *each) for each in zip(ids.astype("str"), texts, strict=True)]
+            places, similarities = nearest(products.index, texts, k, _allowed(products, facts, own, same))
+            for row, id_ in enumerate(ids.tolist()):
+                each = zip(places[row].tolist(), similarities[row].tolist(), strict=True)
+                nearby = (_comparable(products, *one, facts.name[row]) for one in each if one[1] > 0)
+                price = float(prices[start + row])
+                found.append(Comparables(id_, facts.name[row], price, tuple(nearby), currency))
             advance(len(window))
     return found
 
@@ -218,24 +226,6 @@ def check_request(k: int, same: Collection[str]) -> None:
                 f"products cannot be compared by {name!r}; expected {', '.join(SAME)}.{did_you_mean(name, SAME)}",
                 parameters=("same",),
             )
-
-
-def _find(
-    table: Table, prices: Any, products: Products, k: int, same: Sequence[str], currency: str | None
-) -> list[Comparables]:
-    texts = as_list(table.text)
-    facts = facts_of(table.text, products.labels, products.brand_number)
-    own = [_itself(products, id_, text) for id_, text in zip(table.ids.astype("str"), texts, strict=True)]
-    places, similarities = nearest(products.index, texts, k, _allowed(products, facts, own, same))
-    found = []
-    for row, id_ in enumerate(table.ids.tolist()):
-        name, there = facts.name[row], similarities[row] > 0
-        nearby = tuple(
-            _comparable(products, place, similarity, name)
-            for place, similarity in zip(places[row][there].tolist(), similarities[row][there], strict=True)
-        )
-        found.append(Comparables(id_, name, float(prices[row]), nearby, currency))
-    return found
 
 
 def _itself(products: Products, id_: str, text: str) -> int | None:
@@ -274,7 +264,7 @@ def _comparable(products: Products, place: int, similarity: float, name: str) ->
         id=products.ids[place],
         name=other,
         price=float(products.price[place]),
-        similarity=float(similarity),
+        similarity=similarity,
         brand=facts.brand[place],
         unit=facts.unit[place],
         size=float(facts.size[place]),

@@ -302,22 +302,6 @@ def _marked(name: str, cell: str, factors: Sequence[Factor], *, labelled: bool) 
     return f'<div style="white-space:pre-wrap">{label}{text}</div>'
 
 
-def explanation_of(
-    root: Node, full: float, row_id: Any, cells: Mapping[str, str], currency: str | None
-) -> Explanation:
-    """Return the explanation of a row whose parts have contributions.
-
-    Args:
-        root: the row.
-        full: the log price of the row.
-        row_id: of the row.
-        cells: the texts of its columns.
-        currency: of the prices.
-    """
-    factors = tuple(_factor(node) for node in root.nodes)
-    return Explanation(row_id, math.exp(full), math.exp(root.without), factors, cells, currency)
-
-
 def _factor(node: Node) -> Factor:
     kind, column, start, end, text, _ = node.part
     parts = tuple(_factor(inner) for inner in node.nodes)
@@ -399,8 +383,10 @@ def _explain(
         for number, row in asking.items():
             row.tell(log_prices[start : start + len(asked[number])])
             start += len(asked[number])
-    return [
-        explanation_of(row.root, row.full, id_, cells.texts(number), table.currency)
-        for number, (row, id_) in enumerate(zip(rows, table.ids.tolist(), strict=True))
-        if row.root is not None
-    ]
+    found = []
+    for number, (row, id_) in enumerate(zip(rows, table.ids.tolist(), strict=True)):
+        if row.root is not None:
+            factors = tuple(_factor(node) for node in row.root.nodes)
+            prices = math.exp(row.full), math.exp(row.root.without)
+            found.append(Explanation(id_, *prices, factors, cells.texts(number), table.currency))
+    return found

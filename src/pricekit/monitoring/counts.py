@@ -274,30 +274,25 @@ class Counts(Strict):
         Summaries: the count of a name is too low by at most 1/(K + 1) of all counts, where K is `MOST_NEW_VALUES` or
         `MOST_NEW_WORDS`.
         """
-        fields = {
-            name: _field_sum(self.fields.get(name), other.fields.get(name), sketch.fields[name].values)
-            for name in dict.fromkeys([*self.fields, *other.fields])
-        }
+
+        def summed(one: Sequence[int], two: Sequence[int]) -> list[int]:
+            return [first + second for first, second in zip(one, two, strict=True)]
+
+        fields, none = {}, FieldCounts(filled=0)
+        for name in dict.fromkeys([*self.fields, *other.fields]):
+            one, two = self.fields.get(name, none), other.fields.get(name, none)
+            values = _names_sum(one.values, two.values, sketch.fields[name].values, MOST_NEW_VALUES)
+            fields[name] = FieldCounts(filled=one.filled + two.filled, values=values)
         plain = ("rows", "word_pairs", "unknown_words", "tokens", "unknown_tokens", "outside")
         return Counts(
-            text_length=_sum(self.text_length, other.text_length),
-            features={name: _sum(rows, other.features[name]) for name, rows in self.features.items()},
-            predicted=_sum(self.predicted, other.predicted),
+            text_length=summed(self.text_length, other.text_length),
+            features={name: summed(rows, other.features[name]) for name, rows in self.features.items()},
+            predicted=summed(self.predicted, other.predicted),
             fields=fields,
             words=_names_sum(self.words, other.words, sketch.words, MOST_NEW_WORDS),
             halves=[one.plus(two) for one, two in zip(self.halves, other.halves, strict=True)],
             **{name: getattr(self, name) + getattr(other, name) for name in plain},
         )
-
-
-def _sum(one: Sequence[int], two: Sequence[int]) -> list[int]:
-    return [first + second for first, second in zip(one, two, strict=True)]
-
-
-def _field_sum(one: FieldCounts | None, two: FieldCounts | None, known: Collection[str]) -> FieldCounts:
-    one, two = one or FieldCounts(filled=0), two or FieldCounts(filled=0)
-    values = _names_sum(one.values, two.values, known, MOST_NEW_VALUES)
-    return FieldCounts(filled=one.filled + two.filled, values=values)
 
 
 def _names_sum(

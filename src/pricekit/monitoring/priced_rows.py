@@ -148,7 +148,11 @@ def add_to_file(path: Path, added: PricedRows, sketch: Sketch) -> None:
         BusyError: another process adds to it.
         DataError: the file contains something else, or rows of another model, or cannot be written.
     """
-    with owned(path, "sketch", _busy):
+
+    def busy(message: str, **facts: Any) -> BusyError:
+        return BusyError(message, **{**facts, "parameters": ("watch",)})
+
+    with owned(path, "sketch", busy):
         found = added
         if path.exists():
             before = read_priced_rows(path)
@@ -160,10 +164,6 @@ def add_to_file(path: Path, added: PricedRows, sketch: Sketch) -> None:
             write_text(path, found.to_text())
         except OSError as error:
             raise DataError(f"{path} cannot be written: {describe_failure(error)}") from None
-
-
-def _busy(message: str, **facts: Any) -> BusyError:
-    return BusyError(message, **{**facts, "parameters": ("watch",)})
 
 
 MOST_OF_WINDOW = 1024
@@ -186,15 +186,12 @@ def count_priced(
     chosen = np.arange(len(table))
     if len(table) > MOST_OF_WINDOW:
         chosen = np.sort(rng.choice(len(table), MOST_OF_WINDOW, replace=False))
-    rows = ComparedRows(table.take(chosen), len(table), _missing(sketch.others, table))
+    missing = tuple(name for name in sketch.others if name not in table.frame)
+    rows = ComparedRows(table.take(chosen), len(table), missing)
     priced = Priced(inputs.features[chosen], inputs.tokens.take(chosen).ids, prices[chosen])
     seen = see(sketch, Domain(sketch.vector, sketch.rows), rows, preprocessor.features.names, priced)
     counts = count(sketch, seen, preprocessor, rng.random(len(chosen)) < 0.5)
     return PricedRows(sketch=sketch_id(sketch), rows=len(table), counts=counts)
-
-
-def _missing(others: list[str], table: Table) -> tuple[str, ...]:
-    return tuple(name for name in others if name not in table.frame)
 
 
 def watch_file(given: object) -> Path:
@@ -264,19 +261,16 @@ class Watch:
         try:
             add_when_free(self._file, added, self._sketch, time.monotonic() + WAIT_SECONDS)
         except (PricekitError, OSError) as error:
-            raise self._not_added(error) from error
+            reason = describe_failure(error) if isinstance(error, OSError) else str(error)
+            stream = isinstance(self._out, Address) and self._out.is_stream
+            where = "written to standard output" if stream else f"in {self._out}"
+            advice = "" if stream else ". Then resume the prediction, which adds them"
+            raise DataError(
+                f"all prices are complete, {where}, but their rows were not added to the sketch {self._file}: "
+                f"{reason}{advice}",
+                parameters=() if stream else ("resume",),
+            ) from error
         self._found = None
-
-    def _not_added(self, error: PricekitError | OSError) -> DataError:
-        reason = describe_failure(error) if isinstance(error, OSError) else str(error)
-        stream = isinstance(self._out, Address) and self._out.is_stream
-        where = "written to standard output" if stream else f"in {self._out}"
-        advice = "" if stream else ". Then resume the prediction, which adds them"
-        return DataError(
-            f"all prices are complete, {where}, but their rows were not added to the sketch {self._file}: "
-            f"{reason}{advice}",
-            parameters=() if stream else ("resume",),
-        )
 
 
 def _check_place(file: Path) -> None:
