@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.features.labelled_lines import join_texts
-from pricekit.features.written import Marks, parse, plain_bytes, read_numbers
+from pricekit.features.written import marks_code, parse, plain_bytes, read_numbers
 
 
-def numbers_of(cells: list[str], marks: Marks | None = None) -> list[list[float]]:
+def numbers_of(cells: list[str], *, dot: bool = False, comma: bool = True) -> list[list[float]]:
     """Return the numbers of each cell; no cell is empty."""
     texts = join_texts(pa.array(cells, pa.large_string()))
-    codes = np.full(len(cells), (marks or Marks()).code, np.int8)
+    codes = np.full(len(cells), marks_code(dot=dot, comma=comma), np.int8)
     found = read_numbers(plain_bytes(texts.data), texts.offset[:-1], texts.offset[1:] - 1, codes)
     return [found.value[found.cell == cell].tolist() for cell in range(len(cells))]
 
@@ -59,8 +59,8 @@ def test_a_number_is_read_as_people_write_it(cell: str, expected: list[float]) -
 
 
 def test_the_column_decides_about_one_group() -> None:
-    assert numbers_of(["1.234", "1,234"], Marks(dot=True, comma=False)) == [[1234], [1.234]]
-    assert numbers_of(["1.234", "1,234"], Marks(dot=False, comma=True)) == [[1.234], [1234]]
+    assert numbers_of(["1.234", "1,234"], dot=True, comma=False) == [[1234], [1.234]]
+    assert numbers_of(["1.234", "1,234"], dot=False, comma=True) == [[1.234], [1234]]
 
 
 @pytest.mark.parametrize(("group", "mark"), [(",", "."), (".", ","), (" ", ","), ("'", "."), ("\u00a0", ",")])

@@ -83,10 +83,9 @@ def test_counts_are_read_as_they_were_written(counted, frame):
 
 def test_moments_of_sums_are_those_of_the_vectors():
     vectors = np.random.default_rng(0).normal(size=(50, 4))
-    found = Half.of(vectors[:20]).plus(Half.of(vectors[20:])).moments()
-    assert found.mean == pytest.approx(vectors.mean(0))
-    assert found.second == pytest.approx(vectors.T @ vectors / 50)
-    assert found.variance(np.arange(4.0)) == pytest.approx((vectors @ np.arange(4.0)).var())
+    mean, second = Half.of(vectors[:20]).plus(Half.of(vectors[20:])).moments()
+    assert mean == pytest.approx(vectors.mean(0))
+    assert second == pytest.approx(vectors.T @ vectors / 50)
 
 
 def test_rows_with_more_words_and_values_than_a_file_has_are_summarised(model, counted):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pricekit.likeness import Compared, compare, few_distinct, similar_pairs
+from pricekit.likeness import compare, few_distinct, similar_pairs
 from pricekit.metrics import SMAPE
 from pricekit.support.log import logger
 
@@ -99,8 +99,10 @@ def split_groups_of(
 ) -> np.ndarray:
     """Return the group of each row, int64 (N,): a split must keep each group on one side.
 
-    Rows with equal or nearly equal texts form a group. If the texts are labels, each row is its own group: new rows
-    will have the same labels.
+    Rows with equal or nearly equal texts form a group: the connected components of near-duplicate pairs. A group with
+    more than 5% of the rows is rebuilt with stricter similarities, at last with equal texts only.
+
+    If the texts are labels, each row is its own group: new rows will have the same labels.
 
     Args:
         texts: (N,).
@@ -109,48 +111,13 @@ def split_groups_of(
         shown: show a progress bar.
     """
     compared = compare(texts, folder=folder, shown=shown)
-    if are_labels(compared.same, price):
+    same = compared.same
+    if are_labels(same, price):
         logger.warning(
-            f"the texts are labels ({compared.same.max() + 1:,} distinct texts for {len(texts):,} rows at many "
+            f"the texts are labels ({same.max() + 1:,} distinct texts for {len(texts):,} rows at many "
             "prices), so rows with equal texts are split like other rows."
         )
         return np.arange(len(texts))
-    return _near_groups(compared)
-
-
-def joined_groups(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the groups of rows that either grouping connects, directly or through other rows, int64 (N,) from 0.
-
-    Args:
-        first: the group of each row, int64 (N,), at least 0.
-        second: another grouping of the same rows.
-
-    Example:
-        >>> import numpy as np
-        >>> joined_groups(np.array([0, 0, 1, 2]), np.array([5, 6, 6, 7])).tolist()
-        [0, 0, 0, 1]
-    """
-    one, other = (np.unique(groups, return_inverse=True)[1] for groups in (first, second))
-    start = 1 + int(one.max(initial=-1))
-    groups = _connected(np.stack([one, start + other], 1), start + 1 + int(other.max(initial=-1)))
-    return np.unique(groups[one], return_inverse=True)[1].astype(np.int64)
-
-
-def duplicate_groups(texts: pd.Series, *, shown: bool = True) -> np.ndarray:
-    """Group rows with equal or nearly equal texts; returns the group of each row, int64 (N,), from 0.
-
-    Groups are the connected components of near-duplicate pairs. A group with more than 5% of the rows is rebuilt with
-    stricter similarities, at last with equal texts only.
-
-    Args:
-        texts: (N,).
-        shown: show a progress bar.
-    """
-    return _near_groups(compare(texts, shown=shown))
-
-
-def _near_groups(compared: Compared) -> np.ndarray:
-    same = compared.same
     pairs, similarity = similar_pairs(compared)
     weights = np.bincount(same)
     kept, most = similarity >= SIMILARITY[0], max(SMALL_GROUP, MAX_GROUP_SHARE * len(same))
@@ -169,6 +136,24 @@ def _near_groups(compared: Compared) -> np.ndarray:
         kept &= ~inside | (similarity >= stricter)
     found: np.ndarray = _connected(pairs[kept], len(weights))[same]
     return found
+
+
+def joined_groups(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the groups of rows that either grouping connects, directly or through other rows, int64 (N,) from 0.
+
+    Args:
+        first: the group of each row, int64 (N,), at least 0.
+        second: another grouping of the same rows.
+
+    Example:
+        >>> import numpy as np
+        >>> joined_groups(np.array([0, 0, 1, 2]), np.array([5, 6, 6, 7])).tolist()
+        [0, 0, 0, 1]
+    """
+    one, other = (np.unique(groups, return_inverse=True)[1] for groups in (first, second))
+    start = 1 + int(one.max(initial=-1))
+    groups = _connected(np.stack([one, start + other], 1), start + 1 + int(other.max(initial=-1)))
+    return np.unique(groups[one], return_inverse=True)[1].astype(np.int64)
 
 
 def _connected(pairs: np.ndarray, count: int) -> np.ndarray:

@@ -35,7 +35,7 @@ from pricekit.features.labelled_lines import (
     slices,
 )
 from pricekit.features.units import NONE, Totals, measure, totals
-from pricekit.features.written import Marks, plain_bytes, read_numbers
+from pricekit.features.written import marks_code, plain_bytes, read_numbers
 from pricekit.support.text import counted
 from pricekit.table import Table
 
@@ -211,7 +211,7 @@ class Column:
     Attributes:
         label: the name of the column; "" for text before the first label.
         share: the share of texts that have the cell.
-        dot_groups, comma_groups: see `written.Marks`.
+        dot_groups, comma_groups: see `written.marks_code`.
         places: how many numbers of a cell are read, at most `PLACES`.
         measured: cells state amounts with units.
         cells: frequent whole cells, most frequent first.
@@ -228,11 +228,6 @@ class Column:
     cells: list[str]
     words: list[str]
     long: bool
-
-    @property
-    def marks(self) -> Marks:
-        """The separators of thousands."""
-        return Marks(self.dot_groups, self.comma_groups)
 
     def describe(self) -> str:
         """Describe what the cells yield in a few words, such as "2 numbers, amounts, 8 categories"."""
@@ -279,9 +274,9 @@ def profile_columns(texts: pa.LargeStringArray) -> list[Column]:
     joined = fit_texts(texts)
     labels = find_labels(joined)
     cells = cut(joined, labels)
-    marks = [_marks(cells.column(label)) for label in range(len(labels))]
-    values = _read(joined, labels, marks)
-    return [_column(label, values, place, marks[place]) for place, label in enumerate(labels)]
+    groups = [_separators(cells.column(label)) for label in range(len(labels))]
+    values = _read(joined, labels, [marks_code(dot=dot, comma=comma) for dot, comma in groups])
+    return [_column(label, values, place, *groups[place]) for place, label in enumerate(labels)]
 
 
 def columns_of(texts: pd.Series) -> list[Column]:
@@ -291,7 +286,8 @@ def columns_of(texts: pd.Series) -> list[Column]:
 
 def values_of(texts: pd.Series, columns: Sequence[Column]) -> Values:
     """Read the cells of a table's texts, (N,), which several features share."""
-    labels, marks = [column.label for column in columns], [column.marks for column in columns]
+    labels = [column.label for column in columns]
+    marks = [marks_code(dot=column.dot_groups, comma=column.comma_groups) for column in columns]
     return shared(texts, (values_of, columns), lambda: _read(joined_texts(texts), labels, marks))
 
 
@@ -344,7 +340,7 @@ def whole(cells: Cells, label: int) -> pa.LargeStringArray:
     return pc.utf8_lower(cells.column(label, CATEGORY_BYTES + 1))
 
 
-def _read(texts: Texts, labels: Sequence[str], marks: Sequence[Marks]) -> Values:
+def _read(texts: Texts, labels: Sequence[str], marks: Sequence[int]) -> Values:
     """Read the cells in parts of the texts, whose work arrays are small."""
     parts = texts.parts(PART_BYTES)
     found = [_read_part(part, labels, marks) for part in parts]
@@ -359,13 +355,13 @@ def _read(texts: Texts, labels: Sequence[str], marks: Sequence[Marks]) -> Values
     return Values(Cells(texts.data, start, end), number, unit, concatenated([one.total for one in found]))
 
 
-def _read_part(texts: Texts, labels: Sequence[str], marks: Sequence[Marks]) -> Values:
+def _read_part(texts: Texts, labels: Sequence[str], marks: Sequence[int]) -> Values:
     cells = cut(texts, labels)
     start, end, shape = cells.start.ravel(), cells.end.ravel(), (*cells.start.shape, PLACES)
     filled = np.flatnonzero(end > start)
     filled = filled[np.argsort(start[filled], kind="stable")]
     plain = plain_bytes(cells.data)
-    codes = np.array([mark.code for mark in marks], np.int8)
+    codes = np.array(marks, np.int8)
     numbers = read_numbers(plain, start[filled], end[filled], codes[filled % max(len(labels), 1)])
     place = numbers.place
     numbers = replace(numbers, cell=filled[numbers.cell])
@@ -377,7 +373,7 @@ def _read_part(texts: Texts, labels: Sequence[str], marks: Sequence[Marks]) -> V
     return Values(cells, number.reshape(shape), unit.reshape(shape), totals(numbers, measures, len(start)))
 
 
-def _column(label: str, values: Values, place: int, marks: Marks) -> Column:
+def _column(label: str, values: Values, place: int, dots: bool, commas: bool) -> Column:
     cells = values.cells
     length = cells.end[:, place] - cells.start[:, place]
     filled = np.count_nonzero(length)
@@ -390,8 +386,8 @@ def _column(label: str, values: Values, place: int, marks: Marks) -> Column:
     return Column(
         label=label,
         share=round(filled / max(1, len(cells)), 4),
-        dot_groups=marks.dot,
-        comma_groups=marks.comma,
+        dot_groups=dots,
+        comma_groups=commas,
         places=int(np.count_nonzero(per_place >= MIN_ROWS)),
         measured=measured,
         cells=[] if numeric else _frequent(short),
@@ -411,8 +407,8 @@ def _frequent(cells: pa.LargeStringArray) -> list[str]:
     return found if len(rows) > 1 else []
 
 
-def _marks(cells: pa.LargeStringArray) -> Marks:
-    """Decide from the unambiguous numbers of a column what separates its thousands."""
+def _separators(cells: pa.LargeStringArray) -> tuple[bool, bool]:
+    """Decide from the unambiguous numbers of a column whether dots and commas separate its thousands."""
 
     def count(expression: str) -> int:
         return int(pc.sum(pc.match_substring_regex(cells, expression)).as_py() or 0)
@@ -424,7 +420,7 @@ def _marks(cells: pa.LargeStringArray) -> Marks:
     round_dots = count(r"(^|[^0-9.,])[1-9][0-9]{0,2}\.[0-9]00([^0-9.,]|$)")
     dotted = count(r"(^|[^0-9.,])[1-9][0-9]{0,2}\.[0-9]{3}([^0-9.,]|$)")
     dots = dot_groups > dot_decimal or (not dot_decimal and (comma_decimal > 0 or 2 * round_dots > dotted))
-    return Marks(dot=dots, comma=comma_groups >= comma_decimal)
+    return dots, comma_groups >= comma_decimal
 
 
 def to_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
@@ -463,7 +459,7 @@ class CellNumbers:
         self._opened: tuple[dict[str, Any], list[Column]] | None = None
 
     def fit(self, table: Table) -> dict[str, Any]:
-        """Choose the values: {"columns": see `profile.to_json`, "chosen": [[label, place], ...]}."""
+        """Choose the values: {"columns": see `to_json`, "chosen": [[label, place], ...]}."""
         columns = columns_of(table.text)
         return {
             "columns": to_json(columns),

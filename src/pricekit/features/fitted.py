@@ -143,14 +143,11 @@ def local_options(part: FittedFeature) -> list[str]:
     return [name for name, field in fields.items() if LOCAL in (field.json_schema_extra or {})]
 
 
-def _name_of(path: str) -> str:
-    """Return the name of a file or folder as it is given: that of a link, not of what it points to."""
-    return Path(os.path.abspath(path)).name  # noqa: PTH100 - `resolve` follows links
-
-
 def _portable(part: FittedFeature) -> dict[str, Any]:
+    """Return the options with the names of files and folders instead of their paths; {} without such options."""
     given = {name: part.options.get(name) for name in local_options(part)}
-    paths = {name: _name_of(path) or name for name, path in given.items() if path}
+    # `abspath` keeps the name of a link, where `resolve` would name what it points to.
+    paths = {name: Path(os.path.abspath(path)).name or name for name, path in given.items() if path}  # noqa: PTH100
     return {"options": part.options | paths} if paths else {}
 
 

@@ -290,7 +290,7 @@ class Neighbours:
         """Index N training rows.
 
         Returns:
-            {"index": see `nearest.index_texts`, "log_price": of its rows, packed float32, "mean": of all log prices}.
+            {"index": see `index_texts`, "log_price": of its rows, packed float32, "mean": of all log prices}.
         """
         every = np.log(price)
         rows = np.linspace(0, len(table) - 1, min(len(table), self.options.rows)).round().astype(np.int64)

@@ -124,7 +124,7 @@ class VectorizedTexts:
 
 
 FEW = 32
-"""Texts up to which this is faster than `vectorized`."""
+"""Texts up to which parsing one by one is faster."""
 
 WHITESPACE = " \t\n\r\v\f"
 _NO_UNIT = Unit(NONE, 1.0)

@@ -239,7 +239,7 @@ MORE = 3
 class Trees:
     """The log price that gradient-boosted trees predict (Ke et al. 2017, LightGBM), with the L1 loss.
 
-    The inputs are the log price of a linear model of words and word pairs (`trees.linear`), the first numbers of each
+    The inputs are the log price of a linear model of words and word pairs (`linear`), the first numbers of each
     cell with their units, its amount, the cell and its first word as categories, the length of prose, `optimized22`,
     and the counts of the most common words. A category is its rank by mean log price. LightGBM grows the trees; ONNX
     Runtime predicts with them, so a bundle needs no further package.

@@ -170,7 +170,7 @@ class Measures:
     """The units of M numbers.
 
     Attributes:
-        kind: the class of the unit, an index of `units.KINDS`, int8 (M,).
+        kind: the class of the unit, an index of `KINDS`, int8 (M,).
         size: the unit in the common measure of its class, float64 (M,); 1 without a unit.
         times: the number is multiplied by the next one, bool (M,).
         pack: the number counts packs, as in "Pack of 6", bool (M,).

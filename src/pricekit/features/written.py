@@ -105,22 +105,9 @@ def plain_bytes(data: Bytes) -> Bytes:
     return plain
 
 
-@dataclass(frozen=True)
-class Marks:
-    """What separates thousands in a column.
-
-    Attributes:
-        dot: "1.234" is 1234.
-        comma: "1,234" is 1234.
-    """
-
-    dot: bool = False
-    comma: bool = True
-
-    @property
-    def code(self) -> int:
-        """Both as one small integer."""
-        return self.dot + 2 * self.comma
+def marks_code(*, dot: bool, comma: bool) -> int:
+    """Return what separates thousands in a column as a number: if `dot`, "1.234" is 1234, if `comma`, "1,234" is."""
+    return dot + 2 * comma
 
 
 def read_numbers(plain: Bytes, start: Ints, end: Ints, marks: npt.NDArray[np.int8]) -> Numbers:
@@ -130,7 +117,7 @@ def read_numbers(plain: Bytes, start: Ints, end: Ints, marks: npt.NDArray[np.int
         plain: of `plain_bytes`.
         start: where each cell begins, int64 (C,), ascending.
         end: where it ends, int64 (C,); no cell is empty, and none overlaps the next.
-        marks: the separators of thousands in each cell, `Marks.code`, int8 (C,).
+        marks: the separators of thousands in each cell, of `marks_code`, int8 (C,).
     """
     end = np.minimum(end, start + READ_BYTES)
     runs = _runs(plain, start, end)

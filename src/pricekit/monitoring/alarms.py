@@ -91,8 +91,26 @@ def limits_of(given: Limits) -> dict[str, float]:
     if given is None:
         return {}
     texts = [given] if isinstance(given, str) else given
-    pairs = texts.items() if isinstance(texts, Mapping) else [_pair(text) for text in texts]
-    return {_known(name): _number(name, value) for name, value in pairs}
+    pairs = list(texts.items() if isinstance(texts, Mapping) else map(_pair, texts))
+    found = {}
+    for name, value in pairs:
+        if name not in MEASURES:
+            raise ConfigError(
+                f"fail_over names the measure {shorten(str(name))!r}, which does not exist."
+                f"{did_you_mean(str(name), MEASURES)} Available: {', '.join(MEASURES)}",
+                parameters=("fail_over",),
+                candidates=list(MEASURES),
+            )
+        try:
+            found[str(name)] = float(value)
+        except (TypeError, ValueError):
+            found[str(name)] = math.nan
+        if not 0 <= found[str(name)] < math.inf:
+            raise ConfigError(
+                f"the limit of {name} is {value!r}; expected a number of at least 0",
+                parameters=("fail_over",),
+            )
+    return found
 
 
 def _pair(text: Any) -> tuple[str, str]:
@@ -103,29 +121,6 @@ def _pair(text: Any) -> tuple[str, str]:
             parameters=("fail_over",),
         )
     return name.strip(), value.strip()
-
-
-def _known(name: Any) -> str:
-    if name not in MEASURES:
-        raise ConfigError(
-            f"fail_over names the measure {shorten(str(name))!r}, which does not exist."
-            f"{did_you_mean(str(name), MEASURES)} Available: {', '.join(MEASURES)}",
-            parameters=("fail_over",),
-            candidates=list(MEASURES),
-        )
-    return str(name)
-
-
-def _number(name: Any, value: Any) -> float:
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
-        found = math.nan
-    if not 0 <= found < math.inf:
-        raise ConfigError(
-            f"the limit of {name} is {value!r}; expected a number of at least 0", parameters=("fail_over",)
-        )
-    return found
 
 
 LEAST_MISSING = 0.2

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from pricekit.monitoring.domain import Domain, Moments, vectors_of
+from pricekit.monitoring.domain import Domain, vectors_of
 from pricekit.monitoring.fields import BRAND, OWN, Documents, brands_of, documents_of, fields_of
 from pricekit.monitoring.sketch import (
     BINS,
@@ -211,12 +211,12 @@ class Half(Strict):
         products = (vectors.T @ vectors)[np.triu_indices(size)]
         return cls(rows=len(vectors), sums=vectors.sum(0).tolist(), products=products.tolist())
 
-    def moments(self) -> Moments:
-        """Return means and second moments; raises ZeroDivisionError without rows."""
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return means, (D,), and second moments, (D, D); raises ZeroDivisionError without rows."""
         size = len(self.sums)
         above = np.zeros((size, size))
         above[np.triu_indices(size)] = np.array(self.products) / self.rows
-        return Moments(np.array(self.sums) / self.rows, above + np.triu(above, 1).T)
+        return np.array(self.sums) / self.rows, above + np.triu(above, 1).T
 
     def plus(self, other: Half) -> Half:
         """Return the sums over the vectors of both."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -58,24 +57,6 @@ def sketch_vectors(vectors: np.ndarray, features: Sequence[str]) -> VectorSketch
     )
 
 
-@dataclass(frozen=True)
-class Moments:
-    """The vectors of some rows, on average.
-
-    Attributes:
-        mean: (D,).
-        second: the mean of the products of each pair of numbers, (D, D).
-    """
-
-    mean: np.ndarray
-    second: np.ndarray
-
-    def variance(self, direction: np.ndarray) -> float:
-        """Return the variance of the rows' scores in a direction, (D,)."""
-        covariance = self.second - np.outer(self.mean, self.mean)
-        return max(0.0, float(direction @ covariance @ direction))
-
-
 class Domain:
     """The space in which the training rows have mean 0 and standard deviation 1.
 
@@ -95,7 +76,7 @@ class Domain:
         mean, deviation = np.array(self._sketch.mean), np.maximum(self._sketch.deviation, LEAST_DEVIATION)
         return np.asarray((vectors - mean) / deviation)
 
-    def auc(self, halves: Sequence[Moments]) -> float:
+    def auc(self, halves: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
         """Return how well a linear classifier tells new rows from training rows: 0.5 not at all, 1 without error.
 
         Fisher's discriminant w is fitted on one half of the new rows and judged on the other half, and vice versa.
@@ -104,16 +85,18 @@ class Domain:
         and is subtracted.
 
         Args:
-            halves: the moments of two halves of the new rows, drawn by chance, in this space.
+            halves: of two halves of the new rows, drawn by chance: the mean of their vectors in this space, (D,), and
+                of the products of each pair of their numbers, (D, D).
         """
-        found = [self._judged(*pair) for pair in (halves, halves[::-1])]
+        found = [self._judged(one[0], *other) for one, other in (halves, halves[::-1])]
         return max(0.5, float(np.mean(found)))
 
-    def _judged(self, fitted: Moments, judged: Moments) -> float:
-        direction = self._inverse @ fitted.mean
+    def _judged(self, fitted: np.ndarray, mean: np.ndarray, second: np.ndarray) -> float:
+        direction = self._inverse @ fitted
         by_chance = float(np.trace(self._inverse @ self._correlation)) / self._rows
-        variance = float(direction @ self._correlation @ direction) + judged.variance(direction)
-        apart = float(judged.mean @ direction) - by_chance
+        own = max(0.0, float(direction @ (second - np.outer(mean, mean)) @ direction))
+        variance = float(direction @ self._correlation @ direction) + own
+        apart = float(mean @ direction) - by_chance
         return 0.5 * (1 + math.erf(apart / math.sqrt(max(1e-12, variance)) / math.sqrt(2)))
 
     def distances(self, vectors: np.ndarray) -> np.ndarray:
