@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from pricekit.errors import BundleError, ConfigError, DataError
 from pricekit.features.brand_category import common_label, labelled, leading_words
 from pricekit.features.catalog import compute, size_labels
-from pricekit.features.labelled_lines import as_list, as_strings, batches, join_texts, split_lines
+from pricekit.features.labelled_lines import as_list, as_strings, batches, evenly, join_texts, split_lines
 from pricekit.features.neighbours import MOST_ROWS, Index, index_texts, open_index
 from pricekit.features.quantity import MEASURES
 from pricekit.support.log import logger
@@ -263,7 +263,7 @@ def some_rows(table: Table) -> Table:
     if len(table) <= MOST_ROWS:
         return table
     logger.warning(f"of {len(table):,} products, {MOST_ROWS:,} are compared, chosen evenly")
-    return table.take(np.linspace(0, len(table) - 1, MOST_ROWS).round().astype(np.int64))
+    return table.take(evenly(len(table), MOST_ROWS))
 
 
 def _products(table: Table) -> tuple[Products, dict[str, Any]]:

@@ -47,11 +47,11 @@ LARGEST_GROUP = 0.05
 """Rows of the same product, as a share of a sample, that may be part of it: all others would be too few."""
 
 
-def some_rows(count: int) -> np.ndarray:
-    """Return the numbers of all rows, or of `MOST_ROWS` that were drawn by chance, int64, ascending."""
-    if count <= MOST_ROWS:
+def some_rows(count: int, most: int | None = None) -> np.ndarray:
+    """Return the numbers of all rows, or of so many (`MOST_ROWS`) that were drawn by chance, int64, ascending."""
+    if count <= (most := most or MOST_ROWS):
         return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, MOST_ROWS, replace=False))
+    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
 
 
 def sample_of(table: Table) -> np.ndarray:

@@ -182,6 +182,11 @@ def slices(data: Bytes, start: Ints, end: Ints) -> pa.LargeStringArray:
     return pa.Array.from_buffers(pa.large_string(), len(start), buffers)
 
 
+def evenly(count: int, most: int) -> Ints:
+    """Return the numbers of all rows, or of so many that are spread evenly, ascending."""
+    return np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)
+
+
 def concatenated(parts: Sequence[Parts]) -> Parts:
     """Return one dataclass of arrays that has those of all parts, one after the other."""
     kind = type(parts[0])

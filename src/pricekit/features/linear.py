@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.features.labelled_lines import Floats, Ints
+from pricekit.features.labelled_lines import Floats, Ints, evenly
 from pricekit.features.words import Words
 from pricekit.support.locks import renewed_in_child
 from pricekit.support.packing import pack, unpack
@@ -90,7 +90,7 @@ class Linear:
         """
         from scipy.sparse.linalg import lsqr
 
-        rows = np.linspace(0, len(log_price) - 1, min(len(log_price), MOST_ROWS)).round().astype(np.int64)
+        rows = evenly(len(log_price), MOST_ROWS)
         inputs, log_price = counts[rows], log_price[rows]
         root = np.ones(len(rows)) if weight is None else np.sqrt(weight[rows] / weight[rows].mean())
         frequency = np.bincount(inputs.indices, minlength=inputs.shape[1])

@@ -27,7 +27,7 @@ from pydantic import Field
 
 from pricekit.config import Search, Section
 from pricekit.errors import BundleError
-from pricekit.features.labelled_lines import Block, Bools, Floats, Ints, as_list
+from pricekit.features.labelled_lines import Block, Bools, Floats, Ints, as_list, evenly
 from pricekit.support.packing import pack, unpack
 from pricekit.support.text import shorten
 from pricekit.table import Table
@@ -293,7 +293,7 @@ class Neighbours:
             {"index": see `index_texts`, "log_price": of its rows, packed float32, "mean": of all log prices}.
         """
         every = np.log(price)
-        rows = np.linspace(0, len(table) - 1, min(len(table), self.options.rows)).round().astype(np.int64)
+        rows = evenly(len(table), self.options.rows)
         texts = as_list(table.text.iloc[rows])
         return {
             "index": index_texts(texts, most_terms=self.options.terms),

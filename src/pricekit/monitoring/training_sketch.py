@@ -52,9 +52,7 @@ Own = Mapping[str, tuple[float, float]]
 
 def some_rows(count: int) -> np.ndarray:
     """Return the numbers of all rows, or of those that were drawn by chance, ascending."""
-    if count <= MOST_ROWS:
-        return np.arange(count)
-    return np.sort(np.random.default_rng(SEED).choice(count, MOST_ROWS, replace=False))
+    return fit.some_rows(count, MOST_ROWS)
 
 
 def first_sketch(
