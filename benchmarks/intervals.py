@@ -19,9 +19,9 @@ from pricekit.cli.terminal import show_table
 from pricekit.likeness import equal_texts
 from pricekit.metrics import smape
 from pricekit.runs.opened import open_run
+from pricekit.runs.split import split_groups
 from pricekit.support.log import logger
 from pricekit.table import Columns, Table, read_usable
-from pricekit.training.batches import split_groups
 
 LEVELS, HELD_OUT = (0.5, 0.8, 0.9, 0.95), 0.2
 

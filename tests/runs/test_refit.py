@@ -25,7 +25,8 @@ from pricekit.runs.train import train
 from pricekit.support.progress import use_reporter
 from pricekit.support.staging import staging_of
 from pricekit.training import loop
-from pricekit.training.session import Monitor, Session, start_session
+from pricekit.training.machine import Monitor
+from pricekit.training.session import Session, start_session
 from pricekit.training.time_budget import TimeBudget
 
 REFITTED = {"training": {"refit": True, "epochs": 4, "save_steps": 4}}

@@ -274,7 +274,7 @@ def _record_bars(monkeypatch):
 
 def test_one_bar_covers_all_epochs_and_counts_steps_of_the_schedule(catalog, tmp_path, monkeypatch):
     bars, reporter = _record_bars(monkeypatch)
-    monkeypatch.setattr("pricekit.training.session.NOTE_SECONDS", -1.0)
+    monkeypatch.setattr("pricekit.training.loop.NOTE_SECONDS", -1.0)
     with reporter:
         train(Source(catalog), tiny_config(), tmp_path / "run")
     training = [bar for bar in bars if bar["title"] == "training"]

@@ -201,7 +201,8 @@ def cross_validate(
     if resume:
         check_resumable(out, overwrite)
     with output_folder(out) as folder, one_speaks():
-        from pricekit.runs.resume import check_agreement, check_tables, has_begun
+        from pricekit.runs.folder import has_begun
+        from pricekit.runs.resume import check_agreement, check_tables
         from pricekit.workflows.cross_validation import CONFIG, config_of_folds, is_cv, resumed_config
         from pricekit.workflows.cross_validation import cross_validate as run_folds
         from pricekit.workflows.folds import PLAN
@@ -308,7 +309,7 @@ def tune(
     if resume:
         check_resumable(out, overwrite)
     with output_folder(out) as folder:
-        from pricekit.runs.resume import has_begun
+        from pricekit.runs.folder import has_begun
         from pricekit.workflows.tuning.tune import Order, is_search, resumed_config
         from pricekit.workflows.tuning.tune import tune as run_search
 

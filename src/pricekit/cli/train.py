@@ -81,8 +81,7 @@ def train(dry_run: bool, **flags: Any) -> None:
         return
     from pricekit import api
     from pricekit.evaluation.scores import goal_of
-    from pricekit.runs.folder import BACKBONE
-    from pricekit.runs.opened import CONFIG
+    from pricekit.runs.folder import BACKBONE, CONFIG
     from pricekit.training.parallel import Processes
     from pricekit.workflows.members import is_begun
 

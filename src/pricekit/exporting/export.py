@@ -46,8 +46,8 @@ from pricekit.prediction.intervals import Intervals
 from pricekit.prediction.self_test import FILE as SELF_TEST
 from pricekit.prediction.self_test import make_self_test
 from pricekit.preprocess import Inputs
-from pricekit.runs.folder import check_replaceable
-from pricekit.runs.opened import Ensemble, LoadedRun, is_ensemble, open_ensemble, open_run, read_sample
+from pricekit.runs.folder import check_replaceable, is_ensemble
+from pricekit.runs.opened import Ensemble, LoadedRun, open_ensemble, open_run, read_sample
 from pricekit.support.files import is_free, temporary_folder
 from pricekit.support.locks import owned
 from pricekit.support.log import logger

@@ -13,7 +13,8 @@ from pathlib import Path
 from pricekit.bundle import open_bundle
 from pricekit.errors import ExportError
 from pricekit.prediction.intervals import BOUNDS
-from pricekit.runs.opened import is_ensemble, open_ensemble, open_run
+from pricekit.runs.folder import is_ensemble
+from pricekit.runs.opened import open_ensemble, open_run
 from pricekit.support.files import publish_folder, write_text
 
 MAX_BATCH_SIZE = 256

@@ -1,4 +1,4 @@
-"""Checks before the first epoch: price leaks, rows in both parts of the split, one batch through every plugin."""
+"""Checks before the first epoch: features that read leaks, values that are finite, one batch through every plugin."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -15,16 +14,14 @@ from pricekit.config import RunConfig
 from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Backbone
 from pricekit.errors import ConfigError, DataError, PluginError
-from pricekit.evaluation.duplicates import irreducible_error
-from pricekit.evaluation.leaks import find_leaks
 from pricekit.features.fitted import FittedFeatures
-from pricekit.likeness import equal_texts
 from pricekit.model.inference import to_tensors
 from pricekit.model.network import PriceModel
 from pricekit.optim.policies import Quick
+from pricekit.runs.split import ALLOW_LEAK
 from pricekit.support.log import logger
 from pricekit.support.mapped import rows_read
-from pricekit.table import Columns, Table
+from pricekit.table import Table
 from pricekit.training.batches import PricedInputs
 from pricekit.training.session import Job
 
@@ -36,39 +33,6 @@ _CHECKED_ROWS = 1 << 16
 
 _FROM_SCRATCH = frozenset({"lstm", "transformer"})
 """Backbones without pretrained weights for which the policy `scratch` has learning rates."""
-
-_ALLOW = "or allow the leak if its value is known whenever prices are predicted"
-
-
-def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[str, ...]:
-    """Log how much prices of equal texts differ; find columns and texts that leak the price.
-
-    Args:
-        table: all usable rows.
-        config: names the text columns.
-        allow_leak: train on leaks with a warning.
-
-    Returns:
-        The columns that no feature may read.
-
-    Raises:
-        DataError: a text column or the text leaks the price.
-    """
-    if table.known_price.min() == table.known_price.max():
-        logger.warning(
-            f"all prices are {table.known_price[0]:g}: the model can learn nothing but this one price"
-        )
-    error = irreducible_error(equal_texts(table.text), table.known_price)
-    if error.rows:
-        logger.info(error.sentence())
-    columns = config.columns
-    named = Columns(tuple(columns.text), columns.price, columns.id)
-    found = find_leaks(table, named, shown=config.speed.progress)
-    for name, share in found.columns.items():
-        _check_column(name, share, read=name in columns.text, allowed=allow_leak)
-    if found.in_text:
-        _check_text(found.in_text, allow_leak)
-    return () if allow_leak else tuple(found.columns)
 
 
 def check_rates(config: RunConfig, backbone: Backbone) -> None:
@@ -83,31 +47,6 @@ def check_rates(config: RunConfig, backbone: Backbone) -> None:
             f"{'far ' if pretrained else ''}too high for {config.backbone.name}; choose the policy "
             + ("blazing" if pretrained else "scratch")
         )
-
-
-def _check_column(name: str, share: float, *, read: bool, allowed: bool) -> None:
-    """Warn about a column that leaks; raise DataError if the model would read it and leaks are not allowed."""
-    found = f"the column '{name}' alone explains {100 * share:.0f}% of the log price, as a copy of the price would"
-    if not read:
-        logger.warning(f"{found}; the model does not read it")
-    elif allowed:
-        logger.warning(f"{found}; the model reads it, because leaks are allowed")
-    else:
-        raise DataError(
-            f"{found}, and the model would read it. Remove it from the text columns, {_ALLOW}",
-            parameters=("text", "allow_leak"),
-            column=name,
-            share=share,
-        )
-
-
-def _check_text(share: float, allowed: bool) -> None:
-    found = f"{100 * share:.0f}% of the texts contain their own price as a number, more than chance explains"
-    if not allowed:
-        raise DataError(
-            f"{found}. Remove it from the text, {_ALLOW}", parameters=("allow_leak",), share=share
-        )
-    logger.warning(f"{found}; the model reads it, because leaks are allowed")
 
 
 def check_feature_leaks(features: FittedFeatures, table: Table, leaks: tuple[str, ...]) -> None:
@@ -130,37 +69,10 @@ def check_feature_leaks(features: FittedFeatures, table: Table, leaks: tuple[str
             names = ", ".join(np.array(features.names)[changed])
             raise DataError(
                 f"the column '{name}' leaks the price, and the features {names} are computed from it. "
-                f"Leave them out or drop the column, {_ALLOW}",
+                f"Leave them out or drop the column, {ALLOW_LEAK}",
                 parameters=("features", "allow_leak"),
                 column=name,
             )
-
-
-def check_shared(train: Table, valid: Table, *, allow_leak: bool) -> None:
-    """Warn about validation rows whose text is also in the training rows.
-
-    Raises:
-        DataError: all of them are, at the same price, and `allow_leak` is False.
-    """
-    same = equal_texts(pd.concat([train.text, valid.text]))
-    shared = np.isin(same[len(train) :], same[: len(train)])
-    rows = set(zip(same[: len(train)].tolist(), train.known_price.tolist(), strict=True))
-    equal = sum(
-        row in rows for row in zip(same[len(train) :].tolist(), valid.known_price.tolist(), strict=True)
-    )
-    if not shared.any():
-        return
-    what = (
-        f"{int(shared.sum()):,} of {len(valid):,} validation rows have the text of a training row, {equal:,} of "
-        "them at the same price"
-    )
-    if equal == len(valid) and not allow_leak:
-        raise DataError(
-            f"{what}, so nothing is held out. Validate on other rows, or allow the leak",
-            parameters=("valid", "allow_leak"),
-            rows=equal,
-        )
-    logger.warning(f"{what}, so validation metrics are optimistic; remove them from one of the tables")
 
 
 def check_inputs(rows: PricedInputs, names: Sequence[str]) -> None:

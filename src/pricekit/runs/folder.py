@@ -1,4 +1,6 @@
-"""The folder of a run: its files, what state it is in, reading and writing single files, and overwriting it.
+"""The folders of runs and ensembles: their files and states, reading, overwriting and replacing them.
+
+A run:
 
 source.json               tables that the run was started with, and its plugins
 config.toml               the complete configuration
@@ -22,12 +24,24 @@ sketch.json               what tables are compared with (`pricekit.monitoring`)
 run.json                  table, rows, plugins, metrics of the best weights; written last
 files.json                size and SHA-256 of the files that are read again, except checkpoints to resume from
 refit                     the same files of a second pass, on all rows, until it is complete and replaces the first one
+
+An ensemble:
+
+members.toml              the settings of each member, if the ensemble was trained as one
+members/NAME              the run of each member; its name is a number if the run was copied from elsewhere
+ensemble.json             the folder and the weight of each member, and the run that it is, or is a copy of
+held_out.parquet          rows that no member was trained on, with the ensemble's predictions
+intervals.json            half widths of the price intervals
+sketch.json               that of the first member, with the ensemble's predictions
+run.json                  table, rows, plugins, metrics on the held-out rows
+files.json                size and SHA-256 of these files, and of each member's files.json
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +62,9 @@ from pricekit.runs.inputs import FILES as INPUTS
 from pricekit.runs.seen import FILE as SEEN
 from pricekit.runs.split import Split
 from pricekit.support.digests import LISTING, DamagedError, read_listing
-from pricekit.support.files import is_free, leftovers, write_atomically
+from pricekit.support.files import is_free, leftovers, sync, write_atomically
+from pricekit.support.log import logger
+from pricekit.support.staging import can_stage, continued, staging_of
 from pricekit.table import write_rejected
 from pricekit.table.table import texts_in_parts
 from pricekit.training.checkpoint import BEST, EARLIER, LAST, checkpoints
@@ -80,16 +96,20 @@ FILES = (
     *("tokenizer.json", "preprocess.json", OUT_OF_FOLD, PSEUDO_LABELLED),
     *("metrics.jsonl", *INPUTS, LAST, BEST, INTERVALS, HELD_OUT, SKETCH, SOURCE),
 )
-
-
 FINISHED = (BEST, INTERVALS, HELD_OUT, SKETCH, "run.json")
-REFIT_FINISHED = (BEST, SKETCH, "run.json")
-"""FINISHED of a second pass, which takes over the intervals and the held-out rows when it is started."""
+TAKEN_OVER = (INTERVALS, HELD_OUT)
+"""Files of the first pass that the second one keeps unchanged."""
+REFIT_FINISHED = tuple(name for name in FINISHED if name not in TAKEN_OVER)
 STARTED = tuple(name for name in FILES if name not in (*FINISHED, LAST, LISTING, *INPUTS, "metrics.jsonl"))
-"""What `files.json` lists when a run is started, and FINISHED when it is finished.
+"""What `files.json` lists when a run is started; FINISHED or REFIT_FINISHED when it, or its second pass, is finished.
 
 Checkpoints hold `metrics.jsonl`, and inputs have a checksum of their own.
 """
+
+ENSEMBLE, MEMBERS, CONFIG = "ensemble.json", "members", "members.toml"
+ENSEMBLE_FINISHED = (ENSEMBLE, "run.json", INTERVALS, HELD_OUT, SKETCH)
+"""The files that make an ensemble of its members."""
+_ENSEMBLE_FILES = (*ENSEMBLE_FINISHED, LISTING, CONFIG)  # in the order of deletion
 
 
 def is_own(file: Path) -> bool:
@@ -312,6 +332,16 @@ def check_replaceable(
         )
 
 
+def check_free(out: Path, overwrite: bool) -> None:
+    """Raise TrainingError unless a new run can be written to a folder."""
+    if is_free(out):
+        return
+    own = is_replaceable(out)
+    untrained = own and not any([*checkpoints(out), (out / BEST).exists(), (out / "run.json").exists()])
+    resumable = not overwrite and is_started(out)
+    check_replaceable(out, "run", own=own, overwrite=overwrite or untrained, resumable=resumable)
+
+
 def clear_run(path: Path) -> None:
     """Delete the files of a run and nothing else; raises TrainingError if the folder is not a run."""
     if not path.exists():
@@ -324,16 +354,113 @@ def clear_run(path: Path) -> None:
             parameters=("out",),
             path=str(path),
         )
-    names = (*FILES, *assets_in(path))
-    for file in [*leftovers(path), *checkpoints(path), *(path / name for name in names)]:
-        file.unlink(missing_ok=True)
+    _delete(path, FILES)
 
 
 def clear_refit(path: Path) -> None:
     """Delete the files of the second pass of a run and nothing else."""
-    part = path / REFIT
-    names = (COMPLETE, *FILES, *assets_in(part))
-    for file in [*leftovers(part), *checkpoints(part), *(part / name for name in names)]:
+    _delete(path / REFIT, (COMPLETE, *FILES))
+    _remove_if_empty(path / REFIT)
+
+
+def _delete(folder: Path, names: Iterable[str]) -> None:
+    """Delete files of a run, with its checkpoints, assets and what a kill left."""
+    paths = (folder / name for name in (*names, *assets_in(folder)))
+    for file in [*leftovers(folder), *checkpoints(folder), *paths]:
         file.unlink(missing_ok=True)
-    if not any(part.iterdir()):
-        part.rmdir()
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def has_begun(folder: Path, begun: bool, kind: str) -> bool:
+    """Return whether there is something to resume; otherwise log that a new one starts."""
+    if not begun:
+        logger.info(f"there is no {kind} in {folder} to resume yet; a new one starts")
+    return begun
+
+
+def working_folder(
+    out: Path, begun: Callable[[Path], bool], finished: str, *, resume: bool, overwrite: bool
+) -> Path:
+    """Return the folder to train in: `out`, or beside it if a finished run stays until the new one is complete.
+
+    Args:
+        out: the folder of a run or of a cross-validation.
+        begun: tells whether a folder contains something to resume or to replace.
+        finished: name of the last file that is written.
+        resume: continue what has begun.
+        overwrite: replace what is there.
+
+    Raises:
+        TrainingError: an unfinished replacement of `out` is neither to be resumed nor to be overwritten.
+    """
+    if resume:
+        return continued(out, begun)
+    staging = staging_of(out)
+    if overwrite:
+        return staging if begun(out) and (out / finished).is_file() and can_stage(out) else out
+    if begun(staging):
+        raise TrainingError(
+            f"there is an unfinished replacement of {out} in {staging}; resume it, or overwrite it",
+            parameters=("resume", "overwrite", "out"),
+            path=str(out),
+        )
+    return out
+
+
+def publish_refit(out: Path) -> None:
+    """Put the files of a finished second pass into the places of those of the first one."""
+    (out / REFIT / COMPLETE).touch()
+    sync(out / REFIT)
+    settle_refit(out)
+
+
+def settle_refit(out: Path) -> None:
+    """Continue `publish_refit` after a kill at any moment.
+
+    Meanwhile the run has no `run.json`, so it is not finished, and no digests, so nothing in it counts as damaged.
+    """
+    part = out / REFIT
+    if not part.is_dir():
+        return
+    if (part / COMPLETE).exists():
+        if (part / LISTING).exists():
+            (out / LISTING).unlink(missing_ok=True)
+        for name in assets_in(part):
+            os.replace(part / name, out / name)
+        for name in reversed(FILES):  # `files.json` and `run.json` are the last
+            if (part / name).exists():
+                os.replace(part / name, out / name)
+        for name in set(assets_in(out)) - (read_listing(out) or {}).keys():  # of the first pass only
+            (out / name).unlink()
+        for earlier in [*checkpoints(out)[1:], *checkpoints(part), *leftovers(part)]:
+            earlier.unlink(missing_ok=True)
+        sync(out)
+        (part / COMPLETE).unlink()
+    _remove_if_empty(part)
+
+
+def is_ensemble(path: Path) -> bool:
+    """Return whether a folder looks like an ensemble."""
+    return (path / ENSEMBLE).is_file()
+
+
+def is_own_of_ensemble(file: Path) -> bool:
+    """Return whether a path relative to an ensemble's folder is one of its files or of its members'."""
+    if len(file.parts) > 2 and file.parts[0] == MEMBERS:
+        return is_own(Path(*file.parts[2:]))
+    return file.as_posix() in _ENSEMBLE_FILES
+
+
+def clear_ensemble(path: Path) -> None:
+    """Delete the files of an ensemble, finished or not, and of its members, and nothing else."""
+    members = path / MEMBERS
+    for file in [*leftovers(path), *(path / name for name in _ENSEMBLE_FILES)] if path.is_dir() else ():
+        file.unlink(missing_ok=True)
+    for folder in [folder for folder in members.glob("*") if is_replaceable(folder)]:
+        clear_run(folder)
+        _remove_if_empty(folder)
+    _remove_if_empty(members)

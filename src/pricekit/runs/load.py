@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,7 @@ def read_model(path: str | Path, engine: str | None = None, trust: Trust | None 
     from pricekit.bundle import is_bundle
     from pricekit.bundle.keys import not_signed
     from pricekit.prediction.members import read_bundle
-    from pricekit.prediction.predictor import Predictor
+    from pricekit.prediction.predictor import Origin, Predictor
 
     path = Path(path)
     if is_bundle(path):
@@ -60,7 +60,7 @@ def read_model(path: str | Path, engine: str | None = None, trust: Trust | None 
         return ModelReader(reader.columns, lambda: Predictor.from_bundle(reader, engine or "auto"))
     if trust is not None:
         raise not_signed(path)
-    predictor = _open_trained(path, engine)
+    predictor = replace(_open_trained(path, engine), origin=Origin(path.absolute(), None, load_model))
     return ModelReader(predictor.columns, lambda: predictor)
 
 
@@ -69,8 +69,8 @@ def _open_trained(path: Path, engine: str | None) -> Predictor:
     if not path.is_dir():
         state = "is a file" if path.exists() else "does not exist"
         raise BundleError(f"the model {path} {state}; {_EXPECTED}", path=path)
-    from pricekit.runs.folder import is_run
-    from pricekit.runs.opened import is_ensemble, open_ensemble, open_run
+    from pricekit.runs.folder import is_ensemble, is_run
+    from pricekit.runs.opened import open_ensemble, open_run
 
     if (path / "cv.toml").is_file():
         raise BundleError(
@@ -87,4 +87,4 @@ def _open_trained(path: Path, engine: str | None) -> Predictor:
             parameters=("engine",),
             engine=engine,
         )
-    return open_ensemble(path).predictor() if is_ensemble(path) else open_run(path).predictor()
+    return (open_ensemble(path) if is_ensemble(path) else open_run(path)).predictor()

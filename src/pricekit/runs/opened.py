@@ -1,20 +1,10 @@
-"""Finished runs and ensembles, opened with their weights; an ensemble's folder predicts and is exported like a run's.
-
-members.toml              the settings of each member, if the ensemble was trained as one
-members/NAME              the run of each member; its name is a number if the run was copied from elsewhere
-ensemble.json             the folder and the weight of each member, and the run that it is, or is a copy of
-held_out.parquet          rows that no member was trained on, with the ensemble's predictions
-intervals.json            half widths of the price intervals
-sketch.json               that of the first member, with the ensemble's predictions
-run.json                  table, rows, plugins, metrics on the held-out rows
-files.json                size and SHA-256 of these files, and of each member's files.json
-"""
+"""Finished runs and ensembles, opened with their weights."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +12,6 @@ from typing import Any
 from pricekit.config import RunConfig, read_saved_config
 from pricekit.engines.loaded import LoadedEngine
 from pricekit.errors import TrainingError, check_intact
-from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.features.assets import assets_in
 from pricekit.formats import check_run_format
 from pricekit.model.inference import torch_engine
@@ -31,15 +20,15 @@ from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.members import Member
-from pricekit.prediction.predictor import Origin, Predictor
+from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Preprocessor
 from pricekit.runs.folder import (
     BACKBONE,
+    ENSEMBLE,
     INTERVALS,
+    MEMBERS,
     SOURCE,
-    clear_run,
-    is_replaceable,
     is_run,
     read_architecture,
     read_kept,
@@ -48,10 +37,7 @@ from pricekit.runs.folder import (
     require_plugins,
     run_id,
 )
-from pricekit.runs.folder import is_own as is_own_of_run
-from pricekit.runs.load import load_model
 from pricekit.support.digests import LISTING
-from pricekit.support.files import leftovers
 from pricekit.support.staging import read_whole
 from pricekit.table import Table, read_table
 from pricekit.training.checkpoint import BEST, load_checkpoint
@@ -83,9 +69,7 @@ class LoadedRun:
 
     def predictor(self) -> Predictor:
         """Return a predictor that runs the model in torch."""
-        origin = Origin(self.path.absolute(), None, load_model)
-        currency = self.facts["currency"]
-        return Predictor((self.member(),), self.digest(), self.intervals, currency, origin, self.sketch)
+        return _predictor(self, [self.member()])
 
     def digest(self) -> str:
         """Return a hash of the files that prices depend on."""
@@ -114,10 +98,7 @@ def files_digest(files: Iterable[Path]) -> str:
 
 
 def open_run(path: Path) -> LoadedRun:
-    """Open a finished run of this format with its best weights.
-
-    Args:
-        path: the folder of the run.
+    """Open the finished run in a folder, of this format, with its best weights.
 
     Raises:
         TrainingError: the folder is not a finished run, it has another format, or a file is damaged.
@@ -156,12 +137,6 @@ def read_sample(run: LoadedRun) -> Table:
     return read_table(run.path / "sample.parquet", run.preprocessor.columns, notices=lambda _: None)
 
 
-ENSEMBLE, MEMBERS, CONFIG = "ensemble.json", "members", "members.toml"
-ENSEMBLE_FINISHED = (ENSEMBLE, "run.json", INTERVALS, HELD_OUT, SKETCH)
-"""The files that make an ensemble of its members."""
-_ENSEMBLE_FILES = (*ENSEMBLE_FINISHED, LISTING, CONFIG)  # in the order of deletion
-
-
 @dataclass(frozen=True, repr=False)
 class Ensemble:
     """An opened ensemble.
@@ -182,10 +157,7 @@ class Ensemble:
 
     def predictor(self) -> Predictor:
         """Return a predictor that runs all members in torch."""
-        members = tuple(run.member(weight) for run, weight in self.members)
-        origin = Origin(self.path.absolute(), None, load_model)
-        currency = self.facts["currency"]
-        return Predictor(members, self.digest(), self.intervals, currency, origin, self.sketch)
+        return _predictor(self, [run.member(weight) for run, weight in self.members])
 
     def digest(self) -> str:
         """Return a hash of the files that prices depend on."""
@@ -199,29 +171,9 @@ class Ensemble:
         return f"Ensemble('{self.path}', members={len(self.members)})"
 
 
-def is_ensemble(path: Path) -> bool:
-    """Return whether a folder looks like an ensemble."""
-    return (path / ENSEMBLE).is_file()
-
-
-def is_own_of_ensemble(file: Path) -> bool:
-    """Return whether a path relative to an ensemble's folder is one of its files or of its members'."""
-    if len(file.parts) > 2 and file.parts[0] == MEMBERS:
-        return is_own_of_run(Path(*file.parts[2:]))
-    return file.as_posix() in _ENSEMBLE_FILES
-
-
-def clear_ensemble(path: Path) -> None:
-    """Delete the files of an ensemble, finished or not, and of its members, and nothing else."""
-    members = path / MEMBERS
-    for file in [*leftovers(path), *(path / name for name in _ENSEMBLE_FILES)] if path.is_dir() else ():
-        file.unlink(missing_ok=True)
-    for folder in [folder for folder in members.glob("*") if is_replaceable(folder)]:
-        clear_run(folder)
-        if not any(folder.iterdir()):
-            folder.rmdir()
-    if members.is_dir() and not any(members.iterdir()):
-        members.rmdir()
+def _predictor(opened: LoadedRun | Ensemble, members: Sequence[Member]) -> Predictor:
+    currency = opened.facts["currency"]
+    return Predictor(tuple(members), opened.digest(), opened.intervals, currency, None, opened.sketch)
 
 
 def open_ensemble(path: Path) -> Ensemble:

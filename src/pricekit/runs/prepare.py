@@ -17,7 +17,6 @@ import numpy as np
 import torch
 
 from pricekit.config import RunConfig
-from pricekit.config.layers import read_saved_config
 from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Backbone, Policy, State
 from pricekit.core.loader import registry
@@ -35,35 +34,33 @@ from pricekit.runs.folder import (
     REFIT_FINISHED,
     SOURCE,
     STARTED,
-    check_replaceable,
+    TAKEN_OVER,
+    check_free,
     clear_run,
-    is_replaceable,
-    is_run,
     is_started,
     read_architecture,
     read_out_of_fold,
     read_preprocessor,
     read_source,
-    require_plugins,
     run_id,
     write_out_of_fold,
     write_split,
 )
 from pricekit.runs.inputs import TRAIN, VALID, InputFiles
 from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
-from pricekit.runs.refit import TAKEN_OVER, FirstPass, all_rows, known_columns, take_over
+from pricekit.runs.refit import FirstPass, all_rows, known_columns, take_over
 from pricekit.runs.seen import Seen, earlier_texts, read_seen, write_seen
 from pricekit.runs.split import Source, Split, columns_of, load_split
 from pricekit.runs.warm_start import WarmStart, seen_of
 from pricekit.support.digests import list_files, unlist_files
-from pricekit.support.files import is_free, write_atomically, write_text
+from pricekit.support.files import write_atomically, write_text
 from pricekit.support.log import logger, silence
 from pricekit.support.mapped import folder_for_files
 from pricekit.support.progress import progress
 from pricekit.table import Table
 from pricekit.tokens import pad_id_of
 from pricekit.training.batches import PricedInputs
-from pricekit.training.checkpoint import BEST, LAST, checkpoints, recover_checkpoint
+from pricekit.training.checkpoint import LAST, recover_checkpoint
 from pricekit.training.machine import choose_precision
 from pricekit.training.parallel import Processes
 from pricekit.training.session import Job
@@ -117,32 +114,6 @@ def _check_length(config: RunConfig, backbone: Backbone) -> None:
             found=config.max_length,
             longest=longest,
         )
-
-
-def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
-    """Return the configuration of the run in a folder, with a new time budget if one is given.
-
-    Raises:
-        TrainingError: there is no run to resume.
-        PluginError: a plugin that it was started with is not loaded.
-    """
-    if not is_run(folder):
-        raise TrainingError(
-            f"there is no run in {folder} to resume; train without resume", parameters=("resume",)
-        )
-    if not is_started(folder):
-        raise TrainingError(
-            f"the run in {folder} was interrupted before its first step; train without resume",
-            parameters=("resume",),
-        )
-    check_intact(folder, ["config.toml"])
-    require_plugins(folder)
-    return in_budget(folder / "config.toml", time_budget)
-
-
-def in_budget(file: Path, time_budget: float | str | None) -> RunConfig:
-    """Return the configuration in a file, with a new time budget if one is given; raises ConfigError."""
-    return read_saved_config(file, *([{"training": {"time_budget": time_budget}}] if time_budget else []))
 
 
 def plugins_of(config: RunConfig) -> list[Entry]:
@@ -317,16 +288,6 @@ def prepare_new_run(
     seen = seen_of(warm, fitted.preprocessor, fitted.out_of_fold, parts)
     _write_run(out, source, job.run, setup, split, fitted, first, seen, files)
     return job
-
-
-def check_free(out: Path, overwrite: bool) -> None:
-    """Raise TrainingError unless a new run can be written to a folder."""
-    if is_free(out):
-        return
-    own = is_replaceable(out)
-    untrained = own and not any([*checkpoints(out), (out / BEST).exists(), (out / "run.json").exists()])
-    resumable = not overwrite and is_started(out)
-    check_replaceable(out, "run", own=own, overwrite=overwrite or untrained, resumable=resumable)
 
 
 def _write_run(

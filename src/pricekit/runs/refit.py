@@ -8,7 +8,6 @@ pass, and the folder `refit` disappears.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,14 +18,10 @@ import numpy as np
 
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
-from pricekit.evaluation.held_out import FILE as HELD_OUT
-from pricekit.features.assets import assets_in
 from pricekit.preprocess import without_price
 from pricekit.runs.folder import (
-    COMPLETE,
-    FILES,
-    INTERVALS,
     REFIT,
+    TAKEN_OVER,
     is_started,
     read_out_of_fold,
     read_preprocessor,
@@ -34,15 +29,11 @@ from pricekit.runs.folder import (
 )
 from pricekit.runs.seen import read_seen
 from pricekit.runs.split import Source, Split
-from pricekit.support.digests import LISTING, read_listing
-from pricekit.support.files import leftovers, sync, write_atomically
+from pricekit.support.files import write_atomically
 from pricekit.table import Table, concat_tables
 from pricekit.training.batches import steps_per_epoch
-from pricekit.training.checkpoint import BEST, TrainingState, checkpoints, read_state, write_metrics
+from pricekit.training.checkpoint import BEST, TrainingState, read_state, write_metrics
 from pricekit.training.session import Job, Stage
-
-TAKEN_OVER = (INTERVALS, HELD_OUT)
-"""Files of the first pass that the second one keeps unchanged."""
 
 _KEY = "first_pass"
 
@@ -216,36 +207,3 @@ def take_over(folder: Path, first: FirstPass) -> None:
         with write_atomically(folder / name) as temporary:
             shutil.copyfile(folder.parent / name, temporary)
     write_metrics(folder, [dict(line) for line in first.history])
-
-
-def publish_refit(out: Path) -> None:
-    """Put the files of a finished second pass into the places of those of the first one."""
-    (out / REFIT / COMPLETE).touch()
-    sync(out / REFIT)
-    settle_refit(out)
-
-
-def settle_refit(out: Path) -> None:
-    """Continue `publish_refit` after a kill at any moment.
-
-    Meanwhile the run has no `run.json`, so it is not finished, and no digests, so nothing in it counts as damaged.
-    """
-    part = out / REFIT
-    if not part.is_dir():
-        return
-    if (part / COMPLETE).exists():
-        if (part / LISTING).exists():
-            (out / LISTING).unlink(missing_ok=True)
-        for name in assets_in(part):
-            os.replace(part / name, out / name)
-        for name in reversed(FILES):  # `files.json` and `run.json` are the last
-            if (part / name).exists():
-                os.replace(part / name, out / name)
-        for name in set(assets_in(out)) - (read_listing(out) or {}).keys():  # of the first pass only
-            (out / name).unlink()
-        for earlier in [*checkpoints(out)[1:], *checkpoints(part), *leftovers(part)]:
-            earlier.unlink(missing_ok=True)
-        sync(out)
-        (part / COMPLETE).unlink()
-    if not any(part.iterdir()):
-        part.rmdir()

@@ -1,55 +1,23 @@
-"""Resuming and replacing runs: the folder to write, and whether what the user asks for agrees with the run."""
+"""What a resumed run keeps: its settings and tables; an option that differs is an error."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pricekit.config import RunConfig
 from pricekit.config.layers import read_saved_config
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.options import RESUMABLE, layers_of
+from pricekit.runs.folder import (
+    is_run,
+    is_started,
+    require_plugins,
+)
 from pricekit.runs.split import Source
-from pricekit.support.log import logger
-from pricekit.support.staging import can_stage, continued, staging_of
 from pricekit.table import source_name
-
-
-def has_begun(folder: Path, begun: bool, kind: str) -> bool:
-    """Return whether there is something to resume; otherwise log that a new one starts."""
-    if not begun:
-        logger.info(f"there is no {kind} in {folder} to resume yet; a new one starts")
-    return begun
-
-
-def working_folder(
-    out: Path, begun: Callable[[Path], bool], finished: str, *, resume: bool, overwrite: bool
-) -> Path:
-    """Return the folder to train in: `out`, or beside it if a finished run stays until the new one is complete.
-
-    Args:
-        out: the folder of a run or of a cross-validation.
-        begun: tells whether a folder contains something to resume or to replace.
-        finished: name of the last file that is written.
-        resume: continue what has begun.
-        overwrite: replace what is there.
-
-    Raises:
-        TrainingError: an unfinished replacement of `out` is neither to be resumed nor to be overwritten.
-    """
-    if resume:
-        return continued(out, begun)
-    staging = staging_of(out)
-    if overwrite:
-        return staging if begun(out) and (out / finished).is_file() and can_stage(out) else out
-    if begun(staging):
-        raise TrainingError(
-            f"there is an unfinished replacement of {out} in {staging}; resume it, or overwrite it",
-            parameters=("resume", "overwrite", "out"),
-            path=str(out),
-        )
-    return out
 
 
 def check_tables(source: Source, saved: Path) -> None:
@@ -118,3 +86,29 @@ def _flat(config: Any) -> dict[str, Any]:
 
     collect(config.model_dump(mode="json"), "")
     return found
+
+
+def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
+    """Return the configuration of the run in a folder, with a new time budget if one is given.
+
+    Raises:
+        TrainingError: there is no run to resume.
+        PluginError: a plugin that it was started with is not loaded.
+    """
+    if not is_run(folder):
+        raise TrainingError(
+            f"there is no run in {folder} to resume; train without resume", parameters=("resume",)
+        )
+    if not is_started(folder):
+        raise TrainingError(
+            f"the run in {folder} was interrupted before its first step; train without resume",
+            parameters=("resume",),
+        )
+    check_intact(folder, ["config.toml"])
+    require_plugins(folder)
+    return in_budget(folder / "config.toml", time_budget)
+
+
+def in_budget(file: Path, time_budget: float | str | None) -> RunConfig:
+    """Return the configuration in a file, with a new time budget if one is given; raises ConfigError."""
+    return read_saved_config(file, *([{"training": {"time_budget": time_budget}}] if time_budget else []))

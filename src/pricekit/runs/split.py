@@ -1,4 +1,4 @@
-"""The tables to train on: read, checked and split in two."""
+"""The tables to train on: read, checked for leaks, and split in two."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pandas as pd
 
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError
-from pricekit.evaluation.duplicates import joined_groups, split_groups_of
-from pricekit.runs.checks import check_leaks, check_shared
+from pricekit.evaluation.duplicates import irreducible_error, joined_groups, split_groups_of
+from pricekit.evaluation.leaks import find_leaks
+from pricekit.likeness import equal_texts
 from pricekit.runs.seen import Seen
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
@@ -32,10 +33,16 @@ from pricekit.table.currency import require_same_currency
 from pricekit.table.row_info import with_row_info
 from pricekit.table.table import texts_in_parts
 from pricekit.table.usable import MIN_ROWS
-from pricekit.training.batches import split_by_time, split_groups, split_whole_groups
 
 MIN_NEW_ROWS = 20
 """Number of rows that a run which continues another one must add."""
+
+PRICE_BINS = 20
+LARGE_GROUP, LARGE_SHARE = 10, 0.1
+"""A group is only trained on if it has more rows than LARGE_GROUP and than this share of the validation rows."""
+
+MIN_GROUPS = 5
+"""With fewer groups, rows are split one by one, because no representative part of the groups could be held out."""
 
 
 @dataclass(frozen=True)
@@ -324,3 +331,217 @@ def _read(
             folder=folder,
         )
     return with_row_info(usable, config.columns.weight), rejected
+
+
+def split_groups(
+    price: np.ndarray, groups: np.ndarray, fraction: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Split rows like `split_rows`, with all rows of a group in one part.
+
+    Groups that would fill much of the validation part become training rows.
+
+    Args:
+        price: float64 (N,).
+        groups: a number for each row, equal for rows that belong together, int64 (N,).
+        fraction: share of the validation rows, above 0 and below 1.
+        seed: of the random split.
+
+    Returns:
+        Row numbers of the training and of the validation part, int64, each ascending.
+    """
+    _, first, group, rows = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
+    small = np.flatnonzero(rows <= max(LARGE_GROUP, LARGE_SHARE * fraction * len(price)))
+    if len(small) < MIN_GROUPS:
+        return split_rows(price, fraction, seed)
+    _, chosen = split_rows(price[first[small]], fraction, seed)
+    held_out = np.isin(group, small[chosen])
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def stratified_folds(bins: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """Return the fold of each row, int64 (N,), from 0: each group in one fold, each bin spread over all folds.
+
+    The groups, those with the most uneven bins first, go to the fold that leaves the shares of the bins most even; if
+    several do, to the one with the fewest rows.
+
+    Args:
+        bins: int64 (N,).
+        groups: int64 (N,).
+        folds: their number.
+        seed: of the order of groups that are equally uneven.
+    """
+    _, of_bin, size = np.unique(bins, return_inverse=True, return_counts=True)
+    names, of_group = np.unique(groups, return_inverse=True)
+    counts = np.zeros((len(names), len(size)))
+    np.add.at(counts, (of_group, of_bin), 1)
+    order = np.random.RandomState(seed).permutation(len(names))
+    order = order[np.argsort(-counts[order].std(axis=1), kind="stable")]
+    filled, one = np.zeros((folds, len(size))), np.eye(folds)[:, :, None]
+    found = np.zeros(len(names), np.int64)
+    for group in order:
+        shares = (filled + one * counts[group]) / size  # of each fold, with the group in each of them
+        uneven, rows, best = shares.std(axis=1).mean(axis=1).tolist(), filled.sum(axis=1).tolist(), 0
+        for fold in range(1, folds):
+            equal = abs(uneven[fold] - uneven[best]) <= 1e-8 + 1e-5 * uneven[best]
+            if uneven[fold] < uneven[best] or (equal and rows[fold] < rows[best]):
+                best = fold
+        filled[best] += counts[group]
+        found[group] = best
+    return found[of_group]
+
+
+def split_whole_groups(
+    price: np.ndarray, groups: np.ndarray, fraction: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Split rows so that each group is in one part, whatever its size; arguments and result as of `split_groups`.
+
+    Holds out one of the `stratified_folds` of bins of the price's rank.
+
+    Args:
+        price: float64 (N,).
+        groups: at least two different numbers, int64 (N,).
+        fraction: share of the validation rows, above 0 and below 1.
+        seed: of the random split.
+    """
+    folds = int(np.clip(round(1 / fraction), 2, len(np.unique(groups))))
+    rank = np.argsort(np.argsort(price, kind="stable"), kind="stable")
+    bins = rank * max(1, min(PRICE_BINS, len(price) // folds)) // len(price)
+    fold = stratified_folds(bins, groups, folds, seed)
+    rows = np.bincount(fold, minlength=folds)
+    chosen = np.argmin(np.where(rows, np.abs(rows - fraction * len(price)), np.inf))
+    return np.flatnonzero(fold != chosen), np.flatnonzero(fold == chosen)
+
+
+def split_by_time(time: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+    """Split rows into earlier and later ones; rows of equal time are in one part.
+
+    Args:
+        time: float64 (N,), at least two different values.
+        fraction: share of the validation rows, above 0 and below 1; each part gets at least one time.
+
+    Returns:
+        Row numbers of the training and of the validation part, int64, each ascending.
+
+    Example:
+        >>> train, valid = split_by_time(np.array([3.0, 1.0, 2.0, 2.0]), fraction=0.25)
+        >>> train.tolist(), valid.tolist()
+        ([1, 2, 3], [0])
+    """
+    times, rows = np.unique(time, return_counts=True)
+    later = len(time) - np.cumsum(rows)[:-1]  # rows after each time but the last
+    last = times[int(np.argmin(np.abs(later - fraction * len(time))))]
+    return np.flatnonzero(time <= last), np.flatnonzero(time > last)
+
+
+def split_rows(price: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Split rows into training and validation, stratified by price bin.
+
+    Args:
+        price: float64 (N,), N at least 2.
+        fraction: share of the validation rows; each part gets at least one row.
+        seed: of the random split.
+
+    Returns:
+        Row numbers of the training and of the validation part, int64, each ascending.
+
+    Example:
+        >>> train, valid = split_rows(np.arange(1.0, 21.0), fraction=0.25, seed=0)
+        >>> len(train), len(valid)
+        (15, 5)
+    """
+    rng = np.random.default_rng(seed)
+    by_price = np.lexsort((rng.random(len(price)), price))
+    bins = np.array_split(by_price, min(PRICE_BINS, max(1, int(len(price) * fraction) // 2)))
+    shuffled = np.concatenate([rng.permutation(rows) for rows in bins])
+    # In each bin, row k is a validation row if k·fraction passes a whole number.
+    due = np.floor((np.arange(len(price)) + 1) * fraction).astype(int)
+    chosen = np.diff(due, prepend=0) > 0
+    if not chosen.any():
+        chosen[0] = True
+    return np.sort(shuffled[~chosen]), np.sort(shuffled[chosen])
+
+
+ALLOW_LEAK = "or allow the leak if its value is known whenever prices are predicted"
+
+
+def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[str, ...]:
+    """Log how much prices of equal texts differ; find columns and texts that leak the price.
+
+    Args:
+        table: all usable rows.
+        config: names the text columns.
+        allow_leak: train on leaks with a warning.
+
+    Returns:
+        The columns that no feature may read.
+
+    Raises:
+        DataError: a text column or the text leaks the price.
+    """
+    if table.known_price.min() == table.known_price.max():
+        logger.warning(
+            f"all prices are {table.known_price[0]:g}: the model can learn nothing but this one price"
+        )
+    error = irreducible_error(equal_texts(table.text), table.known_price)
+    if error.rows:
+        logger.info(error.sentence())
+    columns = config.columns
+    named = Columns(tuple(columns.text), columns.price, columns.id)
+    found = find_leaks(table, named, shown=config.speed.progress)
+    for name, share in found.columns.items():
+        _check_column(name, share, read=name in columns.text, allowed=allow_leak)
+    if found.in_text:
+        _check_text(found.in_text, allow_leak)
+    return () if allow_leak else tuple(found.columns)
+
+
+def _check_column(name: str, share: float, *, read: bool, allowed: bool) -> None:
+    """Warn about a column that leaks; raise DataError if the model would read it and leaks are not allowed."""
+    found = f"the column '{name}' alone explains {100 * share:.0f}% of the log price, as a copy of the price would"
+    if not read:
+        logger.warning(f"{found}; the model does not read it")
+    elif allowed:
+        logger.warning(f"{found}; the model reads it, because leaks are allowed")
+    else:
+        raise DataError(
+            f"{found}, and the model would read it. Remove it from the text columns, {ALLOW_LEAK}",
+            parameters=("text", "allow_leak"),
+            column=name,
+            share=share,
+        )
+
+
+def _check_text(share: float, allowed: bool) -> None:
+    found = f"{100 * share:.0f}% of the texts contain their own price as a number, more than chance explains"
+    if not allowed:
+        raise DataError(
+            f"{found}. Remove it from the text, {ALLOW_LEAK}", parameters=("allow_leak",), share=share
+        )
+    logger.warning(f"{found}; the model reads it, because leaks are allowed")
+
+
+def check_shared(train: Table, valid: Table, *, allow_leak: bool) -> None:
+    """Warn about validation rows whose text is also in the training rows.
+
+    Raises:
+        DataError: all of them are, at the same price, and `allow_leak` is False.
+    """
+    same = equal_texts(pd.concat([train.text, valid.text]))
+    shared = np.isin(same[len(train) :], same[: len(train)])
+    rows = set(zip(same[: len(train)].tolist(), train.known_price.tolist(), strict=True))
+    equal = sum(
+        row in rows for row in zip(same[len(train) :].tolist(), valid.known_price.tolist(), strict=True)
+    )
+    if not shared.any():
+        return
+    what = (
+        f"{int(shared.sum()):,} of {len(valid):,} validation rows have the text of a training row, {equal:,} of "
+        "them at the same price"
+    )
+    if equal == len(valid) and not allow_leak:
+        raise DataError(
+            f"{what}, so nothing is held out. Validate on other rows, or allow the leak",
+            parameters=("valid", "allow_leak"),
+            rows=equal,
+        )
+    logger.warning(f"{what}, so validation metrics are optimistic; remove them from one of the tables")

@@ -36,10 +36,13 @@ from pricekit.runs.folder import (
     clear_refit,
     is_own,
     is_started,
+    publish_refit,
     read_preprocessor,
     read_sketch_of,
     read_source,
+    settle_refit,
     was_started,
+    working_folder,
 )
 from pricekit.runs.inputs import delete_inputs
 from pricekit.runs.opened import open_run, read_sample
@@ -52,13 +55,10 @@ from pricekit.runs.refit import (
     first_pass_of,
     job_until,
     open_pass,
-    publish_refit,
     refit_job,
     refits,
-    settle_refit,
     share_of_first,
 )
-from pricekit.runs.resume import working_folder
 from pricekit.runs.split import Source, Split
 from pricekit.support.digests import list_files
 from pricekit.support.files import write_text

@@ -20,8 +20,8 @@ from pricekit.features.fit import continue_features, uses_price
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.options import config_of, layers_of
 from pricekit.preprocess import Preprocessor, without_price
-from pricekit.runs.folder import is_run, read_architecture
-from pricekit.runs.opened import CONFIG, MEMBERS, LoadedRun, is_ensemble, open_run
+from pricekit.runs.folder import CONFIG, MEMBERS, is_ensemble, is_run, read_architecture
+from pricekit.runs.opened import LoadedRun, open_run
 from pricekit.runs.seen import NOTHING, Seen, read_seen
 from pricekit.support.log import logger
 from pricekit.support.text import counted, shorten

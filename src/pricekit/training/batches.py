@@ -1,4 +1,4 @@
-"""The split into training and validation rows, the order of the batches, and batches from memory to the device."""
+"""The order of the batches of an epoch, and batches from memory to the device."""
 
 from __future__ import annotations
 
@@ -23,13 +23,6 @@ from pricekit.support.mapped import WINDOW_ROWS
 from pricekit.tokens import batches_by_length
 from pricekit.training.machine import cpu_threads
 
-PRICE_BINS = 20
-
-LARGE_GROUP, LARGE_SHARE = 10, 0.1
-"""A group is only trained on if it has more rows than LARGE_GROUP and than this share of the validation rows."""
-MIN_GROUPS = 5
-"""With fewer groups, rows are split one by one, because no representative part of the groups could be held out."""
-
 BLOCK_ROWS = 1 << 12
 """Consecutive rows that an epoch over more than `WINDOW_ROWS` reads together."""
 
@@ -49,134 +42,6 @@ class PricedInputs:
     price: np.ndarray
     weight: np.ndarray | None = None
     new: np.ndarray | None = None
-
-
-def split_groups(
-    price: np.ndarray, groups: np.ndarray, fraction: float, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Split rows like `split_rows`, with all rows of a group in one part.
-
-    Groups that would fill much of the validation part become training rows.
-
-    Args:
-        price: float64 (N,).
-        groups: a number for each row, equal for rows that belong together, int64 (N,).
-        fraction: share of the validation rows, above 0 and below 1.
-        seed: of the random split.
-
-    Returns:
-        Row numbers of the training and of the validation part, int64, each ascending.
-    """
-    _, first, group, rows = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
-    small = np.flatnonzero(rows <= max(LARGE_GROUP, LARGE_SHARE * fraction * len(price)))
-    if len(small) < MIN_GROUPS:
-        return split_rows(price, fraction, seed)
-    _, chosen = split_rows(price[first[small]], fraction, seed)
-    held_out = np.isin(group, small[chosen])
-    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
-
-
-def split_whole_groups(
-    price: np.ndarray, groups: np.ndarray, fraction: float, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Split rows so that each group is in one part, whatever its size; arguments and result as of `split_groups`.
-
-    Holds out one of the `stratified_folds` of bins of the price's rank.
-
-    Args:
-        price: float64 (N,).
-        groups: at least two different numbers, int64 (N,).
-        fraction: share of the validation rows, above 0 and below 1.
-        seed: of the random split.
-    """
-    folds = int(np.clip(round(1 / fraction), 2, len(np.unique(groups))))
-    rank = np.argsort(np.argsort(price, kind="stable"), kind="stable")
-    bins = rank * max(1, min(PRICE_BINS, len(price) // folds)) // len(price)
-    fold = stratified_folds(bins, groups, folds, seed)
-    rows = np.bincount(fold, minlength=folds)
-    chosen = np.argmin(np.where(rows, np.abs(rows - fraction * len(price)), np.inf))
-    return np.flatnonzero(fold != chosen), np.flatnonzero(fold == chosen)
-
-
-def stratified_folds(bins: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """Return the fold of each row, int64 (N,), from 0: each group in one fold, each bin spread over all folds.
-
-    The groups, those with the most uneven bins first, go to the fold that leaves the shares of the bins most even; if
-    several do, to the one with the fewest rows.
-
-    Args:
-        bins: int64 (N,).
-        groups: int64 (N,).
-        folds: their number.
-        seed: of the order of groups that are equally uneven.
-    """
-    _, of_bin, size = np.unique(bins, return_inverse=True, return_counts=True)
-    names, of_group = np.unique(groups, return_inverse=True)
-    counts = np.zeros((len(names), len(size)))
-    np.add.at(counts, (of_group, of_bin), 1)
-    order = np.random.RandomState(seed).permutation(len(names))
-    order = order[np.argsort(-counts[order].std(axis=1), kind="stable")]
-    filled, one = np.zeros((folds, len(size))), np.eye(folds)[:, :, None]
-    found = np.zeros(len(names), np.int64)
-    for group in order:
-        shares = (filled + one * counts[group]) / size  # of each fold, with the group in each of them
-        uneven, rows, best = shares.std(axis=1).mean(axis=1).tolist(), filled.sum(axis=1).tolist(), 0
-        for fold in range(1, folds):
-            equal = abs(uneven[fold] - uneven[best]) <= 1e-8 + 1e-5 * uneven[best]
-            if uneven[fold] < uneven[best] or (equal and rows[fold] < rows[best]):
-                best = fold
-        filled[best] += counts[group]
-        found[group] = best
-    return found[of_group]
-
-
-def split_by_time(time: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:
-    """Split rows into earlier and later ones; rows of equal time are in one part.
-
-    Args:
-        time: float64 (N,), at least two different values.
-        fraction: share of the validation rows, above 0 and below 1; each part gets at least one time.
-
-    Returns:
-        Row numbers of the training and of the validation part, int64, each ascending.
-
-    Example:
-        >>> train, valid = split_by_time(np.array([3.0, 1.0, 2.0, 2.0]), fraction=0.25)
-        >>> train.tolist(), valid.tolist()
-        ([1, 2, 3], [0])
-    """
-    times, rows = np.unique(time, return_counts=True)
-    later = len(time) - np.cumsum(rows)[:-1]  # rows after each time but the last
-    last = times[int(np.argmin(np.abs(later - fraction * len(time))))]
-    return np.flatnonzero(time <= last), np.flatnonzero(time > last)
-
-
-def split_rows(price: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Split rows into training and validation, stratified by price bin.
-
-    Args:
-        price: float64 (N,), N at least 2.
-        fraction: share of the validation rows; each part gets at least one row.
-        seed: of the random split.
-
-    Returns:
-        Row numbers of the training and of the validation part, int64, each ascending.
-
-    Example:
-        >>> train, valid = split_rows(np.arange(1.0, 21.0), fraction=0.25, seed=0)
-        >>> len(train), len(valid)
-        (15, 5)
-    """
-    rng = np.random.default_rng(seed)
-    by_price = np.lexsort((rng.random(len(price)), price))
-    bins = np.array_split(by_price, min(PRICE_BINS, max(1, int(len(price) * fraction) // 2)))
-    shuffled = np.concatenate([rng.permutation(rows) for rows in bins])
-    # In each bin, row k is a validation row if k·fraction passes a whole number.
-    due = np.floor((np.arange(len(price)) + 1) * fraction).astype(int)
-    chosen = np.diff(due, prepend=0) > 0
-    if not chosen.any():
-        chosen[0] = True
-    return np.sort(shuffled[~chosen]), np.sort(shuffled[chosen])
 
 
 def plan_epoch(train: PricedInputs, config: RunConfig, epoch: int) -> list[tuple[np.ndarray, ...]]:

@@ -87,3 +87,60 @@ def fast_math(speed: SpeedConfig) -> Iterator[None]:
     finally:
         torch.set_float32_matmul_precision(saved[0])
         torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = saved[1:]
+
+
+BUSY = 80
+"""Utilisation in percent below which the run ends with advice."""
+
+
+class Monitor:
+    """Reads memory and utilisation of one NVIDIA GPU; silent without a GPU or its driver library."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.readings: list[int] = []
+        self.handle: object | None = None
+        if device.type == "cuda":
+            try:
+                import pynvml
+
+                pynvml.nvmlInit()
+                # By UUID, because CUDA_VISIBLE_DEVICES renumbers the devices of torch.
+                uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+                self.handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+            except Exception:  # no library, no driver, no permission: nothing is monitored
+                self.handle = None
+
+    def note(self) -> str:
+        """Read the GPU and return a short note; "" without a GPU."""
+        if self.device.type != "cuda":
+            return ""
+        memory = torch.cuda.max_memory_allocated(self.device) / 2**30
+        if self.handle is None:
+            return f"  {memory:.1f} GiB"
+        try:
+            import pynvml
+
+            self.readings.append(int(pynvml.nvmlDeviceGetUtilizationRates(self.handle).gpu))
+        except Exception:  # a part of a GPU and some virtual GPUs do not report it
+            self.handle = None
+            return f"  {memory:.1f} GiB"
+        return f"  {memory:.1f} GiB, GPU {self.readings[-1]}%"
+
+    def record(self) -> dict[str, float]:
+        """Return the values for `metrics.jsonl`: peak memory in GiB, mean utilisation in percent."""
+        if self.device.type != "cuda":
+            return {}
+        found = {"gpu_memory_gib": torch.cuda.max_memory_allocated(self.device) / 2**30}
+        if self.readings:
+            found["gpu_utilization"] = sum(self.readings) / len(self.readings)
+        return found
+
+    def advice(self) -> str:
+        """Return advice in one line if the GPU was often idle, else ""."""
+        if not self.readings or (busy := sum(self.readings) / len(self.readings)) >= BUSY:
+            return ""
+        return (
+            f"the GPU was busy {busy:.0f}% of the time; use more of it with a larger training.batch_size and fewer "
+            "gradient_accumulation_steps, or with speed.workers=2"
+        )

@@ -28,12 +28,19 @@ from pricekit.evaluation.scores import Goal, Scores, goal_of, scores_of
 from pricekit.formats import FORMAT
 from pricekit.metrics import metric_named
 from pricekit.options import config_of
-from pricekit.runs.folder import check_replaceable, clear_run, is_own, is_replaceable, is_run, names_rows
+from pricekit.runs.folder import (
+    check_replaceable,
+    clear_ensemble,
+    clear_run,
+    is_own,
+    is_replaceable,
+    is_run,
+    names_rows,
+    working_folder,
+)
+from pricekit.runs.folder import is_own_of_ensemble as is_own_of_ensemble
 from pricekit.runs.load import load_model
-from pricekit.runs.opened import clear_ensemble
-from pricekit.runs.opened import is_own_of_ensemble as is_own_of_ensemble
-from pricekit.runs.prepare import in_budget
-from pricekit.runs.resume import working_folder
+from pricekit.runs.resume import in_budget
 from pricekit.runs.split import Source, load_rows
 from pricekit.runs.train import train_unless_finished, warn_if_useless
 from pricekit.support.digests import LISTING, list_files, unlist_files

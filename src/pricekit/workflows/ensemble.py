@@ -23,8 +23,18 @@ from pricekit.formats import FORMAT
 from pricekit.metrics import SMAPE, Metric, price_metrics
 from pricekit.monitoring.sketch import FILE as SKETCH
 from pricekit.monitoring.training_sketch import prices_of
-from pricekit.runs.folder import FILES, INTERVALS, check_replaceable, is_run, read_sketch_of
-from pricekit.runs.opened import CONFIG, ENSEMBLE, MEMBERS, is_ensemble, open_run, read_sample
+from pricekit.runs.folder import (
+    CONFIG,
+    ENSEMBLE,
+    FILES,
+    INTERVALS,
+    MEMBERS,
+    check_replaceable,
+    is_ensemble,
+    is_run,
+    read_sketch_of,
+)
+from pricekit.runs.opened import open_run, read_sample
 from pricekit.support.digests import LISTING, list_files
 from pricekit.support.files import is_free, others, replace_folder, sync, temporary_path, write_text
 from pricekit.support.locks import owned

@@ -15,13 +15,21 @@ import pandas as pd
 
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError, TrainingError, check_intact
-from pricekit.runs.checks import check_leaks
-from pricekit.runs.split import Source, Split, check_weights, digest_of, split_table, with_duplicates
+from pricekit.runs.split import (
+    PRICE_BINS,
+    Source,
+    Split,
+    check_leaks,
+    check_weights,
+    digest_of,
+    split_table,
+    stratified_folds,
+    with_duplicates,
+)
 from pricekit.storage import Address
 from pricekit.support.files import write_atomically, write_text
 from pricekit.support.log import logger
 from pricekit.table import Table, source_name
-from pricekit.training.batches import PRICE_BINS, stratified_folds
 
 FOLDS, PLAN = "folds.parquet", "plan.json"
 

@@ -19,17 +19,21 @@ from pricekit.config import RunConfig
 from pricekit.config.resolve import member_configs
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.evaluation.scores import goal_of, metric_of
-from pricekit.runs.folder import SOURCE, check_replaceable, clear_run, is_started
-from pricekit.runs.opened import (
+from pricekit.runs.folder import (
     CONFIG,
     ENSEMBLE_FINISHED,
     MEMBERS,
+    SOURCE,
+    check_replaceable,
     clear_ensemble,
+    clear_run,
+    has_begun,
     is_ensemble,
     is_own_of_ensemble,
+    is_started,
+    working_folder,
 )
-from pricekit.runs.prepare import in_budget, resumed_config
-from pricekit.runs.resume import check_agreement, check_tables, has_begun, working_folder
+from pricekit.runs.resume import check_agreement, check_tables, in_budget, resumed_config
 from pricekit.runs.seen import earlier_texts
 from pricekit.runs.split import Source, Split, load_split
 from pricekit.runs.train import train, train_unless_finished, warn_if_useless

@@ -39,8 +39,7 @@ from pricekit.model.inference import is_out_of_memory
 from pricekit.model.pretrained import PRETRAINED, quiet_transformers
 from pricekit.options import names_of, option_layer, settings_layers
 from pricekit.preprocess import short_lines_first
-from pricekit.runs.folder import check_replaceable
-from pricekit.runs.resume import has_begun
+from pricekit.runs.folder import check_replaceable, has_begun
 from pricekit.support.digests import LISTING, listing_of
 from pricekit.support.files import is_free, others, publish_folder, temporary_path, write_text
 from pricekit.support.locks import owned

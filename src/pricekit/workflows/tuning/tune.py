@@ -21,10 +21,17 @@ from pricekit.evaluation.comparison import BETTER, verdict_of
 from pricekit.evaluation.scores import score_interval
 from pricekit.formats import FORMAT
 from pricekit.metrics import Metric, metric_named
-from pricekit.runs.folder import check_replaceable, clear_run, is_replaceable, is_run, names_rows
+from pricekit.runs.folder import (
+    check_replaceable,
+    clear_run,
+    is_replaceable,
+    is_run,
+    names_rows,
+    working_folder,
+)
 from pricekit.runs.folder import is_own as is_own_of_run
 from pricekit.runs.load import load_model
-from pricekit.runs.resume import check_agreement, working_folder
+from pricekit.runs.resume import check_agreement
 from pricekit.runs.split import Source
 from pricekit.runs.train import train_unless_finished
 from pricekit.support.digests import LISTING, list_files, unlist_files

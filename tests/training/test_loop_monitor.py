@@ -5,9 +5,10 @@ import torch
 
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
-from pricekit.training import session as session_module
+from pricekit.training import loop
 from pricekit.training.checkpoint import TrainingState
-from pricekit.training.session import EpochLoss, Monitor
+from pricekit.training.loop import EpochLoss
+from pricekit.training.machine import Monitor
 
 CPU = torch.device("cpu")
 
@@ -28,7 +29,7 @@ def session():
 
 
 def test_the_mean_loss_counts_rows_and_leaves_skipped_steps_out(session, monkeypatch):
-    monkeypatch.setattr(session_module, "NOTE_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "NOTE_SECONDS", -1.0)
     total = EpochLoss(session)
     for loss, rows in ((torch.tensor(1.0), 30), (None, 30), (torch.tensor(2.0), 10)):
         total.add(loss, rows)
@@ -41,7 +42,7 @@ def test_the_mean_loss_counts_rows_and_leaves_skipped_steps_out(session, monkeyp
 
 
 def test_the_loss_is_not_read_for_every_note(session, monkeypatch):
-    monkeypatch.setattr(session_module, "NOTE_SECONDS", 1e9)
+    monkeypatch.setattr(loop, "NOTE_SECONDS", 1e9)
     total = EpochLoss(session)
     total.noted_at = 0.0
     total.add(torch.tensor(float("nan")), 1)  # reading it would raise
