@@ -1,6 +1,7 @@
 """The split by groups and by rows."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
