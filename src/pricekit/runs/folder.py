@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -267,13 +267,8 @@ def write_split(out: Path, split: Split, seed: int, price: str | None) -> None:
     write_parquet(out / "sample.parquet", sample.frame.assign(**{str(price): sample.known_price}))
 
 
-def write_out_of_fold(out: Path, columns: Mapping[str, np.ndarray]) -> None:
-    """Write out-of-fold columns of the training rows, float32 (N,) each."""
-    write_parquet(out / OUT_OF_FOLD, pd.DataFrame(columns))
-
-
 def read_out_of_fold(out: Path) -> dict[str, np.ndarray]:
-    """Read the columns of `write_out_of_fold`; empty if there are none."""
+    """Read the out-of-fold columns of the training rows, float32 (N,) by name; empty if there are none."""
     path = out / OUT_OF_FOLD
     if not path.is_file():
         return {}

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import plugin_call
-from pricekit.core.contracts import Backbone, Policy, State
+from pricekit.core.contracts import Policy, State
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.errors import ConfigError, TrainingError, check_intact
@@ -26,11 +27,12 @@ from pricekit.features.assets import assets_in
 from pricekit.features.fit import Sample, fit_features, some_rows, too_slow
 from pricekit.formats import FORMAT
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
-from pricekit.preprocess import Inputs, Preprocessor, without_price
+from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.checks import check_feature_leaks, check_inputs, check_plugins, check_rates
 from pricekit.runs.folder import (
     BACKBONE,
     FINISHED,
+    OUT_OF_FOLD,
     REFIT_FINISHED,
     SOURCE,
     STARTED,
@@ -43,7 +45,7 @@ from pricekit.runs.folder import (
     read_preprocessor,
     read_source,
     run_id,
-    write_out_of_fold,
+    write_parquet,
     write_split,
 )
 from pricekit.runs.inputs import TRAIN, VALID, InputFiles
@@ -75,7 +77,6 @@ class Setup:
         config: of the run.
         plugins: backbone and loss.
         policy: provides the optimizer and the schedule.
-        entries: of all plugins of the run, features included.
         processes: the processes that train together.
         precision: of matrix products: fp32, bf16 or fp16.
     """
@@ -83,7 +84,6 @@ class Setup:
     config: RunConfig
     plugins: ModelPlugins
     policy: Policy
-    entries: list[Entry]
     processes: Processes
     precision: str
 
@@ -92,28 +92,20 @@ class Setup:
         """Create the plugins and choose the precision; raises PluginError, ConfigError."""
         torch.manual_seed(config.seed)  # a plugin may draw random numbers when it is created
         registry().require_trackers(config.track)
-        processes = Processes()
-        setup = cls(
-            config=config,
-            plugins=ModelPlugins.create(config),
-            policy=registry().create("policy", config.policy.name, config.policy.options),
-            entries=plugins_of(config),
-            processes=processes,
-            precision=choose_precision(config.speed, processes.device),
-        )
-        _check_length(config, setup.plugins.backbone)
-        return setup
-
-
-def _check_length(config: RunConfig, backbone: Backbone) -> None:
-    longest = backbone.max_length
-    if longest is not None and config.max_length > longest:
-        raise ConfigError(
-            f"max_length is {config.max_length}, but the backbone '{config.backbone.name}' accepts at most {longest}",
-            parameters=("max_length",),
-            found=config.max_length,
-            longest=longest,
-        )
+        processes, plugins = Processes(), ModelPlugins.create(config)
+        policy = registry().create("policy", config.policy.name, config.policy.options)
+        plugins_of(config)  # features, too, are known before the table is read
+        precision = choose_precision(config.speed, processes.device)
+        longest = plugins.backbone.max_length
+        if longest is not None and config.max_length > longest:
+            raise ConfigError(
+                f"max_length is {config.max_length}, but the backbone '{config.backbone.name}' accepts at most "
+                f"{longest}",
+                parameters=("max_length",),
+                found=config.max_length,
+                longest=longest,
+            )
+        return cls(config, plugins, policy, processes, precision)
 
 
 def plugins_of(config: RunConfig) -> list[Entry]:
@@ -121,6 +113,34 @@ def plugins_of(config: RunConfig) -> list[Entry]:
     chosen = [("feature", name) for name in config.features]
     chosen += [("backbone", config.backbone.name), ("loss", config.loss.name), ("policy", config.policy.name)]
     return [registry().get(kind, name) for kind, name in chosen]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What the preparation of a pass begins with.
+
+    Attributes:
+        folder: of its files.
+        source: of its rows.
+        setup: plugins and settings.
+        split: its rows.
+        first: the results of the first pass, in a second one, which trains on all rows.
+        warm: the run that it continues; None if there is none, or a checkpoint has its weights.
+        files: of the model inputs.
+    """
+
+    folder: Path
+    source: Source
+    setup: Setup
+    split: Split
+    first: FirstPass | None
+    warm: WarmStart | None
+    files: InputFiles
+
+    @property
+    def rows(self) -> Table:
+        """The rows to train on."""
+        return all_rows(self.split) if self.first else self.split.train
 
 
 @dataclass(frozen=True)
@@ -142,23 +162,15 @@ class Fitted:
     held_out: Mapping[str, np.ndarray] = field(default_factory=dict)
     init: Mapping[str, Any] | None = None
 
-    def complete(self, train: Inputs) -> Fitted:
-        """Return this with the values of rows outside of the sample, from the inputs of the training rows."""
-        names = self.preprocessor.features.names
-        columns = {name: train.features[:, names.index(name)].copy() for name in self.out_of_fold}
-        return replace(self, out_of_fold=columns)
 
-
-def without_slow_features(setup: Setup, sample: Sample, seconds: float) -> Setup:
-    """Return the setup without the features that learn from prices and take longer than they may."""
-    config, train = setup.config, sample.table
+def without_slow_features(config: RunConfig, sample: Sample, seconds: float) -> RunConfig:
+    """Return the configuration without the features that learn from prices and take longer than they may."""
+    train, options = sample.table, config.feature_options
     table = without_price(train, columns_of(config))
-    options, price = config.feature_options, train.known_price
-    slow = too_slow(config.features, options, table, price, seconds, sample.folds)
+    slow = too_slow(config.features, options, table, train.known_price, seconds, sample.folds)
     kept = [name for name in config.features if name not in slow]
-    options = {name: given for name, given in options.items() if name in kept}
-    config = config.model_copy(update={"features": kept, "feature_options": options})
-    return replace(setup, config=config, entries=plugins_of(config))
+    options = {name: chosen for name, chosen in options.items() if name in kept}
+    return config.model_copy(update={"features": kept, "feature_options": options})
 
 
 def fit_parts(setup: Setup, sample: Sample, known: Mapping[str, np.ndarray], cache: Path | None) -> Fitted:
@@ -192,16 +204,10 @@ def continue_parts(warm: WarmStart, split: Split, known: Mapping[str, np.ndarray
 
     A validation table of the user's is not learned from.
     """
-    own = split.own
-    preprocessor, facts = warm.fit(all_rows(split) if own else split.train)
+    preprocessor, facts = warm.fit(all_rows(split) if split.own else split.train)
     out_of_fold = known or warm.out_of_fold(split.train)
-    held_out = warm.out_of_fold(split.valid) if own and not known else {}
+    held_out = warm.out_of_fold(split.valid) if split.own and not known else {}
     return Fitted(preprocessor, warm.architecture, out_of_fold, held_out, facts)
-
-
-def rows_of(split: Split, first: FirstPass | None) -> Table:
-    """Return the rows that a pass trains on."""
-    return all_rows(split) if first else split.train
 
 
 def inputs_of(fitted: Fitted, table: Table, files: InputFiles, name: str) -> PricedInputs:
@@ -212,16 +218,16 @@ def inputs_of(fitted: Fitted, table: Table, files: InputFiles, name: str) -> Pri
     return PricedInputs(inputs, table.known_price, weight)
 
 
-def new_model(setup: Setup, fitted: Fitted, train: PricedInputs, warm: WarmStart | None = None) -> PriceModel:
+def new_model(part: Pass, fitted: Fitted, train: PricedInputs) -> PriceModel:
     """Return a model with random or pretrained weights, its constants fitted on the training rows.
 
     A run that continues another one has that run's weights and constants.
     """
-    config = setup.config
+    config, plugins = part.setup.config, part.setup.plugins
     torch.manual_seed(config.seed)
-    if warm is not None:
-        return warm.model(setup.plugins, config, fitted.preprocessor, train.inputs.tokens)
-    model = build_model(setup.plugins, config, fitted.preprocessor, fitted.architecture, train.inputs)
+    if part.warm is not None:
+        return part.warm.model(plugins, config, fitted.preprocessor, train.inputs.tokens)
+    model = build_model(plugins, config, fitted.preprocessor, fitted.architecture, train.inputs)
     with plugin_call("loss", config.loss.name, "fitting to the training prices"):
         features = train.inputs.features[some_rows(len(train.price))]
         model.fit(torch.from_numpy(features), torch.from_numpy(train.price))
@@ -237,108 +243,88 @@ def job_of(
     return Job(model, setup.policy, setup.config, train, valid, setup.processes, setup.precision, run)
 
 
-def prepare_new_run(
-    out: Path,
-    source: Source,
-    setup: Setup,
-    split: Split,
-    first: FirstPass | None,
-    warm: WarmStart | None,
-    files: InputFiles,
-    *,
-    overwrite: bool,
-    seconds: float | None = None,
-) -> Job:
-    """Fit the preprocessor, build the model, check every plugin on a batch, then write the folder with its `files`.
+def prepare_new_run(part: Pass, *, overwrite: bool, seconds: float | None) -> Job:
+    """Fit the preprocessor, build the model, check every plugin on a batch, then write the folder.
 
-    `seconds` limits the time for features that learn from prices, unless the run continues another one, `warm`.
+    `seconds` limits the time for features that learn from prices, unless the run continues another one.
 
     Raises:
-        TrainingError: `out` is not empty.
+        TrainingError: the folder is not empty.
         PluginError, ConfigError: a plugin or its settings are invalid; the folder is unchanged.
         DataError: a feature reads a column that leaks the price.
     """
-    check_free(out, overwrite)
-    config, rows = setup.config, rows_of(split, first)
-    with progress("preparing", 5, shown=config.speed.progress) as advance:
+    check_free(part.folder, overwrite)
+    setup, split, first, warm, files, rows = (
+        part.setup,
+        part.split,
+        part.first,
+        part.warm,
+        part.files,
+        part.rows,
+    )
+    with progress("preparing", 5, shown=setup.config.speed.progress) as advance:
         advance(0, "tokenizer and features")
-        known = known_columns(out.parent, split) if first else {}
+        known = known_columns(part.folder.parent, split) if first else {}
         if warm is None:
             sample = Sample.of(rows)
             if seconds is not None and first is None:
-                setup = without_slow_features(setup, sample, seconds)
-                config = setup.config
+                setup = replace(setup, config=without_slow_features(setup.config, sample, seconds))
             fitted = fit_parts(setup, sample, known, files.cache)
         else:
             fitted = continue_parts(warm, split, known)
-        preprocessor = fitted.preprocessor
+        preprocessor, names = fitted.preprocessor, fitted.preprocessor.features.names
         check_feature_leaks(preprocessor.features, without_price(rows, preprocessor.columns), split.leaks)
         advance(2, "inputs of the training rows")
         train = inputs_of(fitted, rows, files, TRAIN)
-        fitted = fitted.complete(train.inputs)
+        # With the values of rows outside of the sample.
+        columns = {name: train.inputs.features[:, names.index(name)].copy() for name in fitted.out_of_fold}
+        fitted = replace(fitted, out_of_fold=columns)
         if warm is not None:
             train = replace(train, new=warm.seen.rows_of(rows.text) < 0)
         advance(1, "inputs of the validation rows")
         valid = None if first else inputs_of(fitted, split.valid, files, VALID)
         advance(1, "model")
-        model = new_model(setup, fitted, train, warm)
+        part = replace(part, setup=setup)
+        model = new_model(part, fitted, train)
         job = job_of(setup, fitted, model, train, valid, secrets.token_hex(16))
         check_plugins(job)
     parts = [(rows, train), *([] if valid is None else [(split.valid, valid)])]
-    seen = seen_of(warm, fitted.preprocessor, fitted.out_of_fold, parts)
-    _write_run(out, source, job.run, setup, split, fitted, first, seen, files)
+    _write_run(part, fitted, job.run, seen_of(warm, preprocessor, columns, parts))
     return job
 
 
-def _write_run(
-    out: Path,
-    source: Source,
-    run: str,
-    setup: Setup,
-    split: Split,
-    fitted: Fitted,
-    first: FirstPass | None,
-    seen: Seen,
-    files: InputFiles,
-) -> None:
+def _write_run(part: Pass, fitted: Fitted, run: str, seen: Seen) -> None:
     """Write the files of a new run; `BACKBONE` is the last, and marks the run as started."""
+    out, config, split, preprocessor = part.folder, part.setup.config, part.split, fitted.preprocessor
     clear_run(out)
     out.mkdir(parents=True, exist_ok=True)
-    files.publish()
-    facts = {"format": FORMAT} | source.facts(split)
-    facts |= {"run": run, "plugins": [entry.facts() for entry in setup.entries]}
-    facts |= {} if first is None else first.to_json()
+    part.files.publish()
+    facts = {"format": FORMAT} | part.source.facts(split)
+    facts |= {"run": run, "plugins": [entry.facts() for entry in plugins_of(config)]}
+    facts |= {} if part.first is None else part.first.to_json()
     facts |= {} if fitted.init is None else {"init": fitted.init}
     write_text(out / SOURCE, json.dumps(facts, indent=2) + "\n")
-    if first is not None:
-        take_over(out, first)
-    write_text(out / "config.toml", setup.config.to_toml())
+    if part.first is not None:
+        take_over(out, part.first)
+    write_text(out / "config.toml", config.to_toml())
     write_seen(out, seen)
     if split.pseudo_labelled is not None:
         write_pseudo_labelled(out, split.pseudo_labelled)
-    write_split(out, split, setup.config.seed, fitted.preprocessor.columns.price)
-    for name, text in fitted.preprocessor.files().items():
+    write_split(out, split, config.seed, preprocessor.columns.price)
+    for name, text in preprocessor.files().items():
         write_text(out / name, text)
-    assets = fitted.preprocessor.features.assets()
+    assets = preprocessor.features.assets()
     for name, content in assets.items():
         with write_atomically(out / name) as temporary:
             temporary.write_bytes(content)
     if fitted.out_of_fold:
-        write_out_of_fold(out, fitted.out_of_fold)
+        write_parquet(out / OUT_OF_FOLD, pd.DataFrame(fitted.out_of_fold))
     architecture = json.dumps(fitted.architecture, indent=1) + "\n"
-    listed = (*STARTED, *(TAKEN_OVER if first else ()), *assets)
-    list_files(out, listed, {BACKBONE: architecture})
+    list_files(out, (*STARTED, *(TAKEN_OVER if part.first else ()), *assets), {BACKBONE: architecture})
     write_text(out / BACKBONE, architecture)
 
 
-def reopen_run(
-    out: Path,
-    setup: Setup,
-    split: Split,
-    first: FirstPass | None,
-    warm: WarmStart | None,
-    files: InputFiles,
-) -> Job:
+def reopen_run(part: Pass) -> Job:
     """Open an unfinished run.
 
     The weights come from its checkpoint afterwards; without a checkpoint the model is new.
@@ -346,23 +332,22 @@ def reopen_run(
     Raises:
         TrainingError: the rows differ from those that the run was started with.
     """
+    out, setup, split, rows = part.folder, part.setup, part.split, part.rows
     check_same_rows(out, split)
-    config, rows = setup.config, rows_of(split, first)
-    seen = None if config.init is None else read_seen(out)
-    own = split.own
-    held_out = seen.columns_of(split.valid.text) if seen is not None and own and not first else {}
+    seen = None if setup.config.init is None else read_seen(out)
+    held_out = seen.columns_of(split.valid.text) if seen is not None and split.own and not part.first else {}
     fitted = Fitted(read_preprocessor(out), read_architecture(out), read_out_of_fold(out), held_out)
-    with progress("preparing", 2, shown=config.speed.progress) as advance:
+    with progress("preparing", 2, shown=setup.config.speed.progress) as advance:
         advance(0, "inputs of the training rows")
-        train = inputs_of(fitted, rows, files, TRAIN)
+        train = inputs_of(fitted, rows, part.files, TRAIN)
         if seen is not None:
             train = replace(train, new=~seen.earlier_rows(rows.text))
         advance(1, "inputs of the validation rows")
-        valid = None if first else inputs_of(fitted, split.valid, files, VALID)
+        valid = None if part.first else inputs_of(fitted, split.valid, part.files, VALID)
     if (out / LAST).exists():
-        model = build_model(setup.plugins, config, fitted.preprocessor, fitted.architecture, None)
+        model = build_model(setup.plugins, setup.config, fitted.preprocessor, fitted.architecture, None)
     else:
-        model = new_model(setup, fitted, train, warm)
+        model = new_model(part, fitted, train)
     return job_of(setup, fitted, model, train, valid, run_id(out))
 
 
@@ -384,7 +369,6 @@ class Prepared:
     Attributes:
         source: the source of its rows.
         split: its rows.
-        entries: its plugins.
         job: the model to train, its rows and its settings.
         reopened: the run was started before.
         resumed: the run has a checkpoint to continue from.
@@ -395,13 +379,12 @@ class Prepared:
 
     source: Source
     split: Split
-    entries: list[Entry]
     job: Job
     reopened: bool
     resumed: bool
     folder: Path
-    first: FirstPass | None = None
-    seconds: float = 0.0
+    first: FirstPass | None
+    seconds: float
 
 
 def prepare(
@@ -426,10 +409,23 @@ def prepare(
     processes = setup.processes
     if not processes.main:
         silence()
-    if processes.main:  # before the table is read, which may take long
-        _check_start(setup, out, refit=first is not None, resume=resume, overwrite=overwrite)
+    elif not resume:  # before the table is read, which may take long
+        check_free(out, overwrite)
+        if first is None:
+            check_rates(config, setup.plugins.backbone)
+    elif is_started(out):
+        check_intact(out, (*STARTED, *(TAKEN_OVER if first else ()), *assets_in(out)))
+        recover_checkpoint(out, run_id(out))
+        unlist_files(out, REFIT_FINISHED if first else FINISHED)  # they are written again
     if split is None:
-        split = _read_split(source, config, out, resume=resume, allow_leak=allow_leak)
+        split = load_split(
+            source,
+            config,
+            allow_leak=allow_leak,
+            checked=resume,
+            seen=earlier_texts(config.init, *((out, out.parent) if resume else ())),
+            folder=folder_for_files(out),
+        )
     resume = resume and is_started(out)
     if split.pseudo_labelled is None:
         split = add_pseudo_labels(source, split, config, out if resume else None)
@@ -438,43 +434,15 @@ def prepare(
     limit = feature_seconds(config, began if started is None else started)
     if not processes.main:
         processes.wait()  # for the main process, which writes the folder
-    opens = config.init is not None and not (resume and (out / LAST).exists())
-    warm = WarmStart.open(Path(str(config.init))) if opens else None
+    resumed = resume and (out / LAST).exists()
+    warm = None if config.init is None or resumed else WarmStart.open(Path(config.init))
     new = not resume and processes.main
     with InputFiles(out, new, processes.main, config.speed.progress, cache) as files:
-        if new:
-            given: dict[str, Any] = {"overwrite": overwrite, "seconds": limit}
-            job = prepare_new_run(out, source, setup, split, first, warm, files, **given)
-        else:
-            job = reopen_run(out, setup, split, first, warm, files)
+        part = Pass(out, source, setup, split, first, warm, files)
+        job = prepare_new_run(part, overwrite=overwrite, seconds=limit) if new else reopen_run(part)
     if processes.main:
         processes.wait()
-    resumed = resume and (out / LAST).exists()
     if resume and not resumed:
         logger.info(f"{out} has no checkpoint: its first epoch is repeated, with the same rows and settings")
     seconds = time.perf_counter() - began
-    return Prepared(source, split, plugins_of(job.config), job, resume, resumed, out, first, seconds)
-
-
-def _read_split(source: Source, config: RunConfig, out: Path, *, resume: bool, allow_leak: bool) -> Split:
-    """Read the rows of a run, and split them as the run to resume did."""
-    return load_split(
-        source,
-        config,
-        allow_leak=allow_leak,
-        checked=resume,
-        seen=earlier_texts(config.init, *((out, out.parent) if resume else ())),
-        folder=folder_for_files(out),
-    )
-
-
-def _check_start(setup: Setup, out: Path, *, refit: bool, resume: bool, overwrite: bool) -> None:
-    """Raise TrainingError unless a run can be written to a folder, or continues there."""
-    if not resume:
-        check_free(out, overwrite)
-        if not refit:
-            check_rates(setup.config, setup.plugins.backbone)
-    elif is_started(out):
-        check_intact(out, (*STARTED, *(TAKEN_OVER if refit else ()), *assets_in(out)))
-        recover_checkpoint(out, run_id(out))
-        unlist_files(out, REFIT_FINISHED if refit else FINISHED)  # they are written again
+    return Prepared(source, split, job, resume, resumed, out, first, seconds)

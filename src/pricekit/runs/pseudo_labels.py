@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -86,8 +87,7 @@ def read_unpriced(tables: Sequence[TableSource], columns: Columns, read_options:
     Raises:
         DataError: a table cannot be read, or there is no such row.
     """
-    parts = [_read_unpriced(table, columns, read_options) for table in tables]
-    rows = concat_tables([_of_columns(part, columns) for part in parts])
+    rows = concat_tables([_read_unpriced(table, columns, read_options) for table in tables])
     if not len(rows):
         names = ", ".join(map(source_name, tables))
         raise DataError(
@@ -134,11 +134,11 @@ def pseudo_label(
 def with_pseudo_labelled(train: Table, pseudo_labelled: Table) -> Table:
     """Return training rows followed by pseudo-labelled ones, with the columns that both have."""
     shared = [name for name in train.frame.columns if name in pseudo_labelled.frame.columns]
+    dtypes = train.frame[shared].dtypes.items()
+    texts = {name: dtype for name, dtype in dtypes if isinstance(dtype, pd.StringDtype)}
     parts = []
     for part in (train, pseudo_labelled):
-        frame = part.frame[shared].astype(
-            {name: train.frame[name].dtype for name in shared if _is_text(train.frame[name])}
-        )
+        frame = part.frame[shared].astype(texts)
         parts.append(replace(part, frame=frame, ids=part.ids.astype("str").rename(str(train.ids.name))))
     return concat_tables(parts)
 
@@ -190,22 +190,12 @@ def read_pseudo_labelled(folder: Path) -> Table | None:
 
 
 def _read_unpriced(source: TableSource, columns: Columns, read_options: ReadOptions) -> Table:
-    quiet = replace(columns, id_required=False)
+    quiet = partial(read_table, source, read_options=read_options, notices=lambda _: None)
     try:
-        table = read_table(source, quiet, read_options=read_options, notices=lambda _: None)
+        table = quiet(replace(columns, id_required=False))
     except DataError:
-        table = read_table(
-            source, replace(quiet, price=None), read_options=read_options, notices=lambda _: None
-        )
-    reasons = row_reasons(table)
-    wanted = reasons == (NO_PRICE if table.price is not None else "")
-    return table.take(np.flatnonzero(wanted))
-
-
-def _of_columns(table: Table, columns: Columns) -> Table:
+        table = quiet(replace(columns, id_required=False, price=None))
+    wanted = row_reasons(table) == (NO_PRICE if table.price is not None else "")
+    table = table.take(np.flatnonzero(wanted))
     frame = table.frame.drop(columns=[columns.price or ""], errors="ignore")
     return replace(table, frame=frame, price=None, ids=table.ids.astype("str").rename("row"))
-
-
-def _is_text(column: pd.Series) -> bool:
-    return isinstance(column.dtype, pd.StringDtype)

@@ -32,7 +32,7 @@ from pricekit.runs.split import Source, Split
 from pricekit.support.files import write_atomically
 from pricekit.table import Table, concat_tables
 from pricekit.training.batches import steps_per_epoch
-from pricekit.training.checkpoint import BEST, TrainingState, read_state, write_metrics
+from pricekit.training.checkpoint import write_metrics
 from pricekit.training.session import Job, Stage
 
 _KEY = "first_pass"
@@ -57,17 +57,6 @@ class FirstPass:
     def to_json(self) -> dict[str, Any]:
         """Return the entry of `source.json`."""
         return {_KEY: asdict(self)}
-
-
-def first_pass_of(facts: dict[str, Any], state: TrainingState, folder: Path) -> FirstPass:
-    """Return the results of a first pass.
-
-    Args:
-        facts: those of its `run.json`.
-        state: of the finished training.
-        folder: of the run, with the best weights.
-    """
-    return FirstPass(facts, state.history, state.position, read_state(folder / BEST)["step"])
 
 
 def read_first_pass(folder: Path) -> FirstPass | None:
@@ -143,17 +132,6 @@ def known_columns(folder: Path, split: Split) -> dict[str, np.ndarray]:
     return {name: np.concatenate([valid[name], column[kept]]) for name, column in train.items()}
 
 
-def first_job(job: Job, split: Split, ends: float | None) -> Job:
-    """Return the job of a first pass, and the steps that follow it.
-
-    Args:
-        job: the job of the run.
-        split: its rows.
-        ends: seconds after which the first pass must be over; None: no time budget.
-    """
-    return replace(job_until(job, ends), stage=Stage(later_steps=_later_steps(job, split)))
-
-
 def share_of_first(split: Split) -> float:
     """Return the part of the training time that the first of two passes has.
 
@@ -164,14 +142,23 @@ def share_of_first(split: Split) -> float:
     return rows / (2 * rows + len(split.valid))
 
 
-def job_until(job: Job, ends: float | None) -> Job:
-    """Return a job whose training ends so many seconds after the run began; None: when it is finished."""
-    return replace(job, config=_with(job.config, time_budget=ends))
+def job_until(job: Job, ends: float | None, **settings: Any) -> Job:
+    """Return a job with other settings of its training, which ends so many seconds after the run began.
+
+    Args:
+        job: the job of the run.
+        ends: seconds, those of the main process; None: when the training is finished.
+        settings: of the training.
+    """
+    ends = None if ends is None else job.processes.from_main(ends)
+    training = job.config.training.model_copy(update={"time_budget": ends, **settings})
+    return replace(job, config=job.config.model_copy(update={"training": training}))
 
 
-def _later_steps(job: Job, split: Split) -> float:
-    """Return the optimizer steps of a second pass, at most."""
-    return _steps(job) * (len(split.train) + len(split.valid)) / len(split.train)
+def first_job(job: Job, split: Split, ends: float | None) -> Job:
+    """Return the job of a first pass, with the optimizer steps, at most, of the pass that follows it."""
+    later = sum(steps_per_epoch(job.train, job.config)) * (len(split.train) + len(split.valid))
+    return replace(job_until(job, ends), stage=Stage(later_steps=later / len(split.train)))
 
 
 def refit_job(job: Job, first: FirstPass, out: Path, ends: float | None) -> Job:
@@ -181,24 +168,10 @@ def refit_job(job: Job, first: FirstPass, out: Path, ends: float | None) -> Job:
         job: with all rows.
         first: the results of the first pass.
         out: the folder of the run; the hooks receive it.
-        ends: seconds after which the pass must be over; None: no time budget.
+        ends: as of `job_until`.
     """
-    config = _with(job_until(job, ends).config, epochs=first.facts["best_epoch"], keep="last", patience=None)
-    stage = Stage(
-        run_folder=out,
-        earlier_steps=first.position,
-        history=first.history,
-    )
-    return replace(job, config=config, stage=stage)
-
-
-def _steps(job: Job) -> int:
-    """Return the optimizer steps of a job's schedule."""
-    return sum(steps_per_epoch(job.train, job.config))
-
-
-def _with(config: RunConfig, **settings: Any) -> RunConfig:
-    return config.model_copy(update={"training": config.training.model_copy(update=settings)})
+    job = job_until(job, ends, epochs=first.facts["best_epoch"], keep="last", patience=None)
+    return replace(job, stage=Stage(run_folder=out, earlier_steps=first.position, history=first.history))
 
 
 def take_over(folder: Path, first: FirstPass) -> None:

@@ -31,12 +31,10 @@ def check_tables(source: Source, saved: Path) -> None:
         facts = dict(json.loads(saved.read_text("utf-8")))
     except (OSError, ValueError, TypeError) as error:  # of a run without digests
         raise TrainingError(f"{saved} is damaged ({error}); start again", path=str(saved)) from None
-    for parameter, key, given in (
-        ("unpriced", "unpriced", source.unpriced),
-        ("teacher", "teachers", source.teachers),
-    ):
+    for parameter, key in (("unpriced", "unpriced"), ("teacher", "teachers")):
         before = [Path(name).name for name in facts.get(key, [])]
-        if given and [Path(source_name(one)).name for one in given] != before:
+        given = [Path(source_name(one)).name for one in getattr(source, key)]
+        if given and given != before:
             raise ConfigError(
                 f"a resumed run keeps its original {key}: {', '.join(before) or 'none'}; leave out {parameter}, or "
                 "train into a new folder",
@@ -51,11 +49,12 @@ def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
         saved: the `config.toml` of a run, or the `cv.toml` of a cross-validation.
         options: as of `config_of`.
     """
-    own, differences = _flat(read_saved_config(saved)), dict[str, str]()
+    own, differences = _flat(read_saved_config(saved).model_dump(mode="json")), dict[str, str]()
     for name, value in options.items():
-        if name in RESUMABLE or not (_is_given(value) or (name, value) == ("refit", False)):
+        given = not (value is None or value is False or (isinstance(value, list | tuple) and not value))
+        if name in RESUMABLE or not (given or (name, value) == ("refit", False)):
             continue
-        asked = _flat(read_saved_config(saved, *layers_of({name: value})))
+        asked = _flat(read_saved_config(saved, *layers_of({name: value})).model_dump(mode="json"))
         for key, new in asked.items():
             if new not in (own.get(key), "auto"):
                 differences.setdefault(name, f"{key} is {own.get(key)!r} there and {new!r} here")
@@ -68,24 +67,12 @@ def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
         )
 
 
-def _is_given(value: Any) -> bool:
-    """Return whether an option was given: it is not None, False or empty."""
-    return not (value is None or value is False or (isinstance(value, list | tuple) and not value))
-
-
-def _flat(config: Any) -> dict[str, Any]:
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the values of a configuration by dotted name."""
-    found: dict[str, Any] = {}
-
-    def collect(values: Mapping[str, Any], prefix: str) -> None:
-        for name, value in values.items():
-            if isinstance(value, Mapping):
-                collect(value, f"{prefix}{name}.")
-            else:
-                found[prefix + name] = value
-
-    collect(config.model_dump(mode="json"), "")
-    return found
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
+    return flat
 
 
 def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:

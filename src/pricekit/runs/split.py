@@ -171,8 +171,13 @@ def load_split(
     require_same_currency(table.currency, valid.currency)
     if not checked:
         check_shared(table, valid, allow_leak=allow_leak)
-    if seen is not None:
-        _check_unseen(valid, seen)
+    if seen is not None and (known := int(seen.earlier_rows(valid.text).sum())):
+        raise DataError(
+            f"the run to continue from was trained on {known:,} of the {len(valid):,} validation rows; validate on "
+            "other rows",
+            parameters=("valid", "init"),
+            rows=known,
+        )
     check_weights(table, valid)
     return Split(table, valid, [rejected, more], leaks)
 
@@ -191,27 +196,19 @@ def check_weights(*parts: Table) -> None:
 def _log_split(split: Split) -> None:
     """Log how many rows are held out, and that duplicates stay together, if none is in both parts."""
     train, valid = split.train.together, split.valid.together
-    if train is None or valid is None:
-        return
+    assert train is not None
+    assert valid is not None
+    part, more = f"{len(valid):,}", ""
     if split.valid.time is not None:
-        logger.info(
-            f"the {len(valid):,} latest of {len(train) + len(valid):,} rows are held out to validate on"
-        )
-        return
-    if split.valid.group is not None and split.train.group is not None:
+        part = f"the {part} latest"
+    elif split.valid.group is not None and split.train.group is not None:
         held, groups = len(np.unique(split.valid.group)), len(np.unique(split.train.group))
-        logger.info(
-            f"{len(valid):,} of {len(train) + len(valid):,} rows are held out to validate on: {held:,} of "
-            f"{held + groups:,} groups"
-        )
-        return
-    sizes = [rows for rows in np.bincount(np.append(train, valid)) if rows > 1]
-    kept = f"; near-duplicates stay together: {sum(sizes):,} rows in {counted(len(sizes), 'group')}"
-    apart = not np.isin(valid, train).any()
-    logger.info(
-        f"{len(valid):,} of {len(train) + len(valid):,} rows are held out to validate on"
-        + (kept if sizes and apart else "")
-    )
+        more = f": {held:,} of {held + groups:,} groups"
+    elif not np.isin(valid, train).any():
+        sizes = [rows for rows in np.bincount(np.append(train, valid)) if rows > 1]
+        stay = f"; near-duplicates stay together: {sum(sizes):,} rows in {counted(len(sizes), 'group')}"
+        more = stay if sizes else ""
+    logger.info(f"{part} of {len(train) + len(valid):,} rows are held out to validate on{more}")
 
 
 def load_rows(source: Source, config: RunConfig, folder: Path | None = None) -> tuple[Table, pd.DataFrame]:
@@ -287,18 +284,6 @@ def _new_rows(table: Table, seen: Seen) -> np.ndarray:
             rows=len(new),
         )
     return new
-
-
-def _check_unseen(valid: Table, seen: Seen) -> None:
-    """Raise DataError if an earlier run was trained on a validation row."""
-    known = int(seen.earlier_rows(valid.text).sum())
-    if known:
-        raise DataError(
-            f"the run to continue from was trained on {known:,} of the {len(valid):,} validation rows; validate on "
-            "other rows",
-            parameters=("valid", "init"),
-            rows=known,
-        )
 
 
 def _split(table: Table, config: RunConfig) -> tuple[np.ndarray, np.ndarray]:
@@ -489,35 +474,28 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
     named = Columns(tuple(columns.text), columns.price, columns.id)
     found = find_leaks(table, named, shown=config.speed.progress)
     for name, share in found.columns.items():
-        _check_column(name, share, read=name in columns.text, allowed=allow_leak)
-    if found.in_text:
-        _check_text(found.in_text, allow_leak)
+        leak = f"the column '{name}' alone explains {100 * share:.0f}% of the log price, as a copy of the price would"
+        if name not in columns.text:
+            logger.warning(f"{leak}; the model does not read it")
+        elif not allow_leak:
+            raise DataError(
+                f"{leak}, and the model would read it. Remove it from the text columns, {ALLOW_LEAK}",
+                parameters=("text", "allow_leak"),
+                column=name,
+                share=share,
+            )
+        else:
+            logger.warning(f"{leak}; the model reads it, because leaks are allowed")
+    if share := found.in_text:
+        leak = (
+            f"{100 * share:.0f}% of the texts contain their own price as a number, more than chance explains"
+        )
+        if not allow_leak:
+            raise DataError(
+                f"{leak}. Remove it from the text, {ALLOW_LEAK}", parameters=("allow_leak",), share=share
+            )
+        logger.warning(f"{leak}; the model reads it, because leaks are allowed")
     return () if allow_leak else tuple(found.columns)
-
-
-def _check_column(name: str, share: float, *, read: bool, allowed: bool) -> None:
-    """Warn about a column that leaks; raise DataError if the model would read it and leaks are not allowed."""
-    found = f"the column '{name}' alone explains {100 * share:.0f}% of the log price, as a copy of the price would"
-    if not read:
-        logger.warning(f"{found}; the model does not read it")
-    elif allowed:
-        logger.warning(f"{found}; the model reads it, because leaks are allowed")
-    else:
-        raise DataError(
-            f"{found}, and the model would read it. Remove it from the text columns, {ALLOW_LEAK}",
-            parameters=("text", "allow_leak"),
-            column=name,
-            share=share,
-        )
-
-
-def _check_text(share: float, allowed: bool) -> None:
-    found = f"{100 * share:.0f}% of the texts contain their own price as a number, more than chance explains"
-    if not allowed:
-        raise DataError(
-            f"{found}. Remove it from the text, {ALLOW_LEAK}", parameters=("allow_leak",), share=share
-        )
-    logger.warning(f"{found}; the model reads it, because leaks are allowed")
 
 
 def check_shared(train: Table, valid: Table, *, allow_leak: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -46,13 +46,12 @@ from pricekit.runs.folder import (
 )
 from pricekit.runs.inputs import delete_inputs
 from pricekit.runs.opened import open_run, read_sample
-from pricekit.runs.prepare import Prepared, check_same_rows, prepare
+from pricekit.runs.prepare import Prepared, check_same_rows, plugins_of, prepare
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.refit import (
     FirstPass,
     all_rows,
     first_job,
-    first_pass_of,
     job_until,
     open_pass,
     refit_job,
@@ -67,7 +66,8 @@ from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.support.staging import keep_others, replacing
 from pricekit.support.text import counted
-from pricekit.training.checkpoint import EpochResult, TrainingState, checkpoints
+from pricekit.training.batches import PricedInputs
+from pricekit.training.checkpoint import BEST, EpochResult, TrainingState, checkpoints, read_state
 from pricekit.training.loop import fit
 from pricekit.training.parallel import Processes
 from pricekit.training.session import Job
@@ -75,164 +75,6 @@ from pricekit.training.time_budget import first_pass_ends, training_ends
 
 ESTIMATE_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares of a feature's own estimate in the price, of which the validation rows choose one."""
-
-
-def finish(prepared: Prepared, state: TrainingState, out: Path, started: float) -> dict[str, Any]:
-    """Price the validation rows with the best weights, and write the last files of the run.
-
-    Args:
-        prepared: the run.
-        state: of the finished training.
-        out: folder of the run.
-        started: `time.perf_counter()` when the run began.
-
-    Returns:
-        The content of `run.json`.
-
-    Raises:
-        PluginError: the run predicts different prices after it is reopened.
-    """
-    facts = measure(prepared, state, out, started)
-    if prepared.job.processes.main:
-        complete_run(out, facts, prepared.job.model, FINISHED)
-    return facts
-
-
-def measure(prepared: Prepared, state: TrainingState, out: Path, started: float) -> dict[str, Any]:
-    """Price the validation rows, and write them and the price intervals; return the facts of the run."""
-    job, split = prepared.job, prepared.split
-    actual = split.valid.known_price
-    with _without_compilation(job.config):
-        prices = _with_estimate(prepared, _price(prepared))
-    job.model.cpu()
-    if job.processes.main:
-        intervals = fit_intervals(prices, actual, split.valid.weight).to_json()
-        write_text(out / INTERVALS, json.dumps(intervals) + "\n")
-        write_held_out(out, held_out_of(split.valid, prices))
-        _write_sketch(prepared, out, prices)
-    init = {"init": found} if (found := read_source(prepared.folder).get("init")) else {}
-    return init | {
-        "format": FORMAT,
-        "table": prepared.source.table_name,
-        "currency": split.train.currency,
-        "rows": split.count(),
-        "best_epoch": state.best_epoch,
-        "seconds": round(state.seconds + time.perf_counter() - started, 1),
-        "metric": job.config.metric,
-        "metrics": price_metrics(prices, actual, job.config.metric, split.valid.weight),
-        "estimate_share": job.model.estimate_share,
-        "constant_score": constant_score(split.valid, split.train, metric_named(job.config.metric)),
-        "plugins": [entry.facts() for entry in prepared.entries],
-    }
-
-
-def _write_sketch(prepared: Prepared, out: Path, predicted: np.ndarray) -> None:
-    """Write the sketch of the training rows; `predicted` are the prices of the validation rows."""
-    job, split = prepared.job, prepared.split
-    assert job.valid is not None
-    preprocessor = read_preprocessor(prepared.folder)
-    held_out = {"held_out": job.valid.inputs.features, "price": split.valid.known_price}
-    sketch = first_sketch(split.train, job.train.inputs, preprocessor, predicted=predicted, **held_out)
-    write_text(out / SKETCH, sketch.to_text())
-
-
-def renew_sketch(prepared: Prepared, out: Path) -> None:
-    """Write the sketch of all rows into the folder of the second pass."""
-    inputs, preprocessor = prepared.job.train.inputs, read_preprocessor(prepared.folder)
-    sketch = second_sketch(read_sketch_of(out), all_rows(prepared.split), inputs, preprocessor)
-    write_text(prepared.folder / SKETCH, sketch.to_text())
-
-
-def complete_run(
-    folder: Path, facts: dict[str, Any], model: PriceModel | None, finished: Sequence[str]
-) -> None:
-    """Write `run.json`, and compare the run with the model.
-
-    Args:
-        folder: of the pass whose weights are kept.
-        facts: the content of `run.json`.
-        model: with these weights; None: it is no longer in memory.
-        finished: the files that `files.json` lists now.
-    """
-    delete_inputs(folder)
-    record = json.dumps(facts, indent=2) + "\n"
-    list_files(folder, finished, {"run.json": record})
-    write_text(folder / "run.json", record)
-    if model is not None:
-        _check_reopened(folder, model)
-    for earlier in checkpoints(folder)[1:]:
-        earlier.unlink(missing_ok=True)
-    warn_if_useless(goal_of(facts))
-
-
-def _price(prepared: Prepared) -> np.ndarray:
-    """Return the model's prices of the validation rows, float32 (N,)."""
-    job, valid = prepared.job, prepared.job.valid
-    assert valid is not None
-    with progress("pricing the validation rows", len(valid.price), shown=job.config.speed.progress) as bar:
-        size = job.config.training.eval_batch_size
-        own = predict(job.model, valid.inputs, size, share=job.processes.share, advance=bar)
-    return job.processes.sum(torch.from_numpy(own)).numpy()
-
-
-def _with_estimate(prepared: Prepared, price: np.ndarray) -> np.ndarray:
-    """Choose how much of the price is the estimate of a feature; return the prices of the validation rows.
-
-    A run that continues another one keeps that one's share, which more rows have chosen.
-
-    Args:
-        prepared: the trained model, whose share is set.
-        price: the network's price of each validation row, float32 (N,).
-    """
-    model, valid = prepared.job.model, prepared.job.valid
-    if model.estimate is None or valid is None or prepared.job.config.training.keep != "best":
-        return price  # with the last weights, the validation rows choose nothing
-    if not getattr(model.loss, "central", True):
-        return price
-    init = read_source(prepared.folder).get("init")
-    shares = ESTIMATE_SHARES if init is None else (float(init["estimate_share"]),)
-    network, estimate = np.log(price), valid.inputs.features[:, model.estimate]
-    mixed: list[np.ndarray] = [np.exp((1 - share) * network + share * estimate) for share in shares]
-    metric = metric_named(prepared.job.config.metric)
-    best = int(np.argmin([metric(prices, valid.price, valid.weight) for prices in mixed]))
-    model.estimate_share = shares[best]
-    if shares[best]:
-        logger.info(f"{shares[best]:.0%} of the price is a feature's own estimate, the rest the network's")
-    return mixed[best]
-
-
-def warn_if_useless(goal: Goal) -> None:
-    """Warn about a model that is no better than a constant price on held-out rows."""
-    if goal.missed:
-        metric = goal.metric
-        logger.warning(
-            f"the {metric.title} of {metric.write(goal.score)} is not below that of a constant price, "
-            f"{metric.write(goal.constant)}: the model has "
-            "learned nothing that helps. Check that the text columns describe the products and that prices are read "
-            "correctly; then train longer, with a lower training.learning_rate, or on more rows"
-        )
-
-
-def _without_compilation(config: RunConfig) -> AbstractContextManager[object]:
-    """Disable compilation while the block runs, because it does not pay off for a few batches."""
-    if not config.speed.compile:
-        return nullcontext()
-    stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
-    return stance
-
-
-def _check_reopened(out: Path, model: PriceModel) -> None:
-    """Check on the sample rows that the run, opened as for prediction, predicts the same prices as the model."""
-    run = open_run(out)
-    inputs = run.preprocessor(read_sample(run))
-    with _without_compilation(run.config):
-        expected, found = (predict(one, inputs, SAMPLE_ROWS) for one in (model, run.model))
-    if not np.allclose(found, expected, rtol=1e-4):
-        (out / "run.json").unlink()
-        raise PluginError(
-            f"the run {out} predicts different prices after it is reopened: the backbone or the loss stores fitted "
-            "values outside of its parameters and buffers; report it to the plugin's author"
-        )
 
 
 def train(
@@ -273,10 +115,10 @@ def train(
         KeyboardInterrupt: training was interrupted; a checkpoint was written.
     """
     started, processes = time.perf_counter() if started is None else started, Processes()
-    given = {"resume": resume, "overwrite": overwrite}
     with owned(out, "run", TrainingError, enabled=processes.main):
         processes.wait()
-        folder = working_folder(out, is_started if resume else was_started, "run.json", **given)
+        begun = is_started if resume else was_started
+        folder = working_folder(out, begun, "run.json", resume=resume, overwrite=overwrite)
         if processes.main:
             for each in {out, folder}:
                 settle_refit(each)
@@ -289,10 +131,11 @@ def train(
                 part,
                 split=split,
                 first=first,
+                resume=resume,
+                overwrite=overwrite,
                 allow_leak=allow_leak,
                 started=started,
                 cache=cache,
-                **given,
             )
             if folder != out and processes.main:
                 keep_others(out, folder, is_own)
@@ -330,9 +173,9 @@ def train_unless_finished(
 
 def _train(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
     """Fit a prepared run and finish it; return its facts."""
-    job = prepared.job
+    job, split = prepared.job, prepared.split
     settings = job.config.model_dump(mode="json", exclude_none=True)
-    rows = {"train": len(prepared.split.train), "valid": len(prepared.split.valid)}
+    rows = {"train": len(split.train), "valid": len(split.valid)}
     with observed(
         "run", out, enabled=job.processes.main, config=settings, rows=rows, resumed=prepared.reopened
     ) as facts:
@@ -343,64 +186,49 @@ def _train(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
 
 def _run_passes(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
     """Train the only pass of a run, or both, or the second one of a run that is resumed in it."""
-    job, budget = prepared.job, prepared.job.config.training.time_budget
+    job, split, first = prepared.job, prepared.split, prepared.first
     if not refits(job.config, prepared.source):
         return _only_pass(prepared, out, started)
-    if prepared.first is None:
-        share = share_of_first(prepared.split)
-        ends, fits = first_pass_ends(budget, started, prepared.seconds, share)
+    if first is None:
+        budget = job.config.training.time_budget
+        ends, fits = first_pass_ends(budget, started, prepared.seconds, share_of_first(split))
         if not job.processes.from_main(float(fits)):
             return _only_pass(prepared, out, started)
-        first = _first_pass(prepared, out, started, _of_main(ends, job))
+        state = fit(first_job(job, split, ends), out, resume=prepared.resumed, started=started)
+        facts = measure(prepared, state, out, started)
+        first = FirstPass(facts, state.history, state.position, read_state(out / BEST)["step"])
         if job.processes.main:
             delete_inputs(out)  # the second pass has others
         job.processes.wait()
         prepared = prepare(
-            prepared.source,
-            job.config,
-            out / REFIT,
-            split=prepared.split,
-            first=first,
-            started=started,
+            prepared.source, job.config, out / REFIT, split=split, first=first, started=started
         )
         started = time.perf_counter() - prepared.seconds
-    return _refit(prepared, out, started)
+    return _refit(prepared, first, out, started)
 
 
 def _only_pass(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
-    """Train the only pass of a run."""
+    """Train the only pass of a run, and finish it; raises PluginError as `complete_run`."""
     job = prepared.job
-    ends = _of_main(training_ends(job.config.training.time_budget, prepared.seconds), job)
+    ends = training_ends(job.config.training.time_budget, prepared.seconds)
     state = fit(job_until(job, ends), out, resume=prepared.resumed, started=started)
-    return finish(prepared, state, out, started)
-
-
-def _of_main(ends: float | None, job: Job) -> float | None:
-    """Return the main process's end of a training in every process."""
-    return None if ends is None else job.processes.from_main(ends)
-
-
-def _first_pass(prepared: Prepared, out: Path, started: float, ends: float | None) -> FirstPass:
-    """Train the first pass of two: it chooses the epoch, and measures on the validation rows."""
-    job = first_job(prepared.job, prepared.split, ends)
-    state = fit(job, out, resume=prepared.resumed, started=started)
     facts = measure(prepared, state, out, started)
-    return first_pass_of(facts, state, out)
+    if job.processes.main:
+        complete_run(out, facts, job.model, FINISHED)
+    return facts
 
 
-def _refit(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
+def _refit(prepared: Prepared, first: FirstPass, out: Path, started: float) -> dict[str, Any]:
     """Train the second pass of two, on all rows, and finish the run with its weights.
 
     If the time budget leaves it fewer steps than the first pass took, the weights of that pass are kept.
     """
-    first = prepared.first
-    assert first is not None
+    part, budget = prepared.folder, prepared.job.config.training.time_budget
     before = 0.0 if prepared.resumed else first.facts["seconds"]  # a checkpoint contains them
-    ends = _of_main(training_ends(prepared.job.config.training.time_budget, prepared.seconds), prepared.job)
-    job, part = refit_job(prepared.job, first, out, ends), prepared.folder
+    job = refit_job(prepared.job, first, out, training_ends(budget, prepared.seconds))
     state = fit(job, part, resume=prepared.resumed, started=started - before)
     seconds = round(state.seconds + time.perf_counter() - started + before, 1)
-    complete = job.config.training.time_budget is None or state.step >= first.best_steps
+    complete = budget is None or state.step >= first.best_steps
     done = {"refit": {"rows": len(job.train.price), "epochs": state.epoch}} if complete else {}
     facts = first.facts | done | {"seconds": seconds}
     if not complete:
@@ -413,7 +241,10 @@ def _refit(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
         job.model.cpu()
         job.model.estimate_share = facts["estimate_share"]
         if complete:
-            renew_sketch(prepared, out)
+            sketch = second_sketch(
+                read_sketch_of(out), all_rows(prepared.split), job.train.inputs, read_preprocessor(part)
+            )
+            write_text(part / SKETCH, sketch.to_text())
             complete_run(part, facts, job.model, REFIT_FINISHED)
             if part != out:
                 publish_refit(out)
@@ -421,3 +252,127 @@ def _refit(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
             complete_run(out, facts, None, FINISHED)
             clear_refit(out)
     return facts
+
+
+def measure(prepared: Prepared, state: TrainingState, out: Path, started: float) -> dict[str, Any]:
+    """Price the validation rows, and write them and the price intervals; return the facts of the run."""
+    job, split, valid = prepared.job, prepared.split, prepared.job.valid
+    assert valid is not None
+    actual, init = split.valid.known_price, read_source(prepared.folder).get("init")
+    with (
+        _without_compilation(job.config),
+        progress("pricing the validation rows", len(actual), shown=job.config.speed.progress) as advance,
+    ):
+        size = job.config.training.eval_batch_size
+        own = predict(job.model, valid.inputs, size, share=job.processes.share, advance=advance)
+    prices = _with_estimate(job, valid, job.processes.sum(torch.from_numpy(own)).numpy(), init)
+    job.model.cpu()
+    if job.processes.main:
+        intervals = fit_intervals(prices, actual, split.valid.weight).to_json()
+        write_text(out / INTERVALS, json.dumps(intervals) + "\n")
+        write_held_out(out, held_out_of(split.valid, prices))
+        sketch = first_sketch(
+            split.train,
+            job.train.inputs,
+            read_preprocessor(prepared.folder),
+            predicted=prices,
+            held_out=valid.inputs.features,
+            price=actual,
+        )
+        write_text(out / SKETCH, sketch.to_text())
+    return ({} if init is None else {"init": init}) | {
+        "format": FORMAT,
+        "table": prepared.source.table_name,
+        "currency": split.train.currency,
+        "rows": split.count(),
+        "best_epoch": state.best_epoch,
+        "seconds": round(state.seconds + time.perf_counter() - started, 1),
+        "metric": job.config.metric,
+        "metrics": price_metrics(prices, actual, job.config.metric, split.valid.weight),
+        "estimate_share": job.model.estimate_share,
+        "constant_score": constant_score(split.valid, split.train, metric_named(job.config.metric)),
+        "plugins": [entry.facts() for entry in plugins_of(job.config)],
+    }
+
+
+def complete_run(
+    folder: Path, facts: dict[str, Any], model: PriceModel | None, finished: Sequence[str]
+) -> None:
+    """Write `run.json`, and compare the run with the model.
+
+    Args:
+        folder: of the pass whose weights are kept.
+        facts: the content of `run.json`.
+        model: with these weights; None: it is no longer in memory.
+        finished: the files that `files.json` lists now.
+    """
+    delete_inputs(folder)
+    record = json.dumps(facts, indent=2) + "\n"
+    list_files(folder, finished, {"run.json": record})
+    write_text(folder / "run.json", record)
+    if model is not None:
+        _check_reopened(folder, model)
+    for earlier in checkpoints(folder)[1:]:
+        earlier.unlink(missing_ok=True)
+    warn_if_useless(goal_of(facts))
+
+
+def _with_estimate(
+    job: Job, valid: PricedInputs, price: np.ndarray, init: Mapping[str, Any] | None
+) -> np.ndarray:
+    """Choose how much of the price is the estimate of a feature; return the prices of the validation rows.
+
+    Args:
+        job: with the trained model, whose share is set.
+        valid: the validation rows.
+        price: the network's price of each of them, float32 (N,).
+        init: what was taken over from the run that this one continues: its share, too, which more rows have chosen.
+    """
+    model = job.model
+    if model.estimate is None or job.config.training.keep != "best":
+        return price  # with the last weights, the validation rows choose nothing
+    if not getattr(model.loss, "central", True):
+        return price
+    shares = ESTIMATE_SHARES if init is None else (float(init["estimate_share"]),)
+    network, estimate = np.log(price), valid.inputs.features[:, model.estimate]
+    mixed: list[np.ndarray] = [np.exp((1 - share) * network + share * estimate) for share in shares]
+    metric = metric_named(job.config.metric)
+    best = int(np.argmin([metric(prices, valid.price, valid.weight) for prices in mixed]))
+    model.estimate_share = shares[best]
+    if shares[best]:
+        logger.info(f"{shares[best]:.0%} of the price is a feature's own estimate, the rest the network's")
+    return mixed[best]
+
+
+def warn_if_useless(goal: Goal) -> None:
+    """Warn about a model that is no better than a constant price on held-out rows."""
+    if goal.missed:
+        metric = goal.metric
+        logger.warning(
+            f"the {metric.title} of {metric.write(goal.score)} is not below that of a constant price, "
+            f"{metric.write(goal.constant)}: the model has "
+            "learned nothing that helps. Check that the text columns describe the products and that prices are read "
+            "correctly; then train longer, with a lower training.learning_rate, or on more rows"
+        )
+
+
+def _without_compilation(config: RunConfig) -> AbstractContextManager[object]:
+    """Disable compilation while the block runs, because it does not pay off for a few batches."""
+    if not config.speed.compile:
+        return nullcontext()
+    stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+def _check_reopened(out: Path, model: PriceModel) -> None:
+    """Check on the sample rows that the run, opened as for prediction, predicts the same prices as the model."""
+    run = open_run(out)
+    inputs = run.preprocessor(read_sample(run))
+    with _without_compilation(run.config):
+        expected, found = (predict(one, inputs, SAMPLE_ROWS) for one in (model, run.model))
+    if not np.allclose(found, expected, rtol=1e-4):
+        (out / "run.json").unlink()
+        raise PluginError(
+            f"the run {out} predicts different prices after it is reopened: the backbone or the loss stores fitted "
+            "values outside of its parameters and buffers; report it to the plugin's author"
+        )

@@ -60,19 +60,19 @@ def new_config(options: Mapping[str, Any], init: Path | None = None) -> RunConfi
     init = init.absolute()
     own = {name: _saved(folder) for name, folder in _members(init).items()}
     before = _saved(init, CONFIG if own else "config.toml")
-    layer = _layer(before, init)
-    layer["members"] = {name: _layer(member, init / MEMBERS / name) for name, member in own.items()}
+    layer = _layer(before) | {"members": {name: _layer(member) for name, member in own.items()}}
     given = layers_of(options)
     asked: dict[str, Any] = reduce(merge, given, dict[str, Any]())
     if not own:
         _check_fixed("features", before.features, asked.get("features", before.features), init)
-    folders = {"init": layer["init"], "members": {name: {"init": str(init / MEMBERS / name)} for name in own}}
+    folders = {"init": str(init), "members": {name: {"init": str(init / MEMBERS / name)} for name in own}}
     config = configure([layer, *given, folders])
     config = config.model_copy(update={"members": {name: config.members[name] for name in own}})
-    for name, member in member_configs(config).items():
-        _check_same(own[name], member, init)
-    if not own:
-        _check_same(before, config, init)
+    members = [(own[name], member) for name, member in member_configs(config).items()]
+    for old, new in members or [(before, config)]:
+        for name in _FIXED:
+            _check_fixed(name, getattr(old, name), getattr(new, name), init)
+        _check_fixed("text", old.columns.text, new.columns.text, init)
     return config
 
 
@@ -101,28 +101,20 @@ def _members(init: Path) -> dict[str, Path]:
     return {folder.name: folder for folder in folders if is_run(folder)}
 
 
-def _layer(config: RunConfig, init: Path) -> dict[str, Any]:
+def _layer(config: RunConfig) -> dict[str, Any]:
     """Return the settings of a run as a layer, with those that a warm start changes."""
     training, given = config.training, config.model_dump(exclude={"members"})
-    given["init"] = str(init)
     given["training"] |= {"time_budget": None, "refit": False}
     if config.init is None:
         rates = {name: getattr(training, name) for name in _RATES}
         given["training"] |= {name: RATE * rate for name, rate in rates.items() if rate is not None}
-    if config.init is None and training.epochs != "auto":
-        given["training"]["epochs"] = max(1, round(EPOCHS * training.epochs))
+        if training.epochs != "auto":
+            given["training"]["epochs"] = max(1, round(EPOCHS * training.epochs))
     return given
 
 
-def _check_same(before: RunConfig, config: RunConfig, init: Path) -> None:
-    """Raise ConfigError if one of the settings that stay differs from that of the run to continue."""
-    pairs = [(name, getattr(before, name), getattr(config, name)) for name in _FIXED]
-    pairs.append(("text", before.columns.text, config.columns.text))
-    for name, old, new in pairs:
-        _check_fixed(name, old, new, init)
-
-
 def _check_fixed(name: str, old: Any, new: Any, init: Path) -> None:
+    """Raise ConfigError if one of the settings that stay differs from that of the run to continue."""
     if old != new:
         if isinstance(old, Choice) and old.name != new.name:
             old, new = old.name, new.name
@@ -180,7 +172,13 @@ class WarmStart:
         table = without_price(rows, before.columns)
         features, done = continue_features(before.features, table, rows.known_price, again=held >= CONTAINED)
         new = int((row < 0).sum())
-        self._log(done, new, len(rows))
+        names = {state: [name for name, what in done.items() if what == state] for state in done.values()}
+        kept = ", ".join(["weights", "tokenizer", *names.pop("kept", [])])
+        others = "".join(f"; {state}: {', '.join(some)}" for state, some in sorted(names.items()))
+        logger.info(
+            f"continuing from {self.run.path}: {new:,} of {counted(len(rows), 'row')} are new; "
+            f"kept: {kept}{others}. Each epoch takes the new rows and as many of the others"
+        )
         share = self.run.model.estimate_share
         facts = {"run": str(self.run.path), "new_rows": new, "features": done, "estimate_share": share}
         return replace(before, features=features), facts
@@ -202,15 +200,6 @@ class WarmStart:
             column[new] = block[:, features.names.index(name)]
             found[name] = column
         return found
-
-    def _log(self, done: Mapping[str, str], new: int, rows: int) -> None:
-        said = {state: [name for name, what in done.items() if what == state] for state in set(done.values())}
-        kept = ", ".join(["weights", "tokenizer", *said.pop("kept", [])])
-        others = "".join(f"; {state}: {', '.join(names)}" for state, names in sorted(said.items()))
-        logger.info(
-            f"continuing from {self.run.path}: {new:,} of {counted(rows, 'row')} are new; "
-            f"kept: {kept}{others}. Each epoch takes the new rows and as many of the others"
-        )
 
     def model(
         self, plugins: ModelPlugins, config: RunConfig, preprocessor: Preprocessor, tokens: Tokens

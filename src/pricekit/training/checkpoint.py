@@ -120,9 +120,13 @@ def save_checkpoint(
         "name": path.name,
     }
     if optimizer is not None:
-        moments, numbers = _flatten(optimizer.state_dict()["state"])
-        tensors |= moments
-        record["optimizer"] = numbers
+        numbers = record["optimizer"] = {}
+        for index, values in optimizer.state_dict()["state"].items():
+            for key, value in values.items():
+                if isinstance(value, Tensor):
+                    tensors[f"{_OPTIMIZER}{index}.{key}"] = value.contiguous()
+                else:
+                    numbers[f"{index}.{key}"] = value
         record["groups"] = [_numbers(group) for group in optimizer.param_groups]
     try:
         with write_atomically(path) as temporary:
@@ -132,7 +136,8 @@ def save_checkpoint(
                 sync(temporary)
                 _make_room(path, keep)
     except (OSError, SafetensorError) as error:
-        cause = _system_error(error)
+        number = re.search(r"\(os error (\d+)\)", str(error))  # safetensors reports a full disk in a text
+        cause = error if number is None else OSError(int(number[1]), os.strerror(int(number[1])))
         reason = getattr(cause, "strerror", None) or cause
         raise TrainingError(
             f"the checkpoint {path} cannot be written: {reason}. Earlier checkpoints are kept: free space on that disk "
@@ -150,12 +155,6 @@ def _make_room(path: Path, keep: int) -> None:
             os.replace(newer, older)
 
 
-def _system_error(error: Exception) -> Exception:
-    """Convert safetensors' text error for a full disk to an OSError; return any other error unchanged."""
-    found = re.search(r"\(os error (\d+)\)", str(error))
-    return error if found is None else OSError(int(found[1]), os.strerror(int(found[1])))
-
-
 def load_checkpoint(
     path: Path,
     model: nn.Module,
@@ -171,9 +170,8 @@ def load_checkpoint(
         TrainingError: the file is missing, damaged or of another run, or its tensors do not match the objects.
     """
     try:
-        state = read_state(path, run)
+        record = _read_record(path, run)
         with safe_open(path, framework="pt") as file:
-            record = _record(file)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         model.load_state_dict(_under(tensors, _MODEL))
         if ema is not None:
@@ -181,10 +179,13 @@ def load_checkpoint(
         if scaler is not None and scaler.is_enabled() and record["scaler"]:
             scaler.load_state_dict(record["scaler"])
         if optimizer is not None:
-            moments = _unflatten(_under(tensors, _OPTIMIZER), record["optimizer"])
+            moments: dict[int, dict[str, Any]] = {}
+            for name, value in [*_under(tensors, _OPTIMIZER).items(), *record["optimizer"].items()]:
+                index, _, key = name.partition(".")
+                moments.setdefault(int(index), {})[key] = value
             groups = zip(optimizer.state_dict()["param_groups"], record["groups"], strict=True)
             optimizer.load_state_dict({"state": moments, "param_groups": [g | saved for g, saved in groups]})
-        return state
+        return dict(record["state"])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, OSError) and not tells_damage(error):
             raise
@@ -206,11 +207,17 @@ def read_state(path: Path, run: str = "") -> dict[str, Any]:
         TrainingError: the file is missing, damaged, of another run or another kind of checkpoint.
         OSError: the system cannot read the file now, which says nothing about it.
     """
+    return dict(_read_record(path, run)["state"])
+
+
+def _read_record(path: Path, run: str) -> dict[str, Any]:
+    """Check a file of `save_checkpoint` and return its header; errors as of `read_state`."""
     try:
         sealed = check_seal(path)
         with safe_open(path, framework="pt") as file:
-            record = _record(file)
-        state: dict[str, Any] = record["state"]
+            record = json.loads((file.metadata() or {})["pricekit"])
+        if not isinstance(record, dict) or not isinstance(record.get("state"), dict):
+            raise ValueError("it has no training state")
     except FileNotFoundError:
         raise TrainingError(
             f"there is no checkpoint {path}; train into a new folder", parameters=("out",), path=str(path)
@@ -230,13 +237,6 @@ def read_state(path: Path, run: str = "") -> dict[str, Any]:
             parameters=("overwrite",),
             path=str(path),
         )
-    return state
-
-
-def _record(file: Any) -> dict[str, Any]:
-    record = json.loads((file.metadata() or {})["pricekit"])
-    if not isinstance(record, dict) or not isinstance(record.get("state"), dict):
-        raise ValueError("it has no training state")
     return record
 
 
@@ -252,26 +252,6 @@ def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-
-
-def _flatten(state: Mapping[int, Mapping[str, Any]]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    tensors: dict[str, Tensor] = {}
-    numbers: dict[str, Any] = {}
-    for index, values in state.items():
-        for key, value in values.items():
-            if isinstance(value, Tensor):
-                tensors[f"{_OPTIMIZER}{index}.{key}"] = value.contiguous()
-            else:
-                numbers[f"{index}.{key}"] = value
-    return tensors, numbers
-
-
-def _unflatten(tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    state: dict[int, dict[str, Any]] = {}
-    for name, value in [*tensors.items(), *numbers.items()]:
-        index, _, key = name.partition(".")
-        state.setdefault(int(index), {})[key] = value
-    return state
 
 
 def recover_checkpoint(folder: Path, run: str) -> None:
@@ -292,7 +272,11 @@ def recover_checkpoint(folder: Path, run: str) -> None:
         return
     if found[0].name != LAST:
         found = [folder / LAST, *found]
-    best, problems = _best_epoch(folder, run)
+    best, problems = None, list[str]()
+    try:
+        best = int(read_state(folder / BEST, run)["epoch"])
+    except TrainingError as error:
+        problems = [str(error).partition(";")[0]] if (folder / BEST).exists() else []
     sought = 0  # the best epoch of the newer checkpoints
     for path in found:
         try:
@@ -310,14 +294,6 @@ def recover_checkpoint(folder: Path, run: str) -> None:
         parameters=("overwrite",),
         path=str(folder),
     )
-
-
-def _best_epoch(folder: Path, run: str) -> tuple[int | None, list[str]]:
-    """Return the epoch of the best weights, or None and the reason."""
-    try:
-        return int(read_state(folder / BEST, run)["epoch"]), []
-    except TrainingError as error:
-        return None, [str(error).partition(";")[0]] if (folder / BEST).exists() else []
 
 
 def _has_best(state: dict[str, Any], best: int | None) -> bool:

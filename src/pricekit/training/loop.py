@@ -138,23 +138,17 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
             if out_of_time:
                 logger.info(f"the time budget is used up; the {job.config.training.keep} weights are kept")
                 break
-    _warn_if_short(session)
-    if job.valid is not None and (
-        advice := session.monitor.advice()
-    ):  # once, and not again by the second pass
-        logger.info(advice)
-    load_checkpoint(folder / BEST, job.model, run=job.run)
-    return session.state
-
-
-def _warn_if_short(session: Session) -> None:
-    """Warn if the time budget ended the training within its first epoch."""
     taken, needed = session.state.step, session.time_budget.steps_per_epoch
     if session.time_budget.budget is not None and taken < needed:
         logger.warning(
             f"the time budget allowed {counted(taken, 'step')} of the {needed:,} of one epoch, so most rows have not "
             "been trained on; give more time, read fewer rows, or choose a smaller model"
         )
+    advice = session.monitor.advice()
+    if advice and job.valid is not None:  # once, and not again by the second pass
+        logger.info(advice)
+    load_checkpoint(folder / BEST, job.model, run=job.run)
+    return session.state
 
 
 def log_plan(session: Session) -> None:
@@ -221,11 +215,14 @@ def train_epoch(session: Session, interrupted: Interrupts, advance: Advance | No
         session.count_step(rows, skipped=loss is None)
         total.add(loss, rows)
         out_of_time = session.out_of_time(epoch_ends=step is steps[-1])
-        _log_estimate(session)
+        if session.time_budget.just_calibrated:
+            later = session.job.stage.later_steps
+            seconds = session.time_budget.remaining_seconds(state.position, later)
+            logger.info(f"estimated time left: at most {duration(seconds)}")
         if advance is not None:
             advance(state.position - before, total.note())
-        stop = interrupted.after_step()
-        if stop or session.save_due:
+        stop, every = interrupted.after_step(), session.config.training.save_steps
+        if stop or (every and state.step % every == 0):
             total.store()
             session.save(LAST)
         if stop:
@@ -329,11 +326,3 @@ def _progress(session: Session) -> Any:
     total = stage.earlier_steps + session.time_budget.total_steps + stage.later_steps
     title = "training" if session.job.valid is not None else "training on all rows"
     return progress(title, total, stage.earlier_steps + session.state.position, shown=session.shows_progress)
-
-
-def _log_estimate(session: Session) -> None:
-    """Log the estimated time of the run once, as soon as enough steps are timed."""
-    if session.time_budget.just_calibrated:
-        later = session.job.stage.later_steps
-        seconds = session.time_budget.remaining_seconds(session.state.position, later)
-        logger.info(f"estimated time left: at most {duration(seconds)}")

@@ -164,17 +164,6 @@ class Session:
         ended = state.epoch >= self.epochs or self.schedule_ended or impatient
         return ended and state.steps_in_epoch == 0
 
-    @property
-    def ended_best_epoch(self) -> bool:
-        """Whether the best epoch has just ended, so that the scored weights are the best ones."""
-        return self.state.best_epoch == self.state.epoch > 0 and self.state.steps_in_epoch == 0
-
-    @property
-    def save_due(self) -> bool:
-        """Whether `training.save_steps` requires a checkpoint after this step."""
-        every = self.config.training.save_steps
-        return bool(every) and self.state.step % int(every or 1) == 0
-
     def remaining_steps(self) -> list[tuple[np.ndarray, ...]]:
         """Return the remaining optimizer steps of this epoch, each as micro-batches of row numbers."""
         if self.schedule_ended:
@@ -321,10 +310,12 @@ def start_session(
     )
     if resume and folder is not None:
         session.load(folder / LAST)
-        if session.ended_best_epoch and not (folder / BEST).exists():
+        state = session.state
+        best_ended = state.best_epoch == state.epoch > 0 and state.steps_in_epoch == 0
+        if best_ended and not (folder / BEST).exists():
             session.save(BEST)
-        if session.processes.main:
-            restore_metrics(folder, session.state)
+        if processes.main:
+            restore_metrics(folder, state)
     else:
         session.save(LAST)
     session.after_pause(0.0)
