@@ -17,12 +17,21 @@ from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedModel
 from pricekit.config import Search, Section
 from pricekit.core.contracts import State, WeightsSource
 from pricekit.errors import ConfigError
-from pricekit.model import encoder as adapters
-from pricekit.model import families
 from pricekit.model.bpe import train_bpe
 from pricekit.model.deberta import export_by_distance, slice_positions
-from pricekit.model.encoder import LORA, POOLING, Pooling, TransformerEncoder
-from pricekit.model.families import FAMILIES, Architecture, encoder_of, family_of, longest_text
+from pricekit.model.encoder import LORA, POOLING, Pooling, TransformerEncoder, add_adapters, require_peft
+from pricekit.model.families import (
+    DEBERTA_V3_BASE,
+    DEBERTA_V3_SMALL,
+    DISTILROBERTA,
+    MODERNBERT_BASE,
+    MULTILINGUAL_E5_SMALL,
+    ROBERTA_BASE,
+    Architecture,
+    encoder_of,
+    family_of,
+    longest_text,
+)
 from pricekit.model.pretrained import (
     POOLING_FILE,
     SENTENCE_FILE,
@@ -59,7 +68,7 @@ class PretrainedOptions(Section):
     dropout: float | None = Field(
         None, ge=0, lt=1, description="dropout in the encoder; None: the published value"
     )
-    lora: int = Field(0, ge=0, description=adapters.LORA)
+    lora: int = Field(0, ge=0, description=LORA)
 
 
 class UnpaddedOptions(PretrainedOptions):
@@ -76,6 +85,17 @@ class DebertaOptions(PretrainedOptions):
     slice_positions: bool = Field(
         True, description="project only the relative positions within the batch's length"
     )
+
+
+def _train_tokenizer(texts: Iterable[str], size: int, family: str) -> Tokenizer:
+    """Train a tokenizer with the special tokens of a family."""
+    known = family_of(family)
+    return train_bpe(texts, size, known.specials, unknown=known.unknown, around=known.around)
+
+
+def _portable(config: Any) -> State:
+    """Return a configuration without what only concerns this machine."""
+    return {key: value for key, value in config.to_dict().items() if key not in _LOCAL}
 
 
 def source_of(weights: str) -> WeightsSource:
@@ -100,42 +120,41 @@ class Pretrained:
         self.options = options
         self.locate = locate
         self.max_length: int | None = architecture.max_length
-        adapters.require_peft(options.lora)
+        require_peft(options.lora)
 
     @property
     def weights_source(self) -> WeightsSource | None:
         """Where the weights come from; the licence of other weights than the published ones is unknown."""
-        given = self.options.weights
-        if getattr(self.options, "random_weights", False):
+        if self.from_scratch:
             return None
-        if given in (None, self.published.hub):
+        if self.options.weights in (None, self.published.hub):
             return WeightsSource(self.published.hub, self.published.licence)
-        return source_of(given)
+        return source_of(self.options.weights)
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Load the tokenizer of the weights, or train one for random weights."""
-        family = family_of(self.published.family)
-        if self.options.random_weights:
-            size = min(_TRAINED_VOCABULARY, self._config().vocab_size)
-            found = train_bpe(texts, size, family.specials, unknown=family.unknown, around=family.around)
+        if self.from_scratch:
+            config, source = self._config(), "the tokenizer"
+            size = min(_TRAINED_VOCABULARY, config.vocab_size)
+            tokenizer = _train_tokenizer(texts, size, self.published.family)
         else:
-            found = load_tokenizer(self._folder())
-            check_ids(found, getattr(self._config(), "vocab_size", None), self._folder())
-            put_before(found, self.published.prefix)
-        source = "the tokenizer" if self.options.random_weights else f"the tokenizer in {self._folder()}"
-        set_padding(found, self._config().pad_token_id, source)
-        return found
+            folder = self._folder()
+            tokenizer = load_tokenizer(folder)
+            config, source = self._config(), f"the tokenizer in {folder}"
+            check_ids(tokenizer, getattr(config, "vocab_size", None), folder)
+            put_before(tokenizer, self.published.prefix)
+        set_padding(tokenizer, config.pad_token_id, source)
+        return tokenizer
 
     def architecture(self, tokenizer: Tokenizer) -> State:
         """Return the configuration of the encoder."""
-        kept = self._config().to_dict()
-        return {key: value for key, value in kept.items() if key not in _LOCAL}
+        return _portable(self._config())
 
     def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> TransformerEncoder:
         """Return an encoder with pretrained or random weights; with `tokens` None its weights are loaded afterwards."""
         family = family_of(self.published.family)
         config = family.config.from_dict(dict(architecture))
-        if tokens is None or self.options.random_weights:
+        if tokens is None or self.from_scratch:
             with quiet_transformers():
                 model = family.model(config, **family.arguments)
         else:
@@ -146,7 +165,7 @@ class Pretrained:
             export_by_distance(model, self.published.max_length or model.config.max_position_embeddings)
         kept = encoder_of(model)
         if self.options.lora:
-            adapters.add_adapters(kept, self.options.lora)
+            add_adapters(kept, self.options.lora)
         return TransformerEncoder(kept, self.options.pooling, getattr(self.options, "unpadded", False))
 
     @property
@@ -185,22 +204,11 @@ class Pretrained:
         return find_weights(self.options.weights or self.published.hub, self.published.name)
 
     def _config(self) -> Any:
-        if self.options.random_weights:
+        if self.from_scratch:
             return self._configured(dict(self.published.numbers))
-        numbers = self._config_file()
-        with naming(self._folder() / "config.json", numbers):
-            return self._configured(numbers)
-
-    def _configured(self, numbers: dict[str, Any]) -> Any:
-        family = family_of(self.published.family)
-        if self.options.dropout is not None:
-            known = family.config.from_dict(numbers).to_dict()
-            numbers |= dict.fromkeys(filter(_is_dropout, known), self.options.dropout)
-        return family.config.from_dict(numbers)
-
-    def _config_file(self) -> dict[str, Any]:
-        found = read_config(folder := self._folder())
-        if (kind := found["model_type"]) != self.published.family:
+        folder = self._folder()
+        numbers = read_config(folder)
+        if (kind := numbers["model_type"]) != self.published.family:
             raise ConfigError(
                 f"the weights in {folder} are of the family '{kind}', but the backbone '{self.published.name}' is "
                 f"of '{self.published.family}'; use weights of that family, or choose another backbone",
@@ -208,7 +216,16 @@ class Pretrained:
                 found=kind,
                 expected=self.published.family,
             )
-        return found
+        with naming(folder / "config.json", numbers):
+            return self._configured(numbers)
+
+    def _configured(self, numbers: dict[str, Any]) -> Any:
+        family = family_of(self.published.family)
+        if self.options.dropout is not None:
+            known = family.config.from_dict(numbers).to_dict()
+            dropouts = (name for name in known if "dropout" in name and "classifier" not in name)
+            numbers |= dict.fromkeys(dropouts, self.options.dropout)
+        return family.config.from_dict(numbers)
 
 
 @dataclass(frozen=True)
@@ -230,17 +247,12 @@ class PretrainedPlugin:
         return Pretrained(self.architecture, options, self.locate)
 
 
-def _is_dropout(name: str) -> bool:
-    """Return whether a value of a configuration is a dropout in the encoder."""
-    return "dropout" in name and "classifier" not in name
-
-
-roberta_base = PretrainedPlugin(families.ROBERTA_BASE)
-distilroberta = PretrainedPlugin(families.DISTILROBERTA)
-deberta_v3_base = PretrainedPlugin(families.DEBERTA_V3_BASE, DebertaOptions)
-deberta_v3_small = PretrainedPlugin(families.DEBERTA_V3_SMALL, DebertaOptions)
-modernbert_base = PretrainedPlugin(families.MODERNBERT_BASE, PretrainedOptions)
-multilingual_e5_small = PretrainedPlugin(families.MULTILINGUAL_E5_SMALL)
+roberta_base = PretrainedPlugin(ROBERTA_BASE)
+distilroberta = PretrainedPlugin(DISTILROBERTA)
+deberta_v3_base = PretrainedPlugin(DEBERTA_V3_BASE, DebertaOptions)
+deberta_v3_small = PretrainedPlugin(DEBERTA_V3_SMALL, DebertaOptions)
+modernbert_base = PretrainedPlugin(MODERNBERT_BASE, PretrainedOptions)
+multilingual_e5_small = PretrainedPlugin(MULTILINGUAL_E5_SMALL)
 
 
 class SmallTransformer:
@@ -283,16 +295,13 @@ class SmallTransformer:
         """Train the tokenizer, or load that of the weights."""
         if self.given:
             return self.given.tokenizer(texts)
-        family = FAMILIES["bert"]
-        return train_bpe(
-            texts, self.options.vocab_size, family.specials, unknown=family.unknown, around=family.around
-        )
+        return _train_tokenizer(texts, self.options.vocab_size, "bert")
 
     def architecture(self, tokenizer: Tokenizer) -> State:
         """Return the configuration of the encoder."""
         if self.given:
             return self.given.architecture(tokenizer)
-        kept = BertConfig(
+        config = BertConfig(
             vocab_size=tokenizer.get_vocab_size(),
             hidden_size=self.options.width,
             num_hidden_layers=self.options.layers,
@@ -302,8 +311,8 @@ class SmallTransformer:
             attention_probs_dropout_prob=self.options.dropout,
             max_position_embeddings=self.max_length,
             pad_token_id=0,
-        ).to_dict()
-        return {key: value for key, value in kept.items() if key not in _LOCAL}
+        )
+        return _portable(config)
 
     def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> TransformerEncoder:
         """Return an encoder with random or pretrained weights; with `tokens` None they are loaded afterwards."""
