@@ -7,7 +7,7 @@ import torch
 
 from pricekit.model import families
 from pricekit.model.deberta import export_by_distance, slice_positions
-from pricekit.model.transformer import FAMILIES
+from pricekit.model.families import FAMILIES
 
 
 @pytest.fixture(scope="module")

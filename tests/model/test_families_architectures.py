@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pricekit.model import families
-from pricekit.model.transformer import FAMILIES
+from pricekit.model.families import FAMILIES
 
 # Millions of parameters without the pooling layer; widths and layers as in the published configurations.
 PUBLISHED = [

@@ -89,6 +89,7 @@ def _adamw(values: list[Tensor], states: list[dict[str, Any]], group: dict[str, 
         if not state:
             step = torch.zeros((), dtype=torch.float32, device=value.device)
             state |= {"step": step, "exp_avg": torch.zeros_like(value), "exp_avg_sq": torch.zeros_like(value)}
+        state["step"] = state["step"].to(value.device)  # a checkpoint is loaded on the CPU
     means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
     torch_adamw(
         values,

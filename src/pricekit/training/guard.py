@@ -199,18 +199,13 @@ def _cause(model: PriceModel, config: RunConfig, batches: Sequence[Batch]) -> st
         raw = model.raw(features=batch["features"], **inputs)
         if not _is_finite(raw):
             return "the head, whose output is not finite"
-        if not _loss_is_finite(model, raw, batch["price"]):
+        with torch.enable_grad():
+            raw = raw.detach().requires_grad_()
+            loss = model.loss(raw, batch["price"][:, None].expand_as(raw))
+            (gradient,) = torch.autograd.grad(loss, raw)
+        if not (_is_finite(loss) and _is_finite(gradient)):
             return f"the loss '{config.loss.name}', for finite outputs of the model"
     return ""
-
-
-def _loss_is_finite(model: PriceModel, raw: Tensor, price: Tensor) -> bool:
-    """Return whether the loss and its gradient are finite."""
-    with torch.enable_grad():
-        raw = raw.detach().requires_grad_()
-        loss = model.loss(raw, price[:, None].expand_as(raw))
-        (gradient,) = torch.autograd.grad(loss, raw)
-    return _is_finite(loss) and _is_finite(gradient)
 
 
 def _is_finite(tensor: Tensor) -> bool:

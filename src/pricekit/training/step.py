@@ -163,29 +163,23 @@ class Stepper:
             ) from error
 
     def _backward(self, batches: Sequence[tuple[int, Batch, float]], key: str) -> Tensor:
-        total = torch.zeros((), device=self._device)
+        device = next(self.objective.parameters()).device
+        total = torch.zeros((), device=device)
         last = len(batches) - 1
         for place, (number, batch, share) in enumerate(batches):
             pieces = list(_pieces(batch, self.parts))
             for index, (piece, part) in enumerate(pieces):
                 # Dropout depends only on the run's seed, the step and the position in it, so a resumed run, or one with
                 # more processes, repeats it.
-                seed_torch(random_seed(key, number, index), self._device)
-                with self._unsynced(place < last or index < len(pieces) - 1):
+                seed_torch(random_seed(key, number, index), device)
+                more = place < last or index < len(pieces) - 1
+                call = self.call
+                with call.no_sync() if more and isinstance(call, DistributedDataParallel) else nullcontext():
                     loss = self.call(piece) * (share * part)
                     # Processes average their gradients; a step sums those of its micro-batches.
                     self.scaler.scale(loss * self.processes).backward()
                 total += loss.detach()
         return total
-
-    @property
-    def _device(self) -> torch.device:
-        return next(self.objective.parameters()).device
-
-    def _unsynced(self, more_to_come: bool) -> Any:
-        if more_to_come and isinstance(self.call, DistributedDataParallel):
-            return self.call.no_sync()
-        return nullcontext()
 
     def _halve(self, rows: int) -> None:
         self.optimizer.zero_grad(set_to_none=True)
