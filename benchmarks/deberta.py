@@ -26,7 +26,7 @@ from pricekit.exporting.graph import export_graph
 from pricekit.exporting.precision import convert
 from pricekit.model.deberta import export_by_distance, slice_positions
 from pricekit.model.encoder import TransformerEncoder
-from pricekit.model.families import DEBERTA_V3_SMALL, FAMILIES
+from pricekit.model.families import DEBERTA_V3_SMALL, family_of
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
 
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--engine", default="ort-cpu")
     options = parser.parse_args()
     torch.manual_seed(0)
-    family = FAMILIES["deberta-v2"]
+    family = family_of("deberta-v2")
     whole = family.model(family.config.from_dict(dict(DEBERTA_V3_SMALL.numbers))).eval()
     twin = copy.deepcopy(whole)
     if options.graph:

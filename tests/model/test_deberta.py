@@ -7,7 +7,7 @@ import torch
 
 from pricekit.model import families
 from pricekit.model.deberta import export_by_distance, slice_positions
-from pricekit.model.families import FAMILIES
+from pricekit.model.families import family_of
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def models():
     numbers = {**families.DEBERTA_V3_SMALL.numbers, "vocab_size": 99, "num_hidden_layers": 2}
     numbers |= {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128}
     numbers |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    family = FAMILIES["deberta-v2"]
+    family = family_of("deberta-v2")
     whole = family.model(family.config.from_dict(numbers)).eval()
     sliced = copy.deepcopy(whole)
     slice_positions(sliced)
@@ -29,7 +29,7 @@ def by_distance(models, request, monkeypatch):
     whole = copy.deepcopy(models[0])
     if request.param != 256:
         numbers = {**whole.config.to_dict(), "position_buckets": request.param}
-        whole = FAMILIES["deberta-v2"].model(type(whole.config).from_dict(numbers)).eval()
+        whole = family_of("deberta-v2").model(type(whole.config).from_dict(numbers)).eval()
     twin = copy.deepcopy(whole)
     slice_positions(twin)
     export_by_distance(twin, 512)

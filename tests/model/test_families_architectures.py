@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pricekit.model import families
-from pricekit.model.families import FAMILIES
+from pricekit.model.families import family_of
 
 # Millions of parameters without the pooling layer; widths and layers as in the published configurations.
 PUBLISHED = [
@@ -19,7 +19,7 @@ PUBLISHED = [
     ("architecture", "millions", "layers"), PUBLISHED, ids=[a.name for a, *_ in PUBLISHED]
 )
 def test_the_architecture_has_its_size(architecture, millions, layers):
-    family = FAMILIES[architecture.family]
+    family = family_of(architecture.family)
     config = family.config.from_dict(dict(architecture.numbers))
     with torch.device("meta"):
         model = family.model(config, **family.arguments)

@@ -5,25 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
 import transformers
 from torch import nn
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    BertModel,
-    DebertaV2Config,
-    DebertaV2ForMaskedLM,
-    DebertaV2Model,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    ModernBertModel,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    RobertaModel,
-)
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING,
@@ -57,15 +44,12 @@ class Family:
     around: tuple[str, str] = ("", "")
 
 
-_UNPOOLED: Mapping[str, Any] = {"add_pooling_layer": False}
-_BERT_TOKENS = (("[PAD]", "[UNK]", "[CLS]", "[SEP]"), "[UNK]", ("[CLS]", "[SEP]"))
-_DEBERTA_TOKENS = (("[PAD]", "[CLS]", "[SEP]", "[UNK]"), "[UNK]", ("[CLS]", "[SEP]"))
-_ROBERTA_TOKENS = (("<s>", "<pad>", "</s>", "<unk>"), "<unk>", ("<s>", "</s>"))
-FAMILIES = {
-    "roberta": Family(RobertaConfig, RobertaModel, RobertaForMaskedLM, _UNPOOLED, *_ROBERTA_TOKENS),
-    "bert": Family(BertConfig, BertModel, BertForMaskedLM, _UNPOOLED, *_BERT_TOKENS),
-    "deberta-v2": Family(DebertaV2Config, DebertaV2Model, DebertaV2ForMaskedLM, {}, *_DEBERTA_TOKENS),
-    "modernbert": Family(ModernBertConfig, ModernBertModel, ModernBertForMaskedLM, {}, *_BERT_TOKENS),
+_BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]"), "[UNK]", ("[CLS]", "[SEP]")
+_SPECIALS = {
+    "roberta": (("<s>", "<pad>", "</s>", "<unk>"), "<unk>", ("<s>", "</s>")),
+    "bert": _BERT,
+    "deberta-v2": (("[PAD]", "[CLS]", "[SEP]", "[UNK]"), "[UNK]", ("[CLS]", "[SEP]")),
+    "modernbert": _BERT,
 }
 """Families with named backbones, whose tokenizers can be trained here."""
 
@@ -88,6 +72,7 @@ _REFUSED = {
 """Families that cannot be used, with the reason."""
 
 
+@cache
 def family_of(kind: str) -> Family:
     """Return the classes of a family of text encoders.
 
@@ -97,8 +82,6 @@ def family_of(kind: str) -> Family:
     Raises:
         ConfigError: transformers does not know the family, it is no text encoder, or it cannot be used.
     """
-    if kind in FAMILIES:
-        return FAMILIES[kind]
     if kind not in CONFIG_MAPPING:
         raise _unusable(
             kind,
@@ -120,7 +103,8 @@ def family_of(kind: str) -> Family:
         )
     model = model or MODEL_MAPPING[config]
     pooled = "add_pooling_layer" in inspect.signature(model).parameters
-    return Family(config, model, masked, _UNPOOLED if pooled else {})
+    arguments = {"add_pooling_layer": False} if pooled else {}
+    return Family(config, model, masked, arguments, *_SPECIALS.get(kind, ()))
 
 
 def _unusable(kind: str, reason: str) -> ConfigError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,11 @@ PRETRAINED = "pretrain.json"
 POOLING_FILE, SENTENCE_FILE = "1_Pooling/config.json", "config_sentence_transformers.json"
 """Files in which sentence-transformers keeps the pooling and the prefixes of texts."""
 
+_EXPECTED = "config.json, tokenizer.json and model.safetensors"
 _PATTERNS = [
-    "config.json",
-    "tokenizer*.json",
-    "spm.model",
-    "*.spm",
-    "vocab.*",
-    "merges.txt",
-    "model*.safetensors*",
+    *("config.json", "tokenizer*.json", "spm.model", "*.spm", "vocab.*", "merges.txt", "model*.safetensors*"),
+    *(POOLING_FILE, SENTENCE_FILE),
 ]
-_PATTERNS += [POOLING_FILE, SENTENCE_FILE]
 _OF_MACHINE = ("attn_implementation", "_attn_implementation")
 """Keys of config.json that say how a machine computes, and not what."""
 
@@ -54,14 +49,10 @@ def find_weights(weights: str, backbone: str) -> Path:
         return _checked(folder)
     if folder.exists() or folder.is_absolute() or weights.startswith((".", "~")) or weights.count("/") > 1:
         raise ConfigError(
-            f"the weights {weights} are not a folder; expected one with {_expected()}",
+            f"the weights {weights} are not a folder; expected one with {_EXPECTED}",
             parameters=("weights",),
         )
     return _checked(_from_hub(weights, backbone))
-
-
-def _expected() -> str:
-    return "config.json, tokenizer.json and model.safetensors"
 
 
 def _checked(folder: Path) -> Path:
@@ -78,7 +69,7 @@ def _checked(folder: Path) -> Path:
             )
     if missing:
         raise ConfigError(
-            f"the weights in {folder} lack {shorten(', '.join(missing), 300)}; expected {_expected()}, or {_INDEX} "
+            f"the weights in {folder} lack {shorten(', '.join(missing), 300)}; expected {_EXPECTED}, or {_INDEX} "
             "with all files that it names. Download them again",
             parameters=("weights",),
             missing=missing,
@@ -127,7 +118,7 @@ def _from_hub(repository: str, backbone: str) -> Path:
                 reason = shorten(str(error), 160)
     raise ConfigError(
         f"the weights '{repository}' of the backbone '{backbone}' are not on this machine, and downloading them failed "
-        f"({reason}). Download https://huggingface.co/{repository} once ({_expected()}) into a folder and use that "
+        f"({reason}). Download https://huggingface.co/{repository} once ({_EXPECTED}) into a folder and use that "
         "folder as weights. The backbone bag needs no download, and random weights are enough to measure speed",
         parameters=("weights", "backbone"),
         repository=repository,
@@ -170,7 +161,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _damaged(path, str(error)) from None
     size, padding = found.get("vocab_size"), found.get("pad_token_id")
-    if padding is not None and (type(padding) is not int or not 0 <= padding < _number(size)):
+    most = size if type(size) is int else math.inf
+    if padding is not None and (type(padding) is not int or not 0 <= padding < most):
         raise ConfigError(
             f"{path} has pad_token_id {padding!r} and vocab_size {size!r}; expected null or an id that is smaller than "
             "vocab_size. Download the weights again, or correct the file",
@@ -178,10 +170,6 @@ def read_config(folder: Path) -> dict[str, Any]:
             path=str(path),
         )
     return {key: value for key, value in found.items() if key not in _OF_MACHINE}
-
-
-def _number(size: Any) -> float:
-    return size if type(size) is int else math.inf
 
 
 @contextmanager
@@ -308,7 +296,16 @@ def load_model(
             parameters=("weights",),
             path=str(folder),
         ) from None
-    _check_shapes(found["mismatched_keys"], folder)
+    shapes = sorted(found["mismatched_keys"])
+    if different := [f"{name} {list(had)} instead of {list(needed)}" for name, had, needed in shapes]:
+        more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+        raise ConfigError(
+            f"the weights in {folder} do not fit their config.json: {counted(len(different), 'tensor')} of another "
+            f"shape, {', '.join(different[:3])}{more}. Use config.json and weights of one model, or correct its "
+            "vocab_size and other sizes",
+            parameters=("weights",),
+            path=str(folder),
+        )
     encoder = f"{made.base_model_prefix}."
     missing = sorted(key for key in found["missing_keys"] if key.startswith(encoder) or not new_head)
     if missing:
@@ -318,30 +315,12 @@ def load_model(
             parameters=("weights",),
             missing=missing,
         )
-    _freeze_fixed(made)
+    # The architecture fixes some parameters, such as sines of positions, and loading makes them trainable.
     loaded: PreTrainedModel = made
-    return loaded
-
-
-def _freeze_fixed(model: PreTrainedModel) -> None:
-    """Freeze parameters that the architecture fixes, such as sines of positions: loading makes them trainable."""
     with torch.device("meta"):
         fixed = [
-            name for name, given in type(model)(model.config).named_parameters() if not given.requires_grad
+            name for name, new in type(loaded)(loaded.config).named_parameters() if not new.requires_grad
         ]
     for name in fixed:
-        model.get_parameter(name).requires_grad_(False)
-
-
-def _check_shapes(found: Iterable[tuple[str, Iterable[int], Iterable[int]]], folder: Path) -> None:
-    """Raise ConfigError if tensors have other shapes than those of the model."""
-    different = [f"{name} {list(had)} instead of {list(needed)}" for name, had, needed in sorted(found)]
-    if different:
-        more = f" and {len(different) - 3} more" if len(different) > 3 else ""
-        raise ConfigError(
-            f"the weights in {folder} do not fit their config.json: {counted(len(different), 'tensor')} of another "
-            f"shape, {', '.join(different[:3])}{more}. Use config.json and weights of one model, or correct its "
-            "vocab_size and other sizes",
-            parameters=("weights",),
-            path=str(folder),
-        )
+        loaded.get_parameter(name).requires_grad_(False)
+    return loaded

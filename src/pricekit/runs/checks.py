@@ -118,33 +118,28 @@ def check_plugins(job: Job) -> None:
     price = torch.from_numpy(train.price[:ROWS].astype(np.float32))
     with plugin_call("backbone", config.backbone.name, "encoding a batch"):
         _check_encoder(model.eval(), config, batch)
-    with plugin_call("loss", config.loss.name, "turning raw outputs into prices"):
-        _check_prices(model, config.loss.name, batch)
-    with plugin_call("loss", config.loss.name, "computing the loss of a batch"):
-        _check_terms(model, config.loss.name, train)
-        loss = model.train().training_loss(**batch, price=price, weight=_first_weights(train))
-        _require(
-            loss.ndim == 0 and loss.requires_grad, "loss", config.loss.name, "a scalar with a gradient", loss
-        )
+    name = config.loss.name
+    with plugin_call("loss", name, "turning raw outputs into prices"):
+        with torch.no_grad():
+            prices = model(**batch)
+        fits = isinstance(prices, Tensor) and prices.shape == (len(batch["features"]),)
+        usable = fits and bool(prices.isfinite().all() and (prices > 0).all())
+        _require(usable, "loss", name, "one finite, positive price per row from to_price", prices)
+    with plugin_call("loss", name, "computing the loss of a batch"):
+        if train.weight is not None and not callable(getattr(model.loss, "terms", None)):
+            raise ConfigError(
+                f"the loss '{name}' cannot weigh rows: it has no method terms(raw, price), which returns the loss of "
+                "each row. Choose another loss, or leave the weights out",
+                parameters=("weight", "loss"),
+            )
+        weight = None if train.weight is None else torch.from_numpy(train.weight[:ROWS].astype(np.float32))
+        loss = model.train().training_loss(**batch, price=price, weight=weight)
+        _require(loss.ndim == 0 and loss.requires_grad, "loss", name, "a scalar with a gradient", loss)
         loss.backward()  # type: ignore[no-untyped-call]
     with plugin_call("policy", config.policy.name, "taking an optimizer step on this backbone"):
         job.policy.optimizer(model, config.training, fused=True).step()
     model.zero_grad(set_to_none=True)
     model.load_state_dict(saved)
-
-
-def _first_weights(train: PricedInputs) -> Tensor | None:
-    return None if train.weight is None else torch.from_numpy(train.weight[:ROWS].astype(np.float32))
-
-
-def _check_terms(model: PriceModel, name: str, train: PricedInputs) -> None:
-    """Raise ConfigError if rows have weights that the loss cannot use."""
-    if train.weight is not None and not callable(getattr(model.loss, "terms", None)):
-        raise ConfigError(
-            f"the loss '{name}' cannot weigh rows: it has no method terms(raw, price), which returns the loss of each "
-            "row. Choose another loss, or leave the weights out",
-            parameters=("weight", "loss"),
-        )
 
 
 def _check_encoder(model: PriceModel, config: RunConfig, batch: dict[str, Tensor]) -> None:
@@ -155,13 +150,8 @@ def _check_encoder(model: PriceModel, config: RunConfig, batch: dict[str, Tensor
         encoding = encoder(ids, mask)
         shape = (len(ids), encoder.hidden_size)
         fits = isinstance(encoding, Tensor) and encoding.shape == shape and encoding.dtype == torch.float32
-        _require(
-            fits and bool(encoding.isfinite().all()),
-            "backbone",
-            name,
-            f"finite float32 of shape {shape}",
-            encoding,
-        )
+        usable = fits and bool(encoding.isfinite().all())
+        _require(usable, "backbone", name, f"finite float32 of shape {shape}", encoding)
         # More padding, and other ids where the mask is 0, must not change the encoding.
         padded = torch.nn.functional.pad(
             torch.where(mask > 0, ids, ids.flip(1)), (0, room), value=int(ids[0, 0])
@@ -174,14 +164,6 @@ def _check_encoder(model: PriceModel, config: RunConfig, batch: dict[str, Tensor
             "other ids where attention_mask is 0), so a price would depend on the other rows of its batch; report it "
             "to the plugin's author"
         )
-
-
-def _check_prices(model: PriceModel, name: str, batch: dict[str, Tensor]) -> None:
-    with torch.no_grad():
-        prices = model(**batch)
-    fits = isinstance(prices, Tensor) and prices.shape == (len(batch["features"]),)
-    usable = fits and bool(prices.isfinite().all() and (prices > 0).all())
-    _require(usable, "loss", name, "one finite, positive price per row from to_price", prices)
 
 
 def _require(good: bool, kind: str, name: str, expected: str, found: object) -> None:

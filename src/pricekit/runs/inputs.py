@@ -160,31 +160,28 @@ class _Rows:
     def write(self, file: Any, path: Path) -> Inputs:
         """Write the inputs into a new file, part by part, and map it; an error of the system names the path."""
         try:
-            self._write(file)
+            rows, width = len(self.table), len(self.preprocessor.features.names)
+            places = _places(rows, width)
+            offsets, start = np.zeros(rows + 1, np.int64), 0
+            with progress("tokens and features", rows, shown=self.shown) as advance:
+                for part in parts_of(self.table):
+                    stop = start + len(part)
+                    own = {name: column[start:stop] for name, column in self.columns.items()}
+                    inputs = with_columns(self.preprocessor(part), self.preprocessor, own)
+                    offsets[start + 1 : stop + 1] = offsets[start] + inputs.tokens.offsets[1:]
+                    _write_at(file, places[0] + start * width * 4, inputs.features)
+                    _write_at(file, places[2] + int(offsets[start]) * 4, inputs.tokens.ids)
+                    start = stop
+                    advance(len(part))
+            _write_at(file, places[1], offsets)
+            header = {"key": _key(self.preprocessor), "rows": rows, "tokens": int(offsets[-1])}
+            text = json.dumps(header | {"checksum": _checksum(file)})
+            _write_at(file, 0, np.frombuffer(text.ljust(_HEADER).encode(), np.uint8))
+            file.flush()
             return _map(file, self.preprocessor)
         except OSError as error:
             error.filename = error.filename or str(path)  # an error for a full disk has no file name
             raise
-
-    def _write(self, file: Any) -> None:
-        rows, width = len(self.table), len(self.preprocessor.features.names)
-        places = _places(rows, width)
-        offsets, start = np.zeros(rows + 1, np.int64), 0
-        with progress("tokens and features", rows, shown=self.shown) as advance:
-            for part in parts_of(self.table):
-                stop = start + len(part)
-                own = {name: column[start:stop] for name, column in self.columns.items()}
-                inputs = with_columns(self.preprocessor(part), self.preprocessor, own)
-                offsets[start + 1 : stop + 1] = offsets[start] + inputs.tokens.offsets[1:]
-                _write_at(file, places[0] + start * width * 4, inputs.features)
-                _write_at(file, places[2] + int(offsets[start]) * 4, inputs.tokens.ids)
-                start = stop
-                advance(len(part))
-        _write_at(file, places[1], offsets)
-        header = {"key": _key(self.preprocessor), "rows": rows, "tokens": int(offsets[-1])}
-        text = json.dumps(header | {"checksum": _checksum(file)})
-        _write_at(file, 0, np.frombuffer(text.ljust(_HEADER).encode(), np.uint8))
-        file.flush()
 
 
 def open_inputs(path: Path, preprocessor: Preprocessor, rows: int) -> Inputs | None:

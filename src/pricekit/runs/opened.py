@@ -188,7 +188,10 @@ def _open_ensemble(path: Path) -> Ensemble:
     )
     try:
         listed = json.loads((path / ENSEMBLE).read_text("utf-8"))["members"]
-        members = [(_folder_of(member), float(member["weight"])) for member in listed]
+        members = [(str(member["folder"]), float(member["weight"])) for member in listed]
+        for name, _ in members:
+            if name in ("", ".", "..") or Path(name).name != name:
+                raise ValueError(f"{name!r} is not the name of a folder")
         facts = json.loads((path / "run.json").read_text("utf-8"))
         intervals = (path / INTERVALS).read_text("utf-8")
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -196,11 +199,3 @@ def _open_ensemble(path: Path) -> Ensemble:
     check_run_format(facts, path)
     runs = tuple((open_run(path / MEMBERS / name), weight) for name, weight in members)
     return Ensemble(path, runs, facts, read_intervals(intervals, path), read_sketch_of(path))
-
-
-def _folder_of(member: dict[str, Any]) -> str:
-    """Return the name of a member's folder; raises ValueError."""
-    name = str(member["folder"])
-    if name in ("", ".", "..") or Path(name).name != name:
-        raise ValueError(f"{name!r} is not the name of a folder")
-    return name

@@ -59,31 +59,22 @@ class FirstPass:
         return {_KEY: asdict(self)}
 
 
-def read_first_pass(folder: Path) -> FirstPass | None:
-    """Return the results of the first pass from the folder of a second one; None for any other run.
-
-    Raises:
-        TrainingError: `source.json` is damaged.
-    """
-    record = read_source(folder).get(_KEY)
-    if record is None:
-        return None
-    try:
-        return FirstPass(**record)
-    except TypeError as error:
-        raise TrainingError(f"{folder / 'source.json'} is damaged ({error}); train again") from None
-
-
 def open_pass(out: Path, *, resume: bool) -> tuple[Path, FirstPass | None]:
     """Return the folder of the pass to train, and the results of the first pass if that is the second one.
 
     Args:
         out: the folder of the run.
         resume: continue the run; otherwise the first pass begins.
+
+    Raises:
+        TrainingError: `source.json` is damaged.
     """
     for folder in (out / REFIT, out) if resume else ():
-        if is_started(folder) and (first := read_first_pass(folder)) is not None:
-            return folder, first
+        if is_started(folder) and (record := read_source(folder).get(_KEY)) is not None:
+            try:
+                return folder, FirstPass(**record)
+            except TypeError as error:
+                raise TrainingError(f"{folder / 'source.json'} is damaged ({error}); train again") from None
     return out, None
 
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
 from pricekit.model.network import PriceModel
-
-Batch = dict[str, Tensor]
+from pricekit.training.batches import Batch
 
 MOST_UNREAD = 256
 """Steps on a GPU after which their norms are read, which waits for the GPU."""
@@ -147,19 +146,17 @@ class GradientGuard:
         except (RuntimeError, MemoryError):  # such as full memory: the error is reported without it
             cause = ""
         if math.isfinite(float(loss)):
-            cause = cause or _owner(_last_in_model(wrong), self.config)
+            # The parameter that comes last in the forward pass: gradients flow from there to the others.
+            order = ["loss", "heads", "numeric", "encoder"]
+            parts = [*order, *(name.partition(".")[0] for name in wrong)]
+            last = min(wrong, key=lambda name: parts.index(name.partition(".")[0]))
+            cause = cause or _owner(last, self.config)
             return spike(
                 f"the gradient of step {step} is not finite, though its loss is {float(loss):.4g}. It comes from "
                 f"{cause}; first parameter: {wrong[0]}"
             )
         cause = cause or f"the loss '{self.config.loss.name}'"
         return spike(f"the loss of step {step} is not finite. It comes from {cause}")
-
-
-def _last_in_model(names: Sequence[str]) -> str:
-    """Return the name that comes last in the forward pass: gradients flow from there to the others."""
-    order = ("loss.", "heads.", "numeric.", "encoder.")
-    return min(names, key=lambda name: next((i for i, part in enumerate(order) if name.startswith(part)), 9))
 
 
 def _owner(name: str, config: RunConfig) -> str:

@@ -17,6 +17,7 @@ from pricekit.errors import LostProcessError, TrainingError
 from pricekit.model.inference import is_out_of_memory
 from pricekit.model.network import PriceModel
 from pricekit.support.log import logger
+from pricekit.training.batches import Batch
 from pricekit.training.guard import GradientGuard, gradient_norms
 from pricekit.training.machine import DTYPES
 from pricekit.training.parallel import mean_gradient, together
@@ -30,8 +31,6 @@ _NO_BUFFERS = {_NEW if _NEW in signature(DistributedDataParallel).parameters els
 
 _BY_ROW = ("input_ids", "attention_mask", "features", "price", "weight")
 """The tensors of a batch whose first axis is the rows."""
-
-Batch = dict[str, Tensor]
 
 
 class Objective(nn.Module):
