@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -284,23 +284,23 @@ class SmallTransformer:
                 parameters=("settings",),
             )
         self.options = options
-        self.given: Pretrained | None = None
+        self.pretrained: Pretrained | None = None
         self.weights_source: WeightsSource | None = None
         if options.weights is not None:
             kept = PretrainedOptions(**options.model_dump(include={"weights", "dropout", "pooling"}))
-            self.given = Pretrained(Architecture("transformer", "", "bert"), kept)
-            self.weights_source = self.given.weights_source
+            self.pretrained = Pretrained(Architecture("transformer", "", "bert"), kept)
+            self.weights_source = self.pretrained.weights_source
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Train the tokenizer, or load that of the weights."""
-        if self.given:
-            return self.given.tokenizer(texts)
+        if self.pretrained:
+            return self.pretrained.tokenizer(texts)
         return _train_tokenizer(texts, self.options.vocab_size, "bert")
 
     def architecture(self, tokenizer: Tokenizer) -> State:
         """Return the configuration of the encoder."""
-        if self.given:
-            return self.given.architecture(tokenizer)
+        if self.pretrained:
+            return self.pretrained.architecture(tokenizer)
         config = BertConfig(
             vocab_size=tokenizer.get_vocab_size(),
             hidden_size=self.options.width,
@@ -316,20 +316,20 @@ class SmallTransformer:
 
     def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> TransformerEncoder:
         """Return an encoder with random or pretrained weights; with `tokens` None they are loaded afterwards."""
-        if self.given:
-            return self.given.encoder(architecture, tokenizer, tokens)
+        if self.pretrained:
+            return self.pretrained.encoder(architecture, tokenizer, tokens)
         model = BertModel(BertConfig.from_dict(dict(architecture)), add_pooling_layer=False)
         return TransformerEncoder(model, self.options.pooling)
 
     @property
     def from_scratch(self) -> bool:
         """Whether the weights are random at first."""
-        return self.given is None
+        return self.pretrained is None
 
     def masked_language_model(self, architecture: State) -> PreTrainedModel:
         """Return the encoder with a head that predicts masked tokens."""
-        if self.given:
-            return self.given.masked_language_model(architecture)
+        if self.pretrained:
+            return self.pretrained.masked_language_model(architecture)
         model: PreTrainedModel = BertForMaskedLM(BertConfig.from_dict(dict(architecture)))
         return model
 
@@ -367,7 +367,7 @@ class AnyEncoder:
     @property
     def max_length(self) -> int | None:
         """The maximum number of tokens that the encoder accepts; None: no limit."""
-        return self._given.max_length
+        return self._pretrained.max_length
 
     @property
     def weights_source(self) -> WeightsSource:
@@ -376,31 +376,34 @@ class AnyEncoder:
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Load the tokenizer of the weights."""
-        return self._given.tokenizer(texts)
+        return self._pretrained.tokenizer(texts)
 
     def architecture(self, tokenizer: Tokenizer) -> State:
         """Return the configuration of the encoder and its pooling."""
-        return {"config": self._given.architecture(tokenizer), "pooling": self._given.options.pooling}
+        return {
+            "config": self._pretrained.architecture(tokenizer),
+            "pooling": self._pretrained.options.pooling,
+        }
 
     def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> TransformerEncoder:
         """Return an encoder with its weights; with `tokens` None they are loaded afterwards."""
         config: Any = architecture["config"]
         if tokens is None:
             known = Architecture("encoder", "", config["model_type"], max_length=None)
-            given = Pretrained(
+            pretrained = Pretrained(
                 known, PretrainedOptions(pooling=architecture["pooling"], lora=self.options.lora)
             )
         else:
-            given = self._given
-        return given.encoder(config, tokenizer, tokens)
+            pretrained = self._pretrained
+        return pretrained.encoder(config, tokenizer, tokens)
 
     def masked_language_model(self, architecture: State) -> PreTrainedModel:
         """Return the encoder with a head that predicts masked tokens."""
         config: Any = architecture["config"]
-        return self._given.masked_language_model(config)
+        return self._pretrained.masked_language_model(config)
 
     @cached_property
-    def _given(self) -> Pretrained:
+    def _pretrained(self) -> Pretrained:
         """The backbone that the weights describe."""
         if self.options.weights is None:
             raise ConfigError(
@@ -416,10 +419,11 @@ class AnyEncoder:
         kept = PretrainedOptions(
             weights=str(folder), pooling=pooling, dropout=self.options.dropout, lora=self.options.lora
         )
-        known = Architecture("encoder", str(folder), found["model_type"], max_length=None, prefix=prefix)
         with naming(folder / "config.json", found):
             longest = longest_text(family, family.config.from_dict(found))
-        return Pretrained(replace(known, max_length=longest), kept)
+        return Pretrained(
+            Architecture("encoder", str(folder), found["model_type"], max_length=longest, prefix=prefix), kept
+        )
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -67,7 +67,7 @@ from pricekit.support.log import logger
 from pricekit.support.staging import can_stage, continued, staging_of
 from pricekit.table import write_rejected
 from pricekit.table.table import texts_in_parts
-from pricekit.training.checkpoint import BEST, EARLIER, LAST, checkpoints
+from pricekit.training.checkpoint import BEST, EARLIER, LAST, METRICS, checkpoints
 
 SOURCE = "source.json"
 BACKBONE = "backbone.json"
@@ -94,13 +94,13 @@ FILES = (
         "sample.parquet",
     ),
     *("tokenizer.json", "preprocess.json", OUT_OF_FOLD, PSEUDO_LABELLED),
-    *("metrics.jsonl", *INPUTS, LAST, BEST, INTERVALS, HELD_OUT, SKETCH, SOURCE),
+    *(METRICS, *INPUTS, LAST, BEST, INTERVALS, HELD_OUT, SKETCH, SOURCE),
 )
 FINISHED = (BEST, INTERVALS, HELD_OUT, SKETCH, "run.json")
 TAKEN_OVER = (INTERVALS, HELD_OUT)
 """Files of the first pass that the second one keeps unchanged."""
 REFIT_FINISHED = tuple(name for name in FINISHED if name not in TAKEN_OVER)
-STARTED = tuple(name for name in FILES if name not in (*FINISHED, LAST, LISTING, *INPUTS, "metrics.jsonl"))
+STARTED = tuple(name for name in FILES if name not in (*FINISHED, LAST, LISTING, *INPUTS, METRICS))
 """What `files.json` lists when a run is started; FINISHED or REFIT_FINISHED when it, or its second pass, is finished.
 
 Checkpoints hold `metrics.jsonl`, and inputs have a checksum of their own.

@@ -33,66 +33,15 @@ from pricekit.training.session import Job, Session, start_session
 from pricekit.training.signals import Interrupts, defer_interrupts
 from pricekit.training.step import random_seed
 
-
-class _StopError(Exception):
-    """A signal came during the validation."""
-
-
 NOTE_SECONDS = 0.5
 """The loss is read from the device at most this often: reading waits for the device."""
 
-
-class EpochLoss:
-    """The loss of the current epoch, summed on the device until it is read."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        device = session.processes.device
-        # In float64 the sum of float32 losses is exact, so it does not depend on when it is stored.
-        self.total = torch.zeros(
-            (), dtype=torch.float32 if device.type == "mps" else torch.float64, device=device
-        )
-        self.began, self.noted_at = time.perf_counter(), 0.0
-        self.rows_before = session.state.rows
-
-    def add(self, loss: Tensor | None, rows: int) -> None:
-        """Add the mean loss of a step, a scalar, over its rows; None is a skipped step."""
-        if loss is not None:
-            self.total += loss.to(self.total.dtype) * rows
-
-    def store(self) -> None:
-        """Move the sum, over all processes, to the training state; raises SpikeError if it is not finite."""
-        session = self.session
-        session.stepper.guard.read()
-        session.state.loss = _finite(session.state.loss + float(session.processes.sum(self.total)), session)
-        self.total.zero_()
-
-    def note(self) -> str:
-        """Return epoch, mean loss and rows per second; "" within half a second of the last note."""
-        now, session = time.perf_counter(), self.session
-        if now - self.noted_at <= NOTE_SECONDS:
-            return ""
-        state, self.noted_at = session.state, now
-        if session.processes.count == 1:  # several would read at different steps
-            session.stepper.guard.read()
-        mean = _finite(state.loss + float(self.total) * session.processes.count, session) / max(1, state.rows)
-        speed = (state.rows - self.rows_before) / (now - self.began)
-        epoch = f"epoch {state.epoch + 1}/{session.epochs}"
-        return f"{epoch}  loss {mean:.4f}  {speed:,.0f} rows/s{session.monitor.note()}"
-
-
-def _finite(loss: float, session: Session) -> float:
-    if not math.isfinite(loss):
-        config = session.config
-        raise spike(
-            f"the loss is not finite at step {session.state.step}. It comes from the loss '{config.loss.name}' or the "
-            f"backbone '{config.backbone.name}'"
-        )
-    return loss
-
-
 BAR_SECONDS = 1.0
 """A validation that takes longer than this has a separate progress bar."""
+
+
+class _StopError(Exception):
+    """A signal came during the validation."""
 
 
 def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None = None) -> TrainingState:
@@ -231,6 +180,54 @@ def train_epoch(session: Session, interrupted: Interrupts, advance: Advance | No
             break
     total.store()
     return out_of_time
+
+
+class EpochLoss:
+    """The loss of the current epoch, summed on the device until it is read."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        device = session.processes.device
+        # In float64 the sum of float32 losses is exact, so it does not depend on when it is stored.
+        self.total = torch.zeros(
+            (), dtype=torch.float32 if device.type == "mps" else torch.float64, device=device
+        )
+        self.began, self.noted_at = time.perf_counter(), 0.0
+        self.rows_before = session.state.rows
+
+    def add(self, loss: Tensor | None, rows: int) -> None:
+        """Add the mean loss of a step, a scalar, over its rows; None is a skipped step."""
+        if loss is not None:
+            self.total += loss.to(self.total.dtype) * rows
+
+    def store(self) -> None:
+        """Move the sum, over all processes, to the training state; raises SpikeError if it is not finite."""
+        session = self.session
+        session.stepper.guard.read()
+        session.state.loss = self._finite(session.state.loss + float(session.processes.sum(self.total)))
+        self.total.zero_()
+
+    def note(self) -> str:
+        """Return epoch, mean loss and rows per second; "" within half a second of the last note."""
+        now, session = time.perf_counter(), self.session
+        if now - self.noted_at <= NOTE_SECONDS:
+            return ""
+        state, self.noted_at = session.state, now
+        if session.processes.count == 1:  # several would read at different steps
+            session.stepper.guard.read()
+        mean = self._finite(state.loss + float(self.total) * session.processes.count) / max(1, state.rows)
+        speed = (state.rows - self.rows_before) / (now - self.began)
+        epoch = f"epoch {state.epoch + 1}/{session.epochs}"
+        return f"{epoch}  loss {mean:.4f}  {speed:,.0f} rows/s{session.monitor.note()}"
+
+    def _finite(self, loss: float) -> float:
+        if not math.isfinite(loss):
+            config = self.session.config
+            raise spike(
+                f"the loss is not finite at step {self.session.state.step}. It comes from the loss "
+                f"'{config.loss.name}' or the backbone '{config.backbone.name}'"
+            )
+        return loss
 
 
 def validate(session: Session, interrupted: Interrupts) -> EpochResult:
