@@ -51,9 +51,9 @@ from pricekit.runs.folder import (
 from pricekit.runs.inputs import TRAIN, VALID, InputFiles
 from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
 from pricekit.runs.refit import FirstPass, all_rows, known_columns, take_over
-from pricekit.runs.seen import Seen, earlier_texts, read_seen, write_seen
+from pricekit.runs.seen import NOTHING, Seen, earlier_texts, read_seen, write_seen
 from pricekit.runs.split import Source, Split, columns_of, load_split
-from pricekit.runs.warm_start import WarmStart, seen_of
+from pricekit.runs.warm_start import WarmStart
 from pricekit.support.digests import list_files, unlist_files
 from pricekit.support.files import write_atomically, write_text
 from pricekit.support.log import logger, silence
@@ -288,8 +288,11 @@ def prepare_new_run(part: Pass, *, overwrite: bool, seconds: float | None) -> Jo
         model = new_model(part, fitted, train)
         job = job_of(setup, fitted, model, train, valid, secrets.token_hex(16))
         check_plugins(job)
-    parts = [(rows, train), *([] if valid is None else [(split.valid, valid)])]
-    _write_run(part, fitted, job.run, seen_of(warm, preprocessor, columns, parts))
+    seen = NOTHING if warm is None else warm.seen.as_earlier()
+    for table, priced in [(rows, train), *([] if valid is None else [(split.valid, valid)])]:
+        features = priced.inputs.features
+        seen = seen.with_rows(table.text, {name: features[:, names.index(name)] for name in columns})
+    _write_run(part, fitted, job.run, seen)
     return job
 
 

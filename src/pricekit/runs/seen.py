@@ -73,9 +73,7 @@ class Seen:
         """
         hashes = np.concatenate([hashes_of(text), self.text])
         found, first = np.unique(hashes, return_index=True)
-        was = np.zeros(len(found), bool)
-        flags = np.concatenate([np.zeros(len(text), bool), self.earlier])
-        np.logical_or.at(was, np.searchsorted(found, hashes), flags)
+        was = np.isin(found, self.text[self.earlier])
         none = np.zeros(0, np.float32)
         joined = {name: np.concatenate([new, self.columns.get(name, none)]) for name, new in columns.items()}
         return Seen(found, was, {name: values[first] for name, values in joined.items()})

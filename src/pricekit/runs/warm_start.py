@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -22,13 +22,12 @@ from pricekit.options import config_of, layers_of
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.folder import CONFIG, MEMBERS, is_ensemble, is_run, read_architecture
 from pricekit.runs.opened import LoadedRun, open_run
-from pricekit.runs.seen import NOTHING, Seen, read_seen
+from pricekit.runs.seen import Seen, read_seen
 from pricekit.support.log import logger
 from pricekit.support.text import counted, shorten
 from pricekit.table import Table
 from pricekit.table.currency import require_same_currency
 from pricekit.tokens import Tokens
-from pricekit.training.batches import PricedInputs
 
 EPOCHS, RATE = 0.4, 0.3
 """Of the epochs and of the learning rates of the run that is continued, unless it continued another one itself."""
@@ -218,25 +217,3 @@ class WarmStart:
             with plugin_call("backbone", config.backbone.name, "extending its encoder to more texts"):
                 extend(tokens)
         return model
-
-
-def seen_of(
-    warm: WarmStart | None,
-    preprocessor: Preprocessor,
-    names: Iterable[str],
-    parts: Iterable[tuple[Table, PricedInputs]],
-) -> Seen:
-    """Return the texts of a run and of those that it continues, with the out-of-fold columns of its rows.
-
-    Args:
-        warm: the run that it continues.
-        preprocessor: of the run.
-        names: of the out-of-fold columns.
-        parts: rows with their inputs.
-    """
-    found = NOTHING if warm is None else warm.seen.as_earlier()
-    place = {name: preprocessor.features.names.index(name) for name in names}
-    for table, priced in parts:
-        columns = {name: priced.inputs.features[:, number] for name, number in place.items()}
-        found = found.with_rows(table.text, columns)
-    return found

@@ -39,7 +39,7 @@ class Processes:
 
     def __init__(self) -> None:
         self.device: torch.device = _device()
-        with together(), _said_if_long():
+        with together(), _warning_if_slow():
             if launched_count() > 1 and not distributed.is_initialized():
                 distributed.init_process_group(distributed.get_default_backend_for_device(self.device))
             world = distributed.group.WORLD if distributed.is_available() else None
@@ -134,7 +134,7 @@ def together() -> Iterator[None]:
 
 
 @contextmanager
-def _said_if_long() -> Iterator[None]:
+def _warning_if_slow() -> Iterator[None]:
     """Say that the block takes long, once on each machine: torch waits in silence, half an hour for a lost process."""
     timer = threading.Timer(PATIENCE, _say_waiting)
     timer.daemon = True
