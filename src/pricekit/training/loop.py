@@ -28,9 +28,9 @@ from pricekit.training.checkpoint import (
     write_metrics,
 )
 from pricekit.training.guard import SpikeError, spike
+from pricekit.training.interrupts import Interrupts, defer_interrupts
 from pricekit.training.machine import describe, fast_math, torch_threads
 from pricekit.training.session import Job, Session, start_session
-from pricekit.training.signals import Interrupts, defer_interrupts
 from pricekit.training.step import random_seed
 
 NOTE_SECONDS = 0.5

@@ -48,9 +48,9 @@ from pricekit.support.progress import Advance, progress
 from pricekit.table import DEFAULT_READ_OPTIONS, Columns, ReadOptions, TableSource, iter_table, source_name
 from pricekit.tokens import Tokens, encode, pad_id_of, pad_rows
 from pricekit.training.batches import epoch_batches
+from pricekit.training.interrupts import defer_interrupts
 from pricekit.training.machine import choose_precision
 from pricekit.training.parallel import Processes
-from pricekit.training.signals import defer_interrupts
 from pricekit.workflows.masked_tokens import Masking, attach_masking, held_out_loss, make_masking
 
 MIN_TEXTS = 10
