@@ -48,17 +48,6 @@ def test_a_constant_feature_is_encoded_as_zero(bins):
     assert found[0, 1] != found[1, 1]
 
 
-def test_weights_of_older_versions_keep_their_predictions():
-    trained = NumericEncoding(1, bins=2)
-    trained.fit(torch.tensor([[3.0], [3.0]]))
-    state = trained.state_dict()
-    del state["varies"]
-    opened = NumericEncoding(1, bins=2)
-    opened.load_state_dict(state)
-    assert opened(torch.tensor([[3.0]])).tolist() == [[0.0, -0.5, -0.5]]
-    assert trained(torch.tensor([[3.0]])).abs().sum() == 0
-
-
 @given(
     st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20),
     st.integers(0, 5),
